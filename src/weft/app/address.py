@@ -1,0 +1,60 @@
+"""Where sessions are kept: what a flag, the environment or the person's own configuration says, else OpenCode's place."""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from weft.errors import ConfigError, InvalidInputError
+from weft.host.paths import Paths
+
+CONFIGS = ("opencode.jsonc", "opencode.json", "config.json")
+KEY = "store"
+
+
+def store_url(env: Mapping[str, str], paths: Paths, given: str | None = None) -> str:
+    """The address of the store. A bare path is one of files."""
+    address = given or env.get("WEFT_STORE") or configured(paths)
+    if not address:
+        return f"file:{paths.storage}"
+    scheme, colon, rest = address.partition(":")
+    if colon and scheme != "file":
+        return address
+    path = os.path.expanduser(rest if colon else address)
+    return f"file:{os.path.abspath(path)}"
+
+
+def storage_root(env: Mapping[str, str], paths: Paths, given: str | None = None) -> str:
+    """The directory of a store of files."""
+    url = store_url(env, paths, given)
+    if not url.startswith("file:"):
+        raise InvalidInputError(
+            "--store", f"{url!r} is not a store of files", hint="use a directory or file:<path>"
+        )
+    return url.removeprefix("file:")
+
+
+def configured(paths: Paths) -> str:
+    """What the person's own configuration says. A project has no say in where its sessions are kept.
+
+    Reading history must not depend on the rest of the configuration, so this looks for the one key and parses a file
+    only if it can hold it; a file that is broken says nothing here, and is complained of when it is used.
+    """
+    for name in CONFIGS:
+        with suppress(OSError, UnicodeDecodeError):
+            path = os.path.join(paths.config, name)
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            if f'"{KEY}"' in text and isinstance(found := _parse(path, text).get(KEY), str):
+                return found
+    return ""
+
+
+def _parse(path: str, text: str) -> dict[str, Any]:
+    from weft.config.jsonc import Document  # noqa: PLC0415  few configurations get here
+
+    try:
+        value: dict[str, Any] = Document(path, text).value
+    except ConfigError:
+        return {}
+    return value

@@ -1,0 +1,81 @@
+"""Open weft for a directory: find its store, its project, its configuration, and put the house together."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+
+from weft.app.address import store_url
+from weft.app.assemble import Seams, Settings, open_local
+from weft.app.local import Local
+from weft.app.models import find_models
+from weft.app.place import find_place, settle_place
+from weft.config.agents import build_agents, choose_agent
+from weft.config.flags import read_flags
+from weft.config.load import Loaded, load_config
+from weft.config.sources import Situation
+from weft.errors import ConfigError
+from weft.host.paths import Paths, paths_from
+from weft.host.process import tool_environment
+from weft.model.place import Place
+from weft.provider.registry import Served
+from weft.store.url import open_store
+from weft.tool.registry import TOOLS
+
+
+def _ignore(_: ConfigError) -> None:
+    pass
+
+
+class Opening(Struct, frozen=True, kw_only=True):
+    """What is to be opened, and how.
+
+    `answered` says that somebody will reply to questions about permissions. `models` are served beside the
+    configured ones. `warn` hears what is odd in the configuration and in force all the same.
+    """
+
+    directory: str = "."
+    env: Mapping[str, str] = os.environ
+    store: str | None = None
+    answered: bool = False
+    models: tuple[Served, ...] = ()
+    seams: Seams = Seams()
+    warn: Callable[[ConfigError], None] = _ignore
+
+
+@asynccontextmanager
+async def open_app(opening: Opening) -> AsyncIterator[Local]:
+    """An `Api` over a directory. Configuration that cannot be understood is refused here, not half obeyed."""
+    env, paths = opening.env, paths_from(opening.env)
+    async with open_store(store_url(env, paths, opening.store)) as store:
+        found = await find_place(store, opening.directory, env, opening.seams.clock.now())
+        loaded = await asyncio.to_thread(_load, found.place, paths, env)
+        for warning in loaded.warnings:
+            opening.warn(warning)
+        models = find_models(loaded.config, opening.seams.clock, opening.models)
+        settings = to_settings(loaded, found.place, paths, opening)
+        async with open_local(found.place, store, models, settings, opening.seams) as local:
+            await settle_place(store, local.kit.journal, found)
+            yield local
+
+
+def _load(place: Place, paths: Paths, env: Mapping[str, str]) -> Loaded:
+    situation = Situation(directory=place.directory, worktree=place.worktree, paths=paths, env=env)
+    return load_config(situation, strict=True)
+
+
+def to_settings(loaded: Loaded, place: Place, paths: Paths, opening: Opening) -> Settings:
+    flags = read_flags(opening.env)
+    agents = build_agents(loaded.config, paths, place.worktree)
+    return Settings(
+        agents=agents,
+        default_agent=choose_agent(agents, loaded.config),
+        tools=TOOLS,
+        tool_output=paths.tool_output,
+        environment=tool_environment(opening.env),
+        output_limit=flags.output_token_max,
+        guard_off=flags.disable_filetime_check,
+        answered=opening.answered,
+    )

@@ -1,0 +1,40 @@
+"""From a directory to its place: what the store knows, what the files say, and what has to be stored because of it."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+
+from weft.host.git import Git
+from weft.journal import Journal
+from weft.model.event import ProjectUpdated, SessionUpdated
+from weft.project.adopt import adopted
+from weft.project.facts import Known, Resolution, alias_from_plain, alias_key, alias_to_plain
+from weft.project.id_file import write_id
+from weft.project.look import look
+from weft.project.resolve import resolve
+from weft.store.contract import Store
+
+
+async def find_place(store: Store, directory: str, env: Mapping[str, str], now: int) -> Resolution:
+    """Which project a directory belongs to. Nothing is written yet."""
+    at = await asyncio.to_thread(look, directory, fake_vcs=env.get("OPENCODE_FAKE_VCS", ""))
+    projects = {project.id: project for project in await store.list_projects()}
+    kept = {id: alias_from_plain(await store.kept(alias_key(id))) for id in projects}
+    aliases = {id: alias for id, alias in kept.items() if alias is not None}
+    known = Known(projects=projects, aliases=aliases)
+    return await asyncio.to_thread(resolve, at, known, git=Git(env), now=now)
+
+
+async def settle_place(store: Store, journal: Journal, found: Resolution) -> None:
+    """Store what was found out. The id file comes last: it must not name a project that nobody has recorded."""
+    if found.project is not None:
+        await journal.commit(ProjectUpdated(info=found.project))
+    if found.alias is not None:
+        await store.keep(alias_key(found.place.project.id), alias_to_plain(found.alias))
+    if found.adoption is not None:
+        for source in found.adoption.sources:
+            sessions = await store.list_sessions(source)
+            for session in await asyncio.to_thread(adopted, found.adoption, sessions):
+                await journal.commit(SessionUpdated(info=session))
+    if found.id_file is not None and os.access(found.id_file.common_dir, os.W_OK):
+        await asyncio.to_thread(write_id, found.id_file)

@@ -1,0 +1,89 @@
+"""Sessions as they lie in the files, for commands that only read: no event loop, no configuration, no writing.
+
+What only an unsettled place or a whole transcript needs is imported when it comes to that: listing stays fast.
+"""
+
+from collections.abc import Mapping
+
+from weft.app.address import storage_root
+from weft.errors import NotFoundError
+from weft.host.now import now
+from weft.host.paths import paths_from
+from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, checked
+from weft.model.session import Session
+from weft.project.facts import Checkout, Known, Resolution, alias_from_plain, alias_key
+from weft.project.look import look
+from weft.project.settled import find_settled
+from weft.store.damage import Damage
+from weft.store.tree import Tree
+
+NEAR = 3
+
+
+class Reading:
+    """A store of files, read from a directory."""
+
+    def __init__(self, directory: str, env: Mapping[str, str], *, store: str | None = None) -> None:
+        self._env = env
+        self._directory = directory
+        self.tree = Tree(storage_root(env, paths_from(env), store))
+        self.tree.format()
+
+    def list_sessions(self, *, everywhere: bool = False) -> list[Session]:
+        """Those of the directory's project, or all there are; oldest first."""
+        if everywhere:
+            return self.tree.list_sessions()
+        found = self._place()
+        own = self.tree.list_sessions(found.place.project.id)
+        return own if found.adoption is None else sorted(own + self._strays(found), key=_by_age)
+
+    def get_session(self, id: str) -> Session:
+        session = self.tree.find_session(SessionID(checked("session", id)))
+        if session is None:
+            raise NotFoundError(
+                "session", id, near=self._near(id), hint="see them all: weft session list --all"
+            )
+        return session
+
+    def problems(self) -> list[Damage]:
+        """What could not be read on the way."""
+        return self.tree.problems()
+
+    def _place(self) -> Resolution:
+        at = look(self._directory, fake_vcs=self._env.get("OPENCODE_FAKE_VCS", ""))
+        project = ProjectID(at.id or GLOBAL_PROJECT)
+        alias = alias_from_plain(self.tree.kept(alias_key(project)))
+        return find_settled(at, self.tree.find_project(project), alias) or self._look_closer(at)
+
+    def _look_closer(self, at: Checkout) -> Resolution:
+        from weft.host.git import Git  # noqa: PLC0415
+        from weft.project.resolve import resolve  # noqa: PLC0415
+
+        projects = {project.id: project for project in self.tree.list_projects()}
+        kept = {id: alias_from_plain(self.tree.kept(alias_key(id))) for id in projects}
+        known = Known(
+            projects=projects, aliases={id: alias for id, alias in kept.items() if alias is not None}
+        )
+        return resolve(at, known, git=Git(self._env), now=now())
+
+    def _strays(self, found: Resolution) -> list[Session]:
+        """Sessions that belong here and are still recorded elsewhere: the next run moves them, a list only shows them."""
+        from weft.project.adopt import adopted  # noqa: PLC0415
+
+        if found.adoption is None:
+            return []
+        elsewhere = [
+            session for source in found.adoption.sources for session in self.tree.list_sessions(source)
+        ]
+        return adopted(found.adoption, elsewhere)
+
+    def _near(self, id: str) -> list[str]:
+        from difflib import get_close_matches  # noqa: PLC0415
+
+        return get_close_matches(
+            id, [session.id for session in self.tree.list_sessions()], n=NEAR, cutoff=0.8
+        )
+
+
+def _by_age(session: Session) -> tuple[int, str]:
+    return session.time.created, session.id

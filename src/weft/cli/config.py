@@ -1,0 +1,111 @@
+"""`weft config`: what is in force, where it comes from, and what is wrong with it."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from weft.config.finding import KeyPath
+from weft.config.layer import Origin
+from weft.config.load import Loaded, load_config
+from weft.config.masks import mask, secret_values
+from weft.config.sources import Situation
+from weft.errors import ConfigError
+from weft.host.paths import paths_from
+from weft.model.wire import to_plain
+
+_DIM, _YELLOW, _RED, _PLAIN = "\x1b[2m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
+
+
+def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_json: bool) -> int:
+    """Prints every setting in force and its source, secrets covered. Gives 1 if something is not in force, else 0."""
+    situation = Situation(directory=directory, worktree=worktree, paths=paths_from(env), env=env)
+    loaded = load_config(situation)
+    secrets = secret_values({**env, **loaded.environment})
+    shown = mask(to_plain(loaded.config), secrets=secrets | set(loaded.environment.values()))
+    if as_json:
+        print(json.dumps(_to_report(loaded, shown), indent=2, default=str))
+    else:
+        colours = sys.stdout.isatty() and not env.get("NO_COLOR")
+        for line in _to_lines(loaded, shown, colours=colours):
+            print(line)
+    _print_problems(loaded, colours=sys.stderr.isatty() and not env.get("NO_COLOR"))
+    return 1 if loaded.problems else 0
+
+
+def _to_lines(loaded: Loaded, shown: dict[str, Any], *, colours: bool) -> Iterator[str]:
+    dim, plain = (_DIM, _PLAIN) if colours else ("", "")
+    for path, value in _leaves(shown):
+        origin = _origin(loaded, path)
+        # Ninety keys that nobody chose would bury the rest.
+        if path[0] == "keybinds" and (origin is None or origin.kind == "default"):
+            continue
+        text = json.dumps(value, ensure_ascii=False, default=str)
+        yield f"{_dotted(path)} = {text}  {dim}# {_source(loaded, path, origin)}{plain}"
+
+
+def _leaves(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    if isinstance(value, dict) and (value or not path):
+        for key, item in value.items():
+            yield from _leaves(item, (*path, key))
+    elif path in (("plugin",), ("instructions",)):
+        for index, item in enumerate(value):
+            yield (*path, str(index)), item
+    else:
+        yield path, value
+
+
+def _dotted(path: KeyPath) -> str:
+    return ".".join(key if key and not set(key) & set('. "=') else json.dumps(key) for key in path)
+
+
+def _origin(loaded: Loaded, path: KeyPath) -> Origin | None:
+    return next(
+        (loaded.origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in loaded.origins), None
+    )
+
+
+def _source(loaded: Loaded, path: KeyPath, origin: Origin | None) -> str:
+    if origin is None or origin.kind == "default":
+        return "default"
+    line = _line(loaded, path, origin)
+    return f"{origin.path}:{line}" if line else origin.path
+
+
+def _line(loaded: Loaded, path: KeyPath, origin: Origin) -> int:
+    layer = next((layer for layer in loaded.layers if layer.origin == origin), None)
+    return layer.at(path)[0] if layer is not None else 0
+
+
+def _to_report(loaded: Loaded, shown: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "config": shown,
+        "origins": [_to_origin(loaded, path, origin) for path, origin in loaded.origins.items()],
+        "problems": [_to_problem(error) for error in loaded.problems],
+        "warnings": [_to_problem(error) for error in loaded.warnings],
+        "directories": list(loaded.directories),
+    }
+
+
+def _to_origin(loaded: Loaded, path: KeyPath, origin: Origin) -> dict[str, Any]:
+    line = _line(loaded, path, origin)
+    return {"key": list(path), "kind": origin.kind, "path": origin.path, "line": line, "own": origin.own}
+
+
+def _to_problem(error: ConfigError) -> dict[str, Any]:
+    return {
+        "path": error.path,
+        "line": error.line,
+        "column": error.column,
+        "key": error.key,
+        "reason": error.reason,
+        "near": error.near,
+    }
+
+
+def _print_problems(loaded: Loaded, *, colours: bool) -> None:
+    for word, colour, errors in (("error", _RED, loaded.problems), ("warning", _YELLOW, loaded.warnings)):
+        label = f"{colour}{word}{_PLAIN}" if colours else word
+        for error in errors:
+            hint = f" ({error.hint})" if error.hint else ""
+            print(f"{label}: {error}{hint}", file=sys.stderr)

@@ -1,0 +1,91 @@
+"""`weft session show`: one session, whole, as people or programs read it."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable
+from decimal import Decimal
+
+from weft.app.reading import Reading
+from weft.cli.paint import Paint, plain
+from weft.cli.screen import describe, hunks, shortened
+from weft.cli.sessions import told, warn_of_damage
+from weft.host.now import now as read_clock
+from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
+from weft.model.part import AnyPart, CompletedState, ErrorState, FilePart, ReasoningPart, TextPart, ToolPart
+from weft.model.session import Session
+from weft.model.wire import encode_pretty
+from weft.store.messages import Messages
+
+
+def show_session(chosen: argparse.Namespace) -> int:
+    reading = Reading(chosen.dir, os.environ, store=chosen.store)
+    session = reading.get_session(chosen.session)
+    messages = Messages(reading.tree).list_messages(session.id)
+    if chosen.format == "json":
+        sys.stdout.write(encode_pretty({"info": session, "messages": messages}).decode() + "\n")
+    else:
+        for line in transcript(session, messages, Paint(sys.stdout), now=read_clock()):
+            print(line)
+    warn_of_damage(reading)
+    return 0
+
+
+def transcript(
+    session: Session, messages: list[MessageWithParts], paint: Paint, *, now: int
+) -> Iterable[str]:
+    """A session as lines to read."""
+    yield paint.bold(plain(session.title))
+    yield paint.dim(f"{session.id} · {session.directory} · updated {told(session.time.updated, now=now)}")
+    for message in messages:
+        yield ""
+        yield from _message(message, paint)
+    yield ""
+    yield paint.dim(totals(messages))
+
+
+def _message(message: MessageWithParts, paint: Paint) -> Iterable[str]:
+    match message.info:
+        case UserMessage():
+            for part in message.parts:
+                if isinstance(part, TextPart) and not part.synthetic:
+                    yield f"{paint.green('>')} {plain(part.text)}"
+                if isinstance(part, FilePart):
+                    yield f"{paint.green('>')} {paint.dim(plain(part.filename or part.url[:80]))}"
+        case AssistantMessage(error=error):
+            for part in message.parts:
+                yield from _part(part, paint)
+            if error is not None:
+                yield f"{paint.red('error:')} {plain(describe(error))}"
+
+
+def _part(part: AnyPart, paint: Paint) -> Iterable[str]:
+    match part:
+        case TextPart(text=text) if text:
+            yield plain(text)
+        case ReasoningPart(text=text) if text:
+            yield paint.dim(plain(text))
+        case ToolPart(tool=tool, state=CompletedState() as state):
+            yield f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.dim(plain(state.title))}"
+            diff = state.metadata.get("diff")
+            shown = (
+                paint.diff(plain(hunks(diff)))
+                if isinstance(diff, str)
+                else paint.dim(plain(shortened(state.output)))
+            )
+            yield from (f"  {line}" for line in shown.splitlines())
+        case ToolPart(tool=tool, state=ErrorState(error=error)):
+            yield f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.red(plain(error))}"
+        case ToolPart(tool=tool, state=state):
+            yield f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.yellow(str(state.__struct_config__.tag))}"
+        case _:
+            pass
+
+
+def totals(messages: list[MessageWithParts]) -> str:
+    answers = [message.info for message in messages if isinstance(message.info, AssistantMessage)]
+    read = sum(each.tokens.input + each.tokens.cache.read + each.tokens.cache.write for each in answers)
+    written = sum(each.tokens.output + each.tokens.reasoning for each in answers)
+    cost = sum((each.cost for each in answers), Decimal(0))
+    unknown = "" if all(each.priced for each in answers) else " and more: the price of a model is unknown"
+    return f"{len(messages)} messages · {read:,} tokens in, {written:,} out · ${cost:.4f}{unknown}"

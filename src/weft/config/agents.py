@@ -1,0 +1,199 @@
+"""The agents there are: the built-in ones, and what configuration makes of them and adds."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from weft.config.check import nearest
+from weft.config.rules import to_ruleset
+from weft.config.schema import AgentConfig, Config, PermissionMap
+from weft.errors import InvalidInputError
+from weft.host.paths import Paths
+from weft.model.agent import Agent
+from weft.model.part import ModelRef
+from weft.model.permission import Action, Ruleset
+
+ALLOW: Action = "allow"
+SECRETS_ASK: dict[str, Action] = {"*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"}
+
+
+class _Ground(Struct, frozen=True, kw_only=True):
+    """What every agent stands on: the rules before its own, and the person's after them."""
+
+    paths: Paths
+    worktree: str
+    defaults: Ruleset
+    person: Ruleset
+
+    def rules(self, permission: PermissionMap | None) -> Ruleset:
+        return to_ruleset(permission, home=self.paths.os_home)
+
+
+def build_agents(config: Config, paths: Paths, worktree: str) -> dict[str, Agent]:
+    """Every agent by its key, the built-in ones first, then in the order configured."""
+    defaults = to_ruleset(_default_permission(paths), home=paths.os_home)
+    person = to_ruleset(config.permission, home=paths.os_home)
+    ground = _Ground(paths=paths, worktree=worktree, defaults=defaults, person=person)
+    agents = {agent.name: agent for agent in _built_in(ground)}
+    for key, configured in (config.agent or {}).items():
+        if configured.disable:
+            agents.pop(key, None)
+            continue
+        start = agents.get(key) or Agent(name=key, mode="all", permission=defaults + person)
+        agents[key] = _configure(start, configured, ground)
+    return {key: _may_read_tool_output(agent, ground) for key, agent in agents.items()}
+
+
+def list_agents(agents: Mapping[str, Agent], config: Config) -> list[Agent]:
+    """The default agent first, then in the order defined."""
+    default = config.default_agent or "build"
+    return [agent for _, agent in sorted(agents.items(), key=lambda item: item[0] != default)]
+
+
+def choose_agent(agents: Mapping[str, Agent], config: Config) -> str:
+    """The key of the agent that answers when none is named. Raises `InvalidInputError`."""
+    wanted = config.default_agent
+    if not wanted:
+        for key, agent in agents.items():
+            if agent.mode != "subagent" and not agent.hidden:
+                return key
+        raise InvalidInputError("agent", "no primary visible agent found")
+    found = agents.get(wanted)
+    if found is None:
+        near = nearest(wanted, agents)
+        hint = f"did you mean {near!r}?" if near else ""
+        raise InvalidInputError("default_agent", f'default agent "{wanted}" not found', hint=hint)
+    if found.mode == "subagent":
+        raise InvalidInputError("default_agent", f'default agent "{wanted}" is a subagent')
+    if found.hidden:
+        raise InvalidInputError("default_agent", f'default agent "{wanted}" is hidden')
+    return wanted
+
+
+def list_models(model: str | tuple[str, ...] | None) -> tuple[ModelRef, ...]:
+    """The models an agent names, to be tried in turn.
+
+    A name without a slash is kept as it is: asking for it must fail, and not fall to some other model.
+    """
+    names = (model,) if isinstance(model, str) else model or ()
+    parts = (name.partition("/") for name in names)
+    return tuple(ModelRef(provider_id=provider, model_id=id) for provider, _, id in parts)
+
+
+def _default_permission(paths: Paths) -> PermissionMap:
+    return {
+        "*": "allow",
+        "doom_loop": "ask",
+        "external_directory": {"*": "ask", **_tool_output(paths)},
+        "question": "deny",
+        "plan_enter": "deny",
+        "plan_exit": "deny",
+        "read": {"*": "allow", **SECRETS_ASK},
+    }
+
+
+def _tool_output(paths: Paths) -> dict[str, Action]:
+    return {paths.tool_output: "allow", os.path.join(paths.tool_output, "*"): "allow"}
+
+
+def _built_in(ground: _Ground) -> list[Agent]:
+    def native(name: str, own: PermissionMap, **fields: Any) -> Agent:
+        rules = ground.defaults + ground.rules(own) + ground.person
+        return Agent(name=name, native=True, permission=rules, **fields)
+
+    nothing: PermissionMap = {"*": "deny"}
+    return [
+        native("build", {"question": "allow", "plan_enter": "allow"}, mode="primary"),
+        native("plan", _plan_permission(ground), mode="primary"),
+        native(
+            "general",
+            {"todoread": "deny", "todowrite": "deny"},
+            mode="subagent",
+            description=_read_prompt("general.about"),
+        ),
+        native(
+            "explore",
+            _explore_permission(ground.paths),
+            mode="subagent",
+            description=_read_prompt("explore.about"),
+            prompt=_read_prompt("explore"),
+        ),
+        native("compaction", nothing, mode="primary", hidden=True, prompt=_read_prompt("compaction")),
+        native("title", nothing, mode="primary", hidden=True, prompt=_read_prompt("title"), temperature=0.5),
+        native("summary", nothing, mode="primary", hidden=True, prompt=_read_prompt("summary")),
+    ]
+
+
+def _plan_permission(ground: _Ground) -> PermissionMap:
+    plans = ground.paths.plans
+    return {
+        "question": "allow",
+        "plan_exit": "allow",
+        "external_directory": {os.path.join(plans, "*"): "allow"},
+        "edit": {
+            "*": "deny",
+            ".opencode/plans/*.md": "allow",
+            os.path.relpath(os.path.join(plans, "*.md"), ground.worktree): "allow",
+        },
+    }
+
+
+def _explore_permission(paths: Paths) -> PermissionMap:
+    allowed = ("grep", "glob", "list", "bash", "webfetch", "websearch", "codesearch")
+    return {
+        "*": "deny",
+        **dict.fromkeys(allowed, ALLOW),
+        # OpenCode allows all reading here, and with it reading `.env` unasked.
+        "read": {"*": "allow", **SECRETS_ASK},
+        "external_directory": _tool_output(paths),
+    }
+
+
+def _configure(agent: Agent, configured: AgentConfig, ground: _Ground) -> Agent:
+    models = list_models(configured.model)
+    given = {
+        "name": configured.name,
+        "model": models[0] if models else None,
+        "prompt": configured.prompt,
+        "description": configured.description,
+        "temperature": configured.temperature,
+        "top_p": configured.top_p,
+        "mode": configured.mode,
+        "hidden": configured.hidden,
+        "color": configured.color,
+        "steps": configured.steps,
+    }
+    return replace(
+        agent,
+        **{field: value for field, value in given.items() if value is not None},
+        options=_merge_options(agent.options, configured.options or {}),
+        permission=agent.permission + ground.rules(configured.permission),
+    )
+
+
+def _merge_options(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(under)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = (
+            _merge_options(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        )
+    return merged
+
+
+def _may_read_tool_output(agent: Agent, ground: _Ground) -> Agent:
+    """Output too long for an answer is spilled to files; unless told otherwise, any agent may look it up."""
+    output = _tool_output(ground.paths)
+    for rule in agent.permission:
+        if rule.permission == "external_directory" and rule.action == "deny" and rule.pattern in output:
+            return agent
+    return replace(agent, permission=agent.permission + ground.rules({"external_directory": output}))
+
+
+def _read_prompt(name: str) -> str:
+    path = os.path.join(os.path.dirname(__file__), "prompts", f"{name}.md")
+    with open(path, encoding="utf-8") as file:
+        return file.read().strip()

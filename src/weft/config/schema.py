@@ -1,0 +1,167 @@
+"""Configuration as a value. Names on the outside are those in `opencode.json`, letter for letter.
+
+`None` means that no layer said anything. Whoever reads a value knows what its absence means.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, Struct, field
+
+from weft.config.provider_schema import McpServer, Positive, ProviderConfig
+from weft.model.agent import Mode
+from weft.model.permission import Action
+
+# In the order written: the last rule that matches is the one that holds.
+PermissionMap = dict[str, Action | dict[str, Action]]
+Permission = Annotated[PermissionMap, Meta(extra={"check": "permission"})]
+Keybinds = Annotated[dict[str, str], Meta(extra={"check": "keybinds"})]
+ThemeColour = Literal["primary", "secondary", "accent", "success", "warning", "error", "info"]
+Colour = (
+    Annotated[str, Meta(pattern="^#[0-9a-fA-F]{6}$", extra={"expected": 'a colour such as "#ff5733"'})]
+    | ThemeColour
+)
+
+
+class AgentConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An agent as configured. A list of models is tried in turn. Other keys are options for the provider."""
+
+    open_to_more: ClassVar[bool] = True
+
+    name: str | None = None
+    model: str | tuple[str, ...] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    prompt: str | None = None
+    tools: dict[str, bool] | None = None
+    disable: bool | None = None
+    description: str | None = None
+    mode: Mode | None = None
+    hidden: bool | None = None
+    options: dict[str, Any] | None = None
+    color: Colour | None = None
+    steps: Positive | None = None
+    max_steps: Positive | None = field(default=None, name="maxSteps")
+    permission: Permission | None = None
+
+
+class CommandConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str | None = None
+    template: str
+    description: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    subtask: bool | None = None
+
+
+class Compaction(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Only a literal false switches one off. The last three are known to later versions of OpenCode."""
+
+    auto: bool | None = None
+    prune: bool | None = None
+    tail_turns: int | None = None
+    preserve_recent_tokens: int | None = None
+    reserved: int | None = None
+
+
+class Enterprise(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    url: str | None = None
+
+
+class Server(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    port: Positive | None = None
+    hostname: str | None = None
+    mdns: bool | None = None
+    cors: tuple[str, ...] | None = None
+
+
+class Watcher(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    ignore: tuple[str, ...] | None = None
+
+
+class ScrollAcceleration(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    enabled: bool
+
+
+class Tui(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    scroll_speed: Annotated[float, Meta(ge=0.001)] | None = None
+    scroll_acceleration: ScrollAcceleration | None = None
+    diff_style: Literal["auto", "stacked"] | None = None
+
+
+class Formatter(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    disabled: bool | None = None
+    command: tuple[str, ...] | None = None
+    environment: dict[str, str] | None = None
+    extensions: tuple[str, ...] | None = None
+
+
+class LspServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    disabled: bool | None = None
+    command: tuple[str, ...] | None = None
+    extensions: tuple[str, ...] | None = None
+    env: dict[str, str] | None = None
+    initialization: dict[str, Any] | None = None
+
+
+class Experimental(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`hook` and `chatMaxRetries` are accepted and, as in OpenCode, do nothing.
+
+    `weft` is the place for settings of our own: OpenCode refuses a file with a root key it does not know, but not
+    one with a key here that it does not know, so one file can serve both.
+    """
+
+    hook: dict[str, Any] | None = None
+    chat_max_retries: float | None = field(default=None, name="chatMaxRetries")
+    disable_paste_summary: bool | None = None
+    batch_tool: bool | None = None
+    open_telemetry: bool | None = field(default=None, name="openTelemetry")
+    primary_tools: tuple[str, ...] | None = None
+    continue_loop_on_deny: bool | None = None
+    mcp_timeout: Positive | None = None
+    policies: tuple[Any, ...] | None = None
+    weft: dict[str, Any] | None = None
+
+
+class Config(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The root. `mode`, `tools`, `autoshare` and `layout` are old names, folded into the new ones by the loader."""
+
+    schema_: str | None = field(default=None, name="$schema")
+    theme: str | None = None
+    keybinds: Keybinds | None = None
+    log_level: Literal["DEBUG", "INFO", "WARN", "ERROR"] | None = field(default=None, name="logLevel")
+    tui: Tui | None = None
+    server: Server | None = None
+    command: dict[str, CommandConfig] | None = None
+    watcher: Watcher | None = None
+    plugin: tuple[str, ...] | None = None
+    snapshot: bool | None = None
+    share: Literal["manual", "auto", "disabled"] | None = None
+    autoshare: bool | None = None
+    autoupdate: bool | Literal["notify"] | None = None
+    disabled_providers: tuple[str, ...] | None = None
+    enabled_providers: tuple[str, ...] | None = None
+    model: str | None = None
+    small_model: str | None = None
+    default_agent: str | None = None
+    username: str | None = None
+    mode: dict[str, AgentConfig] | None = None
+    agent: dict[str, AgentConfig] | None = None
+    provider: dict[str, ProviderConfig] | None = None
+    mcp: dict[str, McpServer] | None = None
+    formatter: bool | dict[str, Formatter] | None = None
+    lsp: bool | dict[str, LspServer] | None = None
+    instructions: tuple[str, ...] | None = None
+    layout: Literal["auto", "stretch"] | None = None
+    permission: Permission | None = None
+    tools: dict[str, bool] | None = None
+    enterprise: Enterprise | None = None
+    compaction: Compaction | None = None
+    experimental: Experimental | None = None
+    # Known to later versions of OpenCode and not yet to us. Listed so that a file shared with one brings no warnings.
+    shell: str | None = None
+    skills: Any = None
+    reference: Any = None
+    references: Any = None
+    subagent_depth: int | None = None
+    attachment: Any = None
+    tool_output: Any = None

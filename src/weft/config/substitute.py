@@ -1,0 +1,157 @@
+"""`{env:NAME}` and `{file:PATH}` in the text of a configuration file.
+
+Inside quotes the content is escaped, so that it cannot end the string it stands in; outside, it is taken as JSON. In a
+comment nothing is looked up. OpenCode splices environment values in raw, and reads `$&` in a file as an instruction.
+"""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+# No text that a person types holds this: it stands for content that could not be had until the text is parsed.
+MISSING = "\ue000missing\ue000"
+LIMIT = 1 << 20
+
+_PIECE = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|\{(?:env|file):[^}\n]+\}', re.DOTALL)
+_PLACEHOLDER = re.compile(r"\{(env|file):([^}\n]+)\}")
+
+# Gives the content for ("env", name) or ("file", path), or raises LookupError with the reason it cannot.
+Resolve = Callable[[str, str], str]
+
+
+class Edit(Struct, frozen=True):
+    """A stretch of the new text, and the stretch of the old one that it replaced."""
+
+    start: int
+    end: int
+    old_start: int
+    old_end: int
+
+
+class Failure(Struct, frozen=True):
+    """A placeholder with nothing to put in its place; `at` is where it begins in the new text."""
+
+    at: int
+    reason: str
+
+
+class Substitution:
+    """Text with its placeholders filled in, and the way back to where everything stood."""
+
+    def __init__(self, original: str, resolve: Resolve | None) -> None:
+        self._original = original
+        self._resolve = resolve
+        self._pieces: list[str] = []
+        self._length = 0
+        self._taken = 0
+        self._edits: list[Edit] = []
+        self.failures: list[Failure] = []
+        if resolve is not None:
+            for piece in _PIECE.finditer(original):
+                self._substitute_in(piece)
+        self._copy_to(len(original))
+        self.text = "".join(self._pieces)
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column in the original of an offset in the new text."""
+        back = 0
+        for edit in self._edits:
+            if offset < edit.start:
+                break
+            if offset < edit.end:
+                offset, back = edit.old_start, 0
+                break
+            back = edit.end - edit.old_end
+        offset -= back
+        line_start = self._original.rfind("\n", 0, offset) + 1
+        return self._original.count("\n", 0, offset) + 1, offset - line_start + 1
+
+    def _substitute_in(self, piece: re.Match[str]) -> None:
+        if piece[0].startswith("/"):
+            return
+        quoted = piece[0].startswith('"')
+        for found in _PLACEHOLDER.finditer(self._original, piece.start(), piece.end()):
+            self._replace(found, quoted=quoted)
+
+    def _replace(self, found: re.Match[str], *, quoted: bool) -> None:
+        self._copy_to(found.start())
+        name = _unescape(found[2]) if quoted else found[2]
+        try:
+            content = self._look_up(found[1], name)
+            new = json.dumps(content, ensure_ascii=False)[1:-1] if quoted else content
+        except LookupError as error:
+            self.failures.append(Failure(self._length, str(error.args[0])))
+            new = MISSING if quoted else "null"
+        self._edits.append(Edit(self._length, self._length + len(new), found.start(), found.end()))
+        self._pieces.append(new)
+        self._length += len(new)
+        self._taken = found.end()
+
+    def _look_up(self, kind: str, name: str) -> str:
+        return self._resolve(kind, name) if self._resolve is not None else ""
+
+    def _copy_to(self, end: int) -> None:
+        self._pieces.append(self._original[self._taken : end])
+        self._length += end - self._taken
+        self._taken = end
+
+
+def _unescape(text: str) -> str:
+    try:
+        return str(json.loads(f'"{text}"'))
+    except ValueError:
+        return text
+
+
+def without_missing(value: object) -> object:
+    """A parsed value without what could not be had: its key goes, and with a list's entry the list."""
+    if isinstance(value, str):
+        return None if MISSING in value else value
+    if isinstance(value, list):
+        kept = [without_missing(item) for item in value]
+        return (
+            None
+            if any(new is None and old is not None for new, old in zip(kept, value, strict=True))
+            else kept
+        )
+    if isinstance(value, dict):
+        kept_items = ((key, item, without_missing(item)) for key, item in value.items())
+        return {key: new for key, old, new in kept_items if new is not None or old is None}
+    return value
+
+
+def resolver(env: Mapping[str, str], *, directory: str | None, home: str) -> Resolve:
+    """Looks placeholders up in `env` and in files below `directory`; without a directory, files are refused."""
+
+    def resolve(kind: str, name: str) -> str:
+        if kind == "env":
+            return env.get(name, "")
+        if directory is None:
+            raise LookupError("a file cannot be named here")
+        path = os.path.join(home, name[2:]) if name.startswith("~/") else os.path.join(directory, name)
+        return _read_reference(os.path.normpath(path), name)
+
+    return resolve
+
+
+def _read_reference(path: str, name: str) -> str:
+    wrong = f'bad file reference: "{{file:{name}}}"'
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise LookupError(f"{wrong} {path} is not a file")
+        with open(path, "rb") as file:
+            raw = file.read(LIMIT + 1)
+    except FileNotFoundError:
+        raise LookupError(f"{wrong} {path} does not exist") from None
+    except (OSError, ValueError):
+        raise LookupError(f"{wrong} {path} cannot be read") from None
+    if len(raw) > LIMIT:
+        raise LookupError(f"{wrong} {path} is larger than {LIMIT >> 20} MB")
+    try:
+        return raw.decode("utf-8-sig").strip()
+    except UnicodeDecodeError:
+        raise LookupError(f"{wrong} {path} is not UTF-8 text") from None

@@ -1,0 +1,199 @@
+"""Every exception we raise. The message is for a person; the facts are attributes; `hint` says the way out.
+
+WeftError
+├── NotFoundError            there is no such session, message, agent …
+├── InvalidInputError        what a caller sent cannot be meant
+│   └── InvalidIdError       not an id of that kind
+├── DocumentError            stored or received JSON that is not what it should be
+├── StoreError               the store could not do what was asked
+│   └── NewerFormatError     written by a version that knows more than we do
+├── DirectoryError           not a place we can work in
+├── GitError                 git refused
+├── ConfigError              a configuration file, and where in it
+├── SessionBusyError         another run holds the session
+├── CursorLostError          the event to resume after is no longer held
+├── NoModelError             nothing says which model to use
+├── ModelNotFoundError       no such model, and the nearest names
+├── ProviderError            a model's API failed
+│   └── ProviderAuthError    … for want of a key
+├── ToolError                a tool could not do it; the model reads why
+└── NotPermittedError        a call may not be carried out
+    ├── DeniedError          a rule forbids it
+    ├── RejectedError        the person said no
+    └── CorrectedError       the person said no, and what to do instead
+"""
+
+from collections.abc import Mapping, Sequence
+
+
+class WeftError(Exception):
+    """Whatever goes wrong in weft, in one sentence, with the way out if there is one."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class NotFoundError(WeftError):
+    def __init__(self, kind: str, id: str, *, near: Sequence[str] = (), hint: str = "") -> None:
+        meant = f"did you mean {' or '.join(near)}?" if near else ""
+        super().__init__(f"there is no {kind} {id!r}", hint=hint or meant)
+        self.kind = kind
+        self.id = id
+        self.near = tuple(near)
+
+
+class InvalidInputError(WeftError):
+    def __init__(self, field: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"{field}: {reason}", hint=hint)
+        self.field = field
+        self.reason = reason
+
+
+class InvalidIdError(InvalidInputError):
+    def __init__(self, kind: str, given: str) -> None:
+        super().__init__(f"{kind} id", f"{given[:80]!r} is not one")
+        self.kind = kind
+        self.given = given
+
+
+class DocumentError(WeftError):
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.where = where
+        self.reason = reason
+
+
+class StoreError(WeftError):
+    pass
+
+
+class NewerFormatError(StoreError):
+    def __init__(self, where: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{where} has format {found}, and this version knows up to {known}",
+            hint="upgrade weft, or point --store at another place",
+        )
+        self.found = found
+        self.known = known
+
+
+class DirectoryError(WeftError):
+    def __init__(self, path: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"{path}: {reason}", hint=hint)
+        self.path = path
+        self.reason = reason
+
+
+class GitError(WeftError):
+    def __init__(self, args: Sequence[str], code: int, stderr: str, *, hint: str = "") -> None:
+        said = stderr.strip().splitlines()[-1:] or [f"exit code {code}"]
+        super().__init__(f"git {' '.join(args)}: {said[0]}", hint=hint)
+        self.code = code
+        self.stderr = stderr
+
+
+class ConfigError(WeftError):
+    """`at` is line and column as far as known, `key` the dotted key. Never carries a value: it may be a secret."""
+
+    def __init__(
+        self, path: str, reason: str, *, at: tuple[int, int] = (0, 0), key: str = "", near: str = ""
+    ) -> None:
+        place = ":".join([path, *(str(number) for number in at if number)])
+        named = f"{key}: " if key else ""
+        super().__init__(f"{place}: {named}{reason}", hint=f"did you mean {near!r}?" if near else "")
+        self.path = path
+        self.reason = reason
+        self.line, self.column = at
+        self.key = key
+        self.near = near
+
+
+class SessionBusyError(WeftError):
+    def __init__(self, session: str, owner: str = "") -> None:
+        super().__init__(f"Session {session} is busy", hint=f"it is being run by {owner}" if owner else "")
+        self.session = session
+        self.owner = owner
+
+
+class CursorLostError(WeftError):
+    def __init__(self, after: int, oldest: int) -> None:
+        super().__init__(
+            f"event {after} is no longer held; the oldest is {oldest}",
+            hint="read the session again, then listen",
+        )
+        self.after = after
+        self.oldest = oldest
+
+
+class NoModelError(WeftError):
+    def __init__(self) -> None:
+        super().__init__(
+            "no model is configured",
+            hint='pass --model provider/model, or set "model" in opencode.json',
+        )
+
+
+class ModelNotFoundError(WeftError):
+    def __init__(self, provider_id: str, model_id: str, *, near: Sequence[str] = ()) -> None:
+        meant = f"did you mean {' or '.join(near)}?" if near else ""
+        super().__init__(f"there is no model {provider_id}/{model_id}", hint=meant)
+        self.provider_id = provider_id
+        self.model_id = model_id
+        self.near = tuple(near)
+
+
+class ProviderError(WeftError):
+    """A model's API failed. `retryable` is the adapter's judgement; headers may say how long to wait."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        headers: Mapping[str, str] | None = None,
+        body: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retryable = retryable
+        self.headers = dict(headers or {})
+        self.body = body
+
+
+class ProviderAuthError(ProviderError):
+    def __init__(self, provider_id: str, message: str) -> None:
+        super().__init__(message)
+        self.provider_id = provider_id
+
+
+class ToolError(WeftError):
+    pass
+
+
+class NotPermittedError(WeftError):
+    pass
+
+
+class DeniedError(NotPermittedError):
+    def __init__(self, permission: str, pattern: str, rule: str) -> None:
+        super().__init__(
+            f"A rule forbids this call ({permission} {pattern!r}: {rule}). Find another way, or ask the user."
+        )
+        self.permission = permission
+        self.pattern = pattern
+        self.rule = rule
+
+
+class RejectedError(NotPermittedError):
+    def __init__(self) -> None:
+        super().__init__("The user rejected permission to use this specific tool call.")
+
+
+class CorrectedError(NotPermittedError):
+    def __init__(self, feedback: str) -> None:
+        super().__init__(
+            f"The user rejected permission to use this specific tool call with the following feedback: {feedback}"
+        )
+        self.feedback = feedback

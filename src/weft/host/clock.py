@@ -1,0 +1,24 @@
+"""The clock: what time it is, and waiting. Nothing outside `host` reads the time or sleeps by itself."""
+
+import asyncio
+from typing import Protocol
+
+from weft.host.now import now
+
+
+class Clock(Protocol):
+    """What time it is, and waiting. Tests turn one by hand."""
+
+    def now(self) -> int:
+        """Milliseconds since 1970."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    def now(self) -> int:
+        return now()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

@@ -1,0 +1,140 @@
+"""The journal: the one write door. What happened is stored, and then told.
+
+Growth of a part that is being streamed is the one thing told before it is stored: told at once, stored with the next
+commit to its session or at most `FLUSH_SECONDS` later. A crash costs that much text and no more.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
+
+from weft.bus import Bus, follows
+from weft.errors import StoreError
+from weft.host.clock import Clock
+from weft.host.tasks import open_tasks
+from weft.host.undivided import undivided
+from weft.model.event import Durable, Event, PartGrew, PartUpdated, SessionUpdated, session_of
+from weft.model.ids import SessionID
+from weft.model.session import Session
+from weft.store.contract import Store
+
+FLUSH_SECONDS = 0.25
+
+
+class Journal:
+    """Open one with `open_journal`, so that nothing stays unwritten when it closes."""
+
+    def __init__(self, store: Store, bus: Bus, *, directory: str) -> None:
+        self._store = store
+        self._bus = bus
+        self._directory = directory
+        self._grown: dict[SessionID, list[PartGrew]] = {}
+        self._has_grown = asyncio.Event()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def commit(self, *events: Event) -> None:
+        """Store what is durable, all or nothing, then tell everything in order."""
+        durable = [event for event in events if isinstance(event, Durable)]
+        if durable:
+            await undivided(self._store_and_tell(durable, events))
+        else:
+            self._bus.publish(*events, directory=self._directory)
+
+    async def _store_and_tell(self, durable: list[Durable], events: tuple[Event, ...]) -> None:
+        sessions = sorted({found for event in durable if (found := session_of(event)) is not None})
+        async with AsyncExitStack() as held:
+            # Held per session, so that what was stored first is told first.
+            for session in sessions:
+                await held.enter_async_context(self._lock(session))
+            with self._growth_of(sessions, before=durable) as growth:
+                await self._store.apply(*growth, *durable)
+            self._bus.publish(*events, directory=self._directory)
+
+    def grow(self, growth: PartGrew) -> None:
+        """Tell now, store soon."""
+        waiting = self._grown.setdefault(growth.session_id, [])
+        if waiting and follows(waiting[-1], growth):
+            waiting[-1] = replace(waiting[-1], delta=waiting[-1].delta + growth.delta)
+        else:
+            waiting.append(growth)
+        self._has_grown.set()
+        self._bus.publish(growth, directory=self._directory)
+
+    async def edit(self, session: SessionID, editor: Callable[[Session], Session]) -> Session:
+        """Change a session in one step, whoever else is changing it."""
+        return await undivided(self._edit_and_tell(session, editor))
+
+    async def _edit_and_tell(self, session: SessionID, editor: Callable[[Session], Session]) -> Session:
+        async with self._lock(session):
+            edited = await self._store.edit(session, editor)
+            self._bus.publish(SessionUpdated(info=edited), directory=self._directory)
+        return edited
+
+    async def flush(self) -> None:
+        """Store all growth that waits. A session whose growth cannot be stored does not hold up the others."""
+        self._has_grown.clear()
+        failed: StoreError | None = None
+        for session in list(self._grown):
+            try:
+                await undivided(self._store_growth(session))
+            except StoreError as error:
+                failed = error
+        if failed is not None:
+            raise failed
+
+    async def _store_growth(self, session: SessionID) -> None:
+        async with self._lock(session):
+            with self._growth_of([session]) as growth:
+                if growth:
+                    await self._store.apply(*growth)
+
+    async def keep_flushing(self, clock: Clock) -> None:
+        while True:
+            await self._has_grown.wait()
+            await clock.sleep(FLUSH_SECONDS)
+            # A full disk must not end what only wanted to write early: the growth waits, and the next commit,
+            # which somebody is waiting for, says what is wrong.
+            with suppress(StoreError):
+                await self.flush()
+
+    @contextmanager
+    def _growth_of(
+        self, sessions: list[SessionID], *, before: Iterable[Durable] = ()
+    ) -> Generator[list[PartGrew]]:
+        """The growth to be stored ahead of these events, none for parts they replace; it waits on if storing fails."""
+        taken = {session: self._grown.pop(session, []) for session in sessions}
+        replaced = {event.part.id for event in before if isinstance(event, PartUpdated)}
+        try:
+            yield [each for growth in taken.values() for each in growth if each.part_id not in replaced]
+        except BaseException:
+            for session, growth in taken.items():
+                self._grown[session] = growth + self._grown.get(session, [])
+            self._has_grown.set()
+            raise
+
+    def _lock(self, session: SessionID) -> asyncio.Lock:
+        lock = self._locks.get(session)
+        if lock is None:
+            self._locks[session] = lock = asyncio.Lock()
+        return lock
+
+
+@asynccontextmanager
+async def open_journal(store: Store, bus: Bus, clock: Clock, *, directory: str) -> AsyncIterator[Journal]:
+    journal = Journal(store, bus, directory=directory)
+    async with open_tasks() as tasks:
+        flushing = tasks.create_task(journal.keep_flushing(clock))
+        try:
+            yield journal
+        finally:
+            flushing.cancel()
+            await undivided(_close(journal, flushing))
+
+
+async def _close(journal: Journal, flushing: asyncio.Task[None]) -> None:
+    # The one under way may have taken growth out and not stored it yet: it ends first.
+    await asyncio.wait([flushing])
+    await journal.flush()

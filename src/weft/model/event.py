@@ -1,0 +1,400 @@
+"""Every event: a fact, in the past tense, written once. `Durable` ones come to rest in a store; all are told.
+
+On the wire an event is `{"type", "properties"}`. Some have one value as their properties; `whole` names that field.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from weft.errors import DocumentError
+from weft.model.diff import FileDiff
+from weft.model.failure import AnyFailure
+from weft.model.ids import MessageID, PartID, PermissionID, PtyID, QuestionID, SessionID
+from weft.model.message import AnyMessage
+from weft.model.part import AnyPart
+from weft.model.permission import PermissionRequest, Reply
+from weft.model.project import Project
+from weft.model.question import QuestionRequest
+from weft.model.session import Session
+from weft.model.status import AnyStatus
+from weft.model.todo import Todo
+from weft.model.wire import Wire, from_plain, parse, to_plain
+
+
+class Event(Wire, frozen=True, kw_only=True):
+    type: ClassVar[str]
+    whole: ClassVar[str] = ""
+
+
+# --- durable: these change what is at rest ---
+
+
+class ProjectUpdated(Event, frozen=True, kw_only=True):
+    """A project was found for the first time, or its record changed."""
+
+    type: ClassVar[str] = "project.updated"
+    whole: ClassVar[str] = "info"
+
+    info: Project
+
+
+class SessionCreated(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "session.created"
+
+    info: Session
+
+
+class SessionUpdated(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "session.updated"
+
+    info: Session
+
+
+class SessionDeleted(Event, frozen=True, kw_only=True):
+    """A session is gone, and with it its messages, parts, diff and todos."""
+
+    type: ClassVar[str] = "session.deleted"
+
+    info: Session
+
+
+class SessionDiffed(Event, frozen=True, kw_only=True):
+    """What the session did to files was worked out anew."""
+
+    type: ClassVar[str] = "session.diff"
+
+    session_id: SessionID
+    diff: tuple[FileDiff, ...]
+
+
+class TodoUpdated(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "todo.updated"
+
+    session_id: SessionID
+    todos: tuple[Todo, ...]
+
+
+class MessageUpdated(Event, frozen=True, kw_only=True):
+    """A message was added or replaced."""
+
+    type: ClassVar[str] = "message.updated"
+
+    info: AnyMessage
+
+
+class MessageRemoved(Event, frozen=True, kw_only=True):
+    """A message is gone, and its parts with it."""
+
+    type: ClassVar[str] = "message.removed"
+
+    session_id: SessionID
+    message_id: MessageID
+
+
+class PartUpdated(Event, frozen=True, kw_only=True):
+    """A part was added or replaced; `delta` is the text it just grew by (as OpenCode 1.1 tells it)."""
+
+    type: ClassVar[str] = "message.part.updated"
+
+    part: AnyPart
+    delta: str | None = None
+
+
+class PartGrew(Event, frozen=True, kw_only=True):
+    """The text of a part grew by `delta`, from character `offset` on. Saying so twice changes nothing."""
+
+    type: ClassVar[str] = "message.part.delta"
+
+    session_id: SessionID
+    message_id: MessageID
+    part_id: PartID
+    field: str
+    delta: str
+    offset: int
+
+
+class PartRemoved(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "message.part.removed"
+
+    session_id: SessionID
+    message_id: MessageID
+    part_id: PartID
+
+
+Durable = (
+    ProjectUpdated
+    | SessionCreated
+    | SessionUpdated
+    | SessionDeleted
+    | SessionDiffed
+    | TodoUpdated
+    | MessageUpdated
+    | MessageRemoved
+    | PartUpdated
+    | PartGrew
+    | PartRemoved
+)
+
+
+# --- passing: these are told, and nothing is kept of them ---
+
+
+class SessionFailed(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "session.error"
+
+    session_id: SessionID | None = None
+    error: AnyFailure | None = None
+
+
+class StatusChanged(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "session.status"
+
+    session_id: SessionID
+    status: AnyStatus
+
+
+class SessionRested(Event, frozen=True, kw_only=True):
+    """The session is idle. Old clients wait for this one."""
+
+    type: ClassVar[str] = "session.idle"
+
+    session_id: SessionID
+
+
+class SessionCompacted(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "session.compacted"
+
+    session_id: SessionID
+
+
+class PermissionAsked(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "permission.asked"
+    whole: ClassVar[str] = "request"
+
+    request: PermissionRequest
+
+
+class PermissionReplied(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "permission.replied"
+
+    session_id: SessionID
+    request_id: PermissionID
+    reply: Reply
+
+
+class QuestionAsked(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "question.asked"
+    whole: ClassVar[str] = "request"
+
+    request: QuestionRequest
+
+
+class QuestionReplied(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "question.replied"
+
+    session_id: SessionID
+    request_id: QuestionID
+    answers: tuple[tuple[str, ...], ...]
+
+
+class QuestionRejected(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "question.rejected"
+
+    session_id: SessionID
+    request_id: QuestionID
+
+
+class CommandExecuted(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "command.executed"
+
+    name: str
+    session_id: SessionID
+    arguments: str
+    message_id: MessageID
+
+
+class FileEdited(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "file.edited"
+
+    file: str
+
+
+class FileWatched(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "file.watcher.updated"
+
+    file: str
+    event: Literal["add", "change", "unlink"]
+
+
+class BranchChanged(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "vcs.branch.updated"
+
+    branch: str | None = None
+
+
+class LspUpdated(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "lsp.updated"
+
+
+class LspDiagnosed(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "lsp.client.diagnostics"
+
+    server_id: str
+    path: str
+
+
+class McpToolsChanged(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "mcp.tools.changed"
+
+    server: str
+
+
+class McpBrowserFailed(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "mcp.browser.open.failed"
+
+    mcp_name: str
+    url: str
+
+
+class ServerConnected(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "server.connected"
+
+
+class ServerHeartbeat(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "server.heartbeat"
+
+
+class InstanceDisposed(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "server.instance.disposed"
+
+    directory: str
+
+
+class GlobalDisposed(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "global.disposed"
+
+
+class InstallationUpdated(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "installation.updated"
+
+    version: str
+
+
+class UpdateAvailable(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "installation.update-available"
+
+    version: str
+
+
+class IdeInstalled(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "ide.installed"
+
+    ide: str
+
+
+class PtyCreated(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "pty.created"
+
+    info: dict[str, Any]
+
+
+class PtyUpdated(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "pty.updated"
+
+    info: dict[str, Any]
+
+
+class PtyExited(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "pty.exited"
+
+    id: PtyID
+    exit_code: int
+
+
+class PtyDeleted(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "pty.deleted"
+
+    id: PtyID
+
+
+class TuiPromptAppended(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "tui.prompt.append"
+
+    text: str
+
+
+class TuiCommandExecuted(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "tui.command.execute"
+
+    command: str
+
+
+class TuiToastShown(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "tui.toast.show"
+
+    title: str | None = None
+    message: str
+    variant: Literal["info", "success", "warning", "error"]
+    duration: int | None = None
+
+
+class TuiSessionSelected(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "tui.session.select"
+
+    session_id: SessionID
+
+
+class UnknownEvent(Event, frozen=True, kw_only=True):
+    """An event of a type we do not know, from a server that knows more."""
+
+    type: ClassVar[str] = "$unknown"
+
+    named: str
+    properties: dict[str, Any]
+
+
+KINDS = {kind.type: kind for kind in Event.__subclasses__() if kind is not UnknownEvent}
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """An event as the bus carried it: where it stands in the stream, and the directory it is about."""
+
+    cursor: int
+    directory: str
+    event: Event
+
+
+def session_of(event: Event) -> SessionID | None:
+    """The session an event is about, if it is about one."""
+    match event:
+        case SessionCreated() | SessionUpdated() | SessionDeleted():
+            return event.info.id
+        case MessageUpdated():
+            return event.info.session_id
+        case PartUpdated():
+            return event.part.session_id
+        case PermissionAsked() | QuestionAsked():
+            return event.request.session_id
+        case _:
+            found: SessionID | None = getattr(event, "session_id", None)
+            return found
+
+
+def event_to_plain(event: Event) -> dict[str, Any]:
+    if isinstance(event, UnknownEvent):
+        return {"type": event.named, "properties": event.properties}
+    return {"type": event.type, "properties": to_plain(getattr(event, event.whole) if event.whole else event)}
+
+
+def event_from_plain(plain: Any, *, where: str = "event") -> Event:
+    if not isinstance(plain, dict) or not isinstance(plain.get("type"), str):
+        raise DocumentError(where, "an event has a type")
+    named, properties = plain["type"], plain.get("properties") or {}
+    if (kind := KINDS.get(named)) is None:
+        return UnknownEvent(named=named, properties=properties)
+    return from_plain({kind.whole: properties} if kind.whole else properties, kind, where=where)
+
+
+def event_from_json(raw: bytes) -> Event:
+    return event_from_plain(parse(raw, where="event"))

@@ -1,0 +1,90 @@
+"""Messages: what a person asked, and what the model answered, one message a step."""
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from weft.model.diff import FileDiff
+from weft.model.failure import AnyFailure
+from weft.model.ids import MessageID, SessionID, in_order
+from weft.model.part import AnyPart, ModelRef, Moment, Tokens
+from weft.model.wire import Wire, always
+
+
+class UserSummary(Wire, frozen=True, kw_only=True):
+    """What a prompt led to: a title and the files it changed."""
+
+    title: str | None = None
+    body: str | None = None
+    diffs: tuple[FileDiff, ...] = always(())
+
+
+class AssistantTime(Wire, frozen=True, kw_only=True):
+    created: int
+    completed: int | None = None
+
+
+class MessagePath(Wire, frozen=True, kw_only=True):
+    """Where the agent stood: its directory and the top of that checkout."""
+
+    cwd: str
+    root: str
+
+
+class Message(Wire, frozen=True, kw_only=True, tag_field="role"):
+    id: MessageID
+    session_id: SessionID
+
+
+class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
+    """A prompt, and which agent and model are to answer it."""
+
+    time: Moment
+    summary: UserSummary | None = None
+    agent: str = ""
+    model: ModelRef | None = None
+    system: str | None = None
+    tools: dict[str, bool] | None = None
+    variant: str | None = None
+
+
+class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
+    """One step's answer. `parent_id` is the prompt it answers; without `completed` it is not over.
+
+    When not `priced`, the model's price is unknown, and `cost` holds only what is known of it.
+    """
+
+    time: AssistantTime
+    error: AnyFailure | None = None
+    parent_id: MessageID = MessageID("")
+    model_id: str = ""
+    provider_id: str = ""
+    mode: str = ""
+    agent: str = ""
+    path: MessagePath | None = None
+    summary: bool = False
+    cost: Decimal = always(Decimal(0))
+    tokens: Tokens = always(Tokens())
+    finish: str | None = None
+    priced: bool = True
+
+
+AnyMessage = UserMessage | AssistantMessage
+
+
+class MessageWithParts(Wire, frozen=True, kw_only=True):
+    """A message and its parts, as they are read and exported."""
+
+    info: AnyMessage
+    parts: tuple[AnyPart, ...]
+
+
+def message_order(message: AnyMessage) -> tuple[int, int, str]:
+    """Messages stand in the order of their time; the id only breaks a tie."""
+    created = message.time.created
+    return created, *in_order(message.id, created)
+
+
+def sort_parts(parts: Iterable[AnyPart], message: AnyMessage) -> tuple[AnyPart, ...]:
+    """Parts have no time of their own: they stand by id, unwrapped around their message's time."""
+    created = message.time.created
+    return tuple(sorted(parts, key=lambda part: in_order(part.id, created)))

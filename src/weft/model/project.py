@@ -1,0 +1,35 @@
+"""Project: what sessions belong to; a repository, or `global` for all that is in none."""
+
+from typing import Literal
+
+from weft.model.ids import ProjectID
+from weft.model.wire import Wire, always
+
+
+class ProjectTime(Wire, frozen=True, kw_only=True):
+    created: int
+    updated: int = always(0)
+    initialized: int | None = None
+
+
+class ProjectIcon(Wire, frozen=True, kw_only=True):
+    url: str | None = None
+    override: str | None = None
+    color: str | None = None
+
+
+class ProjectCommands(Wire, frozen=True, kw_only=True):
+    start: str | None = None
+
+
+class Project(Wire, frozen=True, kw_only=True):
+    """A place of work. `worktree` is the main checkout; `sandboxes` are its other checkouts."""
+
+    id: ProjectID
+    worktree: str
+    vcs: Literal["git"] | None = None
+    name: str | None = None
+    icon: ProjectIcon | None = None
+    commands: ProjectCommands | None = None
+    time: ProjectTime
+    sandboxes: tuple[str, ...] = always(())

@@ -1,0 +1,63 @@
+"""Evaluate and merge rulesets: what the rules say of a thing, before anybody is asked."""
+
+from collections.abc import Iterable
+
+from weft.model.permission import Action, Rule, Ruleset
+from weft.permission.wildcard import matches
+
+STRICTEST_FIRST: tuple[Action, ...] = ("deny", "ask", "allow")
+
+# One permission for every tool that changes files. OpenCode leaves apply_patch out: there an agent whose `edit` is
+# denied is still shown it.
+_EDITING = frozenset({"edit", "write", "patch", "multiedit", "apply_patch"})
+
+
+def permission_of(tool: str) -> str:
+    """The permission that a tool is asked for under."""
+    return "edit" if tool in _EDITING else tool
+
+
+def merge(*rulesets: Iterable[Rule]) -> Ruleset:
+    """One after the other: what comes later overrules what came before."""
+    return tuple(rule for ruleset in rulesets for rule in ruleset)
+
+
+def evaluate(permission: str, pattern: str, *rulesets: Iterable[Rule]) -> Rule:
+    """The last rule that fits; when none does, a rule that says ask."""
+    for rule in reversed(merge(*rulesets)):
+        if matches(permission, rule.permission) and matches(pattern, rule.pattern):
+            return rule
+    return Rule(permission=permission, pattern="*", action="ask")
+
+
+def verdict(
+    permission: str, patterns: Iterable[str], ruleset: Iterable[Rule], approved: Iterable[Rule] = ()
+) -> Rule:
+    """The strictest of what the rules say of each pattern; of nothing, it is allowed.
+
+    OpenCode stops at the first pattern that says ask, so that one yes also grants a later pattern that is denied,
+    and lets an approval outrank a deny. Here every pattern is judged, and an approval only ever answers an ask.
+    """
+    rules, approvals = tuple(ruleset), tuple(approved)
+    judged = [_judge(permission, pattern, rules, approvals) for pattern in patterns]
+    allowed = Rule(permission=permission, pattern="*", action="allow")
+    return min(judged, key=lambda rule: STRICTEST_FIRST.index(rule.action), default=allowed)
+
+
+def _judge(permission: str, pattern: str, ruleset: Ruleset, approved: Ruleset) -> Rule:
+    rule = evaluate(permission, pattern, ruleset)
+    if rule.action != "ask":
+        return rule
+    approval = evaluate(permission, pattern, approved)
+    return approval if approval.action == "allow" else rule
+
+
+def disabled(tools: Iterable[str], ruleset: Iterable[Rule]) -> set[str]:
+    """The tools that can never be used, and so need not be shown: the last word on them is a deny of everything."""
+    rules = tuple(ruleset)
+    return {tool for tool in tools if _is_disabled(permission_of(tool), rules)}
+
+
+def _is_disabled(permission: str, ruleset: Ruleset) -> bool:
+    last = next((rule for rule in reversed(ruleset) if matches(permission, rule.permission)), None)
+    return last is not None and last.pattern == "*" and last.action == "deny"

@@ -1,0 +1,109 @@
+"""Chunks: pieces of a model's streamed answer, the same whatever API they came from. Private to a step."""
+
+from decimal import Decimal
+from typing import Any, Literal
+
+from msgspec import Struct
+
+FinishReason = Literal["stop", "length", "content-filter", "tool-calls", "error", "other", "unknown"]
+Metadata = dict[str, Any]
+
+
+class Chunk(Struct, frozen=True, kw_only=True):
+    """A piece of an answer. `metadata` is what the provider wants to see again with that part of the history."""
+
+
+class Started(Chunk, frozen=True, kw_only=True):
+    """The model began to answer."""
+
+
+class TextStart(Chunk, frozen=True, kw_only=True):
+    id: str
+    metadata: Metadata | None = None
+
+
+class TextDelta(Chunk, frozen=True, kw_only=True):
+    id: str
+    text: str
+
+
+class TextEnd(Chunk, frozen=True, kw_only=True):
+    id: str
+    metadata: Metadata | None = None
+
+
+class ReasoningStart(Chunk, frozen=True, kw_only=True):
+    id: str
+    metadata: Metadata | None = None
+
+
+class ReasoningDelta(Chunk, frozen=True, kw_only=True):
+    id: str
+    text: str
+
+
+class ReasoningEnd(Chunk, frozen=True, kw_only=True):
+    """`metadata` carries signatures and encrypted or redacted thought."""
+
+    id: str
+    metadata: Metadata | None = None
+
+
+class ToolInputStart(Chunk, frozen=True, kw_only=True):
+    """The model began to write a call."""
+
+    call_id: str
+    tool: str
+
+
+class ToolInputDelta(Chunk, frozen=True, kw_only=True):
+    call_id: str
+    text: str
+
+
+class ToolCall(Chunk, frozen=True, kw_only=True):
+    """A call is whole. `raw` is the text the model wrote, JSON or not: who carries it out parses it."""
+
+    call_id: str
+    tool: str
+    raw: str
+    metadata: Metadata | None = None
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """What an answer used, no token counted twice: `input` without cached, `output` without `reasoning`.
+
+    `cost` is in dollars where the provider says it; `raw` is the provider's own count, kept beside.
+    """
+
+    input: int = 0
+    output: int = 0
+    reasoning: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cost: Decimal | None = None
+    raw: dict[str, Any] | None = None
+
+
+class Finished(Chunk, frozen=True, kw_only=True):
+    """The answer is over: why (ours and the provider's word for it) and what it used."""
+
+    reason: FinishReason
+    raw_reason: str = ""
+    usage: Usage
+    metadata: Metadata | None = None
+
+
+AnyChunk = (
+    Started
+    | TextStart
+    | TextDelta
+    | TextEnd
+    | ReasoningStart
+    | ReasoningDelta
+    | ReasoningEnd
+    | ToolInputStart
+    | ToolInputDelta
+    | ToolCall
+    | Finished
+)

@@ -1,0 +1,153 @@
+"""A provider that plays a script: for demos and tests, without a network and the same every time."""
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from weft.errors import InvalidInputError, ProviderError
+from weft.host.clock import Clock
+from weft.provider.chunk import (
+    AnyChunk,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Started,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputStart,
+    Usage,
+)
+from weft.provider.contract import ModelRequest
+
+CHARS_PER_TOKEN = 4
+
+
+class Move(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
+    """One thing the scripted model does in an answer."""
+
+
+class Say(Move, frozen=True, kw_only=True, tag="say"):
+    text: str
+
+
+class Think(Move, frozen=True, kw_only=True, tag="think"):
+    text: str
+
+
+class Call(Move, frozen=True, kw_only=True, tag="call"):
+    tool: str
+    input: dict[str, Any] = {}
+    raw: str | None = None
+
+
+class Fail(Move, frozen=True, kw_only=True, tag="fail"):
+    message: str
+    status: int | None = None
+    retryable: bool = False
+
+
+class Wait(Move, frozen=True, kw_only=True, tag="wait"):
+    seconds: float
+
+
+class End(Move, frozen=True, kw_only=True, tag="end"):
+    """End with this word, and say that this was used. Without one, a step ends as its moves suggest."""
+
+    reason: FinishReason = "stop"
+    usage: Usage | None = None
+
+
+AnyMove = Say | Think | Call | Fail | Wait | End
+Script = tuple[tuple[AnyMove, ...], ...]
+
+_script = msgspec.json.Decoder(Script)
+
+
+def read_script(raw: bytes, *, where: str) -> Script:
+    """A script from JSON: a list of steps, each a list of moves like `{"do": "say", "text": "hello"}`."""
+    try:
+        return _script.decode(raw)
+    except msgspec.DecodeError as error:
+        raise InvalidInputError(where, f"not a script: {error}") from error
+
+
+class ScriptedProvider:
+    """Plays one step of its script per call, word by word; `pace` is the pause after each word in seconds."""
+
+    def __init__(self, script: Sequence[Sequence[AnyMove]], clock: Clock, *, pace: float = 0) -> None:
+        self._script = script
+        self._clock = clock
+        self._pace = pace
+        self.requests: list[ModelRequest] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        self.requests.append(request)
+        if len(self.requests) > len(self._script):
+            raise ProviderError("the script is over: it has no answer for this request")
+        moves = self._script[len(self.requests) - 1]
+        yield Started()
+        for number, move in enumerate(moves):
+            match move:
+                case Wait(seconds=seconds):
+                    await self._clock.sleep(seconds)
+                case Fail():
+                    raise ProviderError(move.message, status=move.status, retryable=move.retryable)
+                case End():
+                    yield _finished(moves, request, move)
+                    return
+                case Say() | Think() | Call():
+                    for chunk in _chunks(move, f"{len(self.requests)}.{number}"):
+                        yield chunk
+                        if self._pace and isinstance(chunk, TextDelta | ReasoningDelta):
+                            await self._clock.sleep(self._pace)
+        yield _finished(moves, request, None)
+
+
+def _chunks(move: Say | Think | Call, id: str) -> Iterable[AnyChunk]:
+    match move:
+        case Say(text=text):
+            yield TextStart(id=id)
+            yield from (TextDelta(id=id, text=word) for word in _words(text))
+            yield TextEnd(id=id)
+        case Think(text=text):
+            yield ReasoningStart(id=id)
+            yield from (ReasoningDelta(id=id, text=word) for word in _words(text))
+            yield ReasoningEnd(id=id)
+        case Call(tool=tool, input=input, raw=raw):
+            yield ToolInputStart(call_id=f"call_{id}", tool=tool)
+            yield ToolCall(
+                call_id=f"call_{id}",
+                tool=tool,
+                raw=msgspec.json.encode(input).decode() if raw is None else raw,
+            )
+
+
+def _words(text: str) -> list[str]:
+    """Words with the space that follows them, so that joined they are the text."""
+    words = text.split(" ")
+    return [word + " " for word in words[:-1]] + [words[-1]]
+
+
+def _finished(moves: Sequence[AnyMove], request: ModelRequest, end: End | None) -> Finished:
+    reason: FinishReason = "tool-calls" if any(isinstance(move, Call) for move in moves) else "stop"
+    return Finished(
+        reason=end.reason if end else reason,
+        raw_reason=end.reason if end else reason,
+        usage=(end.usage if end else None) or _usage(moves, request),
+    )
+
+
+def _usage(moves: Sequence[AnyMove], request: ModelRequest) -> Usage:
+    """About what a real model would count."""
+    asked = len(msgspec.json.encode((request.system, request.messages)))
+    said = sum(len(msgspec.json.encode(move)) for move in moves if isinstance(move, Say | Call))
+    thought = sum(len(move.text) for move in moves if isinstance(move, Think))
+    return Usage(
+        input=asked // CHARS_PER_TOKEN, output=said // CHARS_PER_TOKEN, reasoning=thought // CHARS_PER_TOKEN
+    )

@@ -1,0 +1,126 @@
+"""What a prompt brings along: files, directories and agents, as pieces the model can read (spec 8.3, 8.4)."""
+
+import asyncio
+import base64
+import binascii
+import json
+import mimetypes
+import os
+from typing import Any
+from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlsplit
+
+from weft.errors import WeftError
+from weft.host.files import read_file
+from weft.model.input import AgentInput, AnyPartInput, FileInput, TextInput
+from weft.model.message import UserMessage
+from weft.model.permission import CallRef
+from weft.run.calls import Caller, context_for, unasked, unreported
+from weft.run.kit import Kit
+from weft.tool.contract import AnyTool, ToolResult, to_input
+
+TEXT = "text/plain"
+DIRECTORY = "application/x-directory"
+LIMIT = 20 * 1024 * 1024
+
+
+async def attach(kit: Kit, message: UserMessage, given: AnyPartInput) -> list[AnyPartInput]:
+    """A part of a prompt with all that is shown to the model because of it.
+
+    What cannot be read becomes a visible piece that says so. OpenCode 1.1.34 fails the whole prompt for it.
+    """
+    match given:
+        case AgentInput(name=name):
+            return [
+                given,
+                synthetic(
+                    f" Use the above message and context to generate a prompt and call the task tool with subagent: {name}"
+                ),
+            ]
+        case FileInput(url=url, mime=mime) if url.startswith("data:") and mime == TEXT:
+            return [_called("Read", {"filePath": given.filename or ""}), synthetic(data_text(url)), given]
+        case FileInput(url=url) if url.startswith("file:"):
+            return await _local(kit, message, given)
+        case _:
+            return [given]
+
+
+def synthetic(text: str) -> TextInput:
+    return TextInput(text=text, synthetic=True)
+
+
+def _called(tool: str, arguments: dict[str, Any]) -> TextInput:
+    # The words are OpenCode's, so that a model reads an attachment the same way in both.
+    written = json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
+    return synthetic(f"Called the {tool} tool with the following input: {written}")
+
+
+async def _local(kit: Kit, message: UserMessage, given: FileInput) -> list[AnyPartInput]:
+    parts = urlsplit(given.url)
+    path = unquote(parts.path)
+    try:
+        if await asyncio.to_thread(os.path.isdir, path):
+            return await _directory(kit, message, given, path)
+        if given.mime == TEXT and not (mimetypes.guess_type(path)[0] or "").startswith("image/"):
+            return await _text(kit, message, given, _lines(path, parse_qs(parts.query)))
+        return await _binary(given, path)
+    except (WeftError, OSError) as error:
+        return [synthetic(f"Read tool failed to read {path} with the following error: {error}")]
+
+
+def _lines(path: str, query: dict[str, list[str]]) -> dict[str, Any]:
+    """The read tool's arguments for a file, or for lines `start` to `end` of it (counted from one)."""
+    first, last = (
+        int(query[name][0]) if query.get(name, [""])[0].isdigit() else None for name in ("start", "end")
+    )
+    if first is None:
+        return {"filePath": path}
+    offset = max(first - 1, 0)
+    return {"filePath": path, "offset": offset, **({"limit": last - offset} if last else {})}
+
+
+async def _text(
+    kit: Kit, message: UserMessage, given: FileInput, arguments: dict[str, Any]
+) -> list[AnyPartInput]:
+    result = await _use(kit, message, kit.tools["read"], arguments)
+    files = [
+        FileInput(mime=file.mime, url=file.url, filename=file.filename or given.filename)
+        for file in result.attachments
+    ]
+    return [_called("Read", arguments), synthetic(result.output), *(files or [given])]
+
+
+async def _directory(kit: Kit, message: UserMessage, given: FileInput, path: str) -> list[AnyPartInput]:
+    listed = await _use(kit, message, kit.tools["list"], {"path": path})
+    shown = FileInput(
+        id=given.id, mime=DIRECTORY, filename=given.filename, url=given.url, source=given.source
+    )
+    return [_called("list", {"path": path}), synthetic(listed.output), shown]
+
+
+async def _binary(given: FileInput, path: str) -> list[AnyPartInput]:
+    mime = given.mime if given.mime != TEXT else mimetypes.guess_type(path)[0] or "application/octet-stream"
+    raw, _ = await asyncio.to_thread(read_file, path, limit=LIMIT)
+    data = base64.b64encode(raw).decode()
+    shown = FileInput(
+        id=given.id, mime=mime, filename=given.filename, url=f"data:{mime};base64,{data}", source=given.source
+    )
+    return [_called("Read", {"filePath": path}), shown]
+
+
+async def _use(kit: Kit, message: UserMessage, tool: AnyTool, arguments: dict[str, Any]) -> ToolResult:
+    """Use a tool on the person's behalf: they named the file themselves, so nobody is asked."""
+    call = CallRef(message_id=message.id, call_id="")
+    caller = Caller(session=message.session_id, agent=message.agent, call=call)
+    context = context_for(kit, caller, ask=unasked, report=unreported)
+    result: ToolResult = await tool.run(to_input(tool, arguments), context)
+    return result
+
+
+def data_text(url: str) -> str:
+    """The text in a `data:` URL. (OpenCode decodes the whole URL, and puts garbage before the text.)"""
+    head, _, body = url.partition(",")
+    try:
+        raw = base64.b64decode(body) if head.endswith(";base64") else unquote_to_bytes(body)
+    except binascii.Error:
+        return f"[unreadable data: {len(body)} characters that are not base64]"
+    return raw.decode("utf-8", "replace")

@@ -1,0 +1,34 @@
+"""The kit: what a run needs, in one frozen record."""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from weft.host.clock import Clock
+from weft.journal import Journal
+from weft.model.agent import Agent
+from weft.model.ids import Mint, SessionID
+from weft.model.place import Place
+from weft.permission.gate import Gate
+from weft.provider.registry import Registry
+from weft.store.contract import Store
+from weft.tool.contract import AnyTool
+from weft.tool.desk import Desk
+
+
+class Kit(Struct, frozen=True, kw_only=True):
+    """Made once for a directory. `desk` gives what the tools of a session share."""
+
+    store: Store
+    journal: Journal
+    clock: Clock
+    mint: Mint
+    place: Place
+    platform: str
+    models: Registry
+    agents: Mapping[str, Agent]
+    default_agent: str
+    tools: Mapping[str, AnyTool]
+    output_limit: int
+    gate: Gate
+    desk: Callable[[SessionID], Desk]

@@ -1,0 +1,271 @@
+"""Fold the pieces of one answer into events (pure: ids and time are given)."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from weft.model.event import Event, MessageUpdated, PartGrew, PartUpdated
+from weft.model.failure import AnyFailure
+from weft.model.ids import Mint
+from weft.model.input import FileInput
+from weft.model.message import AssistantMessage
+from weft.model.part import (
+    AnyToolState,
+    CallTime,
+    CompletedState,
+    ErrorState,
+    FilePart,
+    PendingState,
+    ReasoningPart,
+    RunningState,
+    Span,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    Tokens,
+    ToolPart,
+)
+from weft.provider.chunk import (
+    AnyChunk,
+    Finished,
+    Metadata,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Started,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputStart,
+)
+
+ABORTED = "Tool execution aborted"
+
+
+class CallStarted(Struct, frozen=True, kw_only=True):
+    """A call is being carried out, by this tool, with this input."""
+
+    call_id: str
+    tool: str
+    input: dict[str, Any]
+    metadata: Metadata | None = None
+
+
+class CallReported(Struct, frozen=True, kw_only=True):
+    """A call tells how it is getting on."""
+
+    call_id: str
+    title: str | None
+    metadata: dict[str, Any] | None
+
+
+class CallDone(Struct, frozen=True, kw_only=True):
+    """A call was carried out, and this came of it."""
+
+    call_id: str
+    title: str
+    output: str
+    metadata: dict[str, Any]
+    files: tuple[FileInput, ...] = ()
+
+
+class CallFailed(Struct, frozen=True, kw_only=True):
+    """A call was not carried out; `refused` when the person said no, which ends the run."""
+
+    call_id: str
+    error: str
+    refused: bool = False
+
+
+Feed = AnyChunk | CallStarted | CallReported | CallDone | CallFailed
+
+
+class Bill(Struct, frozen=True, kw_only=True):
+    """What an answer used and what that costs; no cost when the price is unknown."""
+
+    tokens: Tokens
+    cost: Decimal | None
+
+
+class Words:
+    """A text or reasoning part while it grows. Pieces are joined when somebody needs the whole."""
+
+    def __init__(self, part: TextPart | ReasoningPart) -> None:
+        self.part = part
+        self.pieces: list[str] = []
+        self.length = 0
+
+    def grow(self, text: str) -> Event:
+        self.pieces.append(text)
+        offset, self.length = self.length, self.length + len(text)
+        part = self.part
+        if offset == 0:
+            return PartUpdated(part=replace(part, text=text), delta=text)
+        return PartGrew(
+            session_id=part.session_id,
+            message_id=part.message_id,
+            part_id=part.id,
+            field="text",
+            delta=text,
+            offset=offset,
+        )
+
+    def end(self, now: int, metadata: Metadata | None) -> list[Event]:
+        text, part = "".join(self.pieces).rstrip(), self.part
+        metadata = metadata or part.metadata
+        if not self.length and not metadata:
+            return []  # nobody was told of it
+        span = Span(start=part.time.start if part.time else now, end=now)
+        return [PartUpdated(part=replace(part, text=text, time=span, metadata=metadata))]
+
+
+class Processor:
+    """One answer in the making. `feed` it in the order things happen; `settle` leaves nothing open."""
+
+    def __init__(self, message: AssistantMessage, mint: Mint, now: Callable[[], int]) -> None:
+        self.message = message
+        self._mint = mint
+        self._now = now
+        self._words: dict[tuple[type, str], Words] = {}
+        self._calls: dict[str, ToolPart] = {}
+
+    def feed(self, feed: Feed) -> list[Event]:
+        match feed:
+            case Started():
+                return [PartUpdated(part=StepStartPart(**self._ids()))]
+            case TextStart(id=id, metadata=metadata):
+                return self._open(TextPart, id, metadata)
+            case ReasoningStart(id=id, metadata=metadata):
+                return self._open(ReasoningPart, id, metadata)
+            case TextDelta(id=id, text=text):
+                return self._grow(TextPart, id, text)
+            case ReasoningDelta(id=id, text=text):
+                return self._grow(ReasoningPart, id, text)
+            case TextEnd(id=id, metadata=metadata):
+                return self._close(TextPart, id, metadata)
+            case ReasoningEnd(id=id, metadata=metadata):
+                return self._close(ReasoningPart, id, metadata)
+            case ToolInputStart(call_id=call, tool=tool):
+                return self._set(self._part(call, tool), PendingState(input={}, raw=""))
+            case CallStarted():
+                return self._start(feed)
+            case CallReported():
+                return self._report(feed)
+            case CallDone():
+                return self._done(feed)
+            case CallFailed(call_id=call, error=error):
+                return self._failed(call, error)
+            case ToolInputDelta() | ToolCall() | Finished():
+                # The text of a call is not kept while it is written, as in OpenCode; a whole call comes back
+                # as `CallStarted`, and the end of the answer as `finish`, once every call has settled.
+                return []
+
+    def finish(self, finished: Finished, bill: Bill) -> list[Event]:
+        """The answer is whole: what it used goes on the message."""
+        cost, priced = bill.cost or Decimal(0), bill.cost is not None
+        closed = self._close_all()
+        part = StepFinishPart(
+            **self._ids(), reason=finished.reason, cost=cost, tokens=bill.tokens, priced=priced
+        )
+        self.message = replace(
+            self.message,
+            finish=finished.reason,
+            cost=self.message.cost + cost,
+            priced=self.message.priced and priced,
+            tokens=bill.tokens,
+        )
+        return [*closed, PartUpdated(part=part), *self._complete()]
+
+    def settle(self, failure: AnyFailure) -> list[Event]:
+        """It did not come to its end: close what is open and say why."""
+        closed = self._close_all()
+        for call in list(self._calls):
+            closed += self._failed(call, ABORTED)
+        self.message = replace(self.message, error=failure)
+        return [*closed, *self._complete()]
+
+    def _complete(self) -> list[Event]:
+        self.message = replace(self.message, time=replace(self.message.time, completed=self._now()))
+        return [MessageUpdated(info=self.message)]
+
+    def _ids(self) -> dict[str, Any]:
+        return {"id": self._mint.part(), "session_id": self.message.session_id, "message_id": self.message.id}
+
+    # --- words ---
+
+    def _open(
+        self, kind: type[TextPart] | type[ReasoningPart], id: str, metadata: Metadata | None
+    ) -> list[Event]:
+        closed = self._close(kind, id, None)
+        part = kind(**self._ids(), text="", time=Span(start=self._now()), metadata=metadata)
+        self._words[kind, id] = Words(part)
+        return closed
+
+    def _grow(self, kind: type[TextPart] | type[ReasoningPart], id: str, text: str) -> list[Event]:
+        if (kind, id) not in self._words:
+            self._open(kind, id, None)
+        return [self._words[kind, id].grow(text)] if text else []
+
+    def _close(self, kind: type, id: str, metadata: Metadata | None) -> list[Event]:
+        words = self._words.pop((kind, id), None)
+        return [] if words is None else words.end(self._now(), metadata)
+
+    def _close_all(self) -> list[Event]:
+        return [event for kind, name in list(self._words) for event in self._close(kind, name, None)]
+
+    # --- calls ---
+
+    def _part(self, call: str, tool: str) -> ToolPart:
+        known = self._calls.get(call)
+        pending = PendingState(input={}, raw="")
+        return known or ToolPart(**self._ids(), call_id=call, tool=tool, state=pending)
+
+    def _set(self, part: ToolPart, state: AnyToolState) -> list[Event]:
+        self._calls[part.call_id] = part = replace(part, state=state)
+        return [PartUpdated(part=part)]
+
+    def _start(self, started: CallStarted) -> list[Event]:
+        part = replace(
+            self._part(started.call_id, started.tool), tool=started.tool, metadata=started.metadata
+        )
+        return self._set(part, RunningState(input=started.input, time=Span(start=self._now())))
+
+    def _report(self, reported: CallReported) -> list[Event]:
+        part = self._calls.get(reported.call_id)
+        if part is None or not isinstance(part.state, RunningState):
+            return []
+        metadata = reported.metadata if reported.metadata is not None else part.state.metadata
+        return self._set(
+            part, replace(part.state, title=reported.title or part.state.title, metadata=metadata)
+        )
+
+    def _done(self, done: CallDone) -> list[Event]:
+        part = self._calls.pop(done.call_id)
+        files = tuple(
+            FilePart(**self._ids(), mime=file.mime, url=file.url, filename=file.filename)
+            for file in done.files
+        )
+        state = CompletedState(
+            input=part.state.input,
+            output=done.output,
+            title=done.title,
+            metadata=done.metadata,
+            time=CallTime(start=self._since(part), end=self._now()),
+            attachments=files or None,
+        )
+        return [PartUpdated(part=replace(part, state=state))]
+
+    def _failed(self, call: str, error: str) -> list[Event]:
+        part = self._calls.pop(call)
+        metadata = part.state.metadata if isinstance(part.state, RunningState) else None
+        time = CallTime(start=self._since(part), end=self._now())
+        state = ErrorState(input=part.state.input, error=error, metadata=metadata, time=time)
+        return [PartUpdated(part=replace(part, state=state))]
+
+    def _since(self, part: ToolPart) -> int:
+        return part.state.time.start if isinstance(part.state, RunningState) else self._now()

@@ -1,0 +1,197 @@
+"""One answer of the model, from the request to settled parts.
+
+The stream and the calls it starts run side by side; what they have to say comes to one queue, and one consumer folds
+it. So the order of events in a session is total, and a call that outlives the stream is waited for.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from weft.errors import ProviderError, WeftError
+from weft.model.agent import Agent
+from weft.model.event import Event, MessageUpdated, PartGrew, SessionFailed
+from weft.model.failure import AnyFailure, aborted
+from weft.model.message import AssistantMessage, AssistantTime, MessagePath
+from weft.model.permission import CallRef
+from weft.model.session import Session
+from weft.model.transcript import Transcript
+from weft.provider.chunk import AnyChunk, Finished, ToolCall
+from weft.run.calls import Caller, ask_for, carry_out, context_for, prepare
+from weft.run.decide import Step
+from weft.run.failure import to_failure
+from weft.run.kit import Kit
+from weft.run.processor import Bill, CallDone, CallFailed, CallReported, Feed, Processor
+from weft.run.request import build_request
+from weft.run.usage import cost_of, to_tokens
+from weft.tool.contract import ToolContext
+
+
+class StreamEnded(Struct, frozen=True, kw_only=True):
+    """The provider has no more to say; `error` when it broke off."""
+
+    error: ProviderError | None = None
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """How a step ended: the message as it was left, and whether the person refused a call in it."""
+
+    message: AssistantMessage
+    refused: bool = False
+
+
+Queue = asyncio.Queue[Feed | StreamEnded]
+
+
+async def take_step(kit: Kit, session: Session, transcript: Transcript, step: Step) -> Outcome:
+    """Have the model answer. The message stands in the store first, and is complete when this returns or raises."""
+    return await _Taking(kit, session, transcript, step).take()
+
+
+class _Taking:
+    """A step while it is being taken."""
+
+    def __init__(self, kit: Kit, session: Session, transcript: Transcript, step: Step) -> None:
+        self._kit = kit
+        self._session = session
+        self._transcript = transcript
+        self._step = step
+        self._prompt = step.prompt
+        self._queue: Queue = asyncio.Queue()
+        self._open: set[str] = set()
+        self._calls = 0
+        self._seen: set[str] = set()
+        self._refused = False
+        self._processor = Processor(self._message(), kit.mint, kit.clock.now)
+
+    async def take(self) -> Outcome:
+        await self._commit([MessageUpdated(info=self._processor.message)])
+        try:
+            failure = await self._answer()
+        except WeftError as error:
+            failure = to_failure(error)
+        except asyncio.CancelledError:
+            await self._fail(aborted())
+            raise
+        except BaseException as error:
+            await self._fail(to_failure(error))
+            raise
+        if failure is not None:
+            await self._fail(failure)
+        return Outcome(message=self._processor.message, refused=self._refused)
+
+    async def _fail(self, failure: AnyFailure) -> None:
+        said = SessionFailed(session_id=self._session.id, error=failure)
+        await self._commit([*self._processor.settle(failure), said])
+
+    async def _answer(self) -> AnyFailure | None:
+        served = self._kit.models.get(self._prompt.model or self._kit.models.default())
+        agent = self._kit.agents[self._prompt.agent]
+        request = build_request(self._kit, self._transcript.messages(), self._step, served.model, agent)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(pump(served.provider.stream(request), self._queue))
+                finished, error = await self._consume(tasks, agent)
+        except BaseExceptionGroup as group:
+            # One fault brings the whole step down; who reads of it wants the fault, not the group around it.
+            raise group.exceptions[0] from group
+        if finished is None:
+            return to_failure(
+                error or ProviderError("the model's answer broke off before its end", retryable=True)
+            )
+        bill = Bill(tokens=to_tokens(finished.usage), cost=cost_of(finished.usage, served.model))
+        await self._commit(self._processor.finish(finished, bill))
+        return None
+
+    async def _consume(
+        self, tasks: asyncio.TaskGroup, agent: Agent
+    ) -> tuple[Finished | None, ProviderError | None]:
+        finished, ended = None, None
+        while ended is None or self._open:
+            match feed := await self._queue.get():
+                case StreamEnded():
+                    ended = feed
+                case Finished():
+                    finished = feed
+                case ToolCall():
+                    await self._start(feed, tasks, agent)
+                case CallDone() | CallFailed():
+                    self._open.discard(feed.call_id)
+                    self._refused |= isinstance(feed, CallFailed) and feed.refused
+                    await self._commit(self._processor.feed(feed))
+                case _:
+                    await self._commit(self._processor.feed(feed))
+        return (None if ended.error else finished), ended.error
+
+    async def _start(self, call: ToolCall, tasks: asyncio.TaskGroup, agent: Agent) -> None:
+        # Some servers give every call of an answer the same id; a history needs them apart.
+        self._calls += 1
+        if call.call_id in self._seen:
+            call = replace(call, call_id=f"{call.call_id}_{self._calls}")
+        self._seen.add(call.call_id)
+        started = prepare(call, self._kit.tools)
+        # `running` is stored before the tool runs: after a crash it is known that the call may have had effects.
+        await self._commit(self._processor.feed(started))
+        self._open.add(started.call_id)
+        context = self._context(started.call_id, agent)
+
+        async def settle() -> None:
+            self._queue.put_nowait(await carry_out(started, self._kit.tools[started.tool], context))
+
+        tasks.create_task(settle())
+
+    async def _commit(self, events: list[Event]) -> None:
+        lasting = [event for event in events if not isinstance(event, PartGrew)]
+        for event in events:
+            if isinstance(event, PartGrew):
+                self._kit.journal.grow(event)
+        if lasting:
+            await self._kit.journal.commit(*lasting)
+            self._transcript.feed(*lasting)
+
+    def _context(self, call_id: str, agent: Agent) -> ToolContext:
+        async def report(*, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+            self._queue.put_nowait(CallReported(call_id=call_id, title=title, metadata=metadata))
+
+        call = CallRef(message_id=self._processor.message.id, call_id=call_id)
+        caller = Caller(session=self._session.id, agent=agent.name, call=call)
+        return context_for(
+            self._kit, caller, ask=ask_for(self._kit, self._session, agent, call), report=report
+        )
+
+    def _message(self) -> AssistantMessage:
+        kit, prompt = self._kit, self._prompt
+        model = prompt.model
+        return AssistantMessage(
+            id=kit.mint.message(),
+            session_id=prompt.session_id,
+            time=AssistantTime(created=after(self._transcript, kit.clock.now())),
+            parent_id=prompt.id,
+            model_id=model.model_id if model else "",
+            provider_id=model.provider_id if model else "",
+            mode=prompt.agent,
+            agent=prompt.agent,
+            path=MessagePath(cwd=kit.place.directory, root=kit.place.worktree),
+        )
+
+
+async def pump(stream: AsyncGenerator[AnyChunk], queue: Queue) -> None:
+    """Bring what the provider says to the queue; leaving it closes the connection."""
+    error = None
+    try:
+        async with aclosing(stream) as chunks:
+            async for chunk in chunks:
+                queue.put_nowait(chunk)
+    except ProviderError as broke:
+        error = broke
+    queue.put_nowait(StreamEnded(error=error))
+
+
+def after(transcript: Transcript, now: int) -> int:
+    """A time for a new message: now, but later than every message before it, whatever the clock did meanwhile."""
+    newest = transcript.newest()
+    return now if newest is None else max(now, newest.time.created + 1)

@@ -1,0 +1,66 @@
+"""The store: where durable events come to rest, and what every backend promises."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from weft.model.diff import FileDiff
+from weft.model.event import Durable
+from weft.model.ids import MessageID, ProjectID, SessionID
+from weft.model.message import MessageWithParts
+from weft.model.project import Project
+from weft.model.session import Session
+from weft.model.todo import Todo
+from weft.store.damage import Damage
+
+Key = tuple[str, ...]
+SessionEditor = Callable[[Session], Session]
+
+
+class Store(Protocol):
+    """Where durable events come to rest.
+
+    Writing:
+    * `apply` is all or nothing, also when the process dies in the middle, and holds once it has returned;
+    * applying an event twice leaves the store as applying it once;
+    * deleting a session takes its messages, parts, diff and todos with it; removing a message takes its parts;
+    * growth of a part that is not there, or that does not join on, changes nothing;
+    * `edit` is one step: nobody else's change falls between its reading and its writing;
+    * what a document carried that we do not know is still there after it was written again.
+
+    Reading:
+    * `get` raises `NotFoundError`, `find` gives None, lists are oldest first;
+    * lists come in the order things happened: by time, then by unwrapped id, never by raw id;
+    * what another process wrote is seen by the next read;
+    * a document that cannot be read is left out, stays where it is, and is named by `damage`.
+
+    Keeping (what must survive and is never told: share secrets, approvals, leases):
+    * `kept` gives back what `keep` was given, None if nothing; keeping None forgets.
+    """
+
+    async def apply(self, *events: Durable) -> None: ...
+
+    async def edit(self, session: SessionID, editor: SessionEditor) -> Session: ...
+
+    async def list_projects(self) -> list[Project]: ...
+
+    async def find_project(self, id: ProjectID) -> Project | None: ...
+
+    async def list_sessions(self, project: ProjectID | None = None) -> list[Session]: ...
+
+    async def get_session(self, id: SessionID) -> Session: ...
+
+    async def list_messages(
+        self, session: SessionID, *, last: int | None = None
+    ) -> list[MessageWithParts]: ...
+
+    async def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None: ...
+
+    async def list_diff(self, session: SessionID) -> list[FileDiff]: ...
+
+    async def list_todos(self, session: SessionID) -> list[Todo]: ...
+
+    async def keep(self, key: Key, value: Any) -> None: ...
+
+    async def kept(self, key: Key) -> Any: ...
+
+    async def damage(self) -> list[Damage]: ...

@@ -1,0 +1,137 @@
+"""Documents: JSON files read, remembered as long as they do not change, and skipped when they cannot be read."""
+
+import errno
+import os
+import threading
+from typing import Any, TypeVar, overload
+
+from weft.errors import DocumentError, InvalidIdError
+from weft.host.files import Stamp, is_settled, read_file, stamp_of, wait_a_moment
+from weft.model.ids import file_name
+from weft.model.wire import decode
+from weft.store.damage import Damage
+
+T = TypeVar("T")
+
+MEGABYTE = 1 << 20
+LIMIT = 256 * MEGABYTE
+REMEMBERED = 32 * MEGABYTE
+ATTEMPTS = 5
+SUFFIX = ".json"
+
+# These say that we are short of something, not that the document is bad: to skip it would hide a sound one.
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class Documents:
+    """Reads documents. What is missing or cannot be read is None; `problems` names what cannot be read."""
+
+    def __init__(self, *, remembered: int = REMEMBERED) -> None:
+        self._problems: dict[str, str] = {}
+        self._values: dict[str, tuple[Stamp, Any]] = {}
+        self._room = remembered
+        self._lock = threading.Lock()
+
+    @overload
+    def find(self, path: str, kind: type[T]) -> T | None: ...
+    @overload
+    def find(self, path: str, kind: object) -> Any: ...
+    def find(self, path: str, kind: Any) -> Any:
+        try:
+            known = self._values.get(path)
+            if known is not None and known[0] == stamp_of(os.stat(path)):
+                return known[1]
+            return self._read(path, kind)
+        except FileNotFoundError:
+            self._problems.pop(path, None)
+        except DocumentError as error:
+            self._problems[path] = error.reason
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
+            self._problems[path] = error.strerror or str(error)
+        return None
+
+    def names(self, directory: str) -> list[str]:
+        """The names of the documents in a directory, without `.json`; anything else there is a problem."""
+        found: list[str] = []
+        for entry in self._entries(directory):
+            name = entry.name.removesuffix(SUFFIX)
+            if name != entry.name and entry.is_file() and self._is_id(name, entry.path):
+                found.append(name)
+            elif name == entry.name or entry.is_dir():
+                self._problems[entry.path] = "not a document"
+        return found
+
+    def directories(self, directory: str) -> list[str]:
+        """The names of the directories in a directory; anything else there is a problem."""
+        found: list[str] = []
+        for entry in self._entries(directory):
+            if not entry.is_dir():
+                self._problems[entry.path] = "not a directory"
+            elif self._is_id(entry.name, entry.path):
+                found.append(entry.name)
+        return found
+
+    def problems(self) -> list[Damage]:
+        """What could not be read so far, and has not been read since."""
+        found = sorted(self._problems.copy().items())
+        return [Damage(where=path, reason=reason) for path, reason in found]
+
+    def forget_problems(self) -> None:
+        self._problems.clear()
+
+    def note_problem(self, path: str, reason: str) -> None:
+        self._problems[path] = reason
+
+    def _entries(self, directory: str) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(directory) as entries:
+                return [entry for entry in entries if not entry.name.startswith(".")]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
+            self._problems[directory] = error.strerror or str(error)
+            return []
+
+    def _is_id(self, name: str, path: str) -> bool:
+        try:
+            file_name("document", name)
+        except InvalidIdError:
+            self._problems[path] = "its name is no id"
+            return False
+        return True
+
+    def _read(self, path: str, kind: Any) -> Any:
+        for attempt in range(ATTEMPTS):
+            raw, found = read_file(path, limit=LIMIT)
+            try:
+                value = decode(raw, kind, where=path)
+            except DocumentError:
+                # OpenCode empties a file before it fills it again: what was written just now may be half of it.
+                if is_settled(found) or attempt == ATTEMPTS - 1:
+                    raise
+                wait_a_moment()
+            else:
+                self._problems.pop(path, None)
+                if kind is not Any:  # plain values can be changed by whoever is given them
+                    self._remember(path, found, value)
+                return value
+        raise AssertionError("the last attempt returns or raises")
+
+    def _remember(self, path: str, found: os.stat_result, value: Any) -> None:
+        with self._lock:
+            self._forget(path)
+            if not is_settled(found):
+                return
+            self._values[path] = stamp_of(found), value
+            self._room -= found.st_size
+            while self._room < 0:
+                self._forget(next(iter(self._values)))
+
+    def _forget(self, path: str) -> None:
+        known = self._values.pop(path, None)
+        if known is not None:
+            self._room += known[0][1]

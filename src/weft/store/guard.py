@@ -1,0 +1,116 @@
+"""Guard: who may write, who may read meanwhile, and finishing what a dead writer began.
+
+A lock is a file that a process holds, so a dead process holds none. Whoever takes a lock first looks for the note of
+a batch that was cut short, and finishes it: nobody ever works on half a batch.
+"""
+
+import os
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TypeVar
+
+from weft.host.files import Disk, locked, share_locked, try_locked
+from weft.store.layout import TEMP_MARK, Layout
+from weft.store.redo import Note, Pointer, find_note, take
+
+T = TypeVar("T")
+
+
+class Guard:
+    def __init__(self, layout: Layout, disk: Disk) -> None:
+        self._layout = layout
+        self._disk = disk
+
+    @contextmanager
+    def writing(self, locks: Iterable[str]) -> Generator[tuple[str, ...]]:
+        """Hold these locks, with nothing left half done under any of them. Gives back those that are held."""
+        wanted = tuple(sorted(set(locks)))
+        while True:
+            with ExitStack() as held:
+                for name in wanted:  # everybody takes them in the same order, so nobody waits in a circle
+                    held.enter_context(locked(self._layout.lock(name)))
+                missing = self._finish(wanted)
+                if not missing:
+                    yield wanted
+                    return
+            wanted = tuple(sorted({*wanted, *missing}))
+
+    def reading(self, lock: str, read: Callable[[], T]) -> T:
+        """What `read` gives, with no batch under this lock half done while it reads."""
+        path = self._layout.lock(lock)
+        while True:
+            with share_locked(path) as shared:
+                if not self._is_noted(lock):
+                    found = read()
+                    # Without a lock file there was no writer; if there is one now, one may have come meanwhile.
+                    if shared or not os.path.exists(path):
+                        return found
+                    continue
+            try:
+                with self.writing([lock]):
+                    return read()
+            except OSError:
+                return read()  # it cannot be finished where nothing can be written: read what there is
+
+    def recover(self) -> None:
+        """Finish what dead writers began, and sweep away what they were writing. Waits for nobody."""
+        for name in _names(self._layout.redos):
+            self._visit(name)
+        for name in _names(self._layout.temps):
+            lock, _, _ = name.partition(TEMP_MARK)
+            if self._visit(lock):
+                with try_locked(self._layout.lock(lock)) as mine:
+                    if mine and not self._is_noted(lock):
+                        self._disk.remove(f"{self._layout.temps}/{name}")
+
+    def has_leftovers(self) -> bool:
+        return bool(_names(self._layout.redos))
+
+    def _visit(self, lock: str) -> bool:
+        with try_locked(self._layout.lock(lock)) as mine:
+            if not mine:
+                return False
+        with self.writing([lock]):
+            return True
+
+    def _is_noted(self, lock: str) -> bool:
+        return os.path.exists(self._layout.redo(lock))
+
+    def _finish(self, held: tuple[str, ...]) -> set[str]:
+        """Carry out the notes under the locks held. Gives back the further locks that it takes."""
+        missing: set[str] = set()
+        for name in held:
+            if self._is_noted(name):
+                note = self._note(name)
+                if note is None:
+                    self._disk.remove(self._layout.redo(name))
+                elif set(note.locks) <= set(held):
+                    self._carry_out(note)
+                else:
+                    missing.update(note.locks)
+        return missing
+
+    def _note(self, lock: str) -> Note | None:
+        found = find_note(self._layout.redo(lock))
+        if isinstance(found, Pointer):
+            found = find_note(self._layout.redo(found.see))
+        return found if isinstance(found, Note) and lock in found.locks else None
+
+    def _carry_out(self, note: Note) -> None:
+        for step in note.steps:
+            take(step, self._disk, self._layout.root)
+        self.forget(note)
+        for step in note.steps:
+            if step.way == "out":
+                self._disk.remove(self._layout.absolute(step.target))
+
+    def forget(self, note: Note) -> None:
+        """The note first: what points to it means nothing without it."""
+        for lock in note.locks:
+            self._disk.remove(self._layout.redo(lock))
+
+
+def _names(directory: str) -> list[str]:
+    with suppress(FileNotFoundError):
+        return sorted(os.listdir(directory))
+    return []

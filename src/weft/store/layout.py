@@ -1,0 +1,111 @@
+"""Where everything lies in the tree: OpenCode's places for what is OpenCode's, `.weft` for what is ours.
+
+OpenCode 1.1.34 takes every file below `message/<session>` and its siblings for a document and cuts five characters
+off its name. A file of ours there would break it, so nothing of ours ever lies there, not for a moment.
+"""
+
+import os
+
+from weft.errors import InvalidInputError
+from weft.model.ids import MessageID, PartID, ProjectID, SessionID, file_name
+
+SUFFIX = ".json"
+SHELVES = (
+    "project",
+    "session",
+    "message",
+    "part",
+    "session_diff",
+    "todo",
+    "session_share",
+    "share",
+    "permission",
+)
+KEPT_WITH_OPENCODE = ("session_share", "share", "permission")
+TEMP_MARK = "~"
+
+
+class Layout:
+    """Paths below one root. Whatever id becomes part of a path is checked on the way."""
+
+    def __init__(self, root: str) -> None:
+        self.root = os.path.abspath(root)
+        self.own = f"{self.root}/.weft"
+        self.migration = f"{self.root}/migration"
+        self.temps = f"{self.own}/temp"
+        self.locks = f"{self.own}/lock"
+        self.redos = f"{self.own}/redo"
+        self.growths = f"{self.own}/growth"
+        self.backups = f"{self.own}/backup"
+        self.upgrades = f"{self.own}/upgrade"
+
+    def shelf(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def project(self, id: ProjectID) -> str:
+        return f"{self.root}/project/{file_name('project', id)}{SUFFIX}"
+
+    def sessions(self, project: ProjectID) -> str:
+        return f"{self.root}/session/{file_name('project', project)}"
+
+    def session(self, project: ProjectID, id: SessionID) -> str:
+        return f"{self.sessions(project)}/{file_name('session', id)}{SUFFIX}"
+
+    def messages(self, session: SessionID) -> str:
+        return f"{self.root}/message/{file_name('session', session)}"
+
+    def message(self, session: SessionID, id: MessageID) -> str:
+        return f"{self.messages(session)}/{file_name('message', id)}{SUFFIX}"
+
+    def parts(self, message: MessageID) -> str:
+        return f"{self.root}/part/{file_name('message', message)}"
+
+    def part(self, message: MessageID, id: PartID) -> str:
+        return f"{self.parts(message)}/{file_name('part', id)}{SUFFIX}"
+
+    def diff(self, session: SessionID) -> str:
+        return f"{self.root}/session_diff/{file_name('session', session)}{SUFFIX}"
+
+    def todo(self, session: SessionID) -> str:
+        return f"{self.root}/todo/{file_name('session', session)}{SUFFIX}"
+
+    def kept(self, key: tuple[str, ...]) -> str:
+        if not key:
+            raise InvalidInputError("key", "it has no words")
+        path = "/".join(file_name("key", word) for word in key) + SUFFIX
+        shelved = len(key) > 1 and key[0] in KEPT_WITH_OPENCODE
+        return f"{self.root}/{path}" if shelved else f"{self.own}/kept/{path}"
+
+    def grown(self, message: MessageID) -> str:
+        return f"{self.growths}/{file_name('message', message)}"
+
+    def growth(self, message: MessageID, part: PartID) -> str:
+        return f"{self.grown(message)}/{file_name('part', part)}"
+
+    def lock(self, name: str) -> str:
+        return f"{self.locks}/{name}"
+
+    def redo(self, lock: str) -> str:
+        return f"{self.redos}/{lock}"
+
+    def temp(self, lock: str, token: str) -> str:
+        """A place for what is being written by the holder of a lock; its name says whose it is."""
+        return f"{self.temps}/{lock}{TEMP_MARK}{token}"
+
+    def relative(self, path: str) -> str:
+        return path[len(self.root) + 1 :]
+
+    def absolute(self, path: str) -> str:
+        return f"{self.root}/{path}"
+
+
+def session_lock(id: SessionID) -> str:
+    return f"session.{file_name('session', id)}"
+
+
+def project_lock(id: ProjectID) -> str:
+    return f"project.{file_name('project', id)}"
+
+
+def kept_lock(key: tuple[str, ...]) -> str:
+    return ".".join(("kept", *key))

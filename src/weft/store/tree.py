@@ -1,0 +1,103 @@
+"""Tree: OpenCode's JSON tree as a place to read projects and sessions from, without an event loop.
+
+Where a document lies is what it belongs to, whatever it says of itself: early versions wrote sessions without
+`projectID`, and a file copied by hand still names its original.
+"""
+
+import os
+from typing import Any
+
+from msgspec.structs import replace
+
+from weft.errors import NewerFormatError
+from weft.model.diff import FileDiff
+from weft.model.ids import ProjectID, SessionID
+from weft.model.project import Project
+from weft.model.session import Session, newest_first
+from weft.model.todo import Todo
+from weft.store.damage import Damage
+from weft.store.documents import Documents
+from weft.store.layout import SUFFIX, Layout
+
+FORMAT = 2
+
+
+class Tree:
+    """What cannot be read is left out, and named by `problems`."""
+
+    def __init__(self, root: str) -> None:
+        self.layout = Layout(root)
+        self.documents = Documents()
+
+    def format(self) -> int:
+        """The number in the file `migration`; 0 for a tree that has none. A higher one than ours is an error."""
+        try:
+            with open(self.layout.migration, "rb") as file:
+                found = int(file.read(20))
+        except (FileNotFoundError, ValueError):
+            return 0
+        if found > FORMAT:
+            raise NewerFormatError(self.layout.root, found, FORMAT)
+        return max(found, 0)
+
+    def list_projects(self) -> list[Project]:
+        names = self.documents.names(self.layout.shelf("project"))
+        found = [project for name in names if (project := self.find_project(ProjectID(name))) is not None]
+        return sorted(found, key=lambda project: (project.time.created, project.id))
+
+    def find_project(self, id: ProjectID) -> Project | None:
+        project = self.documents.find(self.layout.project(id), Project)
+        return project if project is None or project.id == id else replace(project, id=id)
+
+    def list_sessions(self, project: ProjectID | None = None) -> list[Session]:
+        """Oldest first."""
+        projects = self._projects() if project is None else [project]
+        newest: dict[str, Session] = {}
+        for each in projects:
+            for session in self._sessions_of(each):
+                known = newest.get(session.id)
+                newest[session.id] = session if known is None else _later(known, session)
+        return sorted(newest.values(), key=newest_first, reverse=True)
+
+    def find_session(self, id: SessionID) -> Session | None:
+        found: Session | None = None
+        for project in self.projects_of(id):
+            session = self._session(self.layout.sessions(project), project, id)
+            if session is not None:
+                found = session if found is None else _later(found, session)
+        return found
+
+    def projects_of(self, id: SessionID) -> list[ProjectID]:
+        """Where a document of this session lies: one project, or several if a move by OpenCode was cut short."""
+        return [each for each in self._projects() if os.path.lexists(self.layout.session(each, id))]
+
+    def list_diff(self, session: SessionID) -> list[FileDiff]:
+        return list(self.documents.find(self.layout.diff(session), tuple[FileDiff, ...]) or ())
+
+    def list_todos(self, session: SessionID) -> list[Todo]:
+        return list(self.documents.find(self.layout.todo(session), tuple[Todo, ...]) or ())
+
+    def kept(self, key: tuple[str, ...]) -> Any:
+        return self.documents.find(self.layout.kept(key), Any)
+
+    def problems(self) -> list[Damage]:
+        """What could not be read on the way so far."""
+        return self.documents.problems()
+
+    def _projects(self) -> list[ProjectID]:
+        return [ProjectID(name) for name in self.documents.directories(self.layout.shelf("session"))]
+
+    def _sessions_of(self, project: ProjectID) -> list[Session]:
+        directory = self.layout.sessions(project)
+        names = self.documents.names(directory)
+        return [found for name in names if (found := self._session(directory, project, SessionID(name)))]
+
+    def _session(self, directory: str, project: ProjectID, id: SessionID) -> Session | None:
+        session = self.documents.find(f"{directory}/{id}{SUFFIX}", Session)
+        if session is None or (session.id == id and session.project_id == project):
+            return session
+        return replace(session, id=id, project_id=project)
+
+
+def _later(one: Session, other: Session) -> Session:
+    return other if other.time.updated > one.time.updated else one

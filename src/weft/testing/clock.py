@@ -1,0 +1,33 @@
+"""A clock you turn by hand."""
+
+import asyncio
+from heapq import heappop, heappush
+
+
+class HandClock:
+    """Stands still until turned. Who sleeps wakes when the hand passes their hour."""
+
+    def __init__(self, now: int = 1_790_000_000_000) -> None:
+        self._now = now
+        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._count = 0
+
+    def now(self) -> int:
+        return self._now
+
+    def set(self, now: int) -> None:
+        """Jump, backwards too; nobody is woken by a jump back."""
+        self._now = now
+        while self._sleepers and self._sleepers[0][0] <= now:
+            waiting = heappop(self._sleepers)[2]
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def turn(self, ms: int) -> None:
+        self.set(self._now + ms)
+
+    async def sleep(self, seconds: float) -> None:
+        self._count += 1
+        waiting = asyncio.get_running_loop().create_future()
+        heappush(self._sleepers, (self._now + round(seconds * 1000), self._count, waiting))
+        await waiting

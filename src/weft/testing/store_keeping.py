@@ -1,0 +1,88 @@
+"""What every store must do with an edit, and with what is kept and never told."""
+
+import asyncio
+from typing import Any
+
+from msgspec.structs import replace
+
+from weft.model.event import PartUpdated, SessionCreated
+from weft.model.session import Session
+from weft.store.contract import Store
+from weft.testing.store_values import NOW, PROJECT, SESSION, Check, growth, missing, session, text
+from weft.testing.store_writing import deleting_a_session_takes_all_that_is_its_own
+
+
+async def an_edit_gives_back_what_it_stored(store: Store) -> None:
+    await store.apply(SessionCreated(info=session(title="one")))
+    edited = await store.edit(SESSION, lambda known: replace(known, title=known.title + " two"))
+    assert edited == session(title="one two")
+    assert await store.get_session(SESSION) == edited
+
+
+async def editing_what_is_not_there_says_so(store: Store) -> None:
+    error = await missing(store.edit(SESSION, lambda known: known))
+    assert (error.kind, error.id) == ("session", SESSION)
+    assert await store.list_sessions() == []
+
+
+async def an_edit_that_fails_changes_nothing(store: Store) -> None:
+    def refuse(_: Session) -> Session:
+        raise ValueError("no")
+
+    await store.apply(SessionCreated(info=session()))
+    try:
+        await store.edit(SESSION, refuse)
+    except ValueError:
+        assert await store.get_session(SESSION) == session()
+    else:
+        raise AssertionError("no ValueError")
+
+
+async def edits_at_once_are_all_kept(store: Store) -> None:
+    def one_more(known: Session) -> Session:
+        return replace(known, time=replace(known.time, updated=known.time.updated + 1))
+
+    await store.apply(SessionCreated(info=session()))
+    await asyncio.gather(*(store.edit(SESSION, one_more) for _ in range(20)))
+    assert (await store.get_session(SESSION)).time.updated == NOW + 20
+
+
+async def what_is_kept_comes_back_until_it_is_forgotten(store: Store) -> None:
+    for key in (("session_share", SESSION), ("permission", PROJECT), ("lease", "runs", SESSION), ("alone",)):
+        value: Any = {"id": SESSION, "secret": "s", "deep": [1, None, {"a": True}], "half": "\ud83d"}
+        await store.keep(key, value)
+        assert await store.kept(key) == value
+        await store.keep(key, [])
+        assert await store.kept(key) == []
+        await store.keep(key, None)
+        await store.keep(key, None)
+        assert await store.kept(key) is None
+
+
+async def what_is_kept_does_not_change_with_what_was_given(store: Store) -> None:
+    given = {"list": [1]}
+    await store.keep(("a", "b"), given)
+    given["list"].append(2)
+    found = await store.kept(("a", "b"))
+    assert found == {"list": [1]}
+    found["list"].append(3)
+    assert await store.kept(("a", "b")) == {"list": [1]}
+
+
+async def a_sound_store_has_no_damage(store: Store) -> None:
+    await deleting_a_session_takes_all_that_is_its_own(store)
+    await store.keep(("a", "b"), 1)
+    await store.apply(PartUpdated(part=text("prt_1", "")))
+    await store.apply(growth("prt_1", "a", 0))
+    assert await store.damage() == []
+
+
+KEEPING: tuple[Check, ...] = (
+    an_edit_gives_back_what_it_stored,
+    editing_what_is_not_there_says_so,
+    an_edit_that_fails_changes_nothing,
+    edits_at_once_are_all_kept,
+    what_is_kept_comes_back_until_it_is_forgotten,
+    what_is_kept_does_not_change_with_what_was_given,
+    a_sound_store_has_no_damage,
+)

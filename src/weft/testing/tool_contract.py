@@ -1,0 +1,204 @@
+"""What every tool must do, as a tuple of checks; and a bench to try tools on, over real files and processes."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from weft.errors import DeniedError, NotPermittedError, ToolError
+from weft.host.clock import Clock, SystemClock
+from weft.host.process import tool_environment
+from weft.model.ids import MessageID, SessionID
+from weft.testing.ids import seeded_mint
+from weft.tool.contract import AnyTool, ToolContext, ToolResult, schema_of, to_input
+from weft.tool.desk import Desk, MemoryTodos
+from weft.tool.guard import Guard
+from weft.tool.spill import Spill
+from weft.tool.truncate import MAX_BYTES, MAX_LINES, bound
+
+# What may stand around the output itself: frames, notes, paths.
+SLACK: Final = 4096
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A permission that a tool asked for."""
+
+    permission: str
+    patterns: tuple[str, ...]
+    always: tuple[str, ...] = ()
+
+
+class Bench:
+    """One session's desk in a directory. All that is asked is allowed, but for what is in `denied`, and noted."""
+
+    def __init__(
+        self, directory: Path, *, outside: Path, environment: Mapping[str, str], clock: Clock | None = None
+    ) -> None:
+        self.directory = directory
+        self.clock = clock or SystemClock()
+        self.asked: list[Asked] = []
+        self.metadata: list[dict[str, Any]] = []
+        self.edited: list[str] = []
+        self.denied: set[str] = set()
+        self.todos = MemoryTodos()
+        self.spill = Spill(str(outside / "tool-output"), seeded_mint(self.clock.now))
+        self.desk = Desk(
+            guard=Guard(),
+            spill=self.spill,
+            todos=self.todos,
+            edited=self._note_edit,
+            environment=tool_environment(environment),
+        )
+
+    def context(self) -> ToolContext:
+        return ToolContext(
+            session_id=SessionID("ses_bench"),
+            message_id=MessageID("msg_bench"),
+            call_id="call_bench",
+            agent="build",
+            directory=str(self.directory),
+            worktree=str(self.directory),
+            clock=self.clock,
+            ask=self._ask,
+            report=self._report,
+            desk=self.desk,
+        )
+
+    async def call(self, tool: AnyTool, /, **given: Any) -> ToolResult:
+        """As a run calls it: arguments judged, output bounded."""
+        return await bound(await tool.run(to_input(tool, given), self.context()), self.spill)
+
+    async def _ask(
+        self,
+        permission: str,
+        *patterns: str,
+        always: tuple[str, ...] = (),
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        del metadata
+        self.asked.append(Asked(permission=permission, patterns=patterns, always=always))
+        if permission in self.denied or "*" in self.denied:
+            raise DeniedError(permission, " ".join(patterns), "the bench says no")
+
+    async def _report(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        del title
+        self.metadata.append(metadata or {})
+
+    async def _note_edit(self, path: str) -> None:
+        self.edited.append(path)
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """A tool, arguments that it can carry out on the bench, and arguments that do not fit (None: it takes all)."""
+
+    tool: AnyTool
+    given: dict[str, Any]
+    misfit: dict[str, Any] | None
+
+
+Check = Callable[[Trial, Bench], Awaitable[None]]
+
+
+async def it_says_what_it_is_for(trial: Trial, bench: Bench) -> None:
+    del bench
+    assert trial.tool.about.strip()
+
+
+async def it_takes_an_object(trial: Trial, bench: Bench) -> None:
+    del bench
+    schema = schema_of(trial.tool)
+    assert schema["type"] == "object"
+    assert schema["additionalProperties"] is False
+    assert set(trial.given) <= set(schema["properties"])
+
+
+async def every_argument_is_described(trial: Trial, bench: Bench) -> None:
+    del bench
+    assert all(each.get("description") for each in schema_of(trial.tool)["properties"].values())
+
+
+async def arguments_that_do_not_fit_are_refused_by_name(trial: Trial, bench: Bench) -> None:
+    if trial.misfit is None:
+        return
+    said = ""
+    try:
+        await bench.call(trial.tool, **trial.misfit)
+    except ToolError as error:
+        said = str(error)
+    assert said.startswith(f"The {trial.tool.name} tool was called with invalid arguments: ")
+    assert bench.asked == []
+
+
+async def it_does_what_it_can(trial: Trial, bench: Bench) -> None:
+    result = await bench.call(trial.tool, **trial.given)
+    assert isinstance(result.title, str)
+    assert "truncated" in result.metadata
+
+
+async def its_output_is_bounded(trial: Trial, bench: Bench) -> None:
+    result = await bench.call(trial.tool, **trial.given)
+    assert len(result.output.encode()) <= MAX_BYTES + SLACK
+    assert result.output.count("\n") <= MAX_LINES + 20
+
+
+async def what_is_denied_changes_nothing(trial: Trial, bench: Bench) -> None:
+    bench.denied = {"*"}
+    before = contents(bench.directory)
+    try:
+        await bench.call(trial.tool, **trial.given)
+    except NotPermittedError:
+        pass
+    else:
+        assert bench.asked == [], "it asked, was refused, and did it all the same"
+    assert contents(bench.directory) == before
+
+
+async def cancelled_it_leaves_no_process(trial: Trial, bench: Bench) -> None:
+    calling = asyncio.ensure_future(bench.call(trial.tool, **trial.given))
+    await asyncio.sleep(0)
+    while not calling.done() and not processes_in(bench.directory):  # noqa: ASYNC110  nobody tells of processes that start or end
+        await asyncio.sleep(0)
+    calling.cancel()
+    await asyncio.wait([calling])
+    assert processes_in(bench.directory) == []
+
+
+TOOL_CHECKS: Final[tuple[Check, ...]] = (
+    it_says_what_it_is_for,
+    it_takes_an_object,
+    every_argument_is_described,
+    arguments_that_do_not_fit_are_refused_by_name,
+    it_does_what_it_can,
+    its_output_is_bounded,
+    what_is_denied_changes_nothing,
+    cancelled_it_leaves_no_process,
+)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory."""
+    return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+def processes_in(directory: Path) -> list[int]:
+    """The living processes that work in a directory (Linux), but for this one."""
+    return [
+        int(entry) for entry in _numbers("/proc") if int(entry) != os.getpid() and _is_in(entry, directory)
+    ]
+
+
+def _numbers(path: str) -> list[str]:
+    return [name for name in os.listdir(path) if name.isdigit()] if os.path.isdir(path) else []
+
+
+def _is_in(pid: str, directory: Path) -> bool:
+    try:
+        where = os.readlink(f"/proc/{pid}/cwd")
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    gone = stat.rpartition(")")[2].split()[0] in "ZX"
+    return not gone and (where == str(directory) or where.startswith(f"{directory}/"))

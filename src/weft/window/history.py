@@ -1,0 +1,169 @@
+"""Stored history to what the model is shown of it, valid whatever was interrupted (spec 7.6, 7.7)."""
+
+from collections.abc import Iterable, Sequence
+
+from weft.model.catalog import Model
+from weft.model.failure import AbortedFailure
+from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
+from weft.model.part import (
+    AnyPart,
+    CompactionPart,
+    CompletedState,
+    ErrorState,
+    FilePart,
+    PendingState,
+    ReasoningPart,
+    RunningState,
+    StepStartPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+)
+from weft.provider.contract import (
+    AssistantContent,
+    AssistantTurn,
+    CallContent,
+    FileContent,
+    ModelMessage,
+    ReasoningContent,
+    ResultContent,
+    TextContent,
+    ToolTurn,
+    UserContent,
+    UserTurn,
+)
+
+COMPACTION_REQUEST = "What did we do so far?"
+USER_RAN_TOOL = "The following tool was executed by the user"
+CLEARED = "[Old tool result content cleared]"
+INTERRUPTED = "[Tool execution was interrupted]"
+SHOWN_AS_TEXT = ("text/plain", "application/x-directory")
+
+
+def since_compaction(history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
+    """From the last compaction that came to its end: the request for it, its summary, and all after."""
+    summarised = {
+        info.parent_id
+        for info in (message.info for message in history)
+        if isinstance(info, AssistantMessage) and info.summary and info.finish
+    }
+    for index in range(len(history) - 1, -1, -1):
+        message = history[index]
+        if message.info.id in summarised and any(isinstance(part, CompactionPart) for part in message.parts):
+            return history[index:]
+    return history
+
+
+def to_model_messages(history: Iterable[MessageWithParts], model: Model) -> tuple[ModelMessage, ...]:
+    """Oldest first in, oldest first out. Every call has exactly one result; nothing is empty."""
+    turns: list[ModelMessage] = []
+    for message in history:
+        match message.info:
+            case UserMessage():
+                turns.extend(_user_turn(message.parts))
+            case AssistantMessage() as info:
+                if _worth_showing(info, message.parts):
+                    turns.extend(_assistant_turns(info, message.parts, model))
+    return tuple(turns)
+
+
+def _user_turn(parts: Iterable[AnyPart]) -> list[UserTurn]:
+    content = [shown for part in parts if (shown := _shown_to_model(part)) is not None]
+    return [UserTurn(content=tuple(content))] if content else []
+
+
+def _shown_to_model(part: AnyPart) -> UserContent | None:
+    match part:
+        case TextPart(ignored=False, text=text) if text:
+            return TextContent(text=text)
+        case FilePart() if part.mime not in SHOWN_AS_TEXT:
+            return FileContent(url=part.url, mime=part.mime, filename=part.filename)
+        case CompactionPart():
+            return TextContent(text=COMPACTION_REQUEST)
+        case SubtaskPart():
+            return TextContent(text=USER_RAN_TOOL)
+        case _:
+            return None
+
+
+def _worth_showing(info: AssistantMessage, parts: Iterable[AnyPart]) -> bool:
+    """What failed is left out, unless it was broken off by hand after something was said or done."""
+    if info.error is None:
+        return True
+    said = any(not isinstance(part, StepStartPart | ReasoningPart) for part in parts)
+    return isinstance(info.error, AbortedFailure) and said
+
+
+def _assistant_turns(
+    info: AssistantMessage, parts: Iterable[AnyPart], model: Model
+) -> Iterable[ModelMessage]:
+    # What a provider wants to see again means nothing to another model, and may be refused by it.
+    same = (info.provider_id, info.model_id) == (model.provider_id, model.id)
+    block: list[TextPart | ReasoningPart | ToolPart] = []
+    for part in parts:
+        match part:
+            case StepStartPart():
+                yield from _block_turns(block, same=same)
+                block = []
+            case TextPart() | ReasoningPart() | ToolPart():
+                block.append(part)
+            case _:
+                pass
+    yield from _block_turns(block, same=same)
+
+
+def _block_turns(block: list[TextPart | ReasoningPart | ToolPart], *, same: bool) -> Iterable[ModelMessage]:
+    content = [
+        _content(part, same=same)
+        for part in block
+        if isinstance(part, ToolPart) or part.text or part.metadata
+    ]
+    if content:
+        yield AssistantTurn(content=tuple(content))
+    results = [_result(part, same=same) for part in block if isinstance(part, ToolPart)]
+    if results:
+        yield ToolTurn(content=tuple(results))
+
+
+def _content(part: TextPart | ReasoningPart | ToolPart, *, same: bool) -> AssistantContent:
+    metadata = part.metadata if same else None
+    match part:
+        case TextPart():
+            return TextContent(text=part.text, metadata=metadata)
+        case ReasoningPart():
+            return ReasoningContent(text=part.text, metadata=metadata)
+        case ToolPart():
+            return CallContent(
+                call_id=part.call_id, tool=part.tool, input=part.state.input, metadata=metadata
+            )
+
+
+def _result(part: ToolPart, *, same: bool) -> ResultContent:
+    output, failed = "", False
+    files: tuple[FileContent, ...] = ()
+    match part.state:
+        case CompletedState(time=time) if time.compacted is not None:
+            output = CLEARED
+        case CompletedState() as state:
+            output, files = state.output, _media(state.attachments or ())
+        case ErrorState(error=error):
+            output, failed = error, True
+        case PendingState() | RunningState():
+            output, failed = INTERRUPTED, True
+    return ResultContent(
+        call_id=part.call_id,
+        tool=part.tool,
+        output=output,
+        error=failed,
+        files=files,
+        metadata=part.metadata if same else None,
+    )
+
+
+def _media(attachments: Iterable[FilePart]) -> tuple[FileContent, ...]:
+    """Only what is carried in full can be shown: a result has no way to fetch."""
+    return tuple(
+        FileContent(url=file.url, mime=file.mime, filename=file.filename)
+        for file in attachments
+        if file.url.startswith("data:") and "," in file.url
+    )

@@ -1,0 +1,67 @@
+"""The repository as a reader meets it: short pages, numbered decisions, links that lead somewhere, one door."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+# Spelled apart, so that this file does not name what it forbids.
+REGISTRIES = re.compile(r"pypi\.org|pythonhosted\.|npmjs\.|deb\.debian\.|crates\.(?=i)io\b")
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+
+
+def written() -> list[Path]:
+    """Every text file that is ours."""
+    inside = [
+        path
+        for top in ("src", "tests", "docs", "tools", "changes", ".ci")
+        for path in (ROOT / top).rglob("*")
+    ]
+    files = [
+        path for path in [*ROOT.glob("*"), *inside] if path.is_file() and path.stat().st_size < 2_000_000
+    ]
+    return [path for path in files if "__pycache__" not in path.parts and not path.match("*.egg-info/*")]
+
+
+def test_no_file_names_a_package_registry() -> None:
+    assert [str(path) for path in written() if REGISTRIES.search(path.read_text(errors="replace"))] == []
+
+
+def test_the_page_for_agents_is_read_in_a_minute() -> None:
+    assert len((ROOT / "AGENTS.md").read_text().splitlines()) <= 60
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_is_short_and_says_why_what_and_what_of_it(path: Path) -> None:
+    text = path.read_text()
+    assert re.fullmatch(r"\d{4}-[a-z0-9-]+\.md", path.name)
+    assert text.startswith(f"# {path.name[:4]} ")
+    assert len(text.splitlines()) <= 40
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## Context",
+        "## Decision",
+        "## Consequences",
+    ]
+
+
+def test_decisions_are_numbered_without_a_gap() -> None:
+    assert [int(path.name[:4]) for path in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_in_a_page_leads_somewhere(page: Path) -> None:
+    assert [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()] == []
+
+
+def test_every_target_of_the_makefile_says_what_it_does() -> None:
+    text = (ROOT / "Makefile").read_text()
+    [phony] = re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)
+    assert re.findall(r"^([a-z-]+):.*## .+$", text, re.MULTILINE) == phony.split()
+
+
+def test_ci_can_be_run() -> None:
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)

@@ -1,0 +1,75 @@
+"""What every test stands on: an empty home, no network, and property tests that repeat themselves in CI."""
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("here", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+SCRUBBED = ("OPENCODE_", "WEFT_", "XDG_", "GIT_", "ANTHROPIC_", "OPENAI_", "OPENROUTER_", "GOOGLE_", "AWS_")
+KEPT = {"WEFT_OPENCODE"}  # where `make test-opencode` put the real one
+WHO = {"NAME": "Ada Loom", "EMAIL": "ada@example.test"}
+
+
+@pytest.fixture(autouse=True)
+def _scrubbed_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test sees no configuration, no data and no key of whoever runs it."""
+    home = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name not in KEPT and (name.startswith(SCRUBBED) or name.endswith("_API_KEY")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    for kind in ("DATA", "CONFIG", "STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(home / kind.lower()))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for role in ("AUTHOR", "COMMITTER"):
+        for what, value in WHO.items():
+            monkeypatch.setenv(f"GIT_{role}_{what}", value)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_network() -> Iterator[None]:
+    """Sockets reach this machine and nothing else; looking up a name would leave it, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, name, _only_loopback(getattr(socket.socket, name)))
+        patch.setattr(socket, "getaddrinfo", _only_local_names(socket.getaddrinfo))
+        yield
+
+
+def _only_loopback(connect: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(self: socket.socket, address: Any) -> Any:
+        if self.family != socket.AF_UNIX:
+            _refuse_unless_local(address[0])
+        return connect(self, address)
+
+    return guarded
+
+
+def _only_local_names(look_up: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(host: Any, *rest: Any, **options: Any) -> Any:
+        _refuse_unless_local(host)
+        return look_up(host, *rest, **options)
+
+    return guarded
+
+
+def _refuse_unless_local(host: Any) -> None:
+    name = host.decode() if isinstance(host, bytes) else str(host or "localhost")
+    if name != "localhost" and not _is_loopback(name):
+        raise PermissionError(f"a test tried to reach {name}: tests stay on this machine")
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        address = ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified

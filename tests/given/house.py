@@ -1,0 +1,94 @@
+"""A whole weft in memory: a scripted model, tools of the test's own, a hand-turned clock, ids that repeat."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+
+from weft.app.assemble import Seams, Settings, open_local
+from weft.app.local import Local
+from weft.host.clock import Clock
+from weft.model.agent import Agent
+from weft.model.catalog import Model
+from weft.model.ids import ProjectID
+from weft.model.input import PromptInput, TextInput
+from weft.model.part import ModelRef
+from weft.model.permission import Rule
+from weft.model.place import Place
+from weft.model.project import Project, ProjectTime
+from weft.provider.contract import Provider
+from weft.provider.demo import scripted_model
+from weft.provider.registry import Registry, Served
+from weft.provider.scripted import AnyMove, ScriptedProvider
+from weft.store.contract import Store
+from weft.store.memory import MemoryStore
+from weft.testing.clock import HandClock
+from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
+
+NOW = 1_790_000_000_000
+MODEL = scripted_model("test")
+ALLOW = (Rule(permission="*", pattern="*", action="allow"),)
+PLACE = Place(
+    project=Project(id=ProjectID("global"), worktree="/", time=ProjectTime(created=NOW, updated=NOW)),
+    directory="/nowhere",
+    worktree="/nowhere",
+)
+
+
+class EchoInput(Struct, frozen=True):
+    words: str
+
+
+async def echo(wanted: EchoInput, ctx: ToolContext) -> ToolResult:
+    await ctx.ask("echo", wanted.words)
+    return ToolResult(title=f"Echo {wanted.words}", output=wanted.words)
+
+
+ECHO: AnyTool = Tool(name="echo", about="Say it back.", takes=EchoInput, run=echo)
+
+
+class House(Struct, frozen=True, kw_only=True):
+    api: Local
+    store: Store
+    provider: ScriptedProvider
+
+
+@asynccontextmanager
+async def open_house(
+    *script: Sequence[AnyMove],
+    store: Store | None = None,
+    clock: Clock | None = None,
+    tools: tuple[AnyTool, ...] = (ECHO,),
+    model: Model = MODEL,
+    rules: tuple[Rule, ...] = ALLOW,
+    place: Place = PLACE,
+    seed: int = 1,
+    provider: Provider | None = None,
+    **settings: Any,
+) -> AsyncIterator[House]:
+    clock = clock or HandClock(NOW)
+    store = store or MemoryStore()
+    scripted = ScriptedProvider(script, clock)
+    build = Agent(name="build", mode="primary", permission=rules, steps=settings.pop("steps", None))
+    made = Settings(
+        agents={"build": build},
+        default_agent="build",
+        tools=tools,
+        tool_output="/nowhere/tool-output",
+        environment={},
+        output_limit=32_000,
+        **settings,
+    )
+    models = Registry(
+        [Served(model, provider or scripted)],
+        default=ModelRef(provider_id=model.provider_id, model_id=model.id),
+    )
+    seams = Seams(clock=clock, random=Random(seed).randbytes)
+    async with open_local(place, store, models, made, seams) as api:
+        yield House(api=api, store=store, provider=scripted)
+
+
+def say(words: str, **more: Any) -> PromptInput:
+    return PromptInput(parts=(TextInput(text=words),), **more)

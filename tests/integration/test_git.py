@@ -1,0 +1,118 @@
+"""Git as installed, asked for what plain files do not tell."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from weft.errors import GitError
+from weft.host.git import Git
+
+AUTHOR = {
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.org",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.org",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+
+
+def run(where: Path, *args: str) -> str:
+    done = subprocess.run(
+        ["git", *args], cwd=where, env=os.environ | AUTHOR, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def git() -> Git:
+    return Git(os.environ)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    where = tmp_path / "loom"
+    where.mkdir()
+    run(where, "init", "-q", "-b", "main")
+    run(where, "commit", "-q", "--allow-empty", "-m", "one")
+    return where
+
+
+def test_a_repository_tells_its_roots_its_top_and_its_branch(git: Git, repository: Path) -> None:
+    deep = repository / "src"
+    deep.mkdir()
+    root = run(repository, "rev-parse", "HEAD")
+
+    assert git.is_there()
+    assert git.root_commits(str(repository)) == [root]
+    assert git.top_level(str(deep)) == str(repository.resolve())
+    assert git.common_dir(str(deep)) == str(repository.resolve() / ".git")
+    assert git.find_branch(str(repository)) == "main"
+
+
+def test_roots_of_all_branches_come_sorted(git: Git, repository: Path) -> None:
+    run(repository, "checkout", "-q", "--orphan", "other")
+    run(repository, "commit", "-q", "--allow-empty", "-m", "two")
+
+    roots = run(repository, "rev-parse", "main", "other").split()
+
+    assert git.root_commits(str(repository)) == sorted(roots)
+
+
+def test_a_repository_without_commits_has_a_branch_and_no_roots(git: Git, tmp_path: Path) -> None:
+    run(tmp_path, "init", "-q", "-b", "trunk")
+
+    assert git.root_commits(str(tmp_path)) == []
+    assert git.find_branch(str(tmp_path)) == "trunk"
+
+
+def test_a_detached_head_is_on_no_branch(git: Git, repository: Path) -> None:
+    run(repository, "checkout", "-q", "--detach")
+
+    assert git.find_branch(str(repository)) is None
+
+
+def test_outside_a_repository_git_refuses_and_says_why(git: Git, tmp_path: Path) -> None:
+    with pytest.raises(GitError, match="not a git repository"):
+        git.root_commits(str(tmp_path))
+
+
+def test_a_missing_git_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+    git = Git({"PATH": str(tmp_path)})
+
+    with pytest.raises(GitError) as caught:
+        git.root_commits(str(tmp_path))
+
+    assert not git.is_there()
+    assert caught.value.hint == "install git, or put it on PATH"
+
+
+def test_variables_of_a_hook_do_not_turn_us_to_another_repository(repository: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    run(other, "init", "-q")
+    inherited = {"GIT_DIR": str(other / ".git"), "GIT_WORK_TREE": str(other), "GIT_INDEX_FILE": "index"}
+
+    git = Git(os.environ | inherited)
+
+    assert git.top_level(str(repository)) == str(repository.resolve())
+    assert git.root_commits(str(repository)) == [run(repository, "rev-parse", "HEAD")]
+
+
+def test_programs_a_repository_configures_are_not_run(git: Git, repository: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "trap.sh"
+    sprung = tmp_path / "sprung"
+    trap.write_text(f"#!/bin/sh\ntouch {sprung}\n")
+    trap.chmod(0o755)
+    for setting in ("core.fsmonitor", "core.pager", "core.sshCommand", "core.editor", "diff.external"):
+        run(repository, "config", setting, str(trap))
+    run(repository, "config", "core.hooksPath", str(tmp_path))
+
+    git.root_commits(str(repository))
+    git.top_level(str(repository))
+    git.common_dir(str(repository))
+    git.find_branch(str(repository))
+
+    assert not sprung.exists()

@@ -1,0 +1,227 @@
+"""Child processes are heard, bounded, and never left behind."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from weft.host.process import Captured, Command, Exit, Output, capture, run, tool_environment
+from weft.testing.tool_contract import processes_in
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+
+ENVIRONMENT = tool_environment(os.environ)
+# Only against a hang: what is tested is that it comes back at all.
+GUARD_SECONDS = 30
+
+
+@pytest.fixture(autouse=True)
+async def guard() -> AsyncIterator[None]:
+    async with asyncio.timeout(GUARD_SECONDS):
+        yield
+
+
+def shell(script: str, directory: Path, timeout: float | None = None) -> Command:
+    return Command(
+        argv=("bash", "-c", script), directory=str(directory), environment=ENVIRONMENT, timeout=timeout
+    )
+
+
+async def heard(script: str, directory: Path, seconds: float | None = None) -> tuple[Exit, str]:
+    said = bytearray()
+
+    async def hear(piece: bytes) -> None:
+        said.extend(piece)
+
+    async with asyncio.timeout(GUARD_SECONDS):
+        exit = await run(shell(script, directory, seconds), hear)
+    return exit, said.decode()
+
+
+async def test_both_outputs_are_heard_in_order(tmp_path: Path) -> None:
+    assert await heard("echo one; echo two >&2; echo three", tmp_path) == (Exit(code=0), "one\ntwo\nthree\n")
+
+
+async def test_the_exit_code_is_told(tmp_path: Path) -> None:
+    assert await heard("exit 7", tmp_path) == (Exit(code=7), "")
+
+
+async def test_there_is_no_input(tmp_path: Path) -> None:
+    assert await heard("cat; echo done", tmp_path) == (Exit(code=0), "done\n")
+
+
+async def test_arguments_arrive_as_given(tmp_path: Path) -> None:
+    awkward = ("a b", "$HOME", "'", '"', "", "--", "\n")
+    argv = (sys.executable, "-c", "import sys; print(sys.argv[1:])", *awkward)
+    command = Command(argv=argv, directory=str(tmp_path), environment=ENVIRONMENT)
+    assert await capture(command, limit=1000) == Captured(
+        code=0, output=f"{list(awkward)}\n".encode(), errors=""
+    )
+
+
+async def test_the_last_words_are_heard(tmp_path: Path) -> None:
+    exit, said = await heard("head -c 60000 /dev/zero | tr '\\0' x", tmp_path)
+    assert (exit, len(said)) == (Exit(code=0), 60000)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "sleep 999 & echo started",
+        "setsid sleep 999 & echo started",
+        "(setsid sleep 999 &); echo started",
+        "set -m; sleep 999 & echo started",
+        "nohup sleep 999 >/dev/null 2>&1 & disown; echo started",
+        "(trap '' TERM HUP; sleep 999) & echo started",
+    ],
+)
+async def test_what_is_left_in_the_background_is_ended_and_counted(script: str, tmp_path: Path) -> None:
+    exit, said = await heard(script, tmp_path)
+    assert said == "started\n"
+    assert exit.code == 0
+    assert exit.leftovers > 0
+    assert processes_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "sleep 999",
+        "trap '' TERM; sleep 999",
+        "setsid sleep 999 & sleep 999",
+        "(setsid bash -c 'trap \"\" TERM; sleep 999' &); sleep 999",
+        "env -i setsid sleep 999 & sleep 999",
+        "yes",
+        "kill -STOP $$",
+    ],
+)
+async def test_when_time_is_up_everything_is_ended(script: str, tmp_path: Path) -> None:
+    exit, _ = await heard(f"echo started; {script}", tmp_path, seconds=0.2)
+    assert exit.timed_out
+    assert processes_in(tmp_path) == []
+
+
+async def test_what_was_said_before_time_was_up_is_heard(tmp_path: Path) -> None:
+    exit, said = await heard("trap 'echo last words; exit' TERM; echo first; sleep 999 & wait", tmp_path, 0.3)
+    assert (exit.timed_out, said) == (True, "first\nlast words\n")
+
+
+@pytest.mark.parametrize(
+    "script", ["sleep 999", "setsid sleep 999 & wait", "(setsid sleep 999 &); sleep 999"]
+)
+async def test_cancelling_ends_everything(script: str, tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    async def hear(piece: bytes) -> None:
+        started.set()
+
+    running = asyncio.ensure_future(run(shell(f"echo started; {script}", tmp_path), hear))
+    await started.wait()
+    running.cancel()
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    assert processes_in(tmp_path) == []
+
+
+async def test_what_the_listener_raises_ends_everything_and_is_raised(tmp_path: Path) -> None:
+    async def hear(piece: bytes) -> None:
+        raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        await run(shell("echo hello; sleep 999", tmp_path), hear)
+    assert processes_in(tmp_path) == []
+
+
+async def test_no_file_handle_is_left_open(tmp_path: Path) -> None:
+    await heard("true", tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        await heard("sleep 999 & echo x", tmp_path, seconds=5)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+SERVER = """
+import asyncio, os, sys
+from weft.host.process import Command, run, tool_environment
+
+async def hear(piece):
+    os.write(1, piece)
+
+script = "(setsid sleep 999 &); sleep 999 & echo started; sleep 999"
+asyncio.run(run(Command(argv=("bash", "-c", script), directory=sys.argv[1], environment=tool_environment(os.environ)), hear))
+"""
+
+
+async def test_nothing_outlives_a_killed_server(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    server = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SERVER, str(work)), stdout=asyncio.subprocess.PIPE
+    )
+    assert server.stdout is not None
+    assert await server.stdout.readline() == b"started\n"
+    assert processes_in(work) != []
+    server.send_signal(signal.SIGKILL)
+    await server.communicate()
+    while processes_in(work):  # noqa: ASYNC110  nobody tells of processes that start or end
+        await asyncio.sleep(0.01)
+
+
+async def test_large_output_is_kept_in_a_file_and_not_in_memory(tmp_path: Path) -> None:
+    size = 100_000_000
+    spilled = tmp_path / "spilled"
+    output = Output(lambda: str(spilled), memory=50_000)
+    exit = await run(shell(f"yes | head -c {size}", tmp_path), output.hear)
+    output.close()
+    assert (exit.code, output.size, output.path, output.lost) == (0, size, str(spilled), 0)
+    assert output.head == b"y\n" * 25_000
+    assert spilled.stat().st_size == size
+    assert spilled.stat().st_mode & 0o777 == 0o600
+
+
+async def test_the_file_has_an_end_too(tmp_path: Path) -> None:
+    spilled = tmp_path / "spilled"
+    output = Output(lambda: str(spilled), memory=10, limit=1000)
+    await run(shell("yes | head -c 5000", tmp_path), output.hear)
+    output.close()
+    assert (output.size, output.lost, spilled.stat().st_size) == (5000, 4000, 1000)
+
+
+async def test_little_output_makes_no_file(tmp_path: Path) -> None:
+    output = Output(lambda: str(tmp_path / "spilled"), memory=10)
+    await run(shell("echo hi", tmp_path), output.hear)
+    output.close()
+    assert (bytes(output.head), output.path) == (b"hi\n", None)
+
+
+async def test_capturing_keeps_the_errors_apart_and_stops_at_the_limit(tmp_path: Path) -> None:
+    both = await capture(shell("echo out; echo err >&2; exit 3", tmp_path), limit=100)
+    assert both == Captured(code=3, output=b"out\n", errors="err\n")
+    endless = await capture(shell("yes", tmp_path), limit=4)
+    assert endless == Captured(code=None, output=b"y\ny\n", errors="", cut=True)
+    assert processes_in(tmp_path) == []
+
+
+async def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        await heard("true", tmp_path / "nowhere")
+
+
+async def test_a_child_sees_what_is_allowed_and_no_key(tmp_path: Path) -> None:
+    source = {
+        "PATH": os.environ["PATH"],
+        "LC_ALL": "C",
+        "ANTHROPIC_API_KEY": "secret",
+        "MINE": "1",
+        "PWD": "/x",
+    }
+    seen = tool_environment(source, also=["MINE"])
+    assert seen == {"PATH": os.environ["PATH"], "LC_ALL": "C", "MINE": "1"}
+    told = await capture(Command(argv=("env",), directory=str(tmp_path), environment=seen), limit=10_000)
+    assert b"secret" not in told.output
+    assert b"MINE=1" in told.output

@@ -1,0 +1,593 @@
+"""From a directory to its project, on a real disk with real git: whatever happens to a repository, its sessions stay."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from weft.errors import GitError
+from weft.host.git import Git
+from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
+from weft.model.place import Place
+from weft.model.project import Project, ProjectTime
+from weft.model.session import Session, SessionTime
+from weft.project.adopt import adopted
+from weft.project.facts import Alias, History, Known, Resolution, alias_from_plain, alias_to_plain
+from weft.project.id_file import write_id
+from weft.project.look import look
+from weft.project.resolve import resolve
+from weft.project.settled import find_settled
+
+NOW = 1_790_000_000_000
+AUTHOR = {
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.org",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.org",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+
+
+def run(where: Path, *args: str) -> str:
+    done = subprocess.run(
+        ["git", "-c", "protocol.file.allow=always", *args],
+        cwd=where,
+        env=os.environ | AUTHOR,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+def init(where: Path, *, commit: str = "one") -> Path:
+    where.mkdir(exist_ok=True, parents=True)
+    run(where, "init", "-q", "-b", "main")
+    if commit:
+        run(where, "commit", "-q", "--allow-empty", "-m", commit)
+    return where
+
+
+def clone(source: Path, target: Path) -> Path:
+    run(source, "clone", "-q", str(source), str(target))
+    return target
+
+
+class NoGit:
+    def root_commits(self, worktree: str) -> list[str]:
+        raise GitError(["-C", worktree, "rev-list"], 127, "cannot be started")
+
+
+class Desk:
+    """A store in three dictionaries, and the steps a caller takes around `resolve`."""
+
+    def __init__(self) -> None:
+        self.git: History = Git(os.environ)
+        self.projects: dict[ProjectID, Project] = {}
+        self.aliases: dict[ProjectID, Alias] = {}
+        self.sessions: dict[SessionID, Session] = {}
+
+    def resolve(self, directory: Path | str) -> Resolution:
+        at = look(str(directory))
+        known = Known(projects=self.projects, aliases=self.aliases)
+        found = resolve(at, known, git=self.git, now=NOW)
+        id = ProjectID(at.id)
+        short = find_settled(at, self.projects.get(id), self.aliases.get(id))
+        assert short in (None, found), "the short way leads elsewhere"
+        return found
+
+    def open(self, directory: Path | str) -> Place:
+        found = self.resolve(directory)
+        self.store(found)
+        again = self.resolve(directory)
+        assert again.place == found.place
+        assert (again.project, again.alias, again.id_file) == (None, None, None)
+        return found.place
+
+    def store(self, found: Resolution) -> None:
+        id = found.place.project.id
+        if found.project is not None:
+            self.projects[id] = found.project
+        if found.alias is not None:
+            kept = alias_from_plain(alias_to_plain(found.alias))
+            assert kept == found.alias
+            self.aliases[id] = kept
+        if found.id_file is not None:
+            write_id(found.id_file)
+        if found.adoption is not None:
+            for session in adopted(found.adoption, list(self.sessions.values())):
+                self.sessions[session.id] = session
+
+    def work(self, directory: Path | str, *titles: str) -> None:
+        """Sessions made in a directory, each with its title for an id."""
+        for title in titles:
+            place = self.open(directory)
+            self.record(place.project.id, title, place.directory)
+
+    def record(self, project: str, title: str, directory: Path | str) -> None:
+        self.sessions[SessionID(title)] = Session(
+            id=SessionID(title),
+            project_id=ProjectID(project),
+            directory=str(directory),
+            title=title,
+            time=SessionTime(created=NOW, updated=NOW),
+        )
+
+    def listed(self, directory: Path | str) -> set[str]:
+        id = self.open(directory).project.id
+        return {session.title for session in self.sessions.values() if session.project_id == id}
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+# --- what F15 of the behaviour says ---
+
+
+def test_a_repository_without_commits_is_global_and_keeps_no_id(desk: Desk, tmp_path: Path) -> None:
+    repository = init(tmp_path / "loom", commit="")
+
+    place = desk.open(repository)
+
+    assert place == Place(
+        directory=str(repository),
+        worktree=str(repository),
+        project=Project(
+            id=GLOBAL_PROJECT,
+            worktree=str(repository),
+            vcs="git",
+            time=ProjectTime(created=NOW, updated=NOW),
+        ),
+    )
+    assert not (repository / ".git" / "opencode").exists()
+
+
+def test_a_repository_is_its_root_commit_and_says_so_in_the_id_file(desk: Desk, tmp_path: Path) -> None:
+    repository = init(tmp_path / "loom")
+    (repository / "src").mkdir()
+    root = run(repository, "rev-parse", "HEAD")
+
+    place = desk.open(repository / "src")
+
+    assert place == Place(
+        directory=str(repository / "src"),
+        worktree=str(repository),
+        project=Project(
+            id=ProjectID(root),
+            worktree=str(repository),
+            vcs="git",
+            time=ProjectTime(created=NOW, updated=NOW),
+        ),
+    )
+    assert (repository / ".git" / "opencode").read_bytes() == root.encode()
+
+
+def test_a_linked_worktree_is_a_sandbox_of_the_main_checkouts_project(desk: Desk, tmp_path: Path) -> None:
+    repository, linked = init(tmp_path / "loom"), tmp_path / "linked"
+    run(repository, "worktree", "add", "-q", str(linked))
+    root = run(repository, "rev-parse", "HEAD")
+
+    place = desk.open(linked)
+
+    assert place.worktree == str(linked)
+    assert (place.project.id, place.project.worktree) == (root, str(repository))
+    assert place.project.sandboxes == (str(linked),)
+    assert (repository / ".git" / "opencode").read_text() == root
+
+    run(repository, "worktree", "remove", str(linked))
+    assert desk.open(repository).project.sandboxes == ()
+
+
+def test_outside_any_repository_everything_is_global(desk: Desk, tmp_path: Path) -> None:
+    place = desk.open(tmp_path)
+
+    assert (place.project.id, place.project.worktree, place.project.vcs) == (GLOBAL_PROJECT, "/", None)
+    assert place.worktree == "/"
+    assert desk.resolve(tmp_path).settled
+
+
+def test_a_repository_that_is_as_we_left_it_needs_its_own_two_records_alone(
+    desk: Desk, tmp_path: Path
+) -> None:
+    repository = init(tmp_path / "loom")
+    place = desk.open(repository)
+    id = place.project.id
+
+    at = look(f"{repository}/")
+
+    assert find_settled(at, desk.projects[id], desk.aliases[id]) == Resolution(place=place)
+    assert find_settled(at, None, None) is None
+    assert find_settled(at, desk.projects[id], None) is None
+
+
+def test_the_short_way_loads_nothing_it_does_not_need() -> None:
+    modules = "asyncio subprocess hashlib pathlib weft.host.git weft.project.identify"
+    code = f"import sys, weft.project.look, weft.project.settled; print([m for m in {modules.split()} if m in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+# --- the events after which sessions used to vanish ---
+
+
+def rewritten_root(where: Path) -> Path:
+    run(where, "checkout", "-q", "--orphan", "fresh")
+    run(where, "commit", "-q", "--allow-empty", "-m", "rewritten")
+    run(where, "branch", "-q", "-D", "main")
+    return where
+
+
+def made_anew(where: Path) -> Path:
+    shutil.rmtree(where / ".git")
+    return init(where, commit="made anew")
+
+
+def orphan_branches(where: Path) -> Path:
+    for name in "abcdef":
+        run(where, "checkout", "-q", "--orphan", name)
+        run(where, "commit", "-q", "--allow-empty", "-m", name)
+    return where
+
+
+def linked_worktree(where: Path) -> Path:
+    run(where, "worktree", "add", "-q", "../linked")
+    return where.parent / "linked"
+
+
+def git_removed(where: Path) -> Path:
+    shutil.rmtree(where / ".git")
+    return where
+
+
+def moved(where: Path) -> Path:
+    return where.rename(where.parent / f"{where.name} moved")
+
+
+def moved_leaving_a_link(where: Path) -> Path:
+    target = where.rename(where.parent / "moved")
+    where.symlink_to(target)
+    return target
+
+
+def moved_and_replaced(where: Path) -> Path:
+    target = where.rename(where.parent / "moved")
+    init(where, commit="another repository")
+    return target
+
+
+def reached_by_a_link(where: Path) -> Path:
+    link = where.parent / "link"
+    link.symlink_to(where)
+    return link
+
+
+def spelled_with_slashes(where: Path) -> str:
+    return f"{where.parent}//./{where.name}/src/..//"
+
+
+def cloned_beside(where: Path) -> Path:
+    clone(where, where.parent / "second")
+    return where
+
+
+def cloned_anew(where: Path) -> Path:
+    clone(where, where.parent / "upstream.git")
+    shutil.rmtree(where)
+    return clone(where.parent / "upstream.git", where.parent / "again")
+
+
+def cloned_into_place(where: Path) -> Path:
+    old = where.rename(where.parent / "loom.old")
+    return clone(old, where)
+
+
+def copied_and_removed(where: Path) -> Path:
+    target = shutil.copytree(where, where.parent / f"{where.name} copied", symlinks=True)
+    shutil.rmtree(where)
+    return target
+
+
+def id_file_lost(where: Path) -> Path:
+    (where / ".git" / "opencode").unlink()
+    return where
+
+
+EVENTS = (
+    rewritten_root,
+    made_anew,
+    orphan_branches,
+    linked_worktree,
+    git_removed,
+    moved,
+    moved_leaving_a_link,
+    moved_and_replaced,
+    reached_by_a_link,
+    spelled_with_slashes,
+    cloned_beside,
+    cloned_anew,
+    cloned_into_place,
+    copied_and_removed,
+    id_file_lost,
+)
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_sessions_before_are_sessions_after(
+    desk: Desk, tmp_path: Path, event: Callable[[Path], Path | str]
+) -> None:
+    repository = init(tmp_path / "loom")
+    (repository / "src").mkdir()
+    desk.work(repository, "one")
+    desk.work(repository / "src", "two")
+
+    after = event(repository)
+
+    assert desk.listed(after) == {"one", "two"}
+
+
+@pytest.mark.parametrize("first", [event for event in EVENTS if event not in (git_removed, linked_worktree)])
+@pytest.mark.parametrize("second", [made_anew, git_removed, moved, copied_and_removed])
+def test_sessions_survive_two_events_in_a_row(
+    desk: Desk, tmp_path: Path, first: Callable[[Path], Path | str], second: Callable[[Path], Path | str]
+) -> None:
+    repository = init(tmp_path / "a" / "loom")
+    (repository / "src").mkdir()
+    desk.work(repository, "one")
+    between = Path(first(repository)).resolve()
+    desk.work(between, "two")
+
+    assert desk.listed(second(between)) == {"one", "two"}
+
+
+def test_git_init_brings_along_what_was_done_there_before(desk: Desk, tmp_path: Path) -> None:
+    loom, other = tmp_path / "loom", tmp_path / "loomed"
+    for directory in (loom / "src" / "deep", other):
+        directory.mkdir(parents=True)
+    desk.work(loom, "one")
+    desk.work(loom / "src" / "deep", "two")
+    desk.work(other, "three")
+
+    init(loom, commit="")
+    desk.work(loom, "four")
+    assert desk.listed(loom) == {
+        "one",
+        "two",
+        "three",
+        "four",
+    }  # still global: there is no commit to be named by
+    init(loom)
+
+    assert desk.listed(loom) == {"one", "two", "four"}
+    assert desk.listed(other) == {"three"}
+
+
+def test_a_nested_repository_without_commits_keeps_its_sessions(desk: Desk, tmp_path: Path) -> None:
+    outer, inner = tmp_path / "outer", init(tmp_path / "outer" / "inner", commit="")
+    desk.work(inner, "inner")
+    desk.work(outer, "outer")
+
+    init(outer)
+
+    assert desk.listed(outer) == {"outer"}
+    assert desk.listed(inner) == {"inner"}
+
+
+def test_a_nested_repository_that_loses_its_git_stays_itself(desk: Desk, tmp_path: Path) -> None:
+    outer, inner = init(tmp_path / "outer"), init(tmp_path / "outer" / "inner", commit="inner")
+    (inner / "src").mkdir()
+    desk.work(outer, "outer")
+    desk.work(inner, "inner")
+
+    shutil.rmtree(inner / ".git")
+
+    assert desk.listed(inner / "src") == {"inner"}
+    assert desk.listed(outer) == {"outer"}
+    assert desk.open(inner / "src").worktree == str(inner)
+
+
+def test_another_repository_put_in_the_old_place_is_not_mistaken_for_it(desk: Desk, tmp_path: Path) -> None:
+    repository = init(tmp_path / "loom")
+    desk.work(repository, "one")
+    target = moved_and_replaced(repository)
+    desk.work(repository, "two")
+
+    assert desk.listed(repository) == {"two"}
+    assert desk.listed(target) == {"one"}
+
+
+# --- clones and copies ---
+
+
+def test_two_live_clones_keep_their_sessions_apart(desk: Desk, tmp_path: Path) -> None:
+    first = init(tmp_path / "first")
+    second = clone(first, tmp_path / "second")
+    desk.work(first, "one")
+    desk.work(second, "two")
+
+    assert desk.listed(first) == {"one"}
+    assert desk.listed(second) == {"two"}
+    root, own = (desk.open(place).project.id for place in (first, second))
+    assert root == run(first, "rev-parse", "HEAD")
+    assert (second / ".git" / "opencode").read_text() == own != root
+
+
+def test_a_copy_with_its_id_file_becomes_a_project_of_its_own(desk: Desk, tmp_path: Path) -> None:
+    first = init(tmp_path / "first")
+    desk.work(first, "one")
+    second, third = tmp_path / "second", tmp_path / "third"
+    shutil.copytree(first, second)
+    desk.work(second, "two")
+    shutil.copytree(second, third)
+    desk.work(third, "three")
+
+    assert [desk.listed(place) for place in (first, second, third)] == [{"one"}, {"two"}, {"three"}]
+    shutil.rmtree(first)
+    assert [desk.listed(place) for place in (second, third)] == [{"two"}, {"three"}]
+
+
+def test_clones_that_opencode_mixed_are_sorted_out_by_directory(desk: Desk, tmp_path: Path) -> None:
+    first = init(tmp_path / "first")
+    second = clone(first, tmp_path / "second")
+    root = run(first, "rev-parse", "HEAD")
+    for place in (first, second):
+        (place / ".git" / "opencode").write_text(root)
+        desk.record(root, place.name, place)
+    desk.record(root, "deeper", second / "src" / "gone")
+    time = ProjectTime(created=1, updated=1)
+    desk.projects[ProjectID(root)] = Project(id=ProjectID(root), worktree=str(second), vcs="git", time=time)
+
+    assert desk.listed(first) == {"first"}
+    assert desk.listed(second) == {"second", "deeper"}
+    assert desk.open(second).project.id == root
+
+
+def test_a_place_that_was_given_away_does_not_take_an_id_twice(desk: Desk, tmp_path: Path) -> None:
+    first = init(tmp_path / "first")
+    desk.work(first, "one")
+    second = clone(first, tmp_path / "second")
+    desk.work(second, "two")
+    elsewhere = second.rename(tmp_path / "elsewhere")
+    assert desk.listed(elsewhere) == {"two"}
+
+    clone(first, second)
+    desk.work(second, "three")
+
+    assert desk.listed(second) == {"three"}
+    assert desk.listed(elsewhere) == {"two"}
+    assert desk.listed(first) == {"one"}
+
+
+def test_a_linked_worktree_of_a_second_clone_takes_back_what_opencode_records_under_the_root(
+    desk: Desk, tmp_path: Path
+) -> None:
+    first = init(tmp_path / "first")
+    desk.work(first, "one")
+    second, linked = clone(first, tmp_path / "second"), tmp_path / "linked"
+    desk.work(second, "two")
+    run(second, "worktree", "add", "-q", str(linked))
+    desk.work(linked, "three")
+    # OpenCode reads no id file in a linked worktree, and goes by the root commit.
+    desk.record(run(first, "rev-parse", "HEAD"), "four", linked)
+
+    assert desk.listed(linked) == {"two", "three", "four"}
+    assert desk.listed(first) == {"one"}
+
+
+# --- submodules, bare repositories, odd ones ---
+
+
+def test_a_submodule_is_a_project_of_its_own_with_its_own_directory(desk: Desk, tmp_path: Path) -> None:
+    library, outer = init(tmp_path / "library", commit="library"), init(tmp_path / "outer")
+    run(outer, "submodule", "add", "-q", str(library), "sub")
+    root = run(library, "rev-parse", "HEAD")
+    shutil.rmtree(library)
+    desk.work(outer, "outer")
+    desk.work(outer / "sub", "sub")
+
+    place = desk.open(outer / "sub")
+
+    assert place.worktree == place.project.worktree == str(outer / "sub")
+    assert (place.project.id, place.project.sandboxes) == (root, ())
+    assert desk.listed(outer / "sub") == {"sub"}
+    assert desk.listed(outer) == {"outer"}
+    assert (outer / ".git" / "modules" / "sub" / "opencode").read_text() == root
+
+
+def test_opencodes_wrong_record_of_a_submodule_is_known_as_ours(desk: Desk, tmp_path: Path) -> None:
+    library, outer = init(tmp_path / "library", commit="library"), init(tmp_path / "outer")
+    run(outer, "submodule", "add", "-q", str(library), "sub")
+    root = ProjectID(run(library, "rev-parse", "HEAD"))
+    wrong = str(outer / ".git" / "modules")
+    time = ProjectTime(created=1, updated=1)
+    desk.projects[root] = Project(
+        id=root, worktree=wrong, vcs="git", time=time, sandboxes=(str(outer / "sub"),)
+    )
+    desk.record(root, "sub", outer / "sub")
+
+    assert desk.listed(outer / "sub") == {"sub"}
+    assert desk.open(outer / "sub").project.worktree == str(outer / "sub")
+
+
+def test_worktrees_of_a_bare_repository_share_it_and_strangers_beside_it_do_not(
+    desk: Desk, tmp_path: Path
+) -> None:
+    source, bare = init(tmp_path / "source"), tmp_path / "bare.git"
+    run(tmp_path, "clone", "-q", "--bare", str(source), str(bare))
+    shutil.rmtree(source)
+    for name in ("one", "two"):
+        run(bare, "worktree", "add", "-q", "-b", name, str(tmp_path / name))
+        desk.work(tmp_path / name, name)
+
+    assert desk.listed(tmp_path / "one") == desk.listed(tmp_path / "two") == {"one", "two"}
+    assert desk.open(tmp_path / "one").project.worktree == str(bare)
+    assert desk.listed(bare) == {"one", "two"}
+    assert desk.open(tmp_path).project.id == GLOBAL_PROJECT
+
+
+def test_a_repository_whose_git_directory_is_elsewhere_may_be_moved(desk: Desk, tmp_path: Path) -> None:
+    where = tmp_path / "loom"
+    where.mkdir()
+    run(where, "init", "-q", f"--separate-git-dir={tmp_path / 'loom.git'}")
+    run(where, "commit", "-q", "--allow-empty", "-m", "one")
+    desk.work(where, "one")
+
+    target = where.rename(tmp_path / "moved")
+
+    assert desk.listed(target) == {"one"}
+    assert desk.open(target).project.worktree == str(target)
+
+
+def test_a_linked_worktree_whose_repository_moved_away_stays_with_it(desk: Desk, tmp_path: Path) -> None:
+    repository, linked = init(tmp_path / "loom"), tmp_path / "linked"
+    run(repository, "worktree", "add", "-q", str(linked))
+    desk.work(repository, "one")
+    desk.work(linked, "two")
+
+    target = repository.rename(tmp_path / "moved")
+
+    assert desk.listed(linked) == {"one", "two"}
+    assert desk.listed(target) == {"one", "two"}
+    assert desk.listed(linked) == {"one", "two"}
+
+
+def test_an_empty_git_directory_is_a_repository_without_commits(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "odd" / ".git").mkdir(parents=True)
+
+    place = desk.open(tmp_path / "odd")
+
+    assert (place.project.id, place.project.vcs, place.worktree) == (
+        GLOBAL_PROJECT,
+        "git",
+        str(tmp_path / "odd"),
+    )
+
+
+def test_without_git_the_id_file_or_the_place_still_tells(desk: Desk, tmp_path: Path) -> None:
+    repository, fresh = init(tmp_path / "loom"), init(tmp_path / "fresh", commit="fresh")
+    desk.work(repository, "one")
+    desk.git = NoGit()
+
+    assert desk.listed(repository) == {"one"}
+    (repository / ".git" / "opencode").unlink()
+    assert desk.listed(repository) == {"one"}
+    assert desk.open(fresh).project.id == GLOBAL_PROJECT
+
+
+def test_what_was_done_while_git_was_missing_is_adopted_when_it_is_back(desk: Desk, tmp_path: Path) -> None:
+    repository, git = init(tmp_path / "loom"), desk.git
+    desk.git = NoGit()
+    desk.work(repository, "one")
+
+    desk.git = git
+
+    assert desk.listed(repository) == {"one"}
+    assert desk.listed(tmp_path) == set()

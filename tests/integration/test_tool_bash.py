@@ -1,0 +1,156 @@
+"""bash with real processes; and the todo tools."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from weft.errors import DeniedError, ToolError
+from weft.model.todo import Todo
+from weft.testing.clock import HandClock
+from weft.testing.tool_contract import Asked, Bench, processes_in
+from weft.tool.bash import BASH, shell_of
+from weft.tool.contract import ToolResult
+from weft.tool.todo import TODOREAD, TODOWRITE
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    return Bench(directory, outside=tmp_path, environment={**os.environ, "SECRET_KEY": "s3cret"})
+
+
+def size_of(path: str) -> int:
+    return os.stat(path).st_size
+
+
+async def test_a_command_is_run_and_its_output_given(bench: Bench) -> None:
+    assert await bench.call(BASH, command="echo hi; pwd", description="Greet") == ToolResult(
+        title="Greet",
+        output=f"hi\n{bench.directory}\n",
+        metadata={
+            "output": f"hi\n{bench.directory}\n",
+            "exit": 0,
+            "description": "Greet",
+            "truncated": False,
+        },
+    )
+    assert bench.asked == [Asked(permission="bash", patterns=("echo hi; pwd",), always=("echo hi; pwd",))]
+
+
+async def test_a_failure_is_an_answer_and_not_an_error(bench: Bench) -> None:
+    result = await bench.call(BASH, command="echo no >&2; exit 3", description="Fail")
+    assert result.output == "no\n\n\n<bash_metadata>\nexit code 3\n</bash_metadata>"
+    assert result.metadata["exit"] == 3
+
+
+async def test_time_runs_out(bench: Bench) -> None:
+    result = await bench.call(BASH, command="echo hi; sleep 999", description="Wait", timeout=200)
+    assert result.output == (
+        "hi\n\n\n<bash_metadata>\nbash tool terminated command after exceeding timeout 200 ms\n</bash_metadata>"
+    )
+    assert processes_in(bench.directory) == []
+
+
+async def test_what_runs_on_in_the_background_is_ended_and_said(bench: Bench) -> None:
+    result = await bench.call(BASH, command="sleep 999 & echo hi", description="Leave")
+    note = "1 background process(es) still running were ended with the command"
+    assert result.output == f"hi\n\n\n<bash_metadata>\n{note}\n</bash_metadata>"
+    assert processes_in(bench.directory) == []
+
+
+async def test_an_aborted_command_leaves_its_output_and_no_process(bench: Bench) -> None:
+    calling = asyncio.ensure_future(
+        bench.call(BASH, command="echo hi; (setsid sleep 999 &); sleep 999", description="Wait")
+    )
+    async with asyncio.timeout(30):
+        while not any(each.get("output") for each in bench.metadata):  # noqa: ASYNC110  the bench only takes notes
+            await asyncio.sleep(0.01)
+        calling.cancel()
+        await asyncio.wait([calling])
+    assert calling.cancelled()
+    aborted = "hi\n\n\n<bash_metadata>\nUser aborted the command\n</bash_metadata>"
+    assert bench.metadata[-1] == {"output": aborted, "description": "Wait"}
+    assert processes_in(bench.directory) == []
+
+
+async def test_much_output_is_cut_told_and_kept(bench: Bench) -> None:
+    result = await bench.call(BASH, command="yes | head -c 1000000", description="Much")
+    path = result.metadata["outputPath"]
+    assert result.metadata["truncated"] is True
+    assert size_of(path) == 1_000_000
+    assert result.output.startswith(
+        "y\n" * 1999 + "y\n\n...996001 bytes truncated...\n\nThe tool call succeeded"
+    )
+    assert result.metadata["output"] == ("y\n" * 15_000) + "\n\n..."
+
+
+async def test_many_short_lines_are_cut_and_the_notes_are_not(bench: Bench) -> None:
+    result = await bench.call(BASH, command="seq 5000; exit 1", description="Count")
+    assert "\n2000\n\n...3001 lines truncated...\n\n" in result.output
+    assert result.output.endswith("\n\n<bash_metadata>\nexit code 1\n</bash_metadata>")
+    assert size_of(result.metadata["outputPath"]) == len("".join(f"{number}\n" for number in range(1, 5001)))
+
+
+async def test_progress_is_told_at_once_and_then_not_too_often(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, outside=tmp_path, environment=os.environ, clock=HandClock())
+    await bench.call(BASH, command="for i in $(seq 300); do echo $i; done", description="Count")
+    # The clock stands still: after the first word nothing more may be told.
+    assert bench.metadata == [{"output": "", "description": "Count"}]
+
+
+async def test_a_child_does_not_see_our_keys(bench: Bench) -> None:
+    result = await bench.call(BASH, command="env", description="Look")
+    assert "s3cret" not in result.output
+    assert "PATH=" in result.output
+
+
+async def test_it_runs_where_it_is_told_and_asks_before_leaving(bench: Bench, tmp_path: Path) -> None:
+    (bench.directory / "sub").mkdir()
+    assert (
+        await bench.call(BASH, command="pwd", description="", workdir="sub")
+    ).output == f"{bench.directory}/sub\n"
+    bench.asked.clear()
+    bench.denied = {"external_directory"}
+    with pytest.raises(DeniedError):
+        await bench.call(BASH, command="pwd", description="", workdir=str(tmp_path))
+    pattern = f"{tmp_path}/*"
+    assert bench.asked == [Asked(permission="external_directory", patterns=(pattern,), always=(pattern,))]
+
+
+async def test_what_cannot_be_run_is_said(bench: Bench) -> None:
+    with pytest.raises(ToolError, match="There is no directory"):
+        await bench.call(BASH, command="pwd", description="", workdir="nowhere")
+    with pytest.raises(ToolError, match="Invalid timeout value: -1"):
+        await bench.call(BASH, command="pwd", description="", timeout=-1)
+
+
+def test_the_shell_is_the_persons_own_if_models_write_for_it(tmp_path: Path) -> None:
+    for name in ("fish", "mysh"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    assert shell_of({"SHELL": str(tmp_path / "mysh")}) == str(tmp_path / "mysh")
+    assert os.path.basename(shell_of({"SHELL": str(tmp_path / "fish"), "PATH": os.environ["PATH"]})) in {
+        "bash",
+        "zsh",
+        "sh",
+    }
+    assert shell_of({"SHELL": "/nowhere/sh", "PATH": ""}) in {"/bin/sh", "/bin/zsh"}
+
+
+async def test_todos_are_written_and_read(bench: Bench) -> None:
+    todos = [
+        {"content": "one", "status": "completed", "priority": "high", "id": "1"},
+        {"content": "two", "status": "pending", "priority": "low", "id": "2"},
+    ]
+    written = await bench.call(TODOWRITE, todos=todos)
+    assert written == await bench.call(TODOREAD)
+    assert (written.title, written.metadata) == ("1 todos", {"todos": todos, "truncated": False})
+    assert written.output.startswith('[\n  {\n    "content": "one",')
+    assert await bench.todos.read() == (
+        Todo(content="one", status="completed", priority="high", id="1"),
+        Todo(content="two", status="pending", priority="low", id="2"),
+    )
+    assert [asked.permission for asked in bench.asked] == ["todowrite", "todoread"]

@@ -1,0 +1,188 @@
+"""glob, grep and list, with ripgrep and without, on real trees."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from weft.errors import ToolError
+from weft.testing.tool_contract import Asked, Bench
+from weft.tool.contract import ToolResult
+from weft.tool.glob import GLOB
+from weft.tool.grep import GREP
+from weft.tool.list import LIST
+
+PROGRAMS = ("sh", "git", "grep")
+HINT = "(Results are truncated. Consider using a more specific path or pattern.)"
+
+
+@pytest.fixture(params=["ripgrep", "git and Python"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    wanted = (*PROGRAMS, "rg") if request.param == "ripgrep" else PROGRAMS
+    for name in wanted:
+        found = shutil.which(name)
+        if found is None:
+            pytest.skip(f"{name} is not installed")
+        (programs / name).symlink_to(found)
+    project = tmp_path / "project"
+    project.mkdir()
+    return Bench(project, outside=tmp_path, environment={**os.environ, "PATH": str(programs)})
+
+
+def put(path: Path, text: str, *, age: int = 0) -> str:
+    """A file, so many seconds old."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (1_700_000_000 - age, 1_700_000_000 - age))
+    return str(path)
+
+
+def make_repository(directory: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(directory)], check=True)
+
+
+async def test_files_are_found_newest_first(bench: Bench) -> None:
+    old = put(bench.directory / "src/old.py", "", age=50)
+    new = put(bench.directory / "deep/er/new.py", "", age=10)
+    put(bench.directory / "other.txt", "")
+    assert await bench.call(GLOB, pattern="**/*.py") == ToolResult(
+        title=".", output=f"{new}\n{old}", metadata={"count": 2, "truncated": False}
+    )
+    assert bench.asked == [Asked(permission="glob", patterns=("**/*.py",), always=("*",))]
+
+
+async def test_nothing_found_is_said(bench: Bench) -> None:
+    assert (await bench.call(GLOB, pattern="*.none")).output == "No files found"
+    assert (await bench.call(GREP, pattern="none")).output == "No files found"
+
+
+async def test_of_many_files_the_newest_hundred_are_given(bench: Bench) -> None:
+    paths = [put(bench.directory / f"{number}.txt", "", age=number) for number in range(130)]
+    result = await bench.call(GLOB, pattern="*.txt")
+    assert result.output == "\n".join([*paths[:100], "", HINT])
+    assert result.metadata == {"count": 100, "truncated": True}
+
+
+async def test_a_path_limits_the_search(bench: Bench) -> None:
+    put(bench.directory / "a/x.py", "word")
+    inside = put(bench.directory / "b/x.py", "word")
+    assert (await bench.call(GLOB, pattern="*.py", path="b")).output == inside
+    assert (await bench.call(GLOB, pattern=f"{bench.directory}/b/*.py")).output == inside
+    assert (
+        await bench.call(GREP, pattern="word", path="b")
+    ).output == f"Found 1 matches\n{inside}:\n  Line 1: word"
+
+
+async def test_what_git_ignores_is_left_out_unless_it_is_asked_for_by_place(bench: Bench) -> None:
+    make_repository(bench.directory)
+    put(bench.directory / ".gitignore", "made/\n*.log\n")
+    seen = put(bench.directory / "src/a.log.txt", "word")
+    put(bench.directory / "src/a.log", "word")
+    put(bench.directory / "made/b.txt", "word")
+    assert (await bench.call(GLOB, pattern="*.txt")).output == seen
+    assert (await bench.call(GREP, pattern="word", include="*.txt")).metadata["matches"] == 1
+
+
+async def test_hidden_files_are_found_and_the_repository_itself_is_not(bench: Bench) -> None:
+    make_repository(bench.directory)
+    hidden = put(bench.directory / ".github/config", "word")
+    assert (await bench.call(GLOB, pattern="config")).output == hidden
+
+
+async def test_a_repository_inside_is_searched_too(bench: Bench) -> None:
+    make_repository(bench.directory)
+    make_repository(bench.directory / "inner")
+    inside = put(bench.directory / "inner/src/a.py", "word")
+    assert (await bench.call(GLOB, pattern="*.py")).output == inside
+
+
+async def test_links_do_not_lead_out(bench: Bench, tmp_path: Path) -> None:
+    put(tmp_path / "outside/secret.txt", "word")
+    (bench.directory / "way-out").symlink_to(tmp_path / "outside")
+    (bench.directory / "one.txt").symlink_to(tmp_path / "outside/secret.txt")
+    assert (await bench.call(GLOB, pattern="**/*.txt")).output == "No files found"
+    assert (await bench.call(GREP, pattern="word")).output == "No files found"
+    await bench.call(GREP, pattern="word", path="way-out")
+    assert bench.asked[-1].permission == "external_directory"
+
+
+async def test_matches_come_by_file_and_line(bench: Bench) -> None:
+    old = put(bench.directory / "old name|odd.txt", "x\nfoo 1\nfoo 2\n", age=50)
+    new = put(bench.directory / "new.txt", "foo: 3\n")
+    put(bench.directory / "data.bin", "\0foo\n")
+    result = await bench.call(GREP, pattern=r"foo:? \d")
+    assert result == ToolResult(
+        title=r"foo:? \d",
+        output=f"Found 3 matches\n{new}:\n  Line 1: foo: 3\n\n{old}:\n  Line 2: foo 1\n  Line 3: foo 2",
+        metadata={"matches": 3, "truncated": False},
+    )
+    assert bench.asked == [Asked(permission="grep", patterns=(r"foo:? \d",), always=("*",))]
+
+
+async def test_files_may_be_chosen_by_glob(bench: Bench) -> None:
+    chosen = put(bench.directory / "src/a.tsx", "word")
+    put(bench.directory / "src/a.js", "word")
+    expected = f"Found 1 matches\n{chosen}:\n  Line 1: word"
+    assert (await bench.call(GREP, pattern="word", include="*.{ts,tsx}")).output == expected
+    assert (await bench.call(GREP, pattern="word", include="src/*.tsx")).output == expected
+
+
+async def test_one_file_may_be_searched(bench: Bench) -> None:
+    path = put(bench.directory / "a.txt", "x\nword\n")
+    put(bench.directory / "b.txt", "word\n")
+    assert (
+        await bench.call(GREP, pattern="word", path="a.txt")
+    ).output == f"Found 1 matches\n{path}:\n  Line 2: word"
+
+
+async def test_of_many_matches_a_hundred_are_given(bench: Bench) -> None:
+    put(bench.directory / "a.txt", "word\n" * 500)
+    result = await bench.call(GREP, pattern="word")
+    assert result.metadata == {"matches": 100, "truncated": True}
+    assert result.output.startswith("Found 100 matches\n")
+    assert result.output.endswith(f"\n  Line 100: word\n\n{HINT}")
+
+
+async def test_long_lines_are_cut_and_the_whole_is_bounded(bench: Bench) -> None:
+    put(bench.directory / "a.txt", ("word" + "x" * 5000 + "\n") * 100)
+    result = await bench.call(GREP, pattern="word")
+    assert f"  Line 1: word{'x' * 1996}...\n" in result.output
+    assert len(result.output) < 52_000
+    assert result.metadata["truncated"] is True
+
+
+async def test_a_broken_pattern_is_said(bench: Bench) -> None:
+    put(bench.directory / "a.txt", "word")
+    with pytest.raises(ToolError, match=r"ripgrep failed|no regular expression"):
+        await bench.call(GREP, pattern="(word")
+
+
+async def test_a_place_that_is_not_there_is_said(bench: Bench) -> None:
+    for tool in (GLOB, GREP):
+        with pytest.raises(ToolError, match="There is no"):
+            await bench.call(tool, pattern="x", path="nowhere")
+    with pytest.raises(ToolError, match="There is no"):
+        await bench.call(LIST, path="nowhere")
+
+
+async def test_a_directory_is_listed_as_a_tree(bench: Bench) -> None:
+    for name in (
+        "b.txt",
+        "a.txt",
+        "src/main.rs",
+        "src/bin/x.rs",
+        "node_modules/x/y.js",
+        "dist/z",
+        "keep/skip.me",
+    ):
+        put(bench.directory / name, "")
+    assert await bench.call(LIST, ignore=["*.me"]) == ToolResult(
+        title=".",
+        output=f"{bench.directory}/\n  src/\n    bin/\n      x.rs\n    main.rs\n  a.txt\n  b.txt\n",
+        metadata={"count": 4, "truncated": False},
+    )
+    assert bench.asked == [Asked(permission="list", patterns=(str(bench.directory),), always=("*",))]

@@ -1,0 +1,144 @@
+"""A sandbox for the real OpenCode and for weft: one home, one data directory, one repository, one fake model."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+MODEL = {
+    "name": "Fake Model",
+    "tool_call": True,
+    "reasoning": True,
+    "limit": {"context": 100_000, "output": 8_000},
+    "cost": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75},
+}
+# Without these OpenCode asks the network for updates, plugins, language servers and its catalogue of models.
+FLAGS = (
+    "OPENCODE_DISABLE_AUTOUPDATE",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS",
+    "OPENCODE_DISABLE_LSP_DOWNLOAD",
+    "OPENCODE_DISABLE_MODELS_FETCH",
+    "OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER",
+)
+PATIENCE = 60
+
+
+class Sandbox(Struct, frozen=True, kw_only=True):
+    root: Path
+    binary: Path
+    env: Mapping[str, str]
+
+    @property
+    def project(self) -> Path:
+        return self.root / "project"
+
+    @property
+    def storage(self) -> Path:
+        return self.root / "data" / "opencode" / "storage"
+
+    def opencode(self, *arguments: str) -> str:
+        """What the real OpenCode prints."""
+        return self._run([str(self.binary), *arguments])
+
+    def weft(self, *arguments: str) -> str:
+        """What our own program prints."""
+        return self._run([sys.executable, "-m", "weft", *arguments])
+
+    def start_opencode(self, *arguments: str) -> "subprocess.Popen[str]":
+        """The real OpenCode, running; whoever starts it waits for it."""
+        return subprocess.Popen(
+            [str(self.binary), *arguments],
+            cwd=self.project,
+            env=dict(self.env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def _run(self, command: list[str]) -> str:
+        done = subprocess.run(
+            command,
+            cwd=self.project,
+            env=dict(self.env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def documents(self, *shelves: str) -> dict[str, Any]:
+        """Every document below these shelves of the store, by its path, as plain JSON."""
+        paths = [path for shelf in shelves for path in sorted((self.storage / shelf).rglob("*.json"))]
+        return {str(path.relative_to(self.storage)): json.loads(path.read_bytes()) for path in paths}
+
+
+def make_sandbox(root: Path, binary: Path, model_url: str) -> Sandbox:
+    sandbox = Sandbox(root=root, binary=binary, env=_environment(root, model_url))
+    for name in ("home", "tmp", "cache", "state", "bin", "data"):
+        (root / name).mkdir(parents=True)
+    _configure(root / "config" / "opencode", model_url)
+    _stand_in_for_ripgrep(root / "bin" / "rg")
+    _make_repository(sandbox)
+    return sandbox
+
+
+def _environment(root: Path, model_url: str) -> dict[str, str]:
+    """All that a program of the sandbox sees, nothing of whoever runs the tests but where programs are."""
+    return {
+        "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
+        "HOME": str(root / "home"),
+        "TMPDIR": str(root / "tmp"),
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "OPENCODE_MODELS_URL": model_url,
+        "BUN_CONFIG_REGISTRY": model_url,  # nothing is to be had there, and nothing is asked for elsewhere
+        **{f"XDG_{kind}_HOME": str(root / kind.lower()) for kind in ("DATA", "CONFIG", "STATE", "CACHE")},
+        **dict.fromkeys(FLAGS, "1"),
+    }
+
+
+def _configure(directory: Path, model_url: str) -> None:
+    # OpenCode fetches a package into a configuration directory that has no `node_modules`, and waits for it.
+    (directory / "node_modules").mkdir(parents=True)
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "Fake",
+        "options": {"baseURL": f"{model_url}/v1", "apiKey": "none"},
+        "models": {"fake-model": MODEL},
+    }
+    config = {
+        "$schema": "https://opencode.ai/config.json",
+        "model": "fake/fake-model",
+        "small_model": "fake/fake-model",
+        "enabled_providers": ["fake"],
+        "share": "disabled",
+        "permission": "allow",
+        "lsp": False,
+        "formatter": False,
+        "provider": {"fake": provider},
+    }
+    (directory / "opencode.json").write_text(json.dumps(config, indent=2))
+
+
+def _stand_in_for_ripgrep(path: Path) -> None:
+    # OpenCode lists files with ripgrep, and downloads one where there is none.
+    path.write_text("#!/bin/sh\nexit 1\n")
+    path.chmod(0o755)
+
+
+def _make_repository(sandbox: Sandbox) -> None:
+    sandbox.project.mkdir()
+    (sandbox.project / "hello.txt").write_text("hello\nfrom the sandbox\n")
+    who = ["-c", "user.name=Ada Loom", "-c", "user.email=ada@example.test"]
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "A beginning"]):
+        subprocess.run(["git", *who, *command], cwd=sandbox.project, env=dict(sandbox.env), check=True)

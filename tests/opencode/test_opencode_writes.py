@@ -1,0 +1,150 @@
+"""What OpenCode wrote, weft reads: every document, every field, in the right order."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opencode.engine import open_sandbox_store
+from opencode.fake_model import TITLE, Answer, Called, FakeModel, called, said
+from opencode.sandbox import Sandbox
+from weft.model.diff import FileDiff
+from weft.model.ids import MessageID, ProjectID, SessionID
+from weft.model.message import AnyMessage, MessageWithParts
+from weft.model.part import AnyPart, ReasoningPart, TextPart, ToolPart
+from weft.model.project import Project
+from weft.model.session import Session
+from weft.model.todo import Todo
+from weft.model.wire import decode, encode
+
+pytestmark = pytest.mark.opencode
+
+KINDS: dict[str, Any] = {
+    "project": Project,
+    "session": Session,
+    "message": AnyMessage,
+    "part": AnyPart,
+    "session_diff": tuple[FileDiff, ...],
+    "todo": tuple[Todo, ...],
+}
+TODO = {"id": "1", "content": "Say goodbye", "status": "completed", "priority": "high"}
+
+
+@pytest.fixture(scope="module")
+def session(sandbox: Sandbox, model: FakeModel) -> SessionID:
+    """A session in which the model thinks, reads, runs a command that fails, edits, plans and answers."""
+    hello = str(sandbox.project / "hello.txt")
+    read = Called("read", {"filePath": hello})
+    model.plays(
+        Answer(thought="Let me see what the file says.", words=["I shall", " look."], calls=(read,)),
+        called("bash", command="echo said; exit 3", description="Says something and fails"),
+        called("edit", filePath=hello, oldString="hello", newString="goodbye – «ä» \U0001f9f6"),
+        called("read", filePath=str(sandbox.project / "missing.txt")),
+        called("todowrite", todos=[TODO]),
+        said("It says goodbye now."),
+    )
+    lines = sandbox.opencode("run", "--format", "json", "Let the file say goodbye.").splitlines()
+    assert len(model.requests) == 6
+    return SessionID(json.loads(lines[0])["sessionID"])
+
+
+def strict(raw: bytes | str) -> Any:
+    """JSON with its numbers as they are spelled: 1 is not 1.0 here."""
+    return json.loads(raw, parse_float=str)
+
+
+def documents(sandbox: Sandbox) -> list[Path]:
+    return [path for shelf in KINDS for path in sorted((sandbox.storage / shelf).rglob("*.json"))]
+
+
+def test_every_document_comes_back_as_it_was(sandbox: Sandbox, session: SessionID) -> None:
+    raws = {str(path.relative_to(sandbox.storage)): path.read_bytes() for path in documents(sandbox)}
+    assert {name.partition("/")[0] for name in raws} == set(KINDS)
+    again = {name: encode(decode(raw, KINDS[name.partition("/")[0]])) for name, raw in raws.items()}
+    assert {name: strict(raw) for name, raw in again.items()} == {
+        name: strict(raw) for name, raw in raws.items()
+    }
+
+
+def test_no_document_needs_the_careful_way(sandbox: Sandbox, session: SessionID) -> None:
+    """Nothing that OpenCode 1.1.34 writes is unknown to us."""
+    raws = {path: path.read_bytes() for path in documents(sandbox)}
+    carried = {path: decode(raw, KINDS[path.relative_to(sandbox.storage).parts[0]]) for path, raw in raws.items()}
+    assert [path for path, value in carried.items() if b"$extra" in encode(value)] == []
+
+
+async def test_the_store_lists_what_opencode_exports(sandbox: Sandbox, session: SessionID) -> None:
+    exported = strict(sandbox.opencode("export", session))
+    async with open_sandbox_store(sandbox) as store:
+        [project] = await store.list_projects()
+        [listed] = await store.list_sessions(project.id)
+        messages = await store.list_messages(session)
+        assert await store.damage() == []
+    assert (project.worktree, listed.id, listed.title, listed.version) == (
+        str(sandbox.project),
+        session,
+        TITLE,
+        "1.1.34",
+    )
+    assert {"info": strict(encode(listed)), "messages": [strict(encode(each)) for each in messages]} == exported
+
+
+async def test_messages_and_parts_stand_in_the_order_they_happened(sandbox: Sandbox, session: SessionID) -> None:
+    async with open_sandbox_store(sandbox) as store:
+        messages = await store.list_messages(session)
+    assert [message.info.time.created for message in messages] == sorted(
+        message.info.time.created for message in messages
+    )
+    prompt, *answers = messages
+    assert shapes(prompt) == ["text"]
+    assert [shapes(answer) for answer in answers] == [
+        ["step-start", "reasoning", "text", "read completed", "step-finish"],
+        ["step-start", "bash completed", "step-finish"],
+        ["step-start", "edit completed", "step-finish", "patch"],
+        ["step-start", "read error", "step-finish"],
+        ["step-start", "todowrite completed", "step-finish"],
+        ["step-start", "text", "step-finish"],
+    ]
+    assert texts(messages) == [
+        '"Let the file say goodbye."\n',
+        "Let me see what the file says.",
+        "I shall look.",
+        "It says goodbye now.",
+    ]
+
+
+async def test_todos_diffs_and_single_messages_are_found(sandbox: Sandbox, session: SessionID) -> None:
+    async with open_sandbox_store(sandbox) as store:
+        messages = await store.list_messages(session)
+        assert [strict(encode(todo)) for todo in await store.list_todos(session)] == [TODO]
+        [diff] = await store.list_diff(session)
+        assert (diff.file, diff.additions, diff.deletions) == ("hello.txt", 1, 1)
+        assert await store.find_message(session, messages[3].info.id) == messages[3]
+        assert await store.list_messages(session, last=2) == messages[-2:]
+        assert await store.find_message(session, MessageID("msg_none")) is None
+
+
+async def test_reading_changes_nothing_on_disk(sandbox: Sandbox, session: SessionID) -> None:
+    before = {path: path.read_bytes() for path in sandbox.storage.rglob("*.json")}
+    async with open_sandbox_store(sandbox) as store:
+        for project in await store.list_projects():
+            await store.list_sessions(ProjectID(project.id))
+        await store.list_messages(session)
+        await store.damage()
+    assert {path: path.read_bytes() for path in sandbox.storage.rglob("*.json")} == before
+
+
+def shapes(message: MessageWithParts) -> list[str]:
+    return [shape(part) for part in message.parts]
+
+
+def shape(part: AnyPart) -> str:
+    if isinstance(part, ToolPart):
+        return f"{part.tool} {part.state.__struct_config__.tag}"
+    return str(part.__struct_config__.tag)
+
+
+def texts(messages: list[MessageWithParts]) -> list[str]:
+    parts = [part for message in messages for part in message.parts]
+    return [part.text for part in parts if isinstance(part, TextPart | ReasoningPart)]

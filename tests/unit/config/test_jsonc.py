@@ -1,0 +1,165 @@
+"""JSON with comments: what is read, where keys stand, what is said of a broken text."""
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.config.finding import Finding
+from weft.config.jsonc import Document
+from weft.config.substitute import resolver
+from weft.errors import ConfigError
+
+
+def resolve(kind: str, name: str) -> str:
+    if kind == "file":
+        raise LookupError("no such file")
+    return {"QUOTE": 'say "hi"\n', "DOLLAR": "$& $1 $$", "PORT": "80"}.get(name, "")
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "// nothing\n", "/* nothing */", "\ufeff", "{}", "\ufeff{}"])
+def test_an_empty_text_says_nothing(text: str) -> None:
+    assert Document("f", text).value == {}
+
+
+def test_comments_and_trailing_commas_are_allowed() -> None:
+    text = """{
+      // a line
+      "a": [1, 2,], /* a
+      block */ "b": {"c": "// not a comment /* nor this */",},
+    }"""
+    assert Document("f", text).value == {"a": [1, 2], "b": {"c": "// not a comment /* nor this */"}}
+
+
+def test_a_comma_inside_a_string_stays() -> None:
+    assert Document("f", '{"a": ",]", "b": ",}"}').value == {"a": ",]", "b": ",}"}
+
+
+def test_every_key_has_its_place() -> None:
+    document = Document("f", '{\n  "a": 1,\n  "b": {"c": [{"d": 1}, 2],\n    "e": "x"}\n}')
+    places = {
+        path: document.at(tuple(path.split("."))) for path in ("a", "b", "b.c", "b.c.0.d", "b.c.1", "b.e")
+    }
+    assert places == {
+        "a": (2, 3),
+        "b": (3, 3),
+        "b.c": (3, 9),
+        "b.c.0.d": (3, 16),
+        "b.c.1": (3, 25),
+        "b.e": (4, 5),
+    }
+
+
+def test_a_key_that_is_not_there_has_the_place_of_the_one_above_it() -> None:
+    assert Document("f", '{\n"a": {}}').at(("a", "b", "c")) == (2, 1)
+
+
+def test_a_key_given_twice_is_noted_and_the_later_holds() -> None:
+    document = Document("f", '{"a": {"x": 1},\n"a": {"x": 2}}')
+    assert document.value == {"a": {"x": 2}}
+    assert document.findings == [Finding(path=("a",), reason="given twice; the later one holds", mild=True)]
+    assert document.at(("a",)) == (2, 1)
+
+
+def test_environment_values_are_escaped_inside_quotes_and_taken_as_they_are_outside() -> None:
+    text = '{"a": "x {env:QUOTE}y", "b": {env:PORT}, "c": "{env:NONE}", "d": "{env:DOLLAR}"}'
+    assert Document("f", text, resolve).value == {"a": 'x say "hi"\ny', "b": 80, "c": "", "d": "$& $1 $$"}
+
+
+def test_placeholders_in_comments_are_not_looked_up() -> None:
+    text = '{ // {file:a}\n /* {file:b} */ "a": 1 }'
+    document = Document("f", text, resolve)
+    assert (document.value, document.findings) == ({"a": 1}, [])
+
+
+def test_an_address_in_a_string_is_not_a_comment() -> None:
+    assert Document("f", '{"a": "https://x/{env:PORT}"}', resolve).value == {"a": "https://x/80"}
+
+
+def test_a_file_that_cannot_be_had_costs_its_key_only() -> None:
+    document = Document("f", '{"a": 1,\n "b": {"c": "{file:x}", "d": ["{file:y}", 1], "e": 2}}', resolve)
+    assert document.value == {"a": 1, "b": {"e": 2}}
+    assert [(document.at(each.path), each) for each in document.findings] == [
+        ((2, 8), Finding(path=("b", "c"), reason="no such file")),
+        ((2, 31), Finding(path=("b", "d", "0"), reason="no such file")),
+    ]
+
+
+def test_places_are_those_of_the_text_before_substitution() -> None:
+    document = Document("f", '{"a": "{env:QUOTE}", "b": {env:PORT}, "c": 1,\n"d": 2}', resolve)
+    assert (document.at(("c",)), document.at(("d",))) == ((1, 39), (2, 1))
+
+
+def test_an_error_behind_a_placeholder_has_the_place_it_has_in_the_file() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Document("f", '{"a": "{env:QUOTE}",\n "b": {env:QUOTE}, "c": x}', resolve)
+    assert (caught.value.line, caught.value.column, caught.value.key) == (2, 7, "b")
+
+
+def test_nothing_is_substituted_without_a_resolver() -> None:
+    assert Document("f", '{"a": "{env:HOME}"}').value == {"a": "{env:HOME}"}
+
+
+def test_files_are_refused_where_there_is_no_directory() -> None:
+    document = Document("f", '{"a": "{file:/etc/hostname}"}', resolver({}, directory=None, home="/h"))
+    assert (document.value, [each.reason for each in document.findings]) == (
+        {},
+        ["a file cannot be named here"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '{"a": {"b": [1, {"c": "x" "y"}]}}',
+            "f:1:27: a.b.1.c: a comma or a closing bracket is missing before this",
+        ),
+        ('{"a": 1', "f:1:8: a: a comma or a closing bracket is missing before this"),
+        ('{"a": 1 "b": 2}', "f:1:9: a: a comma or a closing bracket is missing before this"),
+        ("{a: 1}", "f:1:2: a key in double quotes is expected here"),
+        ("{'a': 1}", "f:1:2: a key in double quotes is expected here"),
+        ('{"a" 1}', "f:1:6: a colon is missing after the key"),
+        ('{"a": }', "f:1:7: a: a value is expected here"),
+        ('{"a": tru}', "f:1:7: a: a value is expected here"),
+        ('{"a": "x}', "f:1:7: a: this string has no closing quote"),
+        ('{"a": "x\n"}', "f:1:9: a: a string goes over the end of its line, or holds a control character"),
+        ('{"a": "\\q"}', "f:1:8: a: a backslash that means nothing in JSON (write two for one)"),
+        ('{"a": "\\u12"}', "f:1:9: a: \\u needs four hexadecimal digits"),
+        ('{"a": 1} x', "f:1:10: nothing may follow the closing bracket"),
+        ('{"a": /* x', "f:1:7: a: this comment is not closed"),
+        ('{"a": NaN}', "f:1:7: a: a number that JSON does not have"),
+        ('{"a": ' + "1" * 5000 + "}", "f:1:7: a: a number that JSON does not have"),
+        ("[1]", "f:1:1: expected an object"),
+        ('"a"', "f:1:1: expected an object"),
+    ],
+)
+def test_a_broken_text_is_told_by_line_column_and_key(text: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Document("f", text)
+    assert str(caught.value) == expected
+
+
+def test_a_text_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        Document("f", '{"a":' * 100_000)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), values, max_size=4), st.sampled_from([None, 2]))
+def test_whatever_is_json_is_read_as_json(value: dict[str, object], indent: int | None) -> None:
+    assert Document("f", json.dumps(value, indent=indent)).value == value
+
+
+@given(st.text(alphabet='{}[]:,"\\/*a1 \n-.e', max_size=40))
+def test_whatever_is_not_json_is_refused_and_nothing_else_happens(text: str) -> None:
+    with suppress(ConfigError):
+        assert isinstance(Document("f", text, resolve).value, dict)

@@ -1,0 +1,44 @@
+"""Secrets are covered wherever they are shown."""
+
+import pytest
+
+from weft.config.masks import MASK, mask, secret_values
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"apiKey": "x"}, {"apiKey": MASK}),
+        ({"api_key": "x", "accessKeyId": "x"}, {"api_key": MASK, "accessKeyId": MASK}),
+        ({"clientSecret": "x", "clientId": "x"}, {"clientSecret": MASK, "clientId": "x"}),
+        ({"password": "x", "Authorization": "x"}, {"password": MASK, "Authorization": MASK}),
+        ({"headers": {"X-Any": "x"}}, {"headers": {"X-Any": MASK}}),
+        ({"environment": {"A": "x"}, "env": {"B": "x"}}, {"environment": {"A": MASK}, "env": {"B": MASK}}),
+        ({"env": ["OPENAI_API_KEY"]}, {"env": ["OPENAI_API_KEY"]}),
+        (
+            {"max_tokens": "5", "setCacheKey": True, "apiKey": ""},
+            {"max_tokens": "5", "setCacheKey": True, "apiKey": ""},
+        ),
+        ({"url": "https://u:p@h/x"}, {"url": f"https://u:{MASK}@h/x"}),
+        ({"url": "https://h/x?api_key=1&b=2"}, {"url": f"https://h/x?api_key={MASK}&b=2"}),
+        ({"url": "https://h:80/x"}, {"url": "https://h:80/x"}),
+        ({"any": "Bearer abc"}, {"any": f"Bearer {MASK}"}),
+        ({"any": "sk-abcdefghijklmnop"}, {"any": MASK}),
+        ({"any": "skateboarding-holiday"}, {"any": "skateboarding-holiday"}),
+        ({"command": ["x", "--token", "t", "y"]}, {"command": ["x", "--token", MASK, "y"]}),
+        (
+            {"command": ["x", "--api-key=t", "API_KEY=t"]},
+            {"command": ["x", f"--api-key={MASK}", f"API_KEY={MASK}"]},
+        ),
+        ({"permission": {"read": {"*token*": "deny"}}}, {"permission": {"read": {"*token*": "deny"}}}),
+        ({"a": [1, None, {"token": "x"}]}, {"a": [1, None, {"token": MASK}]}),
+    ],
+)
+def test_what_is_or_looks_like_a_secret_is_covered(value: object, shown: object) -> None:
+    assert mask(value) == shown
+
+
+def test_what_the_environment_calls_a_secret_is_covered_anywhere() -> None:
+    env = {"MY_TOKEN": "abcdefgh", "SHORT_KEY": "abc", "PATH": "/usr/bin:/bin"}
+    assert secret_values(env) == {"abcdefgh"}
+    assert mask({"x": "pre-abcdefgh-post"}, secrets=secret_values(env)) == {"x": f"pre-{MASK}-post"}

@@ -1,0 +1,72 @@
+"""Where things lie follows from the environment alone."""
+
+import pytest
+
+from weft.errors import DirectoryError
+from weft.host.paths import Paths, paths_from, user_name
+
+
+def test_without_xdg_variables_everything_lies_below_home() -> None:
+    assert paths_from({"HOME": "/home/ada"}) == Paths(
+        data="/home/ada/.local/share/opencode",
+        config="/home/ada/.config/opencode",
+        cache="/home/ada/.cache/opencode",
+        state="/home/ada/.local/state/opencode",
+        home="/home/ada",
+        os_home="/home/ada",
+    )
+
+
+def test_xdg_variables_move_each_place() -> None:
+    env = {
+        "HOME": "/home/ada",
+        "XDG_DATA_HOME": "/d",
+        "XDG_CONFIG_HOME": "/c",
+        "XDG_CACHE_HOME": "/k",
+        "XDG_STATE_HOME": "/s",
+        "OPENCODE_TEST_HOME": "/elsewhere",
+    }
+    assert paths_from(env) == Paths(
+        data="/d/opencode",
+        config="/c/opencode",
+        cache="/k/opencode",
+        state="/s/opencode",
+        home="/elsewhere",
+        os_home="/home/ada",
+    )
+
+
+@pytest.mark.parametrize("value", ["", "relative/place"])
+def test_an_xdg_variable_that_is_empty_or_relative_counts_for_nothing(value: str) -> None:
+    assert paths_from({"HOME": "/h", "XDG_DATA_HOME": value}).data == "/h/.local/share/opencode"
+
+
+def test_what_lives_in_data_has_its_place() -> None:
+    paths = paths_from({"HOME": "/h", "XDG_DATA_HOME": "/d", "XDG_CACHE_HOME": "/k"})
+    assert (paths.storage, paths.snapshots, paths.tool_output) == (
+        "/d/opencode/storage",
+        "/d/opencode/snapshot",
+        "/d/opencode/tool-output",
+    )
+    assert (paths.plans, paths.worktrees, paths.auth_file) == (
+        "/d/opencode/plans",
+        "/d/opencode/worktree",
+        "/d/opencode/auth.json",
+    )
+    assert (paths.log, paths.bin, paths.models_file) == (
+        "/d/opencode/log",
+        "/d/opencode/bin",
+        "/k/opencode/models.json",
+    )
+
+
+def test_without_a_home_the_error_says_what_to_set() -> None:
+    with pytest.raises(DirectoryError) as caught:
+        paths_from({})
+    assert caught.value.hint == "set HOME to your home directory"
+
+
+def test_the_user_is_whom_the_environment_names() -> None:
+    assert user_name({"USER": "ada"}) == "ada"
+    assert user_name({"LOGNAME": "grace", "USER": "ada"}) == "grace"
+    assert user_name({}) is None

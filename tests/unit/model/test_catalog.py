@@ -1,0 +1,24 @@
+"""Model names as people write them."""
+
+import pytest
+
+from weft.model.catalog import parse_ref
+from weft.model.part import ModelRef
+
+
+@pytest.mark.parametrize(
+    ("text", "provider", "model"),
+    [
+        ("anthropic/claude-sonnet-4-5", "anthropic", "claude-sonnet-4-5"),
+        ("openrouter/moonshotai/kimi-k2", "openrouter", "moonshotai/kimi-k2"),
+    ],
+)
+def test_a_model_is_named_by_its_provider_and_everything_after_the_first_slash(
+    text: str, provider: str, model: str
+) -> None:
+    assert parse_ref(text) == ModelRef(provider_id=provider, model_id=model)
+
+
+@pytest.mark.parametrize("text", ["", "claude", "/claude", "anthropic/", "/"])
+def test_half_a_name_names_nothing(text: str) -> None:
+    assert parse_ref(text) is None

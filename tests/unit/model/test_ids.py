@@ -1,0 +1,241 @@
+"""Ids are made in order whatever the clock does, and put back in order across the wraps."""
+
+import threading
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.errors import InvalidIdError
+from weft.model.ids import ALPHABET, PER_MS, PREFIXES, WRAP, Mint, checked, file_name, in_order, unwrap
+from weft.testing.clock import HandClock
+from weft.testing.ids import seeded_mint
+
+PERIOD = WRAP // PER_MS
+YEAR = 366 * 24 * 3600 * 1000
+
+
+def at(text: str) -> int:
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+WRAPS = [
+    at("2024-06-10T02:35:18.400"),
+    at("2026-08-14T11:19:55.136"),
+    at("2028-10-17T20:04:31.872"),
+]
+
+
+def zeros(count: int) -> bytes:
+    return bytes(count)
+
+
+def stopped(now: int) -> Mint:
+    return Mint(lambda: now, zeros)
+
+
+# --- vectors ---
+
+
+@pytest.mark.parametrize(
+    ("when", "ascending", "descending"),
+    [
+        ("2026-01-23T00:00:00.000", "be8269000001", "417d96fffffe"),
+        ("2026-08-14T11:19:55.135", "fffffffff001", "000000000ffe"),
+        ("2026-08-14T11:19:55.136", "000000000001", "fffffffffffe"),
+    ],
+)
+def test_ids_are_spelled_as_opencode_spells_them(when: str, ascending: str, descending: str) -> None:
+    assert stopped(at(when)).message() == f"msg_{ascending}{'0' * 14}"
+    assert stopped(at(when)).session() == f"ses_{descending}{'0' * 14}"
+
+
+def test_a_later_vector() -> None:
+    now = WRAPS[1] + 8070600491
+    assert stopped(now).part() == "prt_1e10b972b001" + "0" * 14
+    assert stopped(now).session() == "ses_e1ef468d4ffe" + "0" * 14
+    assert unwrap("prt_1e10b972b001" + "0" * 14, now) // PER_MS == now
+
+
+def test_two_ids_of_one_millisecond_count_up_and_down() -> None:
+    rising, falling = stopped(WRAPS[1]), stopped(WRAPS[1])
+    assert [rising.message()[4:16], rising.message()[4:16]] == ["000000000001", "000000000002"]
+    assert [falling.session()[4:16], falling.session()[4:16]] == ["fffffffffffe", "fffffffffffd"]
+
+
+def test_every_kind_has_its_prefix_and_all_share_one_count() -> None:
+    mint = stopped(WRAPS[1])
+    made = [
+        mint.message(),
+        mint.part(),
+        mint.permission(),
+        mint.question(),
+        mint.pty(),
+        mint.tool_output(),
+        mint.session(),
+    ]
+    assert [one.partition("_")[0] for one in made] == ["msg", "prt", "per", "que", "pty", "tool", "ses"]
+    assert [int(one.partition("_")[2][:12], 16) for one in made[:-1]] == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_tail_is_random_and_from_the_alphabet() -> None:
+    mint = seeded_mint(lambda: WRAPS[1])
+    tails = {mint.message()[16:] for _ in range(100)}
+    assert len(tails) == 100
+    assert all(len(tail) == 14 and set(tail) <= set(ALPHABET) for tail in tails)
+    assert len(ALPHABET) == len(set(ALPHABET)) == 62
+
+
+# --- order ---
+
+
+def test_ten_thousand_ids_in_one_millisecond_are_ten_thousand_and_in_order() -> None:
+    rising, falling = stopped(WRAPS[1]), stopped(WRAPS[1])
+    messages = [rising.message() for _ in range(10_000)]
+    sessions = [falling.session() for _ in range(10_000)]
+    assert messages == sorted(set(messages))
+    assert sessions == sorted(set(sessions), reverse=True)
+
+
+def test_a_clock_that_steps_back_does_not_make_an_earlier_id() -> None:
+    clock = HandClock(WRAPS[1] + 5000)
+    mint = Mint(clock.now, zeros)
+    first = mint.message()
+    clock.set(WRAPS[1])
+    second = mint.message()
+    clock.set(WRAPS[1] + 5001)
+    assert first < second < mint.message()
+
+
+@given(st.lists(st.integers(0, 60_000), min_size=2, max_size=50))
+def test_whatever_the_clock_does_each_id_is_later_than_the_one_before(steps: list[int]) -> None:
+    moments = iter(steps)
+    mint = Mint(lambda: WRAPS[1] + next(moments), zeros)
+    made = [mint.message() for _ in steps]
+    assert all(earlier < later for earlier, later in pairwise(made))
+
+
+def test_threads_never_make_the_same_id() -> None:
+    mint, made = stopped(WRAPS[1]), list[str]()
+
+    def work() -> None:
+        mine = [mint.part() for _ in range(500)]
+        assert mine == sorted(mine)
+        made.extend(mine)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(made)) == 8 * 500
+
+
+# --- the wrap ---
+
+
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_ids_from_both_sides_of_a_wrap_stand_in_the_order_they_were_made(wrap: int) -> None:
+    clock = HandClock(wrap - 3)
+    mint = Mint(clock.now, zeros)
+    made = []
+    for _ in range(6):
+        made.append(mint.message())
+        clock.turn(1)
+    assert sorted(made) != made, "raw ids would not do"
+    assert sorted(made, key=lambda one: in_order(one, wrap)) == made
+    assert [unwrap(one, wrap) // PER_MS for one in made] == [wrap - 3 + step for step in range(6)]
+
+
+@given(st.integers(WRAPS[0] - YEAR, WRAPS[2] + YEAR), st.integers(-YEAR, YEAR), st.integers(1, 3))
+def test_who_knows_the_year_of_an_id_knows_its_millisecond(now: int, off: int, count: int) -> None:
+    mint = stopped(now)
+    made = [mint.message() for _ in range(count)]
+    assert unwrap(made[-1], now + off) == now * PER_MS + count
+
+
+@given(st.text(max_size=40), st.integers(0, 2**42))
+def test_an_id_that_is_not_ours_has_a_place_too(id: str, near: int) -> None:
+    number, text = in_order(id, near)
+    assert abs(number - near * PER_MS) <= WRAP
+    assert text == id
+
+
+def test_ids_made_by_hand_stand_by_their_text_when_their_time_is_one() -> None:
+    near = WRAPS[1]
+    ids = ["msg_two", "msg_one", "msg_three"]
+    assert sorted(ids, key=lambda one: in_order(one, near)) == ["msg_one", "msg_three", "msg_two"]
+
+
+# --- what comes from outside ---
+
+
+@pytest.mark.parametrize("kind", sorted(PREFIXES))
+def test_what_we_make_is_accepted_when_it_comes_back(kind: str) -> None:
+    one = f"{PREFIXES[kind]}_{'0' * 26}"
+    assert checked(kind, one) == one
+    assert file_name(kind, one) == one
+
+
+HOSTILE = [
+    "",
+    "ses",
+    "ses_",
+    "sesame",
+    "ses_..",
+    "../ses_00000000000000000000000000",
+    "ses_0000000000000/00000000000000",
+    "ses_0000000000000\\00000000000000",
+    "ses_00000000000000000000000000\n",
+    "ses_00000000000000000000000000\x00",
+    "ses_0000000000000000000000000é",
+    "ses_" + "0" * 41,
+    "msg_00000000000000000000000000",
+    "SES_00000000000000000000000000",
+    " ses_00000000000000000000000000",
+    "ses_٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠",
+]
+
+
+@pytest.mark.parametrize("given", HOSTILE)
+def test_what_is_no_session_id_is_refused(given: str) -> None:
+    with pytest.raises(InvalidIdError) as caught:
+        checked("session", given)
+    assert (caught.value.kind, caught.value.given) == ("session", given)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".git", "a/b", "a\\b", "a\x00", "a\n", "-rf", "_", "a" * 129, "é"]
+)
+def test_what_is_no_file_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidIdError):
+        file_name("message", name)
+
+
+@given(st.text(max_size=200))
+def test_whatever_passes_as_a_file_name_names_one_file_here(text: str) -> None:
+    try:
+        name = file_name("part", text)
+    except InvalidIdError:
+        return
+    assert name == text
+    assert name.isascii()
+    assert not name.startswith((".", "-"))
+    assert not set(name) & set("/\\:\0\n\r ")
+
+
+@given(st.sampled_from(sorted(PREFIXES)), st.text(max_size=60))
+def test_whatever_passes_as_an_id_is_also_a_file_name(kind: str, text: str) -> None:
+    try:
+        one = checked(kind, text)
+    except InvalidIdError:
+        return
+    assert file_name(kind, one) == one
+
+
+def test_a_refusal_does_not_repeat_a_novel() -> None:
+    with pytest.raises(InvalidIdError) as caught:
+        checked("session", "x" * 10_000)
+    assert len(str(caught.value)) < 200

@@ -1,0 +1,28 @@
+"""Slugs: two plain words, always from the lists."""
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.model.slug import FIRST, SECOND, make_slug
+
+
+@given(st.binary(min_size=4, max_size=4))
+def test_a_slug_is_one_word_of_each_list(random: bytes) -> None:
+    first, _, second = make_slug(lambda _: random).partition("-")
+    assert first in FIRST
+    assert second in SECOND
+
+
+def test_every_word_comes_up() -> None:
+    dice = Random(1).randbytes
+    made = {make_slug(dice) for _ in range(20_000)}
+    assert {slug.partition("-")[0] for slug in made} == set(FIRST)
+    assert {slug.partition("-")[2] for slug in made} == set(SECOND)
+
+
+def test_the_words_are_plain_and_none_stands_twice() -> None:
+    for words in (FIRST, SECOND):
+        assert len(set(words)) == len(words)
+        assert all(word.isalpha() and word.islower() and word.isascii() for word in words)

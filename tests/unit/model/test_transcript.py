@@ -1,0 +1,235 @@
+"""One fold: events in any sound order, or a stored history, give the same transcript."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from weft.model.event import (
+    Durable,
+    Event,
+    MessageRemoved,
+    MessageUpdated,
+    PartGrew,
+    PartRemoved,
+    PartUpdated,
+    SessionRested,
+)
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.message import AnyMessage, AssistantMessage, AssistantTime, MessageWithParts, UserMessage
+from weft.model.part import AnyPart, CompactionPart, Moment, ReasoningPart, Span, TextPart
+from weft.model.transcript import Transcript, grown
+from weft.store.memory import MemoryStore
+from weft.testing.clock import HandClock
+from weft.testing.ids import seeded_mint
+
+SESSION = SessionID("ses_1")
+WRAP_2026 = 1786706395136
+
+
+def prompt(id: str, created: int) -> UserMessage:
+    return UserMessage(id=MessageID(id), session_id=SESSION, time=Moment(created=created))
+
+
+def answer(id: str, created: int) -> AssistantMessage:
+    return AssistantMessage(id=MessageID(id), session_id=SESSION, time=AssistantTime(created=created))
+
+
+def words(message: str, id: str, text: str = "") -> TextPart:
+    return TextPart(id=PartID(id), session_id=SESSION, message_id=MessageID(message), text=text)
+
+
+def growth(message: str, id: str, delta: str, offset: int) -> PartGrew:
+    return PartGrew(
+        session_id=SESSION,
+        message_id=MessageID(message),
+        part_id=PartID(id),
+        field="text",
+        delta=delta,
+        offset=offset,
+    )
+
+
+def folded(*events: Event) -> list[MessageWithParts]:
+    transcript = Transcript()
+    transcript.feed(*events)
+    return transcript.messages()
+
+
+# --- growth ---
+
+
+def test_text_grows_where_it_ends() -> None:
+    part = words("msg_1", "prt_1", "ab")
+    assert grown(part, growth("msg_1", "prt_1", "cd", 2)) == replace(part, text="abcd")
+
+
+def test_saying_it_twice_changes_nothing_also_when_more_was_said_in_between() -> None:
+    part = words("msg_1", "prt_1", "abcd")
+    assert grown(part, growth("msg_1", "prt_1", "cd", 2)) == part
+    assert grown(part, growth("msg_1", "prt_1", "ab", 0)) == part
+
+
+def test_growth_that_overlaps_joins_on() -> None:
+    assert grown(words("msg_1", "prt_1", "abc"), growth("msg_1", "prt_1", "cd", 2)).text == "abcd"
+
+
+def test_growth_with_a_gap_before_it_is_passed_over() -> None:
+    part = words("msg_1", "prt_1", "ab")
+    assert grown(part, growth("msg_1", "prt_1", "d", 3)) == part
+    assert grown(part, growth("msg_1", "prt_1", "d", -1)) == part
+
+
+def test_thought_grows_too_and_what_has_no_text_does_not() -> None:
+    part, message = PartID("prt_1"), MessageID("msg_1")
+    thought = ReasoningPart(id=part, session_id=SESSION, message_id=message, text="a", time=Span(start=1))
+    mark = CompactionPart(id=part, session_id=SESSION, message_id=message, auto=True)
+    more = growth("msg_1", "prt_1", "b", 1)
+    assert grown(thought, more) == replace(thought, text="ab")
+    assert grown(mark, more) == mark
+    assert grown(thought, replace(more, field="title")) == thought
+
+
+# --- folding ---
+
+
+def test_a_history_folds_to_messages_with_their_parts_oldest_first() -> None:
+    first, second = prompt("msg_2", 1), answer("msg_1", 2)
+    assert folded(
+        MessageUpdated(info=second),
+        MessageUpdated(info=first),
+        PartUpdated(part=words("msg_1", "prt_2", "b")),
+        PartUpdated(part=words("msg_1", "prt_1", "a")),
+        SessionRested(session_id=SESSION),
+    ) == [
+        MessageWithParts(info=first, parts=()),
+        MessageWithParts(info=second, parts=(words("msg_1", "prt_1", "a"), words("msg_1", "prt_2", "b"))),
+    ]
+
+
+def test_a_part_that_comes_before_its_message_waits_for_it() -> None:
+    part = PartUpdated(part=words("msg_1", "prt_1", "a"))
+    grew = growth("msg_1", "prt_1", "b", 1)
+    assert folded(part, grew) == []
+    assert folded(part, grew, MessageUpdated(info=prompt("msg_1", 1))) == [
+        MessageWithParts(info=prompt("msg_1", 1), parts=(words("msg_1", "prt_1", "ab"),))
+    ]
+
+
+def test_a_message_that_is_removed_takes_its_parts_along() -> None:
+    said = MessageUpdated(info=prompt("msg_1", 1))
+    part = PartUpdated(part=words("msg_1", "prt_1", "a"))
+    gone = MessageRemoved(session_id=SESSION, message_id=MessageID("msg_1"))
+    assert folded(said, part, gone, gone) == []
+    assert folded(said, part, gone, said) == [MessageWithParts(info=prompt("msg_1", 1), parts=())]
+
+
+def test_a_message_whose_time_changed_moves() -> None:
+    transcript = Transcript()
+    transcript.feed(MessageUpdated(info=prompt("msg_1", 1)), MessageUpdated(info=prompt("msg_2", 2)))
+    transcript.feed(MessageUpdated(info=prompt("msg_1", 3)))
+    assert [message.info.id for message in transcript.messages()] == ["msg_2", "msg_1"]
+    assert transcript.newest() == prompt("msg_1", 3)
+
+
+def test_one_message_can_be_looked_up() -> None:
+    transcript = Transcript([MessageWithParts(info=prompt("msg_1", 1), parts=(words("msg_1", "prt_1"),))])
+    assert transcript.find(MessageID("msg_1")) == transcript.messages()[0]
+    assert transcript.find(MessageID("msg_2")) is None
+    assert Transcript().newest() is None
+
+
+# --- any order, any history ---
+
+
+def history(steps: list[tuple[int, int]]) -> list[MessageWithParts]:
+    """A conversation across the wrap: messages some milliseconds apart, each with some parts."""
+    clock = HandClock(WRAP_2026 - 5)
+    mint = seeded_mint(clock.now)
+    told = []
+    for number, (wait, parts) in enumerate(steps):
+        clock.turn(wait)
+        say = prompt if number % 2 == 0 else answer
+        info: AnyMessage = say(mint.message(), clock.now())
+        made: list[AnyPart] = []
+        for count in range(parts):
+            made.append(words(info.id, mint.part(), f"{number}.{count}"))
+            clock.turn(wait)
+        told.append(MessageWithParts(info=info, parts=tuple(made)))
+    return told
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=8)
+
+
+@given(STEPS, st.randoms())
+def test_messages_and_parts_may_arrive_in_any_order(steps: list[tuple[int, int]], dice: Random) -> None:
+    told = history(steps)
+    events: list[Event] = [MessageUpdated(info=message.info) for message in told]
+    events += [PartUpdated(part=part) for message in told for part in message.parts]
+    dice.shuffle(events)
+    assert folded(*events) == told
+    assert Transcript(told).messages() == told
+    assert Transcript(reversed(told)).messages() == told
+
+
+def what_happened(steps: list[tuple[int, int]], dice: Random) -> list[Durable]:
+    """A conversation as it happens: every part is told, grows, is replaced, and now and then something is removed."""
+    events: list[Durable] = []
+    for message in history(steps):
+        events.append(MessageUpdated(info=message.info))
+        for part in message.parts:
+            events += life_of(part, dice)
+        if dice.random() < 0.1:
+            events.append(MessageRemoved(session_id=SESSION, message_id=message.info.id))
+    return events
+
+
+def life_of(part: AnyPart, dice: Random) -> list[Durable]:
+    assert isinstance(part, TextPart)
+    events: list[Durable] = [PartUpdated(part=replace(part, text=""))]
+    events += [growth(part.message_id, part.id, letter, at) for at, letter in enumerate(part.text)]
+    ending = dice.random()
+    if ending < 0.2:
+        events.append(PartRemoved(session_id=SESSION, message_id=part.message_id, part_id=part.id))
+    elif ending < 0.7:
+        events.append(PartUpdated(part=replace(part, time=Span(start=1, end=2))))
+    return events
+
+
+@given(STEPS, st.randoms(), st.floats(0, 1))
+def test_a_stored_history_and_the_events_since_give_what_all_events_give(
+    steps: list[tuple[int, int]], dice: Random, share: float
+) -> None:
+    events = what_happened(steps, dice)
+    cut = int(len(events) * share)
+    resumed = Transcript(folded(*events[:cut]))
+    resumed.feed(*events[cut:])
+    assert resumed.messages() == folded(*events)
+
+
+@given(STEPS, st.randoms())
+def test_telling_every_event_twice_is_telling_it_once(steps: list[tuple[int, int]], dice: Random) -> None:
+    events = what_happened(steps, dice)
+    assert folded(*(event for event in events for _ in range(2))) == folded(*events)
+
+
+@given(STEPS, st.randoms())
+def test_hearing_old_growth_again_takes_nothing_away(steps: list[tuple[int, int]], dice: Random) -> None:
+    events = what_happened(steps, dice)
+    old = [event for event in events if isinstance(event, PartGrew)]
+    assert folded(*events, *old) == folded(*events)
+    dice.shuffle(old)
+    assert folded(*events, *old) == folded(*events)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_the_memory_store_and_a_fold_of_the_same_events_agree(seed: int) -> None:
+    dice = Random(seed)
+    events = what_happened([(dice.randrange(3), dice.randrange(4)) for _ in range(12)], dice)
+    store = MemoryStore()
+    for event in events:
+        await store.apply(event)
+    assert await store.list_messages(SESSION) == folded(*events)

@@ -1,0 +1,120 @@
+"""Rules: the last one that fits decides, and of several patterns the strictest verdict."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.model.permission import Action, Rule, Ruleset
+from weft.permission.rules import STRICTEST_FIRST, disabled, evaluate, merge, permission_of, verdict
+
+
+def rules(*said: str) -> Ruleset:
+    """`bash:rm *:deny` is a rule."""
+    made = []
+    for each in said:
+        permission, pattern, action = each.split(":")
+        made.append(Rule(permission=permission, pattern=pattern, action=action))  # type: ignore[arg-type]
+    return tuple(made)
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "action"),
+    [
+        (("bash:*:allow", "bash:rm:deny"), ("bash", "rm"), "deny"),
+        (("bash:rm:deny", "bash:*:allow"), ("bash", "rm"), "allow"),
+        (("*:*:deny", "bash:*:allow"), ("bash", "ls"), "allow"),
+        (("bash:*:allow", "*:*:deny"), ("bash", "ls"), "deny"),
+        (("mcp_*:*:allow",), ("mcp_x", "*"), "allow"),
+        ((), ("bash", "ls"), "ask"),
+        (("edit:*:deny",), ("bash", "ls"), "ask"),
+    ],
+)
+def test_the_last_rule_that_fits_decides(
+    said: tuple[str, ...], asked: tuple[str, str], action: Action
+) -> None:
+    assert evaluate(*asked, rules(*said)).action == action
+
+
+def test_the_rule_that_decided_is_given() -> None:
+    ruleset = rules("bash:*:allow", "bash:rm *:deny")
+    assert evaluate("bash", "rm x", ruleset) == ruleset[1]
+
+
+def test_several_rulesets_are_read_as_one() -> None:
+    first, second = rules("bash:*:deny"), rules("bash:ls:allow")
+    assert evaluate("bash", "ls", first, second) == evaluate("bash", "ls", merge(first, second)) == second[0]
+
+
+@pytest.mark.parametrize(
+    ("said", "tools", "gone"),
+    [
+        (
+            ("*:*:allow", "edit:*:deny"),
+            ("edit", "write", "patch", "multiedit", "apply_patch", "bash"),
+            {"edit", "write", "patch", "multiedit", "apply_patch"},
+        ),
+        (("bash:*:deny", "bash:echo *:allow"), ("bash",), set()),
+        (("bash:*:allow", "bash:rm *:deny"), ("bash",), set()),
+        (("*:*:deny", "bash:*:allow"), ("bash", "edit", "read"), {"edit", "read"}),
+        ((), ("bash",), set()),
+    ],
+)
+def test_a_tool_is_hidden_when_all_of_it_is_denied(
+    said: tuple[str, ...], tools: tuple[str, ...], gone: set[str]
+) -> None:
+    assert disabled(tools, rules(*said)) == gone
+
+
+def test_a_later_deny_is_not_hidden_by_an_earlier_ask() -> None:
+    ruleset = rules("bash:*:ask", "bash:rm *:deny")
+    assert verdict("bash", ["ls", "rm x"], ruleset).action == "deny"
+
+
+def test_an_approval_answers_an_ask_and_never_a_deny() -> None:
+    approved = rules("bash:*:allow")
+    assert verdict("bash", ["ls"], rules("bash:*:ask"), approved).action == "allow"
+    assert verdict("bash", ["ls"], rules("bash:*:deny"), approved).action == "deny"
+
+
+def test_nothing_asked_is_allowed() -> None:
+    assert verdict("bash", [], rules("*:*:deny")).action == "allow"
+
+
+names = st.sampled_from(["bash", "edit", "read", "*", "ba*"])
+patterns = st.sampled_from(["*", "ls", "rm *", "rm x", "src/*", "?s"])
+some_rules = st.lists(
+    st.builds(
+        Rule, permission=names, pattern=patterns, action=st.sampled_from(STRICTEST_FIRST), extra_=st.just({})
+    ),
+    max_size=6,
+).map(tuple)
+asked = st.lists(st.sampled_from(["ls", "rm x", "src/a", "pwd"]), max_size=4)
+
+
+@given(some_rules, some_rules, asked)
+def test_approvals_only_ever_turn_ask_into_allow(
+    ruleset: Ruleset, approved: Ruleset, wanted: list[str]
+) -> None:
+    without = verdict("bash", wanted, ruleset).action
+    with_them = verdict("bash", wanted, ruleset, approved).action
+    assert with_them == without or (without, with_them) == ("ask", "allow")
+
+
+@given(some_rules, asked, asked)
+def test_asking_for_more_is_never_allowed_more(ruleset: Ruleset, some: list[str], others: list[str]) -> None:
+    strictness = STRICTEST_FIRST.index
+    whole = verdict("bash", some + others, ruleset).action
+    assert strictness(whole) == min(
+        strictness(verdict("bash", some, ruleset).action), strictness(verdict("bash", others, ruleset).action)
+    )
+
+
+@given(some_rules, asked)
+def test_the_order_of_patterns_does_not_matter(ruleset: Ruleset, wanted: list[str]) -> None:
+    assert verdict("bash", wanted, ruleset).action == verdict("bash", wanted[::-1], ruleset).action
+
+
+@given(some_rules)
+def test_what_is_hidden_would_always_be_denied(ruleset: Ruleset) -> None:
+    for tool in disabled(["bash", "write"], ruleset):
+        assert evaluate(permission_of(tool), "anything", ruleset).action == "deny"

@@ -1,0 +1,51 @@
+"""Wildcards of permission rules."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.permission.wildcard import matches
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "fits"),
+    [
+        ("file1.txt", "file?.txt", True),
+        ("file12.txt", "file?.txt", False),
+        ("foo+bar", "foo+bar", True),
+        ("fooo+bar", "foo+bar", False),
+        ("ls", "ls *", True),
+        ("ls -la", "ls *", True),
+        ("lstmeval", "ls *", False),
+        ("lstmeval", "ls*", True),
+        ("git", "git *", True),
+        ("src/a/b.ts", "src/*", True),
+        ("one\ntwo", "one*", True),
+        ("LS", "ls", False),
+        ("", "*", True),
+        ("", "", True),
+        ("x", "", False),
+    ],
+)
+def test_what_fits(text: str, pattern: str, fits: bool) -> None:
+    assert matches(text, pattern) is fits
+
+
+@given(st.text())
+def test_a_text_without_wildcards_fits_itself(text: str) -> None:
+    plain = text.replace("*", "").replace("?", "")
+    assert matches(plain, plain)
+
+
+@given(st.text(), st.text(), st.text())
+def test_a_star_stands_for_anything(before: str, between: str, after: str) -> None:
+    assert matches(before + between + after, f"{before}*{after}")
+
+
+@given(st.text(min_size=1))
+def test_a_star_alone_fits_everything(text: str) -> None:
+    assert matches(text, "*")
+
+
+def test_many_stars_do_not_take_for_ever() -> None:
+    assert not matches("a" * 5000, "*" * 200 + "b")

@@ -1,0 +1,145 @@
+"""Whatever happens to repositories, in whatever order we look at them: nothing is lost, nothing is mixed."""
+
+from collections.abc import Callable
+from itertools import count
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
+
+from weft.model.ids import GLOBAL_PROJECT, ProjectID
+from weft.model.project import Project
+from weft.project.facts import Alias, Checkout, Facts, Home, Inode, Known, Resolution
+from weft.project.identify import identify, rivals, wants_roots
+from weft.project.record import to_resolution
+
+PATHS = [f"/{letter}" for letter in "pqrst"]
+ROOTS = [digit * 40 for digit in "123"]
+
+
+class Folder(Struct, frozen=True, kw_only=True):
+    """A directory on the made-up disk; `soul` is what makes it the same one in our eyes."""
+
+    soul: int
+    inode: str
+    root: str
+    id: str = ""
+    git: bool = True
+
+
+class World:
+    def __init__(self) -> None:
+        self.disk: dict[str, Folder] = {}
+        self.projects: dict[ProjectID, Project] = {}
+        self.aliases: dict[ProjectID, Alias] = {}
+        self.number = count(1)
+
+    # what people do
+
+    def init(self, path: str, root: str) -> None:
+        self.disk[path] = Folder(soul=next(self.number), inode=str(next(self.number)), root=root)
+
+    def copy(self, source: str, target: str) -> None:
+        soul, inode = next(self.number), str(next(self.number))
+        self.disk[target] = replace(self.disk[source], soul=soul, inode=inode)
+
+    def move(self, source: str, target: str) -> None:
+        self.disk[target] = self.disk.pop(source)
+
+    def edit(self, path: str, how: Callable[[Folder], Folder]) -> None:
+        self.disk[path] = how(self.disk[path])
+
+    # what we do
+
+    def look(self, path: str) -> Checkout:
+        it = self.disk[path]
+        inode = Inode(number=it.inode, device="1")
+        if not it.git:
+            return Checkout(directory=path)
+        return Checkout(
+            directory=path, top=path, main=path, common_dir=f"{path}/.git", sound=True, id=it.id, inode=inode
+        )
+
+    def look_home(self, path: str) -> Home:
+        it = self.disk.get(path)
+        if it is None:
+            return Home()
+        inode = Inode(number=it.inode, device="1")
+        return Home(exists=True, common_dir=f"{path}/.git", id=it.id if it.git else "", inode=inode)
+
+    def resolve(self, path: str) -> Resolution:
+        at, known = self.look(path), Known(projects=self.projects, aliases=self.aliases)
+        roots = (self.disk[path].root,) if wants_roots(at, known) else None
+        homes = {id: self.look_home(home) for id, home in rivals(at, known, roots).items()}
+        facts = Facts(checkout=at, roots=roots, homes=homes)
+        return to_resolution(identify(facts, known), facts, known, standing=(), now=next(self.number))
+
+    def open(self, path: str) -> ProjectID:
+        found = self.resolve(path)
+        id = found.place.project.id
+        if found.project is not None:
+            self.projects[id] = found.project
+        if found.alias is not None:
+            self.aliases[id] = found.alias
+        if found.id_file is not None:
+            self.disk[path] = replace(self.disk[path], id=found.id_file.id)
+        again = self.resolve(path)
+        assert again.place == found.place or id == GLOBAL_PROJECT
+        assert (again.project, again.alias, again.id_file) == (None, None, None)
+        return id
+
+
+def happen(world: World, draw: Callable[..., object]) -> None:
+    """One thing happens to the disk."""
+    taken = sorted(world.disk)
+    free = [path for path in PATHS if path not in world.disk]
+    repositories = [path for path in taken if world.disk[path].git]
+    deeds: dict[str, Callable[[], None]] = {}
+
+    def pick(paths: list[str]) -> str:
+        return str(draw(st.sampled_from(paths)))
+
+    if free:
+        deeds["init"] = lambda: world.init(pick(free), pick(ROOTS))
+    if repositories:
+        new_root = {"root": pick(ROOTS)}
+        deeds["rewrite"] = lambda: world.edit(pick(repositories), lambda it: replace(it, **new_root))
+        deeds["reinit"] = lambda: world.edit(pick(taken), lambda it: replace(it, git=True, id="", **new_root))
+        deeds["lose id"] = lambda: world.edit(pick(repositories), lambda it: replace(it, id=""))
+        deeds["strip"] = lambda: world.edit(pick(repositories), lambda it: replace(it, git=False, id=""))
+    if taken:
+        deeds["remove"] = lambda: world.disk.pop(pick(taken)) and None
+    if repositories and free:
+        deeds["copy"] = lambda: world.copy(pick(repositories), pick(free))
+        deeds["move"] = lambda: world.move(pick(repositories), pick(free))
+    deeds[str(draw(st.sampled_from(sorted(deeds))))]()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_every_folder_keeps_its_project_and_no_two_share_one(data: st.DataObject) -> None:
+    world = World()
+    named: dict[int, ProjectID] = {}
+    for _ in range(data.draw(st.integers(1, 8))):
+        happen(world, data.draw)
+        order = data.draw(st.permutations(sorted(world.disk)))
+        ids = {path: world.open(path) for path in order}
+        assert {path: world.open(path) for path in order} == ids
+        assert len(set(ids.values())) == len(ids)
+        for path, id in ids.items():
+            assert named.setdefault(world.disk[path].soul, id) == id
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_no_two_folders_share_a_project_however_much_happened_unseen(data: st.DataObject) -> None:
+    world = World()
+    for _ in range(data.draw(st.integers(1, 4))):
+        for _ in range(data.draw(st.integers(1, 4))):
+            happen(world, data.draw)
+        order = data.draw(st.permutations(sorted(world.disk)))
+        ids = {path: world.open(path) for path in order}
+        assert {path: world.open(path) for path in order} == ids
+        named = [id for id in ids.values() if id != GLOBAL_PROJECT]
+        assert len(set(named)) == len(named)

@@ -1,0 +1,157 @@
+"""What is stored once a project is known."""
+
+from msgspec.structs import replace
+
+from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
+from weft.model.place import Place
+from weft.model.project import Project, ProjectTime
+from weft.model.session import Session, SessionTime
+from weft.project.adopt import adopted, takes
+from weft.project.facts import (
+    Adoption,
+    Alias,
+    Checkout,
+    Facts,
+    IdFile,
+    Inode,
+    Known,
+    Resolution,
+    Verdict,
+    alias_from_plain,
+    alias_key,
+    alias_to_plain,
+)
+from weft.project.record import to_resolution
+
+X, Y = ProjectID("a" * 40), ProjectID("b" * 40)
+LINKED = Checkout(
+    directory="/linked/src",
+    top="/linked",
+    main="/loom",
+    common_dir="/loom/.git",
+    sound=True,
+    git_file=True,
+    id=X,
+    inode=Inode(number="7", device="1"),
+)
+VERDICT = Verdict(id=X, worktree="/linked", main="/loom", vcs="git", roots=(X,))
+ALIAS = Alias(worktree="/loom", common_dir="/loom/.git", inode="7", roots=(X,))
+GLOBAL = Project(id=GLOBAL_PROJECT, worktree="/", time=ProjectTime(created=1, updated=1))
+ADOPTION = Adoption(
+    project=X,
+    sources=(GLOBAL_PROJECT,),
+    tops=("/loom", "/linked"),
+    common_dir="/loom/.git",
+    strangers=("/loom/lost",),
+)
+
+
+def project(updated: int, *sandboxes: str) -> Project:
+    time = ProjectTime(created=1, updated=updated)
+    return Project(id=X, worktree="/loom", vcs="git", name="Loom", time=time, sandboxes=sandboxes)
+
+
+def resolution(stored: Project | None, alias: Alias | None, at: Checkout = LINKED) -> Resolution:
+    projects = {GLOBAL_PROJECT: GLOBAL} | ({X: stored} if stored else {})
+    known = Known(projects=projects, aliases={X: alias} if alias else {})
+    return to_resolution(VERDICT, Facts(checkout=at), known, standing={"/linked", "/third"}, now=9)
+
+
+def test_where_nothing_changed_there_is_nothing_to_store() -> None:
+    stored = project(5, "/linked")
+
+    found = resolution(stored, ALIAS)
+
+    assert found == Resolution(place=Place(project=stored, directory="/linked/src", worktree="/linked"))
+    assert found.settled
+
+
+def test_a_new_checkout_is_added_and_one_that_is_gone_is_dropped() -> None:
+    found = resolution(project(5, "/gone", "/third"), ALIAS)
+
+    assert found.project == found.place.project == project(9, "/third", "/linked")
+    assert not found.settled
+
+
+def test_a_new_project_is_recorded_whole_and_adopts_from_the_global_one() -> None:
+    found = resolution(None, None, replace(LINKED, id=""))
+
+    fresh = Project(
+        id=X, worktree="/loom", vcs="git", time=ProjectTime(created=9, updated=9), sandboxes=("/linked",)
+    )
+    assert found == Resolution(
+        place=Place(project=fresh, directory="/linked/src", worktree="/linked"),
+        project=fresh,
+        alias=ALIAS,
+        id_file=IdFile(common_dir="/loom/.git", id=X),
+        adoption=Adoption(
+            project=X,
+            sources=(GLOBAL_PROJECT,),
+            tops=("/linked", "/loom"),
+            common_dir="/loom/.git",
+            strangers=(),
+        ),
+    )
+
+
+def test_the_global_record_is_written_once_and_turned_to_nobody() -> None:
+    verdict = Verdict(id=GLOBAL_PROJECT, worktree="/new", main="/new", vcs="git")
+    facts = Facts(checkout=Checkout(directory="/new", top="/new"))
+
+    first = to_resolution(verdict, facts, Known(projects={}, aliases={}), standing=(), now=9)
+    again = to_resolution(
+        verdict, facts, Known(projects={GLOBAL_PROJECT: GLOBAL}, aliases={}), standing=(), now=9
+    )
+
+    assert first.project == first.place.project
+    assert again.settled
+    assert again.place.project.worktree == "/new"
+
+
+def test_an_alias_survives_being_kept_and_nonsense_is_none() -> None:
+    assert alias_from_plain(alias_to_plain(ALIAS)) == ALIAS
+    assert alias_to_plain(ALIAS) == {
+        "worktree": "/loom",
+        "commonDir": "/loom/.git",
+        "inode": "7",
+        "roots": [X],
+    }
+    assert [alias_from_plain(kept) for kept in (None, [], {}, {"worktree": 1})] == [None] * 4
+    assert alias_key(X) == ("alias", X)
+
+
+def test_a_project_takes_what_lies_in_its_checkouts_and_in_nobody_elses() -> None:
+    def place(directory: str, top: str = "", common_dir: str = "") -> Checkout:
+        return Checkout(directory=directory, top=top, common_dir=common_dir)
+
+    assert takes(ADOPTION, place("/loom", "/loom", "/loom/.git"))
+    assert takes(ADOPTION, place("/loom/deep/gone", "/loom", "/loom/.git"))
+    assert takes(ADOPTION, place("/linked", "/linked", "/loom/.git"))
+    assert not takes(ADOPTION, place("/loomed"))
+    assert not takes(ADOPTION, place("/"))
+    assert not takes(ADOPTION, place("/loom/nested/src", "/loom/nested", "/loom/nested/.git"))
+    assert not takes(ADOPTION, place("/loom/lost/src", "/loom", "/loom/.git"))
+
+
+def test_a_project_without_git_takes_what_is_around_it_too() -> None:
+    bare = replace(ADOPTION, common_dir="", strangers=())
+
+    assert takes(bare, Checkout(directory="/loom/src"))
+    assert takes(bare, Checkout(directory="/loom/src", top="/", common_dir="/.git"))
+    assert not takes(bare, Checkout(directory="/loom/src", top="/loom/src", common_dir="/loom/src/.git"))
+
+
+def test_sessions_without_a_directory_of_their_own_are_left_where_they_are() -> None:
+    def session(id: str, directory: str, project: ProjectID = GLOBAL_PROJECT) -> Session:
+        time = SessionTime(created=1, updated=1)
+        return Session(id=SessionID(id), project_id=project, directory=directory, time=time)
+
+    mine = session("mine", "/loom/nowhere/to/be/found")
+    others = [
+        session("none", ""),
+        session("relative", "loom"),
+        session("nul", "/loom/\0"),
+        session("y", "/loom", Y),
+    ]
+
+    assert adopted(ADOPTION, [*others, mine]) == [replace(mine, project_id=X)]

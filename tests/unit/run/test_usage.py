@@ -1,0 +1,66 @@
+"""What an answer costs."""
+
+from decimal import Decimal
+
+from msgspec.structs import replace
+
+from weft.model.catalog import CachePrice, Cost, Limit, Model, ModelApi, Price
+from weft.model.part import CacheTokens, Tokens
+from weft.provider.chunk import Usage
+from weft.run.usage import cost_of, to_tokens
+
+PRICED = Model(
+    id="m",
+    provider_id="p",
+    name="M",
+    api=ModelApi(id="m"),
+    cost=Cost(
+        input=Decimal(3),
+        output=Decimal(15),
+        cache=CachePrice(read=Decimal("0.3"), write=Decimal("3.75")),
+        experimental_over200_k=Price(input=Decimal(6), output=Decimal("22.5")),
+    ),
+    limit=Limit(context=1_000_000, output=64_000),
+)
+
+
+def test_a_million_in_and_a_tenth_of_that_out_at_three_and_fifteen_dollars() -> None:
+    plain = replace(PRICED, cost=Cost(input=Decimal(3), output=Decimal(15)))
+
+    assert cost_of(Usage(input=1_000_000, output=100_000), plain) == Decimal("4.5")
+
+
+def test_cached_tokens_have_their_own_price_and_are_not_charged_as_input() -> None:
+    usage = Usage(input=800, output=500, cache_read=200, cache_write=300)
+
+    assert cost_of(usage, PRICED) == Decimal("0.011085")
+
+
+def test_reasoning_is_charged_once_at_the_price_of_output() -> None:
+    assert cost_of(Usage(output=100, reasoning=900), PRICED) == cost_of(Usage(output=1000), PRICED)
+
+
+def test_beyond_two_hundred_thousand_tokens_the_long_price_holds() -> None:
+    assert cost_of(Usage(input=150_000, cache_read=50_000), PRICED) == Decimal("0.465")
+    assert cost_of(Usage(input=150_000, cache_read=50_001), PRICED) == Decimal("0.9")
+
+
+def test_an_unknown_price_is_unknown_and_not_zero() -> None:
+    assert cost_of(Usage(input=1000), replace(PRICED, cost=None)) is None
+
+
+def test_what_the_provider_says_it_costs_wins() -> None:
+    assert cost_of(Usage(input=1000, cost=Decimal("0.42")), PRICED) == Decimal("0.42")
+
+
+def test_sums_of_many_small_costs_stay_exact() -> None:
+    one = cost_of(Usage(input=1), PRICED)
+
+    assert one is not None
+    assert sum([one] * 1_000_000, Decimal(0)) == Decimal(3)
+
+
+def test_tokens_are_told_as_they_were_counted() -> None:
+    usage = Usage(input=1, output=2, reasoning=3, cache_read=4, cache_write=5)
+
+    assert to_tokens(usage) == Tokens(input=1, output=2, reasoning=3, cache=CacheTokens(read=4, write=5))

@@ -1,0 +1,477 @@
+"""One prompt, all the way, in memory."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from decimal import Decimal
+
+import pytest
+from msgspec.structs import replace
+
+from given.house import ECHO, MODEL, NOW, EchoInput, House, open_house, say
+from weft.errors import InvalidIdError, ModelNotFoundError, NotFoundError
+from weft.model.event import PartGrew, PartUpdated, Told
+from weft.model.failure import AbortedFailure, ApiFailure, unknown
+from weft.model.ids import Mint, SessionID
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import (
+    CompletedState,
+    ErrorState,
+    ModelRef,
+    ReasoningPart,
+    RunningState,
+    TextPart,
+    ToolPart,
+)
+from weft.model.permission import Rule
+from weft.model.transcript import Transcript
+from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolCall, Usage
+from weft.provider.contract import ModelRequest, ResultContent, TextContent, ToolTurn, UserTurn
+from weft.provider.scripted import Call, End, Fail, Say, Think, Wait
+from weft.store.memory import MemoryStore
+from weft.testing.clock import HandClock
+from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
+from weft.tool.invalid import INVALID
+
+WRAP = 1_786_706_395_136  # 2026-08-14T11:19:55.136Z
+
+
+async def start(house: House) -> SessionID:
+    return (await house.api.create_session(SessionInput())).id
+
+
+async def story(house: House, session: SessionID) -> list[tuple[str, str]]:
+    """A session in short: role and the parts of each message."""
+    messages = await house.api.list_messages(session)
+    return [(type(m.info).__name__[:1], " ".join(short(part) for part in m.parts)) for m in messages]
+
+
+def short(part: object) -> str:
+    match part:
+        case TextPart(text=text):
+            return repr(text)
+        case ReasoningPart(text=text):
+            return f"({text})"
+        case ToolPart(tool=tool, state=CompletedState(output=output)):
+            return f"{tool}={output}"
+        case ToolPart(tool=tool, state=ErrorState(error=error)):
+            return f"{tool}!{error}"
+        case _:
+            return type(part).__name__.removesuffix("Part")
+
+
+def info(message: MessageWithParts) -> AssistantMessage:
+    assert isinstance(message.info, AssistantMessage)
+    return message.info
+
+
+async def test_a_prompt_is_answered_with_reasoning_a_call_and_words() -> None:
+    script = (
+        [Think(text="let me see"), Say(text="I call."), Call(tool="echo", input={"words": "hello"})],
+        [Say(text="It said hello.")],
+    )
+    async with open_house(*script) as house:
+        session = await start(house)
+        answer = await house.api.prompt(session, say("go"))
+
+        assert await story(house, session) == [
+            ("U", "'go'"),
+            ("A", "StepStart (let me see) 'I call.' echo=hello StepFinish"),
+            ("A", "StepStart 'It said hello.' StepFinish"),
+        ]
+        assert info(answer).finish == "stop"
+        assert info(answer).parent_id == (await house.api.list_messages(session))[0].info.id
+        assert len(house.provider.requests) == 2
+        assert house.provider.requests[1].messages[0] == UserTurn(content=(TextContent(text="go"),))
+        assert house.provider.requests[1].messages[-1] == ToolTurn(
+            content=(ResultContent(call_id="call_1.2", tool="echo", output="hello"),)
+        )
+
+
+async def test_cost_and_tokens_are_on_the_message_exactly() -> None:
+    async with open_house([Say(text="x"), End(usage=Usage(input=1000, output=10, reasoning=5))]) as house:
+        answer = info(await house.api.prompt(await start(house), say("go")))
+
+        assert (answer.cost, answer.tokens.input, answer.tokens.reasoning) == (Decimal("0.003225"), 1000, 5)
+
+
+async def test_an_unknown_price_is_said_to_be_unknown() -> None:
+    async with open_house([Say(text="x")], model=replace(MODEL, cost=None)) as house:
+        answer = info(await house.api.prompt(await start(house), say("go")))
+
+        assert (answer.cost, answer.priced) == (Decimal(0), False)
+
+
+async def test_what_is_told_folds_to_what_is_stored() -> None:
+    script = (
+        [Think(text="a b c"), Say(text="d e f"), Call(tool="echo", input={"words": "g"})],
+        [Say(text="h i")],
+    )
+    async with open_house(*script) as house:
+        session = await start(house)
+        listening = house.api.events()
+        await house.api.prompt(session, say("go"))
+        told: list[Told] = []
+        async for each in listening:
+            told.append(each)
+            if each.event.type == "session.idle":
+                break
+
+        heard = Transcript()
+        heard.feed(*(each.event for each in told))
+        assert heard.messages() == await house.store.list_messages(session)
+        assert [each.cursor for each in told] == sorted(each.cursor for each in told)
+
+
+async def test_a_part_is_told_before_it_grows() -> None:
+    async with open_house([Say(text="one two three")]) as house:
+        listening = house.api.events()
+        await house.api.prompt(await start(house), say("go"))
+        known: set[str] = set()
+        async for told in listening:
+            match told.event:
+                case PartUpdated(part=part):
+                    known.add(part.id)
+                case PartGrew(part_id=part_id):
+                    assert part_id in known
+                case _:
+                    pass
+            if told.event.type == "session.idle":
+                break
+
+
+async def test_calls_of_one_answer_run_side_by_side() -> None:
+    both_are_here = asyncio.Barrier(2)
+
+    async def meet(wanted: EchoInput, _: ToolContext) -> ToolResult:
+        await both_are_here.wait()
+        return ToolResult(title="", output=f"met {wanted.words}")
+
+    tool = Tool(name="meet", about="Wait for the other.", takes=EchoInput, run=meet)
+    calls = [Call(tool="meet", input={"words": "a"}), Call(tool="meet", input={"words": "b"})]
+    async with asyncio.timeout(10), open_house(calls, [Say(text="done")], tools=(tool,)) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+
+        assert (await story(house, session))[1] == ("A", "StepStart meet=met a meet=met b StepFinish")
+
+
+async def test_a_call_that_cannot_be_made_tells_the_model_why() -> None:
+    bad = [
+        Call(tool="nosuch", input={}),
+        Call(tool="echo", raw="{not json"),
+        Call(tool="echo", raw="[1]"),
+        Call(tool="echo", input={"words": 7}),
+        Call(tool="ECHO", input={"words": "loud"}),
+    ]
+    async with open_house(bad, [Say(text="sorry")], tools=(INVALID, ECHO)) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+        _, (_, told), (_, last) = await story(house, session)
+
+        assert "there is no tool 'nosuch'; there are echo" in told
+        assert "the arguments are not JSON" in told
+        assert "the arguments are not a JSON object" in told
+        assert "echo!The echo tool was called with invalid arguments: Expected `str`, got `int`" in told
+        assert "echo=loud" in told
+        assert last == "StepStart 'sorry' StepFinish"
+        assert [tool.name for tool in house.provider.requests[0].tools] == ["echo"]
+
+
+async def test_a_tool_that_breaks_ends_its_call_and_not_the_run() -> None:
+    async def burst(_: EchoInput, __: ToolContext) -> ToolResult:
+        raise ZeroDivisionError("a bug in a tool")
+
+    tool = Tool(name="burst", about="Break.", takes=EchoInput, run=burst)
+    script = ([Call(tool="burst", input={"words": ""})], [Say(text="oh")])
+    async with open_house(*script, tools=(tool,)) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+
+        assert (await story(house, session))[1:] == [
+            ("A", "StepStart burst!ZeroDivisionError: a bug in a tool StepFinish"),
+            ("A", "StepStart 'oh' StepFinish"),
+        ]
+
+
+async def test_calls_that_share_an_id_are_told_apart() -> None:
+    class Twins:
+        """A server that gives both calls of an answer the same id."""
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+            yield Started()
+            if len(request.messages) == 1:
+                yield ToolCall(call_id="call_0", tool="echo", raw='{"words":"a"}')
+                yield ToolCall(call_id="call_0", tool="echo", raw='{"words":"b"}')
+            yield Finished(reason="stop", usage=Usage())
+
+    async with open_house(provider=Twins()) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+        calls = [
+            part.call_id
+            for part in (await house.api.list_messages(session))[1].parts
+            if isinstance(part, ToolPart)
+        ]
+
+        assert calls == ["call_0", "call_0_2"]
+        assert len(await house.api.list_messages(session)) == 3
+
+
+async def test_a_failed_answer_is_kept_with_the_reason_and_the_session_goes_on() -> None:
+    script = ([Say(text="half"), Fail(message="overloaded", status=529, retryable=True)], [Say(text="again")])
+    async with open_house(*script) as house:
+        session = await start(house)
+        failed = info(await house.api.prompt(session, say("go")))
+        worked = info(await house.api.prompt(session, say("again?")))
+
+        assert isinstance(failed.error, ApiFailure)
+        assert (failed.error.data.message, failed.error.data.status_code) == ("overloaded", 529)
+        assert failed.time.completed is not None
+        assert worked.error is None
+        assert (await story(house, session))[1] == ("A", "StepStart 'half'")
+
+
+async def test_a_stream_that_ends_without_its_end_is_a_failure_and_not_an_answer() -> None:
+    class Cut:
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+            yield Started()
+            yield TextDelta(id="1", text=f"half of {len(request.messages)}")
+
+    async with open_house(provider=Cut()) as house:
+        session = await start(house)
+        cut = info(await house.api.prompt(session, say("go")))
+
+        assert isinstance(cut.error, ApiFailure)
+        assert await story(house, session) == [("U", "'go'"), ("A", "StepStart 'half of 1'")]
+
+
+async def test_a_bug_in_a_provider_ends_the_run_and_leaves_nothing_open() -> None:
+    reached = asyncio.Event()
+
+    async def hang_on(wanted: EchoInput, ctx: ToolContext) -> ToolResult:
+        reached.set()
+        return await hang(wanted, ctx)
+
+    class Broken:
+        async def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+            yield Started()
+            yield ToolCall(call_id="c", tool="hang", raw='{"words":""}')
+            await reached.wait()
+            raise KeyError("a bug in an adapter")
+
+    tool = Tool(name="hang", about="Never return.", takes=EchoInput, run=hang_on)
+    async with asyncio.timeout(10), open_house(provider=Broken(), tools=(tool,)) as house:
+        session = await start(house)
+        broke = info(await house.api.prompt(session, say("go")))
+
+        assert broke.error == unknown("'a bug in an adapter'")
+        assert await story(house, session) == [("U", "'go'"), ("A", "StepStart hang!Tool execution aborted")]
+
+
+async def test_abort_settles_what_is_open_and_the_next_prompt_is_answered() -> None:
+    clock = HandClock(NOW)
+    script = (
+        [Say(text="I begin."), Call(tool="hang", input={"words": ""}), Wait(seconds=99)],
+        [Say(text="fresh")],
+    )
+    async with asyncio.timeout(10), open_house(*script, clock=clock, tools=(HANG,)) as house:
+        session = await start(house)
+        listening = house.api.events()
+        prompt = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        await until_running(listening)
+        assert await house.api.abort(session) is True
+        stopped = info(await prompt)
+
+        assert isinstance(stopped.error, AbortedFailure)
+        assert await story(house, session) == [
+            ("U", "'go'"),
+            ("A", "StepStart 'I begin.' hang!Tool execution aborted"),
+        ]
+        assert info(await house.api.prompt(session, say("again"))).finish == "stop"
+        assert await house.api.abort(session) is False
+
+
+async def test_abort_before_the_run_has_begun_still_ends_it() -> None:
+    async with asyncio.timeout(10), open_house([Say(text="never")], tools=(HANG,)) as house:
+        session = await start(house)
+        prompt = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        listening = house.api.events()
+        async for told in listening:
+            if told.event.type == "session.updated":
+                break  # the prompt was touched in, and its run is about to begin
+        while not prompt.done():
+            await house.api.abort(session)
+            await asyncio.sleep(0)
+
+        assert [role for role, _ in await story(house, session)][:1] == ["U"]
+        assert all("Pending" not in parts for _, parts in await story(house, session))
+
+
+async def test_a_prompt_sent_during_a_run_is_answered_by_it() -> None:
+    script = ([Call(tool="gate", input={"words": ""})], [Say(text="both")], [Say(text="never asked for")])
+    opened, reached = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: EchoInput, __: ToolContext) -> ToolResult:
+        reached.set()
+        await opened.wait()
+        return ToolResult(title="", output="open")
+
+    tool = Tool(name="gate", about="Wait.", takes=EchoInput, run=wait)
+    async with asyncio.timeout(10), open_house(*script, tools=(tool,)) as house:
+        session = await start(house)
+        first = asyncio.ensure_future(house.api.prompt(session, say("one")))
+        await reached.wait()
+        listening = house.api.events()
+        second = asyncio.ensure_future(house.api.prompt(session, say("two")))
+        async for told in listening:
+            if isinstance(told.event, PartUpdated) and short(told.event.part) == "'two'":
+                break
+        opened.set()
+        await asyncio.gather(first, second)
+
+        assert await story(house, session) == [
+            ("U", "'one'"),
+            ("A", "StepStart gate=open StepFinish"),
+            ("U", "'two'"),
+            ("A", "StepStart 'both' StepFinish"),
+        ]
+        assert len(house.provider.requests) == 2
+
+
+async def test_the_same_message_id_sent_ten_times_at_once_is_one_prompt_and_one_run() -> None:
+    async with open_house([Say(text="once")], [Say(text="twice")]) as house:
+        session = await start(house)
+        id = Mint(lambda: NOW, bytes).message()
+        answers = await asyncio.gather(
+            *(house.api.prompt(session, say("go", message_id=id)) for _ in range(10))
+        )
+
+        assert await story(house, session) == [("U", "'go'"), ("A", "StepStart 'once' StepFinish")]
+        assert {answer.info.id for answer in answers} == {answers[0].info.id}
+        assert len(house.provider.requests) == 1
+
+
+async def test_a_prompt_that_wants_no_reply_is_stored_and_nothing_runs() -> None:
+    async with open_house() as house:
+        session = await start(house)
+        kept = await house.api.prompt(session, say("note", no_reply=True))
+
+        assert await house.api.list_messages(session) == [kept]
+        assert house.provider.requests == []
+
+
+async def test_a_mistake_in_a_prompt_stores_nothing() -> None:
+    async with open_house() as house:
+        session = await start(house)
+        with pytest.raises(NotFoundError, match="there is no agent 'nobody'"):
+            await house.api.prompt(session, say("go", agent="nobody"))
+        with pytest.raises(ModelNotFoundError) as caught:
+            await house.api.prompt(
+                session, say("go", model=ModelRef(provider_id="scripted", model_id="tset"))
+            )
+        with pytest.raises(InvalidIdError):
+            await house.api.prompt(session, say("go", message_id="msg_../../etc"))
+        with pytest.raises(NotFoundError):
+            await house.api.prompt(SessionID("ses_00000000000000000000000000"), say("go"))
+
+        assert caught.value.near == ("scripted/test",)
+        assert await house.api.list_messages(session) == []
+
+
+async def test_what_nobody_can_be_asked_about_is_refused_and_the_run_ends() -> None:
+    rules = (Rule(permission="echo", pattern="*", action="ask"),)
+    async with open_house(
+        [Call(tool="echo", input={"words": "x"})], [Say(text="never")], rules=rules
+    ) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+
+        assert (await story(house, session))[1] == (
+            "A",
+            "StepStart echo!The user rejected permission to use this specific tool call. StepFinish",
+        )
+        assert len(house.provider.requests) == 1
+
+
+async def test_what_a_rule_forbids_is_told_to_the_model_and_it_goes_on() -> None:
+    rules = (Rule(permission="echo", pattern="*", action="deny"),)
+    async with open_house(
+        [Call(tool="echo", input={"words": "x"})], [Say(text="ok then")], rules=rules
+    ) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+
+        assert (await story(house, session))[2] == ("A", "StepStart 'ok then' StepFinish")
+
+
+async def test_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() -> None:
+    script = [[Call(tool="echo", input={"words": "x"})]] * 9
+    async with open_house(*script, steps=3) as house:
+        await house.api.prompt(await start(house), say("go"))
+
+        assert [len(request.tools) for request in house.provider.requests] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("wrap", [WRAP, WRAP + (1 << 36)], ids=["2026", "2028"])
+async def test_a_session_from_before_the_wrap_of_ids_goes_on_after_it(wrap: int) -> None:
+    clock, store = HandClock(wrap - 60_000), MemoryStore()
+    async with open_house([Say(text="before")], clock=clock, store=store) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("one"))
+    clock.set(wrap + 60_000)
+    async with open_house([Say(text="after")], clock=clock, store=store, seed=2) as house:
+        younger = await start(house)
+        await house.api.prompt(session, say("two"))
+
+        assert [parts for _, parts in await story(house, session)] == [
+            "'one'",
+            "StepStart 'before' StepFinish",
+            "'two'",
+            "StepStart 'after' StepFinish",
+        ]
+        assert len(house.provider.requests) == 1
+        assert [each.id for each in await house.api.list_sessions()] == [younger, session]
+
+
+async def test_a_clock_that_steps_back_does_not_put_new_messages_before_old_ones() -> None:
+    clock = HandClock(NOW)
+    async with open_house([Say(text="one")], [Say(text="two")], clock=clock) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("first"))
+        clock.set(NOW - 3_600_000)
+        await house.api.prompt(session, say("second"))
+
+        assert [parts for role, parts in await story(house, session) if role == "U"] == [
+            "'first'",
+            "'second'",
+        ]
+        assert len(house.provider.requests) == 2
+
+
+async def test_ids_from_a_client_whose_clock_is_ahead_or_behind_do_not_confuse_the_run() -> None:
+    async with open_house([Say(text="one")], [Say(text="two")]) as house:
+        session = await start(house)
+        for skew in (600_000, -600_000):
+            id = Mint(lambda skew=skew: NOW + skew, bytes).message()
+            await house.api.prompt(session, say("go", message_id=id))
+
+        assert len(house.provider.requests) == 2
+        assert [role for role, _ in await story(house, session)] == ["U", "A", "U", "A"]
+
+
+async def hang(_: EchoInput, __: ToolContext) -> ToolResult:
+    await asyncio.Event().wait()
+    return ToolResult(title="", output="")
+
+
+HANG: AnyTool = Tool(name="hang", about="Never return.", takes=EchoInput, run=hang)
+
+
+async def until_running(listening: AsyncIterator[Told]) -> None:
+    async for told in listening:
+        match told.event:
+            case PartUpdated(part=ToolPart(state=RunningState())):
+                return
+            case _:
+                pass

@@ -1,0 +1,447 @@
+"""The journal: nothing is told that was not stored, and what is stored is told, in order, whatever happens."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec.structs import replace
+
+from weft.bus import Bus, Listener
+from weft.errors import NotFoundError, StoreError
+from weft.journal import FLUSH_SECONDS, Journal, open_journal
+from weft.model.event import (
+    Durable,
+    Event,
+    MessageUpdated,
+    PartGrew,
+    PartUpdated,
+    SessionCreated,
+    SessionDeleted,
+    SessionRested,
+    SessionUpdated,
+)
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.message import UserMessage
+from weft.model.part import Moment, TextPart
+from weft.model.session import Session, SessionTime
+from weft.store.contract import SessionEditor
+from weft.store.memory import MemoryStore
+from weft.testing.clock import HandClock
+
+HERE = "/home/ada/loom"
+FLUSH_MS = round(FLUSH_SECONDS * 1000)
+ONE, TWO = SessionID("ses_1"), SessionID("ses_2")
+
+
+class FailingStore(MemoryStore):
+    """Refuses to write for a session, as a full disk would, until told otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full_for: set[SessionID] = set()
+
+    async def apply(self, *events: Durable) -> None:
+        if any(
+            isinstance(event, PartGrew | SessionCreated) and about(event) in self.full_for for event in events
+        ):
+            raise StoreError("no space left")
+        await super().apply(*events)
+
+
+class SlowStore(MemoryStore):
+    """Writes when the gate is open; `begun` says how many writes have begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.begun = 0
+
+    async def apply(self, *events: Durable) -> None:
+        self.begun += 1
+        await self.gate.wait()
+        await super().apply(*events)
+
+    async def edit(self, session: SessionID, editor: SessionEditor) -> Session:
+        self.begun += 1
+        await self.gate.wait()
+        return await super().edit(session, editor)
+
+
+def about(event: PartGrew | SessionCreated) -> SessionID:
+    return event.session_id if isinstance(event, PartGrew) else event.info.id
+
+
+def session(id: SessionID, title: str = "") -> Session:
+    return Session(id=id, title=title, time=SessionTime(created=1, updated=1))
+
+
+def message(of: SessionID) -> MessageUpdated:
+    return MessageUpdated(info=UserMessage(id=MessageID(f"msg_{of}"), session_id=of, time=Moment(created=1)))
+
+
+def part(text: str, of: SessionID = ONE) -> PartUpdated:
+    return PartUpdated(
+        part=TextPart(id=PartID(f"prt_{of}"), session_id=of, message_id=MessageID(f"msg_{of}"), text=text)
+    )
+
+
+def growth(delta: str, offset: int, of: SessionID = ONE) -> PartGrew:
+    return PartGrew(
+        session_id=of,
+        message_id=MessageID(f"msg_{of}"),
+        part_id=PartID(f"prt_{of}"),
+        field="text",
+        delta=delta,
+        offset=offset,
+    )
+
+
+class Desk:
+    """A journal on a store, a clock turned by hand, and somebody listening."""
+
+    def __init__(self, journal: Journal, clock: HandClock, bus: Bus) -> None:
+        self.journal = journal
+        self.clock = clock
+        self._bus = bus
+        self._listener: Listener = bus.listen(after=0)
+
+    async def told(self) -> list[Event]:
+        """What was told since the last time this was asked."""
+        if self._listener.cursor == self._bus.cursor:
+            return []
+        return [each.event for each in await self._listener.take()]
+
+    async def pass_time(self, ms: int) -> None:
+        await settled()
+        self.clock.turn(ms)
+        await settled()
+
+
+async def settled() -> None:
+    """Let every task that can go on go on."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def at_desk(store: MemoryStore) -> AsyncIterator[Desk]:
+    bus, clock = Bus(), HandClock()
+    async with open_journal(store, bus, clock, directory=HERE) as journal:
+        yield Desk(journal, clock, bus)
+
+
+async def text_in(store: MemoryStore, of: SessionID = ONE) -> str:
+    [whole] = await store.list_messages(of)
+    [found] = whole.parts
+    assert isinstance(found, TextPart)
+    return found.text
+
+
+# --- committing ---
+
+
+async def test_what_is_committed_is_stored_and_told_in_order() -> None:
+    store = MemoryStore()
+    async with at_desk(store) as desk:
+        events = (SessionCreated(info=session(ONE)), message(ONE), SessionRested(session_id=ONE), part("a"))
+        await desk.journal.commit(*events)
+        assert await desk.told() == list(events)
+        assert await store.get_session(ONE) == session(ONE)
+        assert await text_in(store) == "a"
+
+
+async def test_what_is_not_durable_is_told_and_touches_no_store() -> None:
+    store = SlowStore()
+    async with at_desk(store) as desk:
+        await desk.journal.commit(SessionRested(session_id=ONE))
+        assert await desk.told() == [SessionRested(session_id=ONE)]
+        assert store.begun == 0
+
+
+async def test_nothing_is_told_before_it_is_stored() -> None:
+    store = SlowStore()
+    async with at_desk(store) as desk, asyncio.TaskGroup() as tasks:
+        tasks.create_task(desk.journal.commit(SessionCreated(info=session(ONE))))
+        await settled()
+        assert store.begun == 1
+        assert await desk.told() == []
+        store.gate.set()
+        await settled()
+        assert await desk.told() == [SessionCreated(info=session(ONE))]
+
+
+async def test_what_could_not_be_stored_is_not_told() -> None:
+    store = FailingStore()
+    store.full_for = {ONE}
+    async with at_desk(store) as desk:
+        with pytest.raises(StoreError, match="no space left"):
+            await desk.journal.commit(SessionCreated(info=session(ONE)), SessionRested(session_id=ONE))
+        assert await desk.told() == []
+        assert await store.list_sessions() == []
+
+
+async def test_what_was_committed_first_is_told_first() -> None:
+    store = SlowStore()
+    async with at_desk(store) as desk, asyncio.TaskGroup() as tasks:
+        for title in "abc":
+            tasks.create_task(desk.journal.commit(SessionUpdated(info=session(ONE, title))))
+        await settled()
+        assert store.begun == 1, "one at a time for one session"
+        store.gate.set()
+        await settled()
+        assert await desk.told() == [SessionUpdated(info=session(ONE, title)) for title in "abc"]
+        assert (await store.get_session(ONE)).title == "c"
+
+
+async def test_sessions_do_not_wait_for_one_another() -> None:
+    store = SlowStore()
+    async with at_desk(store) as desk, asyncio.TaskGroup() as tasks:
+        tasks.create_task(desk.journal.commit(SessionCreated(info=session(ONE))))
+        tasks.create_task(desk.journal.commit(SessionCreated(info=session(TWO))))
+        await settled()
+        assert store.begun == 2
+        store.gate.set()
+
+
+async def test_commits_to_several_sessions_in_any_order_never_block_each_other_for_good() -> None:
+    store = MemoryStore()
+    first, second = SessionDeleted(info=session(ONE)), SessionDeleted(info=session(TWO))
+    async with at_desk(store) as desk, asyncio.timeout(5):
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(10):
+                tasks.create_task(desk.journal.commit(first, second))
+                tasks.create_task(desk.journal.commit(second, first))
+        assert len(await desk.told()) == 40
+
+
+async def test_whoever_is_cancelled_while_committing_has_stored_and_told_all_the_same() -> None:
+    store = SlowStore()
+    async with at_desk(store) as desk, asyncio.TaskGroup() as tasks:
+        committing = tasks.create_task(desk.journal.commit(SessionCreated(info=session(ONE))))
+        await settled()
+        committing.cancel()
+        await settled()
+        committing.cancel()
+        await settled()
+        assert not committing.done()
+        store.gate.set()
+        await settled()
+        assert committing.cancelled()
+        assert await store.get_session(ONE) == session(ONE)
+        assert await desk.told() == [SessionCreated(info=session(ONE))]
+
+
+# --- editing ---
+
+
+def titled(title: str) -> Callable[[Session], Session]:
+    return lambda before: replace(before, title=before.title + title)
+
+
+async def test_an_edit_is_stored_told_and_given_back() -> None:
+    store = MemoryStore()
+    await store.apply(SessionCreated(info=session(ONE)))
+    async with at_desk(store) as desk:
+        edited = await desk.journal.edit(ONE, titled("x"))
+        assert edited == session(ONE, "x") == await store.get_session(ONE)
+        assert await desk.told() == [SessionUpdated(info=edited)]
+
+
+async def test_edits_at_the_same_time_build_on_one_another() -> None:
+    store = SlowStore()
+    store.gate.set()
+    await store.apply(SessionCreated(info=session(ONE)))
+    async with at_desk(store) as desk:
+        async with asyncio.TaskGroup() as tasks:
+            for letter in "abc":
+                tasks.create_task(desk.journal.edit(ONE, titled(letter)))
+        assert await desk.told() == [SessionUpdated(info=session(ONE, title)) for title in ("a", "ab", "abc")]
+
+
+async def test_an_edit_that_is_cancelled_is_finished_and_told() -> None:
+    store = SlowStore()
+    store.gate.set()
+    await store.apply(SessionCreated(info=session(ONE)))
+    store.gate.clear()
+    async with at_desk(store) as desk, asyncio.TaskGroup() as tasks:
+        editing = tasks.create_task(desk.journal.edit(ONE, titled("x")))
+        await settled()
+        editing.cancel()
+        store.gate.set()
+        await settled()
+        assert editing.cancelled()
+        assert await desk.told() == [SessionUpdated(info=session(ONE, "x"))]
+
+
+async def test_an_edit_that_fails_tells_nothing() -> None:
+    async with at_desk(MemoryStore()) as desk:
+        with pytest.raises(NotFoundError):
+            await desk.journal.edit(ONE, titled("x"))
+        assert await desk.told() == []
+
+
+# --- growth ---
+
+
+async def with_a_part(store: MemoryStore, of: SessionID = ONE) -> None:
+    await store.apply(SessionCreated(info=session(of)), message(of), part("", of))
+
+
+async def test_growth_is_told_at_once_and_stored_within_the_flush_interval() -> None:
+    store = MemoryStore()
+    await with_a_part(store)
+    async with at_desk(store) as desk:
+        desk.journal.grow(growth("ab", 0))
+        assert await desk.told() == [growth("ab", 0)]
+        desk.journal.grow(growth("cd", 2))
+        assert await desk.told() == [growth("cd", 2)]
+        await desk.pass_time(FLUSH_MS - 1)
+        assert await text_in(store) == ""
+        await desk.pass_time(1)
+        assert await text_in(store) == "abcd"
+
+
+async def test_growth_goes_on_being_stored_interval_after_interval() -> None:
+    store = MemoryStore()
+    await with_a_part(store)
+    async with at_desk(store) as desk:
+        for at, letter in enumerate("weft"):
+            desk.journal.grow(growth(letter, at))
+            await desk.pass_time(FLUSH_MS)
+            assert await text_in(store) == "weft"[: at + 1]
+
+
+async def test_growth_is_stored_ahead_of_the_next_commit_to_its_session() -> None:
+    store = MemoryStore()
+    await with_a_part(store)
+    async with at_desk(store) as desk:
+        desk.journal.grow(growth("ab", 0))
+        await desk.journal.commit(message(ONE))
+        assert await text_in(store) == "ab"
+
+
+async def test_a_commit_that_replaces_the_part_has_the_last_word() -> None:
+    store = MemoryStore()
+    await with_a_part(store)
+    async with at_desk(store) as desk:
+        desk.journal.grow(growth("ab  ", 0))
+        await desk.journal.commit(part("ab"))
+        await desk.pass_time(FLUSH_MS)
+        assert await text_in(store) == "ab"
+
+
+async def test_many_pieces_of_growth_are_stored_as_one() -> None:
+    applied: list[tuple[Durable, ...]] = []
+
+    class CountingStore(MemoryStore):
+        async def apply(self, *events: Durable) -> None:
+            applied.append(events)
+            await super().apply(*events)
+
+    store = CountingStore()
+    await with_a_part(store)
+    async with at_desk(store) as desk:
+        for at, letter in enumerate("weaving"):
+            desk.journal.grow(growth(letter, at))
+        await desk.pass_time(FLUSH_MS)
+        assert applied[1:] == [(growth("weaving", 0),)]
+
+
+async def test_what_has_grown_is_stored_when_the_journal_closes() -> None:
+    store = MemoryStore()
+    await with_a_part(store)
+    async with at_desk(store) as desk:
+        desk.journal.grow(growth("ab", 0))
+    assert await text_in(store) == "ab"
+
+
+async def test_a_store_that_fails_keeps_growth_for_the_next_time() -> None:
+    store = FailingStore()
+    await with_a_part(store)
+    async with at_desk(store) as desk:
+        store.full_for = {ONE}
+        desk.journal.grow(growth("ab", 0))
+        await desk.pass_time(FLUSH_MS)
+        desk.journal.grow(growth("cd", 2))
+        await desk.pass_time(FLUSH_MS)
+        assert await text_in(store) == ""
+        store.full_for = set()
+        await desk.pass_time(FLUSH_MS)
+        assert await text_in(store) == "abcd"
+
+
+async def test_a_commit_that_fails_keeps_growth_too_and_says_what_is_wrong() -> None:
+    store = FailingStore()
+    await with_a_part(store)
+    async with at_desk(store) as desk:
+        store.full_for = {ONE}
+        desk.journal.grow(growth("ab", 0))
+        with pytest.raises(StoreError):
+            await desk.journal.commit(message(ONE))
+        store.full_for = set()
+        await desk.journal.commit(message(ONE))
+        assert await text_in(store) == "ab"
+
+
+async def test_one_session_that_cannot_be_stored_does_not_hold_up_the_others() -> None:
+    store = FailingStore()
+    await with_a_part(store, ONE)
+    await with_a_part(store, TWO)
+    async with at_desk(store) as desk:
+        store.full_for = {ONE}
+        desk.journal.grow(growth("ab", 0, ONE))
+        desk.journal.grow(growth("cd", 0, TWO))
+        with pytest.raises(StoreError):
+            await desk.journal.flush()
+        assert await text_in(store, TWO) == "cd"
+        store.full_for = set()
+
+
+async def test_growth_that_cannot_be_stored_when_the_journal_closes_is_an_error_said_aloud() -> None:
+    store = FailingStore()
+    await with_a_part(store)
+
+    async def fill_the_disk_and_close() -> None:
+        async with at_desk(store) as desk:
+            store.full_for = {ONE}
+            desk.journal.grow(growth("ab", 0))
+
+    with pytest.raises(StoreError, match="no space left"):
+        await fill_the_disk_and_close()
+
+
+async def test_closing_waits_for_the_flush_under_way() -> None:
+    store = SlowStore()
+    store.gate.set()
+    await with_a_part(store)
+    store.gate.clear()
+
+    async def write_and_close() -> None:
+        async with at_desk(store) as desk:
+            desk.journal.grow(growth("ab", 0))
+            await desk.pass_time(FLUSH_MS)
+
+    async with asyncio.TaskGroup() as tasks:
+        closing = tasks.create_task(write_and_close())
+        await settled()
+        await settled()
+        await settled()
+        assert not closing.done()
+        store.gate.set()
+    assert await text_in(store) == "ab"
+    assert store.begun == 2, "and does not write it again"
+
+
+async def test_an_error_inside_comes_out_as_itself() -> None:
+    store = MemoryStore()
+    await with_a_part(store)
+
+    async def look_for_what_is_not_there() -> None:
+        async with at_desk(store) as desk:
+            desk.journal.grow(growth("ab", 0))
+            await store.get_session(SessionID("ses_none"))
+
+    with pytest.raises(NotFoundError):
+        await look_for_what_is_not_there()
+    assert await text_in(store) == "ab"
