@@ -37,8 +37,11 @@ class Runs(Protocol):
     * a prompt is on disk before anything runs, and is answered, or the reason why not is stored and told;
     * `prompt` gives the last message of the run; sent while one is under way, it joins it;
     * the same `message_id` sent twice is one prompt;
+    * `check_prompt` raises what `prompt` would raise about agent and model, and does nothing else;
     * `abort` ends the run of a session and gives whether there was one; no part stays open behind it.
     """
+
+    async def check_prompt(self, input: PromptInput) -> None: ...
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts: ...
 

@@ -37,7 +37,7 @@ class WeftError(Exception):
 class NotFoundError(WeftError):
     def __init__(self, kind: str, id: str, *, near: Sequence[str] = (), hint: str = "") -> None:
         meant = f"did you mean {' or '.join(near)}?" if near else ""
-        super().__init__(f"there is no {kind} {id!r}", hint=hint or meant)
+        super().__init__(f"there is no {kind} {id!r}", hint="; ".join(part for part in (meant, hint) if part))
         self.kind = kind
         self.id = id
         self.near = tuple(near)

@@ -53,7 +53,7 @@ def test_secrets_are_covered_and_problems_go_to_stderr(
     )
     code = show_config(str(project), str(project), env(project), as_json=False)
     shown = capsys.readouterr()
-    assert code == 1
+    assert code == 2
     assert "hunter2" not in shown.out + shown.err
     assert shown.err.splitlines() == [
         f"error: {path}:3:2: snapshot: expected true or false, found a string",

@@ -13,13 +13,19 @@ WRITERS, TIMES = 6, 15
 
 def storm(*given: object) -> Any:
     ended = subprocess.run(
-        [sys.executable, str(STORM), *map(str, given)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, str(STORM), *map(str, given)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     return json.loads(ended.stdout)
 
 
-def test_after_every_kill_each_batch_is_whole_or_not_there_and_none_acknowledged_is_lost(tmp_path: Path) -> None:
+def test_after_every_kill_each_batch_is_whole_or_not_there_and_none_acknowledged_is_lost(
+    tmp_path: Path,
+) -> None:
     found = storm("kill", tmp_path / "storage", 20_260_814, KILLS)
     assert found.get("kills") == KILLS, found
     assert found["before"] + found["after"] == KILLS

@@ -47,9 +47,9 @@ async def test_a_failure_is_an_answer_and_not_an_error(bench: Bench) -> None:
 
 
 async def test_time_runs_out(bench: Bench) -> None:
-    result = await bench.call(BASH, command="echo hi; sleep 999", description="Wait", timeout=200)
+    result = await bench.call(BASH, command="echo hi; sleep 999", description="Wait", timeout=1000)
     assert result.output == (
-        "hi\n\n\n<bash_metadata>\nbash tool terminated command after exceeding timeout 200 ms\n</bash_metadata>"
+        "hi\n\n\n<bash_metadata>\nbash tool terminated command after exceeding timeout 1000 ms\n</bash_metadata>"
     )
     assert processes_in(bench.directory) == []
 
@@ -125,6 +125,8 @@ async def test_what_cannot_be_run_is_said(bench: Bench) -> None:
         await bench.call(BASH, command="pwd", description="", workdir="nowhere")
     with pytest.raises(ToolError, match="Invalid timeout value: -1"):
         await bench.call(BASH, command="pwd", description="", timeout=-1)
+    with pytest.raises(ToolError, match="could not be run"):
+        await bench.call(BASH, command="echo \0", description="")
 
 
 def test_the_shell_is_the_persons_own_if_models_write_for_it(tmp_path: Path) -> None:

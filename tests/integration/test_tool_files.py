@@ -282,3 +282,9 @@ async def test_what_cannot_be_done_is_said(
     with pytest.raises(ToolError, match=said):
         await bench.call(EDIT, **given)
     assert text_of(path) == "a a\n"
+
+
+async def test_what_cannot_be_a_path_is_said(bench: Bench) -> None:
+    for tool, rest in ((READ, {}), (WRITE, {"content": ""}), (EDIT, {"oldString": "", "newString": "x"})):
+        with pytest.raises(ToolError, match="is not a path"):
+            await bench.call(tool, filePath="a\0b", **rest)

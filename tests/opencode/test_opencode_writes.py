@@ -8,11 +8,12 @@ import pytest
 
 from opencode.engine import open_sandbox_store
 from opencode.fake_model import TITLE, Answer, Called, FakeModel, called, said
+from opencode.reading import exported, shapes, strict, texts
 from opencode.sandbox import Sandbox
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, ProjectID, SessionID
-from weft.model.message import AnyMessage, MessageWithParts
-from weft.model.part import AnyPart, ReasoningPart, TextPart, ToolPart
+from weft.model.message import AnyMessage
+from weft.model.part import AnyPart
 from weft.model.project import Project
 from weft.model.session import Session
 from weft.model.todo import Todo
@@ -49,11 +50,6 @@ def session(sandbox: Sandbox, model: FakeModel) -> SessionID:
     return SessionID(json.loads(lines[0])["sessionID"])
 
 
-def strict(raw: bytes | str) -> Any:
-    """JSON with its numbers as they are spelled: 1 is not 1.0 here."""
-    return json.loads(raw, parse_float=str)
-
-
 def documents(sandbox: Sandbox) -> list[Path]:
     return [path for shelf in KINDS for path in sorted((sandbox.storage / shelf).rglob("*.json"))]
 
@@ -75,7 +71,7 @@ def test_no_document_needs_the_careful_way(sandbox: Sandbox, session: SessionID)
 
 
 async def test_the_store_lists_what_opencode_exports(sandbox: Sandbox, session: SessionID) -> None:
-    exported = strict(sandbox.opencode("export", session))
+    by_opencode = strict(sandbox.opencode("export", session))
     async with open_sandbox_store(sandbox) as store:
         [project] = await store.list_projects()
         [listed] = await store.list_sessions(project.id)
@@ -87,7 +83,7 @@ async def test_the_store_lists_what_opencode_exports(sandbox: Sandbox, session: 
         TITLE,
         "1.1.34",
     )
-    assert {"info": strict(encode(listed)), "messages": [strict(encode(each)) for each in messages]} == exported
+    assert exported(listed, messages) == by_opencode
 
 
 async def test_messages_and_parts_stand_in_the_order_they_happened(sandbox: Sandbox, session: SessionID) -> None:
@@ -133,18 +129,3 @@ async def test_reading_changes_nothing_on_disk(sandbox: Sandbox, session: Sessio
         await store.list_messages(session)
         await store.damage()
     assert {path: path.read_bytes() for path in sandbox.storage.rglob("*.json")} == before
-
-
-def shapes(message: MessageWithParts) -> list[str]:
-    return [shape(part) for part in message.parts]
-
-
-def shape(part: AnyPart) -> str:
-    if isinstance(part, ToolPart):
-        return f"{part.tool} {part.state.__struct_config__.tag}"
-    return str(part.__struct_config__.tag)
-
-
-def texts(messages: list[MessageWithParts]) -> list[str]:
-    parts = [part for message in messages for part in message.parts]
-    return [part.text for part in parts if isinstance(part, TextPart | ReasoningPart)]

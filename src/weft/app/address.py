@@ -9,7 +9,7 @@ from weft.errors import ConfigError, InvalidInputError
 from weft.host.paths import Paths
 
 CONFIGS = ("opencode.jsonc", "opencode.json", "config.json")
-KEY = "store"
+KEY = ("experimental", "weft", "store")
 
 
 def store_url(env: Mapping[str, str], paths: Paths, given: str | None = None) -> str:
@@ -35,9 +35,9 @@ def storage_root(env: Mapping[str, str], paths: Paths, given: str | None = None)
 
 
 def configured(paths: Paths) -> str:
-    """What the person's own configuration says. A project has no say in where its sessions are kept.
+    """What `experimental.weft.store` says in the person's own configuration. A project has no say in it.
 
-    Reading history must not depend on the rest of the configuration, so this looks for the one key and parses a file
+    Reading history must not depend on the rest of the configuration, so this looks for the one key, and parses a file
     only if it can hold it; a file that is broken says nothing here, and is complained of when it is used.
     """
     for name in CONFIGS:
@@ -45,16 +45,18 @@ def configured(paths: Paths) -> str:
             path = os.path.join(paths.config, name)
             with open(path, encoding="utf-8") as file:
                 text = file.read()
-            if f'"{KEY}"' in text and isinstance(found := _parse(path, text).get(KEY), str):
+            if '"weft"' in text and (found := _find(path, text)):
                 return found
     return ""
 
 
-def _parse(path: str, text: str) -> dict[str, Any]:
+def _find(path: str, text: str) -> str:
     from weft.config.jsonc import Document  # noqa: PLC0415  few configurations get here
 
     try:
-        value: dict[str, Any] = Document(path, text).value
+        value: Any = Document(path, text).value
     except ConfigError:
-        return {}
-    return value
+        return ""
+    for key in KEY:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""

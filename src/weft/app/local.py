@@ -12,6 +12,7 @@ from weft.model.message import MessageWithParts
 from weft.model.permission import PermissionRequest, Reply
 from weft.model.project import Project
 from weft.model.session import Session
+from weft.run.admit import choose
 from weft.run.kit import Kit
 from weft.run.runner import Runner
 from weft.session import lifecycle
@@ -47,6 +48,9 @@ class Local(Struct, frozen=True, kw_only=True):
         return await self.kit.store.list_messages(session, last=limit)
 
     # --- runs ---
+
+    async def check_prompt(self, input: PromptInput) -> None:
+        choose(self.kit, input, ())
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
         return await self.runner.prompt(SessionID(checked("session", session)), input)

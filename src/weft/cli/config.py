@@ -1,10 +1,14 @@
 """`weft config`: what is in force, where it comes from, and what is wrong with it."""
 
+import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from weft.cli.exit import Exit
+from weft.cli.paint import Paint
 from weft.config.finding import KeyPath
 from weft.config.layer import Origin
 from weft.config.load import Loaded, load_config
@@ -13,12 +17,16 @@ from weft.config.sources import Situation
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
 from weft.model.wire import to_plain
+from weft.project.look import look
 
-_DIM, _YELLOW, _RED, _PLAIN = "\x1b[2m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
+
+def config_command(chosen: argparse.Namespace) -> int:
+    at = look(chosen.dir)
+    return show_config(at.directory, at.top or at.directory, os.environ, as_json=chosen.format == "json")
 
 
 def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_json: bool) -> int:
-    """Prints every setting in force and its source, secrets covered. Gives 1 if something is not in force, else 0."""
+    """Prints every setting in force and its source, secrets covered. Gives 2 if something is not in force, else 0."""
     situation = Situation(directory=directory, worktree=worktree, paths=paths_from(env), env=env)
     loaded = load_config(situation)
     secrets = secret_values({**env, **loaded.environment})
@@ -26,22 +34,20 @@ def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_jso
     if as_json:
         print(json.dumps(_to_report(loaded, shown), indent=2, default=str))
     else:
-        colours = sys.stdout.isatty() and not env.get("NO_COLOR")
-        for line in _to_lines(loaded, shown, colours=colours):
+        for line in _to_lines(loaded, shown, Paint(sys.stdout)):
             print(line)
-    _print_problems(loaded, colours=sys.stderr.isatty() and not env.get("NO_COLOR"))
-    return 1 if loaded.problems else 0
+    _print_problems(loaded, Paint(sys.stderr))
+    return Exit.USAGE if loaded.problems else Exit.DONE
 
 
-def _to_lines(loaded: Loaded, shown: dict[str, Any], *, colours: bool) -> Iterator[str]:
-    dim, plain = (_DIM, _PLAIN) if colours else ("", "")
+def _to_lines(loaded: Loaded, shown: dict[str, Any], paint: Paint) -> Iterator[str]:
     for path, value in _leaves(shown):
         origin = _origin(loaded, path)
         # Ninety keys that nobody chose would bury the rest.
         if path[0] == "keybinds" and (origin is None or origin.kind == "default"):
             continue
         text = json.dumps(value, ensure_ascii=False, default=str)
-        yield f"{_dotted(path)} = {text}  {dim}# {_source(loaded, path, origin)}{plain}"
+        yield f"{_dotted(path)} = {text}  {paint.dim('# ' + _source(loaded, path, origin))}"
 
 
 def _leaves(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
@@ -103,9 +109,8 @@ def _to_problem(error: ConfigError) -> dict[str, Any]:
     }
 
 
-def _print_problems(loaded: Loaded, *, colours: bool) -> None:
-    for word, colour, errors in (("error", _RED, loaded.problems), ("warning", _YELLOW, loaded.warnings)):
-        label = f"{colour}{word}{_PLAIN}" if colours else word
+def _print_problems(loaded: Loaded, paint: Paint) -> None:
+    for label, errors in ((paint.red("error"), loaded.problems), (paint.yellow("warning"), loaded.warnings)):
         for error in errors:
             hint = f" ({error.hint})" if error.hint else ""
             print(f"{label}: {error}{hint}", file=sys.stderr)

@@ -75,6 +75,8 @@ async def _run(chosen: argparse.Namespace, words: str, env: Mapping[str, str]) -
             agent=chosen.agent,
             variant=chosen.variant,
         )
+        if not (chosen.session or chosen.go_on):
+            await api.check_prompt(input)  # a mistake must not leave an empty session behind
         session = await find_session(api, chosen, words)
         screen: Screen = JsonLines(session.id, SystemClock()) if chosen.format == "json" else Terminal()
         return await follow(api, session.id, input, screen)

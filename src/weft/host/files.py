@@ -185,10 +185,10 @@ def try_locked(path: str) -> Generator[bool]:
 
 @contextmanager
 def share_locked(path: str) -> Generator[bool]:
-    """Keep holders of the lock out while reading. False if there is no lock file: so nobody holds it."""
+    """Keep holders of the lock out while reading. False if there is no lock file, or none that we may use."""
     try:
         fd = _lock(path, fcntl.LOCK_SH, flags=os.O_RDONLY)
-    except FileNotFoundError:
+    except OSError:
         yield False
         return
     try:

@@ -8,6 +8,7 @@ reach the child alone and not what it started. A watcher also keeps the group's 
 """
 
 import asyncio
+import errno
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -95,7 +96,11 @@ class Output:
         self.size += len(piece)
         if self.size > self._memory and before < self._limit:
             # To the end, also when cancelled: the thread would write on into a file that is being closed.
-            await undivided(asyncio.to_thread(self._write, piece[: self._limit - before]))
+            try:
+                await undivided(asyncio.to_thread(self._write, piece[: self._limit - before]))
+            except OSError:
+                # A full disk costs the rest of the output, not the command.
+                self._limit = max(before, self._memory)
         self.head.extend(piece[: max(0, self._memory - len(self.head))])
 
     def _write(self, piece: bytes) -> None:
@@ -195,15 +200,18 @@ class _Child:
 
     async def start(self, command: Command, output: int, errors: int) -> None:
         # The name in the watcher's command line is how it is told from what the child left behind.
-        self._process = await asyncio.create_subprocess_exec(
-            *("/bin/sh", "-c", _STARTER, f"weft:{self._token}", self._token, *command.argv),
-            cwd=command.directory,
-            env=dict(command.environment),
-            stdin=self._lifeline,
-            stdout=output,
-            stderr=errors,
-            start_new_session=True,
-        )
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *("/bin/sh", "-c", _STARTER, f"weft:{self._token}", self._token, *command.argv),
+                cwd=command.directory,
+                env=dict(command.environment),
+                stdin=self._lifeline,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+        except ValueError as error:  # a NUL, or half a character, in a word
+            raise OSError(errno.EINVAL, str(error)) from error
 
     @property
     def code(self) -> int | None:

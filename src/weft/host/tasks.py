@@ -1,4 +1,4 @@
-"""Tasks with a parent, where the parent's own error is not wrapped in a group."""
+"""Tasks with a parent, where what goes wrong is not wrapped in a group."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,15 +7,14 @@ from contextlib import asynccontextmanager
 
 @asynccontextmanager
 async def open_tasks() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group for a context that strangers work in: what they raise reaches them as they raised it.
-
-    Whoever opens it ends its tasks before leaving; what a task itself raises still comes as a group.
-    """
+    """A task group that raises what was raised: the body's own error, else that of the first task that failed."""
     raised: Exception | None = None
-    async with asyncio.TaskGroup() as tasks:
-        try:
-            yield tasks
-        except Exception as error:  # noqa: BLE001  raised again below, outside the group
-            raised = error
-    if raised is not None:
-        raise raised
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            try:
+                yield tasks
+            except Exception as error:
+                raised = error
+                raise
+    except BaseExceptionGroup as group:
+        raise raised or group.exceptions[0] from None

@@ -1,6 +1,6 @@
 """Input to a stored prompt: nothing is acknowledged, and nothing runs, before it is on disk."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from weft.errors import NotFoundError
 from weft.model.event import Event, MessageUpdated, PartUpdated
@@ -26,12 +26,13 @@ PARTS: dict[type[AnyPartInput], type[AnyPart]] = {
 async def admit(kit: Kit, session: SessionID, transcript: Transcript, input: PromptInput) -> MessageID:
     """Store a prompt, and take it into the transcript. What it names (agent, model) is checked first, so that a
     mistake stores nothing."""
+    agent, model = choose(kit, input, transcript.messages())
     message = UserMessage(
         id=MessageID(checked("message", input.message_id)) if input.message_id else kit.mint.message(),
         session_id=session,
         time=Moment(created=after(transcript, kit.clock.now())),
-        agent=_agent(kit, input),
-        model=_model(kit, input, transcript.messages()),
+        agent=agent,
+        model=model,
         system=input.system,
         tools=input.tools,
         variant=input.variant,
@@ -45,29 +46,18 @@ async def admit(kit: Kit, session: SessionID, transcript: Transcript, input: Pro
     return message.id
 
 
-def _agent(kit: Kit, input: PromptInput) -> str:
+def choose(kit: Kit, input: PromptInput, history: Sequence[MessageWithParts]) -> tuple[str, ModelRef]:
+    """Who answers, with which model: the one asked for, else the agent's, else the one this conversation goes on with,
+    else the default. What is not there must be said now, not after the prompt is stored."""
     name = input.agent or kit.default_agent
-    if name not in kit.agents:
-        raise NotFoundError("agent", name, hint=f"there are {', '.join(_visible(kit))}")
-    return name
-
-
-def _visible(kit: Kit) -> Iterable[str]:
-    return (name for name, agent in kit.agents.items() if not agent.hidden)
-
-
-def _model(kit: Kit, input: PromptInput, history: list[MessageWithParts]) -> ModelRef:
-    """The one asked for, else the agent's, else the one this conversation goes on with, else the default."""
-    agent = kit.agents.get(input.agent or kit.default_agent)
+    agent = kit.agents.get(name)
+    if agent is None:
+        visible = (each for each, found in kit.agents.items() if not found.hidden)
+        raise NotFoundError("agent", name, hint=f"there are {', '.join(visible)}")
     last = newest_prompt(history)
-    chosen = (
-        input.model
-        or (agent.model if agent else None)
-        or (last.model if last else None)
-        or kit.models.default()
-    )
-    kit.models.get(chosen)  # a model that is not there must be said now, not after the prompt is stored
-    return chosen
+    model = input.model or agent.model or (last.model if last else None) or kit.models.default()
+    kit.models.get(model)
+    return name, model
 
 
 def _to_part(kit: Kit, message: UserMessage, given: AnyPartInput) -> AnyPart:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import ProviderError, WeftError
+from weft.host.tasks import open_tasks
 from weft.model.agent import Agent
 from weft.model.event import Event, MessageUpdated, PartGrew, SessionFailed
 from weft.model.failure import AnyFailure, aborted
@@ -92,13 +93,9 @@ class _Taking:
         served = self._kit.models.get(self._prompt.model or self._kit.models.default())
         agent = self._kit.agents[self._prompt.agent]
         request = build_request(self._kit, self._transcript.messages(), self._step, served.model, agent)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(pump(served.provider.stream(request), self._queue))
-                finished, error = await self._consume(tasks, agent)
-        except BaseExceptionGroup as group:
-            # One fault brings the whole step down; who reads of it wants the fault, not the group around it.
-            raise group.exceptions[0] from group
+        async with open_tasks() as tasks:
+            tasks.create_task(pump(served.provider.stream(request), self._queue))
+            finished, error = await self._consume(tasks, agent)
         if finished is None:
             return to_failure(
                 error or ProviderError("the model's answer broke off before its end", retryable=True)

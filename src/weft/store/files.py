@@ -106,7 +106,8 @@ class FileStore:
             self._write(events, held, flush=any(is_promise(event) for event in events))
             for event in events:
                 if isinstance(event, SessionDeleted):  # last of all: from here on nobody is kept out
-                    self._disk.remove(self._tree.layout.lock(session_lock(event.info.id)))
+                    with suppress(OSError):
+                        self._disk.remove(self._tree.layout.lock(session_lock(event.info.id)))
 
     def _edit(self, id: SessionID, editor: SessionEditor) -> Session:
         with self._guard.writing([session_lock(id)]) as held:

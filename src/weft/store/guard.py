@@ -15,6 +15,8 @@ from weft.store.redo import Note, Pointer, find_note, take
 
 T = TypeVar("T")
 
+ATTEMPTS = 3
+
 
 class Guard:
     def __init__(self, layout: Layout, disk: Disk) -> None:
@@ -38,19 +40,17 @@ class Guard:
     def reading(self, lock: str, read: Callable[[], T]) -> T:
         """What `read` gives, with no batch under this lock half done while it reads."""
         path = self._layout.lock(lock)
-        while True:
+        for _ in range(ATTEMPTS):
             with share_locked(path) as shared:
-                if not self._is_noted(lock):
-                    found = read()
-                    # Without a lock file there was no writer; if there is one now, one may have come meanwhile.
-                    if shared or not os.path.exists(path):
-                        return found
-                    continue
-            try:
-                with self.writing([lock]):
-                    return read()
-            except OSError:
-                return read()  # it cannot be finished where nothing can be written: read what there is
+                if self._is_noted(lock):
+                    break
+                found = read()
+                # Without a lock file there was no writer; if there is one now, one may have come meanwhile.
+                if shared or not os.path.exists(path):
+                    return found
+        with suppress(OSError), self.writing([lock]):
+            return read()
+        return read()  # nothing can be finished where nothing can be written: read what there is
 
     def recover(self) -> None:
         """Finish what dead writers began, and sweep away what they were writing. Waits for nobody."""

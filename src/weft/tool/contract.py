@@ -9,7 +9,7 @@ from msgspec import Struct
 from weft.errors import ToolError
 from weft.host.clock import Clock
 from weft.model.ids import MessageID, SessionID
-from weft.tool.desk import Desk, bare_desk
+from weft.tool.desk import Desk
 
 Input = TypeVar("Input", bound=Struct)
 
@@ -61,7 +61,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     clock: Clock
     ask: Ask
     report: Report
-    desk: Desk = msgspec.field(default_factory=bare_desk)
+    desk: Desk
 
 
 class Tool(Struct, Generic[Input], frozen=True, kw_only=True):

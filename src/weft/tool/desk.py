@@ -1,14 +1,10 @@
 """The desk: what the tools of one session share, from call to call."""
 
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
-from weft.host.clock import SystemClock
-from weft.model.ids import Mint
 from weft.model.todo import Todo
 from weft.tool.guard import Guard
 from weft.tool.spill import Spill
@@ -38,12 +34,6 @@ class Desk(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
 
 
-def bare_desk() -> Desk:
-    """A desk for one call outside of any session: it remembers nothing after it, and nobody is told."""
-    spill = Spill(os.path.join(tempfile.gettempdir(), "weft-output"), Mint(SystemClock().now, os.urandom))
-    return Desk(guard=Guard(), spill=spill, todos=MemoryTodos(), edited=_nobody_tidies, environment={})
-
-
 class MemoryTodos:
     """A list that lives as long as the object."""
 
@@ -55,7 +45,3 @@ class MemoryTodos:
 
     async def write(self, todos: Sequence[Todo]) -> None:
         self._todos = tuple(todos)
-
-
-async def _nobody_tidies(path: str) -> None:
-    del path

@@ -12,10 +12,10 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from weft.errors import ToolError
-from weft.host.process import Captured, capture
+from weft.host.process import Captured
 from weft.tool.about import about
 from weft.tool.contract import Tool, ToolContext, ToolResult
-from weft.tool.listing import TRUNCATED, command_in, fits, list_files, ripgrep_of
+from weft.tool.listing import TRUNCATED, capture_in, fits, list_files, ripgrep_of
 from weft.tool.paths import Place, enter
 
 LIMIT: Final = 100
@@ -77,7 +77,7 @@ async def _by_ripgrep(ripgrep: str, place: Place, wanted: GrepInput, ctx: ToolCo
         options += [f"--type-add=weft:{wanted.include}", "--type=weft"]
     options += [f"--max-count={LIMIT + 1}"]
     argv = (ripgrep, *options, "--regexp", wanted.pattern, "--", ".")
-    said = await capture(command_in(place.real, argv, ctx), limit=FOUND_BYTES)
+    said = await capture_in(place.real, argv, FOUND_BYTES, ctx)
     if said.code is not None and said.code >= INACCESSIBLE and not said.output and said.errors.strip():
         raise ToolError(f"ripgrep failed: {said.errors.strip()}")
     include, root = wanted.include or "**", place.path.rstrip("/") + "/"
@@ -96,7 +96,7 @@ async def _scan(place: Place, names: list[str], pattern: str, ctx: ToolContext) 
     listed = await asyncio.to_thread(_listed, names)
     try:
         argv = (sys.executable, "-I", "-S", _SCAN, str(LIMIT + 1), pattern, listed)
-        said = await capture(command_in(root.real, argv, ctx), limit=FOUND_BYTES)
+        said = await capture_in(root.real, argv, FOUND_BYTES, ctx)
     finally:
         with suppress(OSError):
             os.unlink(listed)

@@ -11,7 +11,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from weft.host.process import Command, capture
+from weft.errors import ToolError
+from weft.host.process import Captured, Command, capture
 from weft.tool.contract import ToolContext
 
 LISTED_BYTES: Final = 64 << 20
@@ -38,7 +39,7 @@ async def list_names(directory: str, ctx: ToolContext) -> list[str]:
     """The names by whichever means there is: ripgrep, git where it is a repository, or walking the tree."""
     if ripgrep := ripgrep_of(ctx):
         argv = (ripgrep, "--files", "--hidden", "--no-messages", "--null", "--glob=!.git")
-        return _split((await capture(command_in(directory, argv, ctx), limit=LISTED_BYTES)).output)
+        return _split((await capture_in(directory, argv, LISTED_BYTES, ctx)).output)
     return await _by_git(directory, ctx) or await asyncio.to_thread(lambda: list(_walk(directory)))
 
 
@@ -46,15 +47,20 @@ def ripgrep_of(ctx: ToolContext) -> str | None:
     return shutil.which("rg", path=ctx.desk.environment.get("PATH"))
 
 
-def command_in(directory: str, argv: tuple[str, ...], ctx: ToolContext) -> Command:
-    return Command(argv=argv, directory=directory, environment=ctx.desk.environment, timeout=SECONDS)
+async def capture_in(directory: str, argv: tuple[str, ...], limit: int, ctx: ToolContext) -> Captured:
+    """What a search program says, run in a directory."""
+    command = Command(argv=argv, directory=directory, environment=ctx.desk.environment, timeout=SECONDS)
+    try:
+        return await capture(command, limit=limit)
+    except OSError as error:
+        raise ToolError(f"The search could not be run: {error}") from error
 
 
 async def _by_git(directory: str, ctx: ToolContext) -> list[str]:
     """Nothing when it is no repository, and when the directory itself is ignored: who asks for it means it."""
     # A file system monitor is a program that the repository's own configuration names.
     argv = ("git", "-c", "core.fsmonitor=false", "ls-files", "-coz", "--exclude-standard", "--deduplicate")
-    told = await capture(command_in(directory, argv, ctx), limit=LISTED_BYTES)
+    told = await capture_in(directory, argv, LISTED_BYTES, ctx)
     if told.code != 0:
         return []
     plain, inner = await asyncio.to_thread(_apart, directory, _split(told.output))

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from weft.errors import ToolError
 from weft.tool.contract import ToolContext
 
 
@@ -20,7 +21,10 @@ class Place(Struct, frozen=True, kw_only=True):
 
 async def enter(given: str, ctx: ToolContext, kind: Literal["file", "directory"] = "file") -> Place:
     """Where a given path leads. Outside of the project that is asked about first."""
-    place, inside = await asyncio.to_thread(locate, given, ctx.directory, ctx.worktree)
+    try:
+        place, inside = await asyncio.to_thread(locate, given, ctx.directory, ctx.worktree)
+    except ValueError as error:  # a NUL in it, or half a character
+        raise ToolError(f"{given!r} is not a path: {error}") from error
     if not inside:
         parent = place.real if kind == "directory" else os.path.dirname(place.real)
         pattern = os.path.join(parent, "*")

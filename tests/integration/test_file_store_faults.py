@@ -1,0 +1,261 @@
+"""The file store when the disk fails: nothing half done, reading goes on, and it works again without a restart."""
+
+import errno
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.errors import StoreError
+from weft.host.files import Disk
+from weft.model.event import (
+    Durable,
+    MessageRemoved,
+    MessageUpdated,
+    PartUpdated,
+    SessionCreated,
+    SessionDeleted,
+    SessionUpdated,
+    TodoUpdated,
+)
+from weft.model.ids import SessionID
+from weft.model.todo import Todo
+from weft.store.contract import Store
+from weft.store.files import FileStore
+from weft.testing.store_values import PROMPT, SESSION, answer, growth, prompt, session, text
+
+OTHER = SessionID("ses_2")
+
+
+class FailingDisk(Disk):
+    """Fails at one call, having done half of it; or from that call on, having done nothing."""
+
+    def __init__(self, at: int, *, for_ever: bool = False) -> None:
+        self._left = at
+        self._for_ever = for_ever
+        self.failed = False
+
+    def _fails(self) -> bool:
+        self._left -= 1
+        fails = self._left <= 0 if self._for_ever else self._left == 0
+        self.failed = self.failed or fails
+        return fails
+
+    def prepare(self, temp: str, raw: bytes, *, flush: bool = False) -> None:
+        if self._fails():
+            if not self._for_ever:
+                super().prepare(temp, raw[: len(raw) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device", temp)
+        super().prepare(temp, raw, flush=flush)
+
+    def extend(self, path: str, at: int, raw: bytes) -> None:
+        if self._fails():
+            if not self._for_ever:
+                super().extend(path, at, raw[: len(raw) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        super().extend(path, at, raw)
+
+    def move(self, source: str, target: str) -> list[str]:
+        if self._fails():
+            raise OSError(errno.EROFS, "Read-only file system", target)
+        return super().move(source, target)
+
+    def remove(self, path: str) -> None:
+        if self._fails():
+            raise OSError(errno.EIO, "Input/output error", path)
+        super().remove(path)
+
+    def flush(self, path: str) -> None:
+        if self._fails():
+            raise OSError(errno.EIO, "Input/output error", path)
+        super().flush(path)
+
+
+BEFORE: list[Durable] = [
+    SessionCreated(info=session()),
+    SessionCreated(info=session(OTHER)),
+    MessageUpdated(info=prompt()),
+    PartUpdated(part=text("prt_1", "one")),
+    PartUpdated(part=text("prt_2", "two")),
+]
+BATCHES: dict[str, list[Durable]] = {
+    "a new session": [SessionCreated(info=session("ses_3"))],
+    "a prompt": [MessageUpdated(info=answer()), PartUpdated(part=text("prt_3", "new", of="msg_2"))],
+    "replacing": [PartUpdated(part=text("prt_1", "other")), PartUpdated(part=text("prt_2", "words"))],
+    "growth": [growth("prt_1", " more", 3)],
+    "growth again": [growth("prt_2", " still", 8)],
+    "growth beside a part": [growth("prt_1", " more", 3), PartUpdated(part=text("prt_4", "x"))],
+    "replacing what grew": [PartUpdated(part=text("prt_2", "short"))],
+    "taking back what grew": [PartUpdated(part=text("prt_2", "two"))],
+    "a message removed": [MessageRemoved(session_id=SESSION, message_id=PROMPT)],
+    "a session moved": [SessionUpdated(info=session(project="p2"))],
+    "a session deleted": [SessionDeleted(info=session())],
+    "two sessions": [
+        SessionUpdated(info=session(title="a")),
+        SessionUpdated(info=session(OTHER, title="b")),
+        TodoUpdated(session_id=OTHER, todos=(Todo(content="c", status="pending", priority="low"),)),
+    ],
+    "out and in again": [SessionDeleted(info=session()), SessionCreated(info=session()), *BEFORE[2:4]],
+}
+
+
+async def everything(store: Store) -> list[Any]:
+    sessions = await store.list_sessions()
+    messages = [await store.list_messages(id) for id in (SESSION, OTHER)]
+    return [sessions, messages, await store.list_todos(OTHER), await store.damage()]
+
+
+async def opened(root: Path) -> FileStore:
+    store = FileStore(str(root))
+    await store.prepare(lambda _: None)
+    return store
+
+
+async def made(root: Path) -> Path:
+    store = await opened(root)
+    await store.apply(*BEFORE)
+    await store.apply(growth("prt_2", " grown", 3))
+    return root
+
+
+@pytest.mark.parametrize("name", BATCHES)
+async def test_whichever_step_fails_nothing_is_half_done_and_it_works_again(
+    tmp_path: Path, name: str
+) -> None:
+    template = await made(tmp_path / "template")
+    before = await everything(FileStore(str(template)))
+    after_root = Path(shutil.copytree(template, tmp_path / "after"))
+    await FileStore(str(after_root)).apply(*BATCHES[name])
+    after = await everything(FileStore(str(after_root)))
+    for at in count(1):
+        root = Path(shutil.copytree(template, tmp_path / f"fails{at}"))
+        disk = FailingDisk(at)
+        store = FileStore(str(root), disk=disk)
+        try:
+            await store.apply(*BATCHES[name])
+            raised = False
+        except StoreError:
+            raised = True
+        found = await everything(store)
+        assert found in ([before, after] if raised else [after]), f"step {at}"
+        if not disk.failed:
+            break
+        await store.apply(*BATCHES[name])
+        assert await everything(store) == after, f"step {at}, again"
+        assert await everything(await opened(root)) == after, f"step {at}, opened again"
+        assert left_behind(root) == [], f"step {at}"
+
+
+@pytest.mark.parametrize("name", BATCHES)
+async def test_a_disk_that_is_gone_for_good_leaves_what_another_can_open(tmp_path: Path, name: str) -> None:
+    template = await made(tmp_path / "template")
+    before = await everything(FileStore(str(template)))
+    after_root = Path(shutil.copytree(template, tmp_path / "after"))
+    await FileStore(str(after_root)).apply(*BATCHES[name])
+    after = await everything(FileStore(str(after_root)))
+    for at in count(1):
+        root = Path(shutil.copytree(template, tmp_path / f"fails{at}"))
+        disk = FailingDisk(at, for_ever=True)
+        store = FileStore(str(root), disk=disk)
+        try:
+            await store.apply(*BATCHES[name])
+        except StoreError:
+            await everything(store)  # reading does not raise
+        assert await everything(await opened(root)) in (before, after), f"step {at}"
+        assert left_behind(root) == [], f"step {at}"
+        if not disk.failed:
+            break
+
+
+def left_behind(root: Path) -> list[str]:
+    own = root / ".weft"
+    return [path.name for place in ("redo", "temp") for path in (own / place).glob("*")]
+
+
+# --- the machine itself says no ---
+
+
+@contextmanager
+def no_file_over(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_write_that_the_system_cuts_off_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    store = await opened(await made(tmp_path / "storage"))
+    before = await everything(store)
+    with no_file_over(50_000):
+        for batch in (
+            [PartUpdated(part=text("prt_1", "x" * 100_000))],
+            [PartUpdated(part=text("prt_1", "y")), PartUpdated(part=text("prt_9", "x" * 100_000))],
+            [growth("prt_1", "x" * 100_000, 3)],
+        ):
+            with pytest.raises(StoreError, match="File too large"):
+                await store.apply(*batch)
+            assert await everything(store) == before
+        await store.apply(growth("prt_1", " small", 3))
+    assert left_behind(tmp_path / "storage") == []
+    await store.apply(growth("prt_1", "x" * 100_000, 9))
+    [message] = await store.list_messages(SESSION)
+    assert message.parts[0] == text("prt_1", "one small" + "x" * 100_000)
+
+
+READ_ONLY = """
+import asyncio, concurrent.futures.thread, json, os, sys
+import weft.store.files
+from weft.errors import StoreError
+from weft.store.url import open_store
+from weft.testing.store_values import SESSION, session
+from weft.model.event import SessionUpdated
+
+async def main():
+    said = {}
+    async with open_store("file:" + sys.argv[1]) as store:
+        said["sessions"] = len(await store.list_sessions())
+        said["texts"] = [part.text for part in (await store.list_messages(SESSION))[0].parts]
+        said["damage"] = [each.reason for each in await store.damage()]
+        for work in (store.apply(SessionUpdated(info=session())), store.keep(("a", "b"), 1)):
+            try:
+                await work
+            except StoreError as error:
+                said.setdefault("refused", []).append(type(error).__name__)
+    print(json.dumps(said))
+
+if os.geteuid() == 0:  # nothing stops the superuser from writing
+    os.setuid(65534)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("format", ["2", "1"])
+async def test_a_directory_that_cannot_be_written_can_be_read(format: str) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        root = await made(Path(place) / "storage")
+        (root / "migration").write_text(format)
+        for path in (Path(place), root, *root.rglob("*")):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        ended = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, str(root)], capture_output=True, text=True, check=False
+        )
+        for path in (Path(place), root, *root.rglob("*")):
+            path.chmod(0o755)
+    assert ended.stderr == ""
+    assert json.loads(ended.stdout) == {
+        "sessions": 2,
+        "texts": ["one", "two grown"],
+        "damage": [] if format == "2" else ["not upgraded: Permission denied"],
+        "refused": ["StoreError", "StoreError"],
+    }

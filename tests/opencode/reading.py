@@ -1,0 +1,46 @@
+"""What tests look at: JSON to compare strictly, and conversations boiled down to words."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from weft.model.message import MessageWithParts
+from weft.model.part import AnyPart, ReasoningPart, TextPart, ToolPart
+from weft.model.session import Session
+from weft.model.wire import encode
+
+
+def strict(raw: bytes | str) -> Any:
+    """JSON with its numbers as they are spelled: 1 is not 1.0 here."""
+    return json.loads(raw, parse_float=str)
+
+
+def exported(session: Session, messages: Sequence[MessageWithParts]) -> Any:
+    """A session as OpenCode exports it."""
+    return {"info": strict(encode(session)), "messages": [strict(encode(each)) for each in messages]}
+
+
+def shapes(message: MessageWithParts) -> list[str]:
+    return [shape(part) for part in message.parts]
+
+
+def shape(part: AnyPart) -> str:
+    if isinstance(part, ToolPart):
+        return f"{part.tool} {part.state.__struct_config__.tag}"
+    return str(part.__struct_config__.tag)
+
+
+def texts(messages: Sequence[MessageWithParts]) -> list[str]:
+    """All that was said and thought, in order."""
+    parts = [part for message in messages for part in message.parts]
+    return [part.text for part in parts if isinstance(part, TextPart | ReasoningPart)]
+
+
+def asked(request: dict[str, Any]) -> list[tuple[str, str]]:
+    """The conversation that a model was sent: who said what, the system's words left out."""
+    said = [(each["role"], each.get("content") or "") for each in request["messages"]]
+    return [(role, _joined(content)) for role, content in said if role != "system"]
+
+
+def _joined(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(piece.get("text", "") for piece in content)
