@@ -59,6 +59,7 @@ class Sandbox(Struct, frozen=True, kw_only=True):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
 
     def _run(self, command: list[str]) -> str:

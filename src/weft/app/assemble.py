@@ -57,6 +57,7 @@ async def open_local(
     """An `Api` over this directory. Leaving ends its runs and writes what is unwritten."""
     clock, bus = seams.clock, Bus()
     mint = Mint(clock.now, seams.random)
+    spill = Spill(settings.tool_output, mint)
     async with open_journal(store, bus, clock, directory=place.directory) as journal, open_tasks() as tasks:
         kit = Kit(
             store=store,
@@ -71,8 +72,9 @@ async def open_local(
             output_limit=settings.output_limit,
             tools={tool.name: tool for tool in settings.tools},
             gate=Gate(journal.commit, answered=settings.answered),
-            desk=_desks(store, journal, Spill(settings.tool_output, mint), settings),
+            desk=_desks(store, journal, spill, settings),
         )
+        await spill.sweep(clock.now())
         maker = Maker(journal=journal, clock=clock, mint=mint, random=seams.random, place=place)
         runner = Runner(kit, tasks)
         try:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
+from weft.api import Api
 from weft.app.address import store_url
 from weft.app.assemble import Seams, Settings, open_local
 from weft.app.local import Local
@@ -59,6 +60,19 @@ async def open_app(opening: Opening) -> AsyncIterator[Local]:
         async with open_local(found.place, store, models, settings, opening.seams) as local:
             await settle_place(store, local.kit.journal, found)
             yield local
+
+
+@asynccontextmanager
+async def open_weft(
+    directory: str = ".", *, store: str | None = None, answered: bool = False, models: tuple[Served, ...] = ()
+) -> AsyncIterator[Api]:
+    """weft for Python programs: an `Api` over a directory, as `weft run` has it there.
+
+    `store` is an address (`memory:` keeps nothing), `models` are served beside the configured ones. Say `answered`
+    if you reply to questions about permissions; otherwise what has to be asked is refused.
+    """
+    async with open_app(Opening(directory=directory, store=store, answered=answered, models=models)) as api:
+        yield api
 
 
 def _load(place: Place, paths: Paths, env: Mapping[str, str]) -> Loaded:

@@ -3,14 +3,13 @@
 On the wire an event is `{"type", "properties"}`. Some have one value as their properties; `whole` names that field.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-from weft.errors import DocumentError
 from weft.model.diff import FileDiff
 from weft.model.failure import AnyFailure
-from weft.model.ids import MessageID, PartID, PermissionID, PtyID, QuestionID, SessionID
+from weft.model.ids import MessageID, PartID, PermissionID, QuestionID, SessionID
 from weft.model.message import AnyMessage
 from weft.model.part import AnyPart
 from weft.model.permission import PermissionRequest, Reply
@@ -19,7 +18,7 @@ from weft.model.question import QuestionRequest
 from weft.model.session import Session
 from weft.model.status import AnyStatus
 from weft.model.todo import Todo
-from weft.model.wire import Wire, from_plain, parse, to_plain
+from weft.model.wire import Wire
 
 
 class Event(Wire, frozen=True, kw_only=True):
@@ -233,130 +232,6 @@ class BranchChanged(Event, frozen=True, kw_only=True):
     branch: str | None = None
 
 
-class LspUpdated(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "lsp.updated"
-
-
-class LspDiagnosed(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "lsp.client.diagnostics"
-
-    server_id: str
-    path: str
-
-
-class McpToolsChanged(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "mcp.tools.changed"
-
-    server: str
-
-
-class McpBrowserFailed(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "mcp.browser.open.failed"
-
-    mcp_name: str
-    url: str
-
-
-class ServerConnected(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "server.connected"
-
-
-class ServerHeartbeat(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "server.heartbeat"
-
-
-class InstanceDisposed(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "server.instance.disposed"
-
-    directory: str
-
-
-class GlobalDisposed(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "global.disposed"
-
-
-class InstallationUpdated(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "installation.updated"
-
-    version: str
-
-
-class UpdateAvailable(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "installation.update-available"
-
-    version: str
-
-
-class IdeInstalled(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "ide.installed"
-
-    ide: str
-
-
-class PtyCreated(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "pty.created"
-
-    info: dict[str, Any]
-
-
-class PtyUpdated(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "pty.updated"
-
-    info: dict[str, Any]
-
-
-class PtyExited(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "pty.exited"
-
-    id: PtyID
-    exit_code: int
-
-
-class PtyDeleted(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "pty.deleted"
-
-    id: PtyID
-
-
-class TuiPromptAppended(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "tui.prompt.append"
-
-    text: str
-
-
-class TuiCommandExecuted(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "tui.command.execute"
-
-    command: str
-
-
-class TuiToastShown(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "tui.toast.show"
-
-    title: str | None = None
-    message: str
-    variant: Literal["info", "success", "warning", "error"]
-    duration: int | None = None
-
-
-class TuiSessionSelected(Event, frozen=True, kw_only=True):
-    type: ClassVar[str] = "tui.session.select"
-
-    session_id: SessionID
-
-
-class UnknownEvent(Event, frozen=True, kw_only=True):
-    """An event of a type we do not know, from a server that knows more."""
-
-    type: ClassVar[str] = "$unknown"
-
-    named: str
-    properties: dict[str, Any]
-
-
-KINDS = {kind.type: kind for kind in Event.__subclasses__() if kind is not UnknownEvent}
-
-
 class Told(msgspec.Struct, frozen=True, kw_only=True):
     """An event as the bus carried it: where it stands in the stream, and the directory it is about."""
 
@@ -379,22 +254,3 @@ def session_of(event: Event) -> SessionID | None:
         case _:
             found: SessionID | None = getattr(event, "session_id", None)
             return found
-
-
-def event_to_plain(event: Event) -> dict[str, Any]:
-    if isinstance(event, UnknownEvent):
-        return {"type": event.named, "properties": event.properties}
-    return {"type": event.type, "properties": to_plain(getattr(event, event.whole) if event.whole else event)}
-
-
-def event_from_plain(plain: Any, *, where: str = "event") -> Event:
-    if not isinstance(plain, dict) or not isinstance(plain.get("type"), str):
-        raise DocumentError(where, "an event has a type")
-    named, properties = plain["type"], plain.get("properties") or {}
-    if (kind := KINDS.get(named)) is None:
-        return UnknownEvent(named=named, properties=properties)
-    return from_plain({kind.whole: properties} if kind.whole else properties, kind, where=where)
-
-
-def event_from_json(raw: bytes) -> Event:
-    return event_from_plain(parse(raw, where="event"))

@@ -56,6 +56,11 @@ class PromptInput(Wire, frozen=True, kw_only=True):
     parts: tuple[AnyPartInput, ...]
 
 
+def prompt(text: str) -> PromptInput:
+    """A prompt that is nothing but text."""
+    return PromptInput(parts=(TextInput(text=text),))
+
+
 class SessionInput(Wire, frozen=True, kw_only=True):
     """A session to be made."""
 

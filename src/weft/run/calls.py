@@ -18,6 +18,7 @@ from weft.run.kit import Kit
 from weft.run.processor import CallDone, CallFailed, CallStarted
 from weft.tool.contract import AnyTool, Ask, Report, ToolContext, ToolResult, to_input
 from weft.tool.registry import UNSEEN
+from weft.tool.truncate import bound
 
 INVALID = "invalid"
 
@@ -48,7 +49,7 @@ def _invalid(call: ToolCall, error: str) -> CallStarted:
 async def carry_out(call: CallStarted, tool: AnyTool, context: ToolContext) -> CallDone | CallFailed:
     """Run the tool to its end. Whatever it raises becomes a result the model can read."""
     try:
-        result = await tool.run(to_input(tool, call.input), context)
+        result = await bound(await tool.run(to_input(tool, call.input), context), context.desk.spill)
     except NotPermittedError as error:
         return CallFailed(call_id=call.call_id, error=str(error), refused=isinstance(error, RejectedError))
     except WeftError as error:

@@ -3,19 +3,18 @@
 import errno
 import os
 import threading
+from contextlib import suppress
 from typing import Any, TypeVar, overload
 
 from weft.errors import DocumentError, InvalidIdError
-from weft.host.files import Stamp, is_settled, read_file, stamp_of, wait_a_moment
+from weft.host.files import Stamp, is_settled, read_bytes, read_file, stamp_of, wait_a_moment
 from weft.model.ids import file_name
 from weft.model.wire import decode
 from weft.store.damage import Damage
 
 T = TypeVar("T")
 
-MEGABYTE = 1 << 20
-LIMIT = 256 * MEGABYTE
-REMEMBERED = 32 * MEGABYTE
+LIMIT = 256 << 20
 ATTEMPTS = 5
 SUFFIX = ".json"
 
@@ -24,11 +23,15 @@ SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Documents:
-    """Reads documents. What is missing or cannot be read is None; `problems` names what cannot be read."""
+    """Reads documents. What is missing or cannot be read is None; `problems` names what cannot be read.
 
-    def __init__(self, *, remembered: int = REMEMBERED) -> None:
+    Up to so many bytes of them are `remembered`, for who reads them again and again.
+    """
+
+    def __init__(self, *, remembered: int = 0) -> None:
         self._problems: dict[str, str] = {}
         self._values: dict[str, tuple[Stamp, Any]] = {}
+        self._remembers = remembered > 0
         self._room = remembered
         self._lock = threading.Lock()
 
@@ -38,10 +41,12 @@ class Documents:
     def find(self, path: str, kind: object) -> Any: ...
     def find(self, path: str, kind: Any) -> Any:
         try:
+            if not self._remembers or kind is Any:  # plain values can be changed by whoever is given them
+                return self._read(path, kind)
             known = self._values.get(path)
             if known is not None and known[0] == stamp_of(os.stat(path)):
                 return known[1]
-            return self._read(path, kind)
+            return self._read_and_remember(path, kind)
         except FileNotFoundError:
             self._problems.pop(path, None)
         except DocumentError as error:
@@ -105,31 +110,35 @@ class Documents:
         return True
 
     def _read(self, path: str, kind: Any) -> Any:
-        for attempt in range(ATTEMPTS):
-            raw, found = read_file(path, limit=LIMIT)
-            try:
-                value = decode(raw, kind, where=path)
-            except DocumentError:
-                # OpenCode empties a file before it fills it again: what was written just now may be half of it.
-                if is_settled(found) or attempt == ATTEMPTS - 1:
-                    raise
-                wait_a_moment()
-            else:
-                self._problems.pop(path, None)
-                if kind is not Any:  # plain values can be changed by whoever is given them
-                    self._remember(path, found, value)
-                return value
-        raise AssertionError("the last attempt returns or raises")
+        value = self._decoded(path, kind, read_bytes(path, limit=LIMIT))
+        self._problems.pop(path, None)
+        return value
 
-    def _remember(self, path: str, found: os.stat_result, value: Any) -> None:
+    def _read_and_remember(self, path: str, kind: Any) -> Any:
+        raw, found = read_file(path, limit=LIMIT)
+        value = self._decoded(path, kind, raw)
+        self._problems.pop(path, None)
         with self._lock:
             self._forget(path)
-            if not is_settled(found):
-                return
-            self._values[path] = stamp_of(found), value
-            self._room -= found.st_size
+            if is_settled(found):
+                self._values[path] = stamp_of(found), value
+                self._room -= found.st_size
             while self._room < 0:
                 self._forget(next(iter(self._values)))
+        return value
+
+    def _decoded(self, path: str, kind: Any, raw: bytes) -> Any:
+        try:
+            return decode(raw, kind, where=path)
+        except DocumentError:
+            if is_settled(os.stat(path)):
+                raise
+        # OpenCode empties a file before it fills it again: what was written just now may be half of it.
+        for _ in range(ATTEMPTS):
+            wait_a_moment()
+            with suppress(DocumentError):
+                return decode(read_bytes(path, limit=LIMIT), kind, where=path)
+        return decode(read_bytes(path, limit=LIMIT), kind, where=path)
 
     def _forget(self, path: str) -> None:
         known = self._values.pop(path, None)

@@ -30,6 +30,8 @@ from weft.store.writer import Writer
 
 T = TypeVar("T")
 
+REMEMBERED = 32 << 20
+
 WAYS_OUT = {
     errno.ENOSPC: "free some space and try again; nothing needs a restart",
     errno.EDQUOT: "free some space and try again; nothing needs a restart",
@@ -44,7 +46,7 @@ class FileStore:
 
     def __init__(self, root: str, *, disk: Disk | None = None) -> None:
         self._disk = disk or Disk()
-        self._tree = Tree(root)
+        self._tree = Tree(root, remembered=REMEMBERED)
         self._messages = Messages(self._tree)
         self._guard = Guard(self._tree.layout, self._disk)
         self._writer = Writer(self._tree.layout, self._disk, self._guard)

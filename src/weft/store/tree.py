@@ -25,9 +25,9 @@ FORMAT = 2
 class Tree:
     """What cannot be read is left out, and named by `problems`."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, remembered: int = 0) -> None:
         self.layout = Layout(root)
-        self.documents = Documents()
+        self.documents = Documents(remembered=remembered)
 
     def format(self) -> int:
         """The number in the file `migration`; 0 for a tree that has none. A higher one than ours is an error."""

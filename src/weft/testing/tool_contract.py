@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,9 +12,10 @@ from weft.errors import DeniedError, NotPermittedError, ToolError
 from weft.host.clock import Clock, SystemClock
 from weft.host.process import tool_environment
 from weft.model.ids import MessageID, SessionID
+from weft.model.todo import Todo
 from weft.testing.ids import seeded_mint
 from weft.tool.contract import AnyTool, ToolContext, ToolResult, schema_of, to_input
-from weft.tool.desk import Desk, MemoryTodos
+from weft.tool.desk import Desk
 from weft.tool.guard import Guard
 from weft.tool.spill import Spill
 from weft.tool.truncate import MAX_BYTES, MAX_LINES, bound
@@ -29,6 +30,19 @@ class Asked(Struct, frozen=True, kw_only=True):
     permission: str
     patterns: tuple[str, ...]
     always: tuple[str, ...] = ()
+
+
+class MemoryTodos:
+    """A list that lives as long as the object."""
+
+    def __init__(self) -> None:
+        self._todos: tuple[Todo, ...] = ()
+
+    async def read(self) -> Sequence[Todo]:
+        return self._todos
+
+    async def write(self, todos: Sequence[Todo]) -> None:
+        self._todos = tuple(todos)
 
 
 class Bench:

@@ -32,16 +32,3 @@ class Desk(Struct, frozen=True, kw_only=True):
     todos: TodoList
     edited: Edited
     environment: Mapping[str, str]
-
-
-class MemoryTodos:
-    """A list that lives as long as the object."""
-
-    def __init__(self) -> None:
-        self._todos: tuple[Todo, ...] = ()
-
-    async def read(self) -> Sequence[Todo]:
-        return self._todos
-
-    async def write(self, todos: Sequence[Todo]) -> None:
-        self._todos = tuple(todos)

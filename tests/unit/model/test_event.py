@@ -8,18 +8,8 @@ from typing import Any, get_args
 import pytest
 
 from weft.errors import DocumentError
-from weft.model.event import (
-    KINDS,
-    Durable,
-    Event,
-    PartGrew,
-    SessionFailed,
-    UnknownEvent,
-    event_from_json,
-    event_from_plain,
-    event_to_plain,
-    session_of,
-)
+from weft.model.event import Durable, Event, PartGrew, SessionFailed, session_of
+from weft.model.event_wire import KINDS, UnknownEvent, event_from_json, event_from_plain, event_to_plain
 from weft.model.wire import encode
 
 GOLDEN = Path(__file__).parent / "documents"

@@ -1,0 +1,45 @@
+"""Events as JSON: `{"type", "properties"}`, every kind by its name, and the ones we do not know kept as they came."""
+
+from typing import Any, ClassVar
+
+from weft.errors import DocumentError
+from weft.model import event as session_events
+from weft.model import surroundings
+from weft.model.event import Event
+from weft.model.wire import from_plain, parse, to_plain
+
+
+class UnknownEvent(Event, frozen=True, kw_only=True):
+    """An event of a type we do not know, from a server that knows more."""
+
+    type: ClassVar[str] = "$unknown"
+
+    named: str
+    properties: dict[str, Any]
+
+
+KINDS: dict[str, type[Event]] = {
+    kind.type: kind
+    for module in (session_events, surroundings)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
+}
+
+
+def event_to_plain(event: Event) -> dict[str, Any]:
+    if isinstance(event, UnknownEvent):
+        return {"type": event.named, "properties": event.properties}
+    return {"type": event.type, "properties": to_plain(getattr(event, event.whole) if event.whole else event)}
+
+
+def event_from_plain(plain: Any, *, where: str = "event") -> Event:
+    if not isinstance(plain, dict) or not isinstance(plain.get("type"), str):
+        raise DocumentError(where, "an event has a type")
+    named, properties = plain["type"], plain.get("properties") or {}
+    if (kind := KINDS.get(named)) is None:
+        return UnknownEvent(named=named, properties=properties)
+    return from_plain({kind.whole: properties} if kind.whole else properties, kind, where=where)
+
+
+def event_from_json(raw: bytes) -> Event:
+    return event_from_plain(parse(raw, where="event"))
