@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any
@@ -108,11 +109,10 @@ async def everything(store: Store) -> list[Any]:
 
 
 async def write_for_ever(root: str, seed: int, first: int, acknowledged: str) -> None:
-    store = FileStore(root)
-    with open(acknowledged, "ab", buffering=0) as file:
-        for number in count(first):
-            await store.apply(*batch(seed, number))
-            file.write(b"%d\n" % number)
+    store, log = FileStore(root), os.open(acknowledged, os.O_WRONLY | os.O_APPEND)
+    for number in count(first):
+        await store.apply(*batch(seed, number))
+        os.write(log, b"%d\n" % number)
 
 
 async def check(root: str, seed: int, last: int, *, anew: bool) -> dict[str, Any]:
@@ -139,16 +139,16 @@ def kill_again_and_again(root: str, seed: int, kills: int) -> dict[str, Any]:
     acknowledged = f"{os.path.dirname(root)}/acknowledged"
     for kill in range(kills):
         open(acknowledged, "wb").close()
-        pid, reading = child(lambda: write_for_ever(root, seed, last + 1, acknowledged))
-        until_it_writes = last
-        while until_it_writes == last:
-            until_it_writes = last_acknowledged(acknowledged, last)
+        pid, reading = child(partial(write_for_ever, root, seed, last + 1, acknowledged))
+        while last_acknowledged(acknowledged, last) == last:  # until it writes
+            if os.waitpid(pid, os.WNOHANG) != (0, 0):
+                return {"kill": kill, "died": os.read(reading, 10_000).decode()}
         time.sleep(random.uniform(0, LONGEST))
         os.kill(pid, signal.SIGKILL)
         os.close(reading)
         os.waitpid(pid, 0)
         last = last_acknowledged(acknowledged, last)
-        found = answered(*child(lambda: check(root, seed, last, anew=kill % 2 == 0)))
+        found = answered(*child(partial(check, root, seed, last, anew=kill % 2 == 0)))
         noted += found.pop("noted", 0) > 0
         if found not in ({"state": state, "left": [], "kept": True} for state in states):
             return {"kill": kill, "last": last, "found": found}
@@ -195,8 +195,7 @@ async def read_beside(root: str, stop: str) -> dict[str, int]:
     store, reads, halves, fewer, seen = FileStore(root), 0, 0, 0, 0
     while not await asyncio.to_thread(os.path.exists, stop):
         messages = await store.list_messages(SESSION)
-        halves += sum(len(each.parts) not in (0, 2) for each in messages)
-        halves += sum(len(each.parts) == 0 for each in messages)
+        halves += sum(len(each.parts) != 2 for each in messages)
         fewer += len(messages) < seen
         seen, reads = len(messages), reads + 1
         await store.get_session(SESSION)
@@ -218,15 +217,15 @@ async def what_came_of_it(root: str, writers: int) -> dict[str, Any]:
 
 def write_side_by_side(root: str, writers: int, times: int) -> dict[str, Any]:
     stop = f"{os.path.dirname(root)}/stop"
-    answered(*child(lambda: FileStore(root).apply(SessionCreated(info=session()))))
-    reading = [child(lambda: read_beside(root, stop)) for _ in range(2)]
-    writing = [child(lambda who=who: write_beside(root, who, times)) for who in range(writers)]  # type: ignore[misc]
+    answered(*child(partial(FileStore(root).apply, SessionCreated(info=session()))))
+    reading = [child(partial(read_beside, root, stop)) for _ in range(2)]
+    writing = [child(partial(write_beside, root, who, times)) for who in range(writers)]
     wrote = [answered(*each) for each in writing]
     open(stop, "wb").close()
     return {
         "wrote": wrote,
         "read": [answered(*each) for each in reading],
-        "found": answered(*child(lambda: what_came_of_it(root, writers))),
+        "found": answered(*child(partial(what_came_of_it, root, writers))),
     }
 
 

@@ -1,6 +1,5 @@
 """The file store when the disk fails: nothing half done, reading goes on, and it works again without a restart."""
 
-import errno
 import json
 import resource
 import shutil
@@ -15,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from given.failing_disk import FailingDisk
 from weft.errors import StoreError
-from weft.host.files import Disk
 from weft.model.event import (
     Durable,
     MessageRemoved,
@@ -34,50 +33,6 @@ from weft.store.files import FileStore
 from weft.testing.store_values import PROMPT, SESSION, answer, growth, prompt, session, text
 
 OTHER = SessionID("ses_2")
-
-
-class FailingDisk(Disk):
-    """Fails at one call, having done half of it; or from that call on, having done nothing."""
-
-    def __init__(self, at: int, *, for_ever: bool = False) -> None:
-        self._left = at
-        self._for_ever = for_ever
-        self.failed = False
-
-    def _fails(self) -> bool:
-        self._left -= 1
-        fails = self._left <= 0 if self._for_ever else self._left == 0
-        self.failed = self.failed or fails
-        return fails
-
-    def prepare(self, temp: str, raw: bytes, *, flush: bool = False) -> None:
-        if self._fails():
-            if not self._for_ever:
-                super().prepare(temp, raw[: len(raw) // 2])
-            raise OSError(errno.ENOSPC, "No space left on device", temp)
-        super().prepare(temp, raw, flush=flush)
-
-    def extend(self, path: str, at: int, raw: bytes) -> None:
-        if self._fails():
-            if not self._for_ever:
-                super().extend(path, at, raw[: len(raw) // 2])
-            raise OSError(errno.ENOSPC, "No space left on device", path)
-        super().extend(path, at, raw)
-
-    def move(self, source: str, target: str) -> list[str]:
-        if self._fails():
-            raise OSError(errno.EROFS, "Read-only file system", target)
-        return super().move(source, target)
-
-    def remove(self, path: str) -> None:
-        if self._fails():
-            raise OSError(errno.EIO, "Input/output error", path)
-        super().remove(path)
-
-    def flush(self, path: str) -> None:
-        if self._fails():
-            raise OSError(errno.EIO, "Input/output error", path)
-        super().flush(path)
 
 
 BEFORE: list[Durable] = [
@@ -240,18 +195,23 @@ asyncio.run(main())
 """
 
 
+def python(*given: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", *given], capture_output=True, text=True, check=False)
+
+
+def set_modes(place: Path, *, directories: int, files: int) -> None:
+    for path in (place, *place.rglob("*")):
+        path.chmod(directories if path.is_dir() else files)
+
+
 @pytest.mark.parametrize("format", ["2", "1"])
 async def test_a_directory_that_cannot_be_written_can_be_read(format: str) -> None:
     with tempfile.TemporaryDirectory() as place:
         root = await made(Path(place) / "storage")
         (root / "migration").write_text(format)
-        for path in (Path(place), root, *root.rglob("*")):
-            path.chmod(0o555 if path.is_dir() else 0o444)
-        ended = subprocess.run(
-            [sys.executable, "-c", READ_ONLY, str(root)], capture_output=True, text=True, check=False
-        )
-        for path in (Path(place), root, *root.rglob("*")):
-            path.chmod(0o755)
+        set_modes(Path(place), directories=0o555, files=0o444)
+        ended = python(READ_ONLY, str(root))
+        set_modes(Path(place), directories=0o755, files=0o644)
     assert ended.stderr == ""
     assert json.loads(ended.stdout) == {
         "sessions": 2,

@@ -12,7 +12,9 @@ from opencode.sandbox import Sandbox, make_sandbox
 
 VERSION = "1.1.34"
 # Looked up while this file is loaded: later every test has a home of its own.
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft-tools" / f"opencode-{VERSION}"
+CACHE = (
+    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft-tools" / f"opencode-{VERSION}"
+)
 PROGRAM = Path(os.environ.get("WEFT_OPENCODE") or CACHE / "node_modules" / ".bin" / "opencode")
 
 
@@ -37,5 +39,7 @@ def model(served: tuple[FakeModel, str]) -> FakeModel:
 
 
 @pytest.fixture(scope="module")
-def sandbox(program: Path, served: tuple[FakeModel, str], tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
+def sandbox(
+    program: Path, served: tuple[FakeModel, str], tmp_path_factory: pytest.TempPathFactory
+) -> Sandbox:
     return make_sandbox(tmp_path_factory.mktemp("sandbox"), program, served[1])

@@ -10,7 +10,9 @@ from opencode.sandbox import Sandbox
 from weft.app.local import Local
 from weft.app.open import Opening, open_app
 from weft.host.clock import SystemClock
+from weft.model.catalog import Model
 from weft.model.input import PromptInput, TextInput
+from weft.model.part import ModelRef
 from weft.provider.demo import scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import AnyMove, ScriptedProvider
@@ -19,6 +21,7 @@ from weft.store.url import open_store
 
 # The name that the sandbox's configuration has for it: each program goes on with the model the other one used.
 FAKE = replace(scripted_model("fake-model"), provider_id="fake")
+UNPRICED = replace(scripted_model("unpriced"), provider_id="fake", cost=None)
 
 
 class Engine(Struct, frozen=True, kw_only=True):
@@ -32,7 +35,7 @@ class Engine(Struct, frozen=True, kw_only=True):
     def heard(self) -> list[list[tuple[str, str]]]:
         """What the model was sent, request by request: who said what."""
         return [
-            [(turn.__struct_config__.tag, _words(turn.content)) for turn in request.messages]
+            [(str(turn.__struct_config__.tag), _words(turn.content)) for turn in request.messages]
             for request in self.provider.requests
         ]
 
@@ -44,14 +47,18 @@ def _words(content: Sequence[object]) -> str:
 @asynccontextmanager
 async def open_engine(sandbox: Sandbox, *script: Sequence[AnyMove]) -> AsyncIterator[Engine]:
     provider = ScriptedProvider(script, SystemClock())
-    opening = Opening(directory=str(sandbox.project), env=sandbox.env, models=(Served(FAKE, provider),))
-    async with open_app(opening) as api:
+    async with open_with(sandbox, Served(FAKE, provider), Served(UNPRICED, provider)) as api:
         yield Engine(api=api, provider=provider)
+
+
+def open_with(sandbox: Sandbox, *models: Served) -> AbstractAsyncContextManager[Local]:
+    return open_app(Opening(directory=str(sandbox.project), env=sandbox.env, models=models))
 
 
 def open_sandbox_store(sandbox: Sandbox) -> AbstractAsyncContextManager[Store]:
     return open_store(f"file:{sandbox.storage}")
 
 
-def say(words: str) -> PromptInput:
-    return PromptInput(parts=(TextInput(text=words),))
+def say(words: str, *, model: Model | None = None) -> PromptInput:
+    ref = None if model is None else ModelRef(provider_id=model.provider_id, model_id=model.id)
+    return PromptInput(parts=(TextInput(text=words),), model=ref)

@@ -111,7 +111,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if not self.path.endswith("/chat/completions"):
-            return self._reply(404, b"{}")
+            self._reply(404, b"{}")
+            return
         with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked may lose interest
             self._stream(self._model.answer(json.loads(raw)), self._model.number())
 

@@ -2,11 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -49,9 +50,10 @@ class Sandbox(Struct, frozen=True, kw_only=True):
         """What our own program prints."""
         return self._run([sys.executable, "-m", "weft", *arguments])
 
-    def start_opencode(self, *arguments: str) -> "subprocess.Popen[str]":
-        """The real OpenCode, running; whoever starts it waits for it."""
-        return subprocess.Popen(
+    @contextmanager
+    def running_opencode(self, *arguments: str) -> Generator["subprocess.Popen[str]"]:
+        """The real OpenCode, at work; ended on leaving if it has not ended by itself."""
+        opencode = subprocess.Popen(
             [str(self.binary), *arguments],
             cwd=self.project,
             env=dict(self.env),
@@ -61,6 +63,12 @@ class Sandbox(Struct, frozen=True, kw_only=True):
             text=True,
             start_new_session=True,
         )
+        try:
+            yield opencode
+        finally:
+            if opencode.poll() is None:
+                os.killpg(opencode.pid, signal.SIGKILL)
+            opencode.communicate()
 
     def _run(self, command: list[str]) -> str:
         done = subprocess.run(
@@ -75,11 +83,6 @@ class Sandbox(Struct, frozen=True, kw_only=True):
         )
         assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return done.stdout
-
-    def documents(self, *shelves: str) -> dict[str, Any]:
-        """Every document below these shelves of the store, by its path, as plain JSON."""
-        paths = [path for shelf in shelves for path in sorted((self.storage / shelf).rglob("*.json"))]
-        return {str(path.relative_to(self.storage)): json.loads(path.read_bytes()) for path in paths}
 
 
 def make_sandbox(root: Path, binary: Path, model_url: str) -> Sandbox:
@@ -102,7 +105,11 @@ def _environment(root: Path, model_url: str) -> dict[str, str]:
         "TZ": "UTC",
         "GIT_CONFIG_NOSYSTEM": "1",
         "OPENCODE_MODELS_URL": model_url,
-        "BUN_CONFIG_REGISTRY": model_url,  # nothing is to be had there, and nothing is asked for elsewhere
+        # Whatever is asked for elsewhere is asked for here, where it is not to be had.
+        "BUN_CONFIG_REGISTRY": model_url,
+        "HTTP_PROXY": model_url,
+        "HTTPS_PROXY": model_url,
+        "NO_PROXY": "127.0.0.1",
         **{f"XDG_{kind}_HOME": str(root / kind.lower()) for kind in ("DATA", "CONFIG", "STATE", "CACHE")},
         **dict.fromkeys(FLAGS, "1"),
     }

@@ -1,24 +1,25 @@
-"""Both programs on one store at once: weft reads what OpenCode is writing, and never sees half of it."""
+"""Both programs on one store at once: each reads what the other one is writing, and never sees half of it."""
 
 import asyncio
 import json
-import os
-import signal
 import subprocess
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterator
 from itertools import count
 from threading import Event
 
 import pytest
 
-from opencode.engine import Engine, open_engine, say
+from opencode.engine import FAKE, Engine, open_engine, open_with, say
 from opencode.fake_model import Answer, FakeModel
 from opencode.reading import texts
 from opencode.sandbox import PATIENCE, Sandbox
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.message import MessageWithParts
+from weft.model.part import TextPart
+from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, TextEnd, TextStart, Usage
+from weft.provider.contract import ModelRequest
+from weft.provider.registry import Served
 from weft.provider.scripted import Say
 
 pytestmark = pytest.mark.opencode
@@ -37,17 +38,6 @@ def is_beginning(text: str) -> bool:
     """Whether it is what `words_until` says, as far as it goes."""
     whole = "".join(f"word{number} " for number in range(text.count(" ") + 1))
     return whole.startswith(text)
-
-
-@contextmanager
-def running(sandbox: Sandbox, *arguments: str) -> Generator["subprocess.Popen[str]"]:
-    opencode = sandbox.start_opencode(*arguments)
-    try:
-        yield opencode
-    finally:
-        if opencode.poll() is None:
-            os.killpg(opencode.pid, signal.SIGKILL)
-        opencode.communicate()
 
 
 async def read_while_it_grows(weft: Engine, opencode: "subprocess.Popen[str]") -> SessionID:
@@ -78,7 +68,7 @@ def seen(messages: list[MessageWithParts]) -> set[str]:
 async def test_weft_reads_and_writes_while_opencode_writes(sandbox: Sandbox, model: FakeModel) -> None:
     enough = Event()
     model.plays(Answer(words=words_until(enough), pause=0.001))
-    with running(sandbox, "run", "--format", "json", "count") as opencode:
+    with sandbox.running_opencode("run", "--format", "json", "count") as opencode:
         try:
             async with open_engine(sandbox, [Say(text="Here.")]) as weft:
                 async with asyncio.timeout(PATIENCE):
@@ -99,3 +89,41 @@ async def test_weft_reads_and_writes_while_opencode_writes(sandbox: Sandbox, mod
         assert await weft.store.damage() == []
     listed = json.loads(sandbox.opencode("session", "list", "--format", "json"))
     assert {row["id"] for row in listed} == {ours, theirs}
+
+
+class Unending:
+    """A provider whose model talks until it is told that it is enough."""
+
+    def __init__(self, enough: Event) -> None:
+        self._enough = enough
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        del request
+        yield Started()
+        yield TextStart(id="1")
+        for word in words_until(self._enough):
+            yield TextDelta(id="1", text=word)
+            await asyncio.sleep(0.001)
+        yield TextEnd(id="1")
+        yield Finished(reason="stop", usage=Usage())
+
+
+async def test_opencode_reads_while_weft_writes(sandbox: Sandbox) -> None:
+    enough = Event()
+    async with open_with(sandbox, Served(FAKE, Unending(enough))) as api, asyncio.TaskGroup() as tasks:
+        session = (await api.create_session(SessionInput(title="Unending"))).id
+        answering = tasks.create_task(api.prompt(session, say("count")))
+        try:
+            listed = await asyncio.to_thread(sandbox.opencode, "session", "list", "--format", "json")
+            exported = json.loads(await asyncio.to_thread(sandbox.opencode, "export", session))
+            assert not answering.done()
+        finally:
+            enough.set()
+    assert session in {row["id"] for row in json.loads(listed)}
+    prompt, answer = exported["messages"]
+    assert [part["text"] for part in prompt["parts"]] == ["count"]
+    assert "completed" not in answer["info"]["time"]
+    [begun] = [part["text"] for part in answer["parts"] if part["type"] == "text"]
+    [said] = [part.text for part in (await answering).parts if isinstance(part, TextPart)]
+    assert is_beginning(begun)
+    assert said.startswith(begun)

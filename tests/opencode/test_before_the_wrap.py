@@ -66,7 +66,12 @@ def january(project: str, directory: str) -> dict[str, Any]:
         **part("prt_be82693e8002JanuaryAnswerx", ANSWERED, type="step-start"),
         **part("prt_be82693e8003JanuaryAnswerx", ANSWERED, type="text", text="One."),
         **part(
-            "prt_be82693e8004JanuaryAnswerx", ANSWERED, type="step-finish", reason="stop", cost=0, tokens=TOKENS
+            "prt_be82693e8004JanuaryAnswerx",
+            ANSWERED,
+            type="step-finish",
+            reason="stop",
+            cost=0,
+            tokens=TOKENS,
         ),
     }
 
@@ -100,6 +105,14 @@ async def test_a_session_from_before_the_wrap_is_listed_in_its_place_and_goes_on
         await weft.api.prompt(OLD, say("four?"))
         assert len(weft.provider.requests) == 2
     async with open_sandbox_store(sandbox) as store:
-        assert texts(await store.list_messages(OLD)) == ["one?", "One.", "two?", "Two.", "three?\n", "four?", "Four."]
+        assert texts(await store.list_messages(OLD)) == [
+            "one?",
+            "One.",
+            "two?",
+            "Two.",
+            "three?\n",
+            "four?",
+            "Four.",
+        ]
         assert [session.id for session in await store.list_sessions()] == [OLD, new]
         assert await store.damage() == []

@@ -50,6 +50,11 @@ def session(sandbox: Sandbox, model: FakeModel) -> SessionID:
     return SessionID(json.loads(lines[0])["sessionID"])
 
 
+@pytest.fixture(scope="module")
+def by_opencode(sandbox: Sandbox, session: SessionID) -> str:
+    return sandbox.opencode("export", session)
+
+
 def documents(sandbox: Sandbox) -> list[Path]:
     return [path for shelf in KINDS for path in sorted((sandbox.storage / shelf).rglob("*.json"))]
 
@@ -66,12 +71,15 @@ def test_every_document_comes_back_as_it_was(sandbox: Sandbox, session: SessionI
 def test_no_document_needs_the_careful_way(sandbox: Sandbox, session: SessionID) -> None:
     """Nothing that OpenCode 1.1.34 writes is unknown to us."""
     raws = {path: path.read_bytes() for path in documents(sandbox)}
-    carried = {path: decode(raw, KINDS[path.relative_to(sandbox.storage).parts[0]]) for path, raw in raws.items()}
+    carried = {
+        path: decode(raw, KINDS[path.relative_to(sandbox.storage).parts[0]]) for path, raw in raws.items()
+    }
     assert [path for path, value in carried.items() if b"$extra" in encode(value)] == []
 
 
-async def test_the_store_lists_what_opencode_exports(sandbox: Sandbox, session: SessionID) -> None:
-    by_opencode = strict(sandbox.opencode("export", session))
+async def test_the_store_gives_what_opencode_exports(
+    sandbox: Sandbox, session: SessionID, by_opencode: str
+) -> None:
     async with open_sandbox_store(sandbox) as store:
         [project] = await store.list_projects()
         [listed] = await store.list_sessions(project.id)
@@ -83,10 +91,23 @@ async def test_the_store_lists_what_opencode_exports(sandbox: Sandbox, session: 
         TITLE,
         "1.1.34",
     )
-    assert exported(listed, messages) == by_opencode
+    assert exported(listed, messages) == strict(by_opencode)
 
 
-async def test_messages_and_parts_stand_in_the_order_they_happened(sandbox: Sandbox, session: SessionID) -> None:
+def test_session_show_prints_what_opencode_exports(
+    sandbox: Sandbox, session: SessionID, by_opencode: str
+) -> None:
+    assert strict(sandbox.weft("session", "show", session, "--format", "json")) == strict(by_opencode)
+
+
+def test_session_list_prints_what_opencode_lists(sandbox: Sandbox, session: SessionID) -> None:
+    command = ("session", "list", "--format", "json")
+    assert strict(sandbox.weft(*command)) == strict(sandbox.opencode(*command))
+
+
+async def test_messages_and_parts_stand_in_the_order_they_happened(
+    sandbox: Sandbox, session: SessionID
+) -> None:
     async with open_sandbox_store(sandbox) as store:
         messages = await store.list_messages(session)
     assert [message.info.time.created for message in messages] == sorted(

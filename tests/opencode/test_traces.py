@@ -75,7 +75,9 @@ def files(directory: Path) -> set[str]:
     return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
 
 
-async def test_opencode_lists_and_goes_on_whatever_weft_leaves_behind(sandbox: Sandbox, model: FakeModel) -> None:
+async def test_opencode_lists_and_goes_on_whatever_weft_leaves_behind(
+    sandbox: Sandbox, model: FakeModel
+) -> None:
     async with open_engine(sandbox, *([Say(text="Here.")] for _ in range(4))) as weft:
         deleted = await begin(weft, "Deleted")
         growing = await begin(weft, "Still growing")
@@ -92,7 +94,7 @@ async def test_opencode_lists_and_goes_on_whatever_weft_leaves_behind(sandbox: S
     assert [name for name in shared if deleted.id in name] == []
 
     model.plays(said("Here, too."))
-    sandbox.opencode("run", "--format", "json", "-s", growing.id, "and there?")
+    sandbox.opencode("run", "--format", "json", "-s", growing.id, "and?")
     assert len(model.requests) == 1
     listed = json.loads(sandbox.opencode("session", "list", "--format", "json"))
     assert [row["id"] for row in listed] == [growing.id, halved.id, whole.id]
@@ -106,7 +108,7 @@ async def test_opencode_lists_and_goes_on_whatever_weft_leaves_behind(sandbox: S
             "there?",
             "Here.",
             "And furthermore",
-            "and there?\n",
+            "and?\n",
             "Here, too.",
         ]
         assert await store.damage() == []

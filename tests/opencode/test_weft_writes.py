@@ -1,29 +1,40 @@
-"""What weft wrote, OpenCode reads: it lists every session and exports exactly our documents."""
+"""What weft wrote, OpenCode reads: it lists every session, exports exactly our documents, and accepts them as its own."""
 
-import json
+import asyncio
+import re
+from collections.abc import Iterator
 from typing import Any
+from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
-from opencode.engine import open_engine, say
+from opencode.engine import UNPRICED, open_engine, open_sandbox_store, say
 from opencode.reading import exported, shapes, strict
-from opencode.sandbox import Sandbox
+from opencode.sandbox import PATIENCE, Sandbox
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
+from weft.model.session import Session
 from weft.provider.scripted import Call, Fail, Say, Think
 
 pytestmark = pytest.mark.opencode
 
 TODO = {"content": "Say goodbye", "status": "completed", "priority": "high", "id": "1"}
+IDS = {"id", "sessionID", "messageID", "parentID"}
+# What OpenCode has no name for, and leaves out where it writes a message or part again.
+OURS = {"priced"}
 
 
 async def work(sandbox: Sandbox) -> list[SessionID]:
-    """Three sessions, oldest first; the first of them works once more when the others are there."""
+    """Four sessions, oldest first; the first of them works once more when the others are there."""
     hello = str(sandbox.project / "hello.txt")
     async with open_engine(
         sandbox,
         [Think(text="Let me see."), Say(text="I shall look."), Call(tool="read", input={"filePath": hello})],
-        [Call(tool="bash", input={"command": "echo said; exit 3", "description": "Says something and fails"})],
+        [
+            Call(
+                tool="bash", input={"command": "echo said; exit 3", "description": "Says something and fails"}
+            )
+        ],
         [
             Call(
                 tool="edit",
@@ -34,42 +45,126 @@ async def work(sandbox: Sandbox) -> list[SessionID]:
         [Call(tool="todowrite", input={"todos": [TODO]}), Call(tool="unheard-of")],
         [Say(text="It says goodbye now.")],
         [Fail(message="the model is out", status=400)],
+        [Say(text="Nobody knows what this cost.")],
         [Say(text="Here once more.")],
     ) as weft:
         first = await weft.api.create_session(SessionInput(title="The first"))
         await weft.api.prompt(first.id, say("Let the file say goodbye."))
         second = await weft.api.create_session(SessionInput(title="The second, which fails"))
         await weft.api.prompt(second.id, say("Go on."))
-        third = await weft.api.create_session(SessionInput(title="The third, in which nothing is said"))
+        third = await weft.api.create_session(SessionInput(title="The third, by a model without a price"))
+        await weft.api.prompt(third.id, say("What is it worth?", model=UNPRICED))
+        fourth = await weft.api.create_session(SessionInput(title="The fourth, in which nothing is said"))
         await weft.api.prompt(first.id, say("Are you there?"))
-    return [first.id, second.id, third.id]
+    return [first.id, second.id, third.id, fourth.id]
 
 
-async def test_opencode_lists_and_exports_what_weft_wrote(sandbox: Sandbox) -> None:
-    first, second, third = await work(sandbox)
-    async with open_engine(sandbox) as weft:
-        ours = {id: await weft.store.get_session(id) for id in (first, second, third)}
-        messages = {id: await weft.store.list_messages(id) for id in ours}
-        assert [shapes(message) for message in messages[first]] == [
+@pytest.fixture(scope="module")
+def sessions(sandbox: Sandbox) -> list[SessionID]:
+    return asyncio.run(work(sandbox))
+
+
+@pytest.fixture(scope="module")
+def server(sandbox: Sandbox, sessions: list[SessionID]) -> Iterator[str]:
+    """The address of a real OpenCode server over the same files."""
+    with sandbox.running_opencode("serve", "--hostname", "127.0.0.1", "--port", "0") as opencode:
+        assert opencode.stdout is not None
+        lines = iter(opencode.stdout.readline, "")
+        yield next(found[1] for line in lines if (found := re.search(r"listening on (http://\S+)", line)))
+
+
+def ask(server: str, path: str, method: str = "GET") -> Any:
+    body = b"{}" if method == "POST" else None
+    request = Request(server + path, data=body, method=method, headers={"Content-Type": "application/json"})
+    with build_opener(ProxyHandler({})).open(request, timeout=PATIENCE) as answer:
+        return strict(answer.read())
+
+
+async def written(sandbox: Sandbox, id: SessionID) -> Any:
+    """A session as weft has it, in the shape of an export."""
+    async with open_sandbox_store(sandbox) as store:
+        return exported(await store.get_session(id), await store.list_messages(id))
+
+
+async def test_every_kind_of_part_is_there_to_be_read(sandbox: Sandbox, sessions: list[SessionID]) -> None:
+    async with open_sandbox_store(sandbox) as store:
+        messages = {id: await store.list_messages(id) for id in sessions}
+    answered = ["step-start", "text", "step-finish"]
+    assert [[shapes(message) for message in messages[id]] for id in sessions] == [
+        [
             ["text"],
             ["step-start", "reasoning", "text", "read completed", "step-finish"],
             ["step-start", "bash completed", "step-finish"],
             ["step-start", "edit completed", "step-finish"],
             ["step-start", "read error", "step-finish"],
             ["step-start", "todowrite completed", "invalid completed", "step-finish"],
-            ["step-start", "text", "step-finish"],
+            answered,
             ["text"],
-            ["step-start", "text", "step-finish"],
-        ]
-    listed = json.loads(sandbox.opencode("session", "list", "--format", "json"))
-    # By the time they last changed: the first was prompted again when the others were there.
-    assert listed == [row(ours[id]) for id in (first, third, second)]
-    for id in ours:
-        by_opencode = strict(sandbox.opencode("export", id))
-        assert by_opencode == exported(ours[id], messages[id])
+            answered,
+        ],
+        [["text"], ["step-start"]],
+        [["text"], answered],
+        [],
+    ]
 
 
-def row(session: Any) -> dict[str, Any]:
+async def test_opencode_lists_what_weft_wrote(sandbox: Sandbox, sessions: list[SessionID]) -> None:
+    async with open_sandbox_store(sandbox) as store:
+        first, second, third, fourth = [await store.get_session(id) for id in sessions]
+    command = ("session", "list", "--format", "json")
+    by_opencode = strict(sandbox.opencode(*command))
+    # The one that changed last comes first, and the first was prompted again when the others were there.
+    assert by_opencode == [to_row(session) for session in (first, fourth, third, second)]
+    assert by_opencode == strict(sandbox.weft(*command))
+
+
+async def test_opencode_exports_our_very_documents(sandbox: Sandbox, sessions: list[SessionID]) -> None:
+    by_opencode = strict(sandbox.opencode("export", sessions[0]))
+    assert by_opencode == await written(sandbox, sessions[0])
+    assert by_opencode == strict(sandbox.weft("session", "show", sessions[0], "--format", "json"))
+
+
+async def test_an_opencode_server_gives_our_very_documents(
+    sandbox: Sandbox, sessions: list[SessionID], server: str
+) -> None:
+    for id in sessions:
+        served = {"info": ask(server, f"/session/{id}"), "messages": ask(server, f"/session/{id}/message")}
+        assert served == await written(sandbox, id)
+    assert ask(server, f"/session/{sessions[0]}/todo") == [TODO]
+    assert {session["id"] for session in ask(server, "/session")} == set(sessions)
+
+
+async def test_opencode_accepts_our_documents_as_its_own(
+    sandbox: Sandbox, sessions: list[SessionID], server: str
+) -> None:
+    """A fork writes every message and part again, and OpenCode writes nothing that is not by its rules."""
+    for id in sessions:
+        fork = ask(server, f"/session/{id}/fork", "POST")["id"]
+        ours, copied = await written(sandbox, id), await written(sandbox, fork)
+        assert without(copied["messages"], IDS) == without(ours["messages"], IDS | OURS)
+        assert ask(server, f"/session/{fork}", "DELETE") is True
+
+
+async def test_what_opencode_deletes_is_gone_for_weft(
+    sandbox: Sandbox, sessions: list[SessionID], server: str
+) -> None:
+    async with open_engine(sandbox, [Say(text="Soon gone.")]) as weft:
+        doomed = (await weft.api.create_session(SessionInput(title="Doomed"))).id
+        await weft.api.prompt(doomed, say("Still there?"))
+        assert ask(server, f"/session/{doomed}", "DELETE") is True
+        assert doomed not in {session.id for session in await weft.api.list_sessions()}
+        assert await weft.store.list_messages(doomed) == []
+        assert await weft.store.damage() == []
+
+
+def without(value: Any, names: set[str]) -> Any:
+    """A plain value, and all that lies in it, without the fields of these names."""
+    if isinstance(value, dict):
+        return {name: without(item, names) for name, item in value.items() if name not in names}
+    return [without(item, names) for item in value] if isinstance(value, list) else value
+
+
+def to_row(session: Session) -> dict[str, str | int]:
     return {
         "id": session.id,
         "title": session.title,

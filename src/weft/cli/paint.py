@@ -43,4 +43,6 @@ class Paint:
 
 def plain(text: str) -> str:
     """Text from a model or a file, without what would steer the terminal: only tab and newline are kept."""
+    if text.isprintable():
+        return text
     return "".join(char if char in "\t\n" or char.isprintable() else f"\\x{ord(char):02x}" for char in text)

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable
-from datetime import datetime
+from time import localtime
 
 from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain
@@ -44,20 +44,23 @@ def to_row(session: Session) -> dict[str, str | int]:
 
 def print_table(sessions: Iterable[Session], *, now: int) -> None:
     paint = Paint(sys.stdout)
-    print(paint.bold(f"{'Session ID':<{ID_WIDTH}}  {'Title':<{TITLE_WIDTH}}  Updated"))
+    rows = [paint.bold(f"{'Session ID':<{ID_WIDTH}}  {'Title':<{TITLE_WIDTH}}  Updated")]
     for session in sessions:
-        title = plain(session.title.replace("\n", " "))
+        title = plain(session.title).replace("\n", " ")
         cut = title if len(title) <= TITLE_WIDTH else title[: TITLE_WIDTH - 1] + "…"
-        print(
+        rows.append(
             f"{session.id:<{ID_WIDTH}}  {cut:<{TITLE_WIDTH}}  {paint.dim(told(session.time.updated, now=now))}"
         )
+    print("\n".join(rows))
 
 
 def told(at: int, *, now: int) -> str:
     """A time as people say it: today's by the hour, the rest with the date. In their own time zone."""
-    then = datetime.fromtimestamp(at / 1000).astimezone()
-    today = datetime.fromtimestamp(now / 1000).astimezone().date() == then.date()
-    return f"{then:%H:%M}" if today else f"{then:%H:%M} · {then:%Y-%m-%d}"
+    then, today = localtime(at / 1000), localtime(now / 1000)
+    hour = f"{then.tm_hour:02}:{then.tm_min:02}"
+    if then[:3] == today[:3]:
+        return hour
+    return f"{hour} · {then.tm_year}-{then.tm_mon:02}-{then.tm_mday:02}"
 
 
 def warn_of_damage(reading: Reading) -> None:

@@ -94,7 +94,8 @@ class FileStore:
 
     async def damage(self) -> list[Damage]:
         found = await self._in_thread(lambda: find_damage(self._tree))
-        return [*self._not_upgraded, *found]
+        by_place = {each.where: each for each in (*self._not_upgraded, *found)}
+        return list(by_place.values())
 
     # --- in a thread ---
 

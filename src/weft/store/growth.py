@@ -94,11 +94,13 @@ def fold(part: AnyPart, pieces: Iterable[Piece]) -> AnyPart:
         return part
     text, length = [part.text], len(part.text)
     for piece in pieces:
-        if piece.offset > length:
+        if not 0 <= piece.offset <= length:
             continue
         if piece.offset < length:
-            text = ["".join(text)[: piece.offset]]
-            length = len(text[0])
+            text = ["".join(text)]
+            if text[0].startswith(piece.delta, piece.offset):
+                continue  # it was said before
+            text, length = [text[0][: piece.offset]], piece.offset
         text.append(piece.delta)
         length += len(piece.delta)
     return replace(part, text="".join(text))

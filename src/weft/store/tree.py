@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from weft.errors import NewerFormatError
 from weft.model.diff import FileDiff
-from weft.model.ids import ProjectID, SessionID
+from weft.model.ids import ProjectID, SessionID, file_name
 from weft.model.project import Project
 from weft.model.session import Session, newest_first
 from weft.model.todo import Todo
@@ -69,6 +69,7 @@ class Tree:
 
     def projects_of(self, id: SessionID) -> list[ProjectID]:
         """Where a document of this session lies: one project, or several if a move by OpenCode was cut short."""
+        file_name("session", id)
         return [each for each in self._projects() if os.path.lexists(self.layout.session(each, id))]
 
     def list_diff(self, session: SessionID) -> list[FileDiff]:

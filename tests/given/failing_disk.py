@@ -1,0 +1,49 @@
+"""A disk that fails when it is told to."""
+
+import errno
+
+from weft.host.files import Disk
+
+
+class FailingDisk(Disk):
+    """Fails at one call, having done half of it; or from that call on, having done nothing."""
+
+    def __init__(self, at: int, *, for_ever: bool = False) -> None:
+        self._left = at
+        self._for_ever = for_ever
+        self.failed = False
+
+    def _fails(self) -> bool:
+        self._left -= 1
+        fails = self._left <= 0 if self._for_ever else self._left == 0
+        self.failed = self.failed or fails
+        return fails
+
+    def prepare(self, temp: str, raw: bytes, *, flush: bool = False) -> None:
+        if self._fails():
+            if not self._for_ever:
+                super().prepare(temp, raw[: len(raw) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device", temp)
+        super().prepare(temp, raw, flush=flush)
+
+    def extend(self, path: str, at: int, raw: bytes) -> None:
+        if self._fails():
+            if not self._for_ever:
+                super().extend(path, at, raw[: len(raw) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        super().extend(path, at, raw)
+
+    def move(self, source: str, target: str) -> list[str]:
+        if self._fails():
+            raise OSError(errno.EROFS, "Read-only file system", target)
+        return super().move(source, target)
+
+    def remove(self, path: str) -> None:
+        if self._fails():
+            raise OSError(errno.EIO, "Input/output error", path)
+        super().remove(path)
+
+    def flush(self, path: str) -> None:
+        if self._fails():
+            raise OSError(errno.EIO, "Input/output error", path)
+        super().flush(path)

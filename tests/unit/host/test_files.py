@@ -1,0 +1,179 @@
+"""The file primitives: whole or not at all, one holder at a time, no more than is wanted."""
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from weft.host.files import (
+    Disk,
+    is_settled,
+    locked,
+    make_directory,
+    read_bytes,
+    read_file,
+    share_locked,
+    stamp_of,
+    try_locked,
+    write_atomic,
+)
+
+# --- reading ---
+
+
+@pytest.mark.parametrize("size", [0, 1, 16_383, 16_384, 100_000])
+def test_a_file_is_read_whole(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * size)
+    raw, found = read_file(str(path), limit=100_000)
+    assert (raw, found.st_size) == (b"x" * size, size)
+    assert read_bytes(str(path), limit=100_000) == b"x" * size
+
+
+def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 20_000)
+    for read in (read_file, read_bytes):
+        with pytest.raises(OSError, match="more than the 19999 allowed"):
+            read(str(path), limit=19_999)
+
+
+def test_what_is_no_file_is_refused_and_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "."):
+        with pytest.raises(OSError, match="not a regular file"):
+            read_file(str(tmp_path / name), limit=10)
+    with pytest.raises(IsADirectoryError):
+        read_bytes(str(tmp_path), limit=10)
+    with pytest.raises(FileNotFoundError):
+        read_file(str(tmp_path / "none"), limit=10)
+
+
+def test_a_file_just_written_is_not_settled_and_an_old_one_is(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x")
+    assert not is_settled(path.stat())
+    os.utime(path, (1, 1))
+    assert is_settled(path.stat())
+    assert stamp_of(path.stat()) == (1_000_000_000, 1, path.stat().st_ino)
+
+
+# --- writing ---
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_a_file_is_replaced_by_way_of_another_place(tmp_path: Path, flush: bool) -> None:
+    path, temp = tmp_path / "deep/er/file", tmp_path / "temp/file"
+    for raw in (b"one", b"two"):
+        write_atomic(str(path), raw, temp=str(temp), flush=flush)
+        assert path.read_bytes() == raw
+    assert [each.name for each in path.parent.iterdir()] == ["file"]
+    assert list(temp.parent.iterdir()) == []
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)] == [0o600, 0o700]
+
+
+def test_a_file_that_cannot_be_replaced_stays_and_nothing_is_left(tmp_path: Path) -> None:
+    path, temp = tmp_path / "taken", tmp_path / "temp/file"
+    path.mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_atomic(str(path), b"x", temp=str(temp))
+    assert path.is_dir()
+    assert list(temp.parent.iterdir()) == []
+
+
+def test_directories_are_made_as_deep_as_it_takes(tmp_path: Path) -> None:
+    deep = f"{tmp_path}/a/b/c"
+    assert make_directory(deep) == [f"{tmp_path}/a", f"{tmp_path}/a/b", deep]
+    assert make_directory(deep) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        make_directory(f"{tmp_path}/file")
+
+
+def test_moving_what_is_not_there_says_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Disk().move(f"{tmp_path}/none", f"{tmp_path}/a/b")
+
+
+def test_a_file_is_extended_from_a_given_byte_on(tmp_path: Path) -> None:
+    path, disk = tmp_path / "a/file", Disk()
+    disk.extend(str(path), 0, b"one\n")
+    disk.extend(str(path), 4, b"two\nthree\n")
+    disk.extend(str(path), 8, b"3\n")
+    assert path.read_bytes() == b"one\ntwo\n3\n"
+
+
+def test_removing_takes_all_that_is_below_and_never_what_a_link_points_to(tmp_path: Path) -> None:
+    disk, outside, inside = Disk(), tmp_path / "outside", tmp_path / "inside/deep"
+    outside.mkdir()
+    (outside / "file").touch()
+    inside.mkdir(parents=True)
+    (inside / "link").symlink_to(outside)
+    (inside / "file").touch()
+    disk.remove(str(tmp_path / "inside"))
+    disk.remove(str(tmp_path / "inside"))
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["file", "outside"]
+
+
+def test_only_an_empty_directory_is_pruned(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").touch()
+    (tmp_path / "empty").mkdir()
+    for name in ("full", "empty", "none"):
+        Disk().prune(str(tmp_path / name))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["full"]
+
+
+# --- locks ---
+
+
+def test_one_holds_a_lock_at_a_time(tmp_path: Path) -> None:
+    path = f"{tmp_path}/locks/one"
+    with locked(path), try_locked(path) as second:
+        assert not second
+    with try_locked(path) as free:
+        assert free
+
+
+def test_readers_share_and_keep_writers_out(tmp_path: Path) -> None:
+    path = f"{tmp_path}/lock"
+    with share_locked(path) as none:
+        assert not none
+    with locked(path):
+        pass
+    with share_locked(path) as one, share_locked(path) as two, try_locked(path) as writer:
+        assert (one, two, writer) == (True, True, False)
+
+
+def test_who_waits_gets_the_lock_that_counts_even_if_its_file_was_removed(tmp_path: Path) -> None:
+    path, held = f"{tmp_path}/lock", []
+
+    def hold() -> None:
+        with locked(path), try_locked(path) as other:
+            held.append(other)
+
+    with locked(path):
+        waiting = threading.Thread(target=hold)
+        waiting.start()
+        os.unlink(path)
+    waiting.join()
+    assert held == [False]
+
+
+def test_threads_count_right_under_a_lock(tmp_path: Path) -> None:
+    path, count = f"{tmp_path}/lock", tmp_path / "count"
+    count.write_text("0")
+
+    def add() -> None:
+        for _ in range(50):
+            with locked(path):
+                count.write_text(str(int(count.read_text()) + 1))
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert count.read_text() == "200"
