@@ -34,10 +34,6 @@ def said(text: str) -> Answer:
     return Answer(words=_pieces(text))
 
 
-def thought(text: str, then: str = "") -> Answer:
-    return Answer(thought=text, words=_pieces(then))
-
-
 def called(tool: str, **input: Any) -> Answer:
     return Answer(calls=(Called(tool, input),))
 

@@ -30,7 +30,7 @@ def run_command(arguments: Sequence[str]) -> int:
         # Whoever read our output has seen enough, as `head` does. Python would complain once more while closing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.DONE
-    except Exception as error:  # noqa: BLE001  a fault of ours: whoever meets it needs a sentence, not our insides
+    except Exception as error:
         if os.environ.get("WEFT_DEBUG"):
             raise
         hint = "this is a fault of weft; WEFT_DEBUG=1 shows where it happened"

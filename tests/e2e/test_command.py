@@ -1,0 +1,269 @@
+"""The installed command, from outside."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from weft import __version__
+
+WEFT = str(Path(sys.executable).with_name("weft"))
+
+
+class Shell:
+    """A directory with a repository in it, and a home of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.repository = root / "repository"
+        self.repository.mkdir()
+        (self.repository / "greet.py").write_text(
+            'def main():\n    print("Hello, world!")\n\n\nif __name__ == "__main__":\n    main()\n'
+        )
+        for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "start"]):
+            subprocess.run(["git", *command], cwd=self.repository, check=True)
+
+    def weft(self, *arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [WEFT, *arguments],
+            cwd=self.repository,
+            env={**os.environ, **env},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def sessions(self) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = json.loads(self.weft("session", "list", "--format", "json").stdout)
+        return found
+
+    def files(self) -> dict[str, tuple[int, int]]:
+        """Every file of the home, by size and time of change."""
+        home = Path(os.environ["HOME"])
+        return {
+            str(path): (path.stat().st_size, path.stat().st_mtime_ns)
+            for path in home.rglob("*")
+            if path.is_file()
+        }
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_version_and_help_answer_at_once(shell: Shell) -> None:
+    assert shell.weft("--version").stdout == f"{__version__}\n"
+    helped = shell.weft("--help")
+    assert (helped.returncode, helped.stderr) == (0, "")
+    assert 'weft run "fix the failing test"' in helped.stdout
+    assert "exit codes:" in helped.stdout
+
+
+def test_a_run_streams_its_words_to_stdout_and_the_rest_to_stderr(shell: Shell) -> None:
+    ran = shell.weft("run", "-m", "scripted/demo", "let it greet a name")
+
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[0] == "I'll look at the file first."
+    assert ran.stdout.splitlines()[-1].startswith("Done.")
+    assert "| Edit    greet.py" in ran.stderr
+    assert '+    print(f"Hello, {name}!")' in ran.stderr
+    assert "Hello, weft!" in ran.stderr
+    assert "4 steps" in ran.stderr
+    assert "$" in ran.stderr.splitlines()[-1]
+    assert 'f"Hello, {name}!"' in (shell.repository / "greet.py").read_text()
+
+
+def test_json_lines_are_those_of_opencode(shell: Shell) -> None:
+    ran = shell.weft("run", "-m", "scripted/demo", "--format", "json", "--title", "Mine", "go")
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    (session,) = shell.sessions()
+
+    assert ran.stderr == ""
+    assert [line["type"] for line in lines] == [
+        *("step_start", "text", "tool_use", "step_finish"),
+        *("step_start", "text", "tool_use", "step_finish"),
+        *("step_start", "text", "tool_use", "step_finish"),
+        *("step_start", "text", "step_finish"),
+    ]
+    assert {line["sessionID"] for line in lines} == {session["id"]}
+    assert all(isinstance(line["timestamp"], int) for line in lines)
+    assert lines[2]["part"]["state"]["status"] == "completed"
+    assert lines[3]["part"]["tokens"]["input"] > 0
+    assert session["title"] == "Mine"
+    assert set(session) == {"id", "title", "updated", "created", "projectId", "directory"}
+
+
+def test_a_session_is_shown_and_exported_as_opencode_exports_it(shell: Shell) -> None:
+    shell.weft("run", "-m", "scripted/demo", "go")
+    id = str(shell.sessions()[0]["id"])
+    shown, exported = shell.weft("session", "show", id), shell.weft("session", "show", id, "--format", "json")
+    document = json.loads(exported.stdout)
+
+    assert "> go" in shown.stdout
+    assert "Done." in shown.stdout
+    assert document["info"]["id"] == id
+    assert [message["info"]["role"] for message in document["messages"]] == ["user"] + ["assistant"] * 4
+
+
+def test_a_session_goes_on_with_continue_or_by_its_id(shell: Shell) -> None:
+    shell.weft("run", "-m", "scripted/demo", "one")
+    shell.weft("run", "-m", "scripted/demo", "-c", "two")
+    (session,) = shell.sessions()
+    shell.weft("run", "-s", str(session["id"]), "three")
+    document = json.loads(shell.weft("session", "show", str(session["id"]), "--format", "json").stdout)
+    asked = [m["parts"][0]["text"] for m in document["messages"] if m["info"]["role"] == "user"]
+
+    assert asked == ["one", "two", "three"]
+    assert document["messages"][-1]["info"]["modelID"] == "demo"
+
+
+def test_what_is_piped_in_and_attached_reaches_the_prompt(shell: Shell) -> None:
+    shell.weft("run", "-m", "scripted/demo", "-f", "greet.py", "explain", "this one", stdin="from a pipe\n")
+    document = json.loads(
+        shell.weft("session", "show", str(shell.sessions()[0]["id"]), "--format", "json").stdout
+    )
+    called, content, file, text = document["messages"][0]["parts"]
+
+    assert called["text"].startswith('Called the Read tool with the following input: {"filePath":')
+    assert "00001| def main():" in content["text"]
+    assert (file["type"], file["filename"]) == ("file", "greet.py")
+    assert text["text"] == 'explain "this one"\nfrom a pipe\n'
+
+
+def test_listing_starts_no_event_loop_and_writes_nothing(shell: Shell) -> None:
+    shell.weft("run", "-m", "scripted/demo", "go")
+    before = shell.files()
+    code = (
+        "import sys; from weft.cli.main import run_command; code = run_command(['session', 'list']);"
+        "print([name for name in ('asyncio', 'httpx2', 'yaml', 'rich', 'subprocess') if name in sys.modules]); sys.exit(code)"
+    )
+    listed = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=shell.repository,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert listed.stdout.splitlines()[-1] == "[]"
+    assert shell.files() == before
+
+
+def test_history_can_be_read_whatever_the_configuration_looks_like(shell: Shell) -> None:
+    shell.weft("run", "-m", "scripted/demo", "go")
+    (shell.repository / "opencode.json").write_text('{"model": "x/y", oops')
+    broken = shell.weft("run", "go")
+
+    assert len(shell.sessions()) == 1
+    assert broken.returncode == 2
+    assert f"{shell.repository / 'opencode.json'}:1:18" in broken.stderr
+    assert "Traceback" not in broken.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said", "way_out"),
+    [
+        (["run", "hello"], 2, "no model is configured", "--model provider/model"),
+        (["run", "-m", "scripted/dmeo", "hello"], 2, "no model scripted/dmeo", "scripted/demo"),
+        (["run", "-m", "demo", "hello"], 2, "'demo' does not name a model", "provider/model"),
+        (["run", "-m", "scripted/demo", "--agent", "nobody", "hello"], 2, "no agent 'nobody'", "build"),
+        (["run", "-m", "scripted/demo", "-f", "nothing.txt", "hello"], 2, "no file 'nothing.txt'", ""),
+        (["run", "-m", "scripted/demo", "-s", "ses_1", "hello"], 2, "'ses_1' is not one", ""),
+        (["run", "-m", "scripted/demo", "-c", "hello"], 2, "there is no session", "weft run"),
+        (["run", "-m", "scripted/demo"], 2, "message: there is none", "weft run"),
+        (["session", "show", "ses_00000000000000000000000000"], 2, "no session 'ses_0", "session list --all"),
+        (["session", "show", "../../etc/passwd"], 2, "is not one", ""),
+        (["session", "list", "--dir", "/nowhere/at/all"], 2, "/nowhere/at/all", ""),
+        (["session", "list", "--dir", "greet.py"], 2, "greet.py", ""),
+        (["session", "list", "--store", "postgres:x"], 2, "not a store of files", "directory"),
+        (["run", "--store", "nosuch:x", "-m", "scripted/demo", "hello"], 2, "no address of a store", "file:<path>"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_in_a_sentence_with_the_way_out(
+    shell: Shell, arguments: list[str], code: int, said: str, way_out: str
+) -> None:
+    ran = shell.weft(*arguments)
+
+    assert ran.returncode == code
+    assert said in ran.stderr
+    assert way_out in ran.stderr
+    assert len(ran.stderr.splitlines()) <= 2
+    assert "Traceback" not in ran.stderr
+    assert shell.sessions() == []
+
+
+def test_the_store_is_where_flag_environment_or_configuration_say(shell: Shell) -> None:
+    config = Path(os.environ["XDG_CONFIG_HOME"], "opencode", "opencode.json")
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps({"experimental": {"weft": {"store": str(shell.root / "configured")}}}))
+    places = [
+        (["--store", str(shell.root / "flag")], {"WEFT_STORE": str(shell.root / "environment")}, "flag"),
+        ([], {"WEFT_STORE": f"file:{shell.root / 'environment'}"}, "environment"),
+        ([], {}, "configured"),
+    ]
+    for flags, env, where in places:
+        shell.weft("run", "-m", "scripted/demo", *flags, "go", **env)
+        listed = json.loads(shell.weft("session", "list", "--format", "json", *flags, **env).stdout)
+        assert len(listed) == 1, where
+        assert len(list((shell.root / where / "session").rglob("*.json"))) == 1
+
+
+def test_one_broken_session_does_not_hide_the_others_and_is_named(shell: Shell) -> None:
+    for words in ("one", "two"):
+        shell.weft("run", "-m", "scripted/demo", "--title", words, words)
+    storage = Path(os.environ["XDG_DATA_HOME"], "opencode", "storage")
+    (broken,) = [path for path in storage.glob("session/*/*.json") if '"one"' in path.read_text()]
+    broken.write_text('{"id": "ses_')
+    os.utime(broken, (1_700_000_000, 1_700_000_000))
+    listed = shell.weft("session", "list", "--format", "json")
+
+    assert [session["title"] for session in json.loads(listed.stdout)] == ["two"]
+    assert str(broken) in listed.stderr
+    assert broken.read_text() == '{"id": "ses_'
+
+
+def test_an_interrupted_run_settles_and_says_so_by_its_exit_code(shell: Shell) -> None:
+    running = subprocess.Popen(
+        [WEFT, "run", "-m", "scripted/demo", "go"],
+        cwd=shell.repository,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    assert running.stdout.read(1) == "I"
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=30)
+    document = json.loads(
+        shell.weft("session", "show", str(shell.sessions()[0]["id"]), "--format", "json").stdout
+    )
+    last = document["messages"][-1]
+
+    assert running.returncode == 130
+    assert "Traceback" not in said
+    assert last["info"]["error"]["name"] == "MessageAbortedError"
+    assert last["info"]["time"]["completed"]
+    assert all(
+        part["state"]["status"] in ("completed", "error") for part in last["parts"] if part["type"] == "tool"
+    )
+
+
+def test_whoever_stops_reading_ends_the_output_quietly(shell: Shell) -> None:
+    for number in range(3):
+        shell.weft("run", "-m", "scripted/demo", f"prompt {number}")
+    piped = subprocess.run(
+        f"{WEFT} run -m scripted/demo --format json go | head -n 1",
+        shell=True, cwd=shell.repository, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+
+    assert json.loads(piped.stdout)["type"] == "step_start"
+    assert piped.stderr == ""
