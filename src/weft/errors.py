@@ -24,6 +24,26 @@ WeftError
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
+
+FaultKind = Literal[
+    "rate-limit",
+    "overload",
+    "server",
+    "network",
+    "timeout",
+    "auth",
+    "quota",
+    "overflow",
+    "output-length",
+    "content-filter",
+    "media",
+    "signature",
+    "not-found",
+    "bad-request",
+    "protocol",
+    "unknown",
+]
 
 
 class WeftError(Exception):
@@ -144,7 +164,15 @@ class ModelNotFoundError(WeftError):
 
 
 class ProviderError(WeftError):
-    """A model's API failed. `retryable` is the adapter's judgement; headers may say how long to wait."""
+    """A model's API failed. `retryable` is the adapter's judgement; `wait_ms` is how long it asks us to wait.
+
+    `kind` says what to do about it: `overflow` is too much history, `output-length` a limit of the answer set too
+    high, `quota` an empty purse, `signature` a thought that is not the model's own, `protocol` an answer that is
+    not in the API's language.
+    """
+
+    kind: FaultKind = "unknown"
+    wait_ms: int | None = None
 
     def __init__(
         self,
@@ -163,6 +191,8 @@ class ProviderError(WeftError):
 
 
 class ProviderAuthError(ProviderError):
+    kind: FaultKind = "auth"
+
     def __init__(self, provider_id: str, message: str) -> None:
         super().__init__(message)
         self.provider_id = provider_id

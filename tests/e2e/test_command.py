@@ -267,3 +267,29 @@ def test_whoever_stops_reading_ends_the_output_quietly(shell: Shell) -> None:
 
     assert json.loads(piped.stdout)["type"] == "step_start"
     assert piped.stderr == ""
+
+
+def test_sessions_of_the_oldest_versions_are_found_by_the_first_command(shell: Shell) -> None:
+    old = Path(os.environ["XDG_DATA_HOME"], "opencode", "project", "x", "storage", "session")
+    session = {
+        "id": "ses_417d96fffffe0000000000000a",
+        "title": "From long ago",
+        "time": {"created": 1_750_000_000_000, "updated": 1_750_000_000_000},
+    }
+    message = {
+        "id": "msg_be8269000001aaaaaaaaaaaaaa",
+        "sessionID": session["id"],
+        "role": "user",
+        "time": {"created": 1_750_000_000_000},
+        "path": {"root": str(shell.repository)},
+    }
+    for name, document in (
+        (f"info/{session['id']}", session),
+        (f"message/{session['id']}/{message['id']}", message),
+    ):
+        path = old / f"{name}.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(document))
+
+    assert [each["title"] for each in shell.sessions()] == ["From long ago"]
+    assert (old / "info" / f"{session['id']}.json").exists()

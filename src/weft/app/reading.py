@@ -27,7 +27,14 @@ class Reading:
         self._env = env
         self._directory = directory
         self.tree = Tree(storage_root(env, paths_from(env), store))
-        self.tree.format()
+        if not self.tree.is_settled():
+            self._keep_up()
+
+    def _keep_up(self) -> None:
+        from weft.store.upkeep import keep_up  # noqa: PLC0415
+        from weft.store.url import ask_git  # noqa: PLC0415
+
+        keep_up(self.tree, ask_git)
 
     def list_sessions(self, *, everywhere: bool = False) -> list[Session]:
         """Those of the directory's project, or all there are; oldest first."""

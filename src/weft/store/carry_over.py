@@ -29,7 +29,7 @@ class CarryOver:
         self._layout = layout
         self._disk = disk
         self._root_commit = root_commit
-        self._old = f"{os.path.dirname(layout.root)}/project"
+        self._old = layout.oldest
         self._ledger = f"{layout.upgrades}/1"
         self._carried = _lines(self._ledger)
         self._failed: list[Damage] = []

@@ -21,7 +21,6 @@ from weft.store.carry_over import RootCommit
 from weft.store.checkup import find_damage
 from weft.store.contract import Key, SessionEditor
 from weft.store.damage import Damage
-from weft.store.files_upgrade import Upgrade
 from weft.store.guard import Guard
 from weft.store.layout import kept_lock, session_lock
 from weft.store.messages import Messages
@@ -100,9 +99,7 @@ class FileStore:
     # --- in a thread ---
 
     def _prepare(self, root_commit: RootCommit) -> None:
-        with suppress(OSError):  # nothing can be finished where nothing can be written
-            self._guard.recover()
-        self._not_upgraded = Upgrade(self._tree, self._guard, self._disk, root_commit).run()
+        self._not_upgraded = keep_up(self._tree, root_commit, self._disk)
 
     def _apply(self, events: tuple[Durable, ...]) -> None:
         with self._guard.writing(lock_of(event) for event in events) as held:

@@ -31,6 +31,8 @@ class Layout:
     def __init__(self, root: str) -> None:
         self.root = os.path.abspath(root)
         self.own = f"{self.root}/.weft"
+        # Beside the tree, not in it: there the first versions kept each project's sessions.
+        self.oldest = f"{os.path.dirname(self.root)}/project"
         self.migration = f"{self.root}/migration"
         self.temps = f"{self.own}/temp"
         self.locks = f"{self.own}/lock"

@@ -40,6 +40,19 @@ class Tree:
             raise NewerFormatError(self.layout.root, found, FORMAT)
         return max(found, 0)
 
+    def is_settled(self) -> bool:
+        """Whether it can be read as it is: nothing old in it, and nothing that a crash cut short."""
+        if self.format() == FORMAT:
+            return not self._has_entries(self.layout.redos)
+        return not (os.path.isdir(self.layout.root) or os.path.isdir(self.layout.oldest))
+
+    def _has_entries(self, directory: str) -> bool:
+        try:
+            with os.scandir(directory) as entries:
+                return next(entries, None) is not None
+        except FileNotFoundError:
+            return False
+
     def list_projects(self) -> list[Project]:
         names = self.documents.names(self.layout.shelf("project"))
         found = [project for name in names if (project := self.find_project(ProjectID(name))) is not None]

@@ -1,0 +1,133 @@
+"""Bytes to server-sent events, as they arrive, and their JSON to values."""
+
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from weft.errors import DocumentError, ProviderError
+from weft.model.wire import parse
+from weft.provider.faults import MAX_BODY, fault
+
+T = TypeVar("T")
+
+# Far above any honest event (a picture is a few megabytes), far below what would hurt us.
+MAX_EVENT: Final = 32 * 1024 * 1024
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class SseEvent(Struct, frozen=True, gc=False):
+    """One event: its name (empty when the server gave none) and its data as it came."""
+
+    name: str
+    data: bytes
+
+
+class SseReader:
+    """Feed it what arrives, cut anywhere; it gives back the events that became whole.
+
+    Lines end in LF, CR or CRLF. What is not whole is kept in pieces, so the work is linear however it was cut, and
+    an event that grows past `limit` bytes is refused rather than kept.
+    """
+
+    def __init__(self, limit: int = MAX_EVENT) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []  # of the line that has no end yet
+        self._held = 0
+        self._after_cr = False
+        self._name = ""
+        self._data: bytes | None = None
+        self._more: list[bytes] = []  # the data lines after the first
+
+    def feed(self, data: bytes) -> list[SseEvent]:
+        if self._after_cr and data:
+            self._after_cr = False
+            data = data.removeprefix(b"\n")
+        has_cr = b"\r" in data
+        if not has_cr and b"\n" not in data:
+            self._hold(data)
+            return []
+        if self._pieces:
+            data = b"".join([*self._pieces, data])
+            self._pieces.clear()
+        lines = self._lines_with_cr(data) if has_cr else data.split(b"\n")
+        rest = lines.pop()
+        self._held = sum(map(len, self._more)) if self._more else 0
+        events = self._take(lines)
+        if rest:
+            self._hold(rest)
+        return events
+
+    def end(self) -> list[SseEvent]:
+        """The bytes are over. Servers forget the last blank line: what is there counts as an event."""
+        rest = b"".join(self._pieces)
+        self._pieces.clear()
+        return self._take([rest, b""])
+
+    def _lines_with_cr(self, data: bytes) -> list[bytes]:
+        self._after_cr = data.endswith(b"\r")
+        lines = data.splitlines()
+        return [*lines, b""] if data.endswith((b"\r", b"\n")) else lines
+
+    def _hold(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._held += len(data)
+        if self._held > self._limit:
+            raise too_big(self._limit)
+
+    def _take(self, lines: list[bytes]) -> list[SseEvent]:
+        events: list[SseEvent] = []
+        for line in lines:
+            if not line:
+                if self._data is not None:
+                    events.append(SseEvent(self._name, self._whole()))
+                self._name = ""
+            elif line.startswith(b"data:"):
+                self._add(line[6:] if line.startswith(b"data: ") else line[5:])
+            else:
+                self._field(line)
+        return events
+
+    def _whole(self) -> bytes:
+        data = self._data or b""
+        if self._more:
+            data = b"\n".join([data, *self._more])
+            self._more.clear()
+        self._data = None
+        return data
+
+    def _add(self, data: bytes) -> None:
+        if self._data is None:
+            self._data = data
+            return
+        self._more.append(data)
+        self._held += len(data) + 1
+        if self._held > self._limit:
+            raise too_big(self._limit)
+
+    def _field(self, line: bytes) -> None:
+        if line.startswith(b"event:"):
+            self._name = line[6:].decode(errors="replace").removeprefix(" ")
+        elif line == b"data":
+            self._add(b"")
+        elif line.startswith(_BOM):
+            self._take([line[len(_BOM) :] or b":"])
+        # Comments, ids and retry times have nothing for us.
+
+
+def too_big(limit: int) -> ProviderError:
+    return fault("protocol", f"the server sent an event of more than {limit} bytes")
+
+
+def decode_data(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
+    """The JSON of an event as the value the decoder makes. Raises `ProviderError` of kind `protocol`."""
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # half a surrogate pair is refused above, and written by servers that cut between two tokens
+    try:
+        value: T = msgspec.convert(parse(data, where="event"), decoder.type, strict=False)
+    except (DocumentError, msgspec.ValidationError, RecursionError) as error:
+        said = data[:MAX_BODY].decode(errors="replace")
+        raise fault("protocol", f"the server sent an event we cannot read: {error}", body=said) from error
+    return value
