@@ -119,7 +119,9 @@ STATUSES: Final[dict[str, int]] = {
     "overloaded_error": 529,
 }
 
-_START: Final = r"(?:^|[:.\n\"'] *)"  # of the message or of a sentence in it: a word in the middle proves nothing
+_START: Final = (
+    r"(?:^|[:.\n\"'] *)"  # of the message or of a sentence in it: a word in the middle proves nothing
+)
 
 
 def _texts(kind: FaultKind, *patterns: str) -> tuple[FaultKind, re.Pattern[str]]:
@@ -226,7 +228,11 @@ TEXTS: Final = (
         r"no auth credentials found",
         r"unauthorized(?:$|[. ])",
     ),
-    _texts("not-found", r"model .{0,120}(?:not found|does not exist)", r"the model .{0,120}(?:does not exist|not found)"),
+    _texts(
+        "not-found",
+        r"model .{0,120}(?:not found|does not exist)",
+        r"the model .{0,120}(?:does not exist|not found)",
+    ),
 )
 
 # Not everything a text may say can overrule a status: a rate limit is not an overflow because it speaks of tokens.

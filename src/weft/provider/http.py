@@ -1,16 +1,11 @@
 """One HTTP request to a model's API, its answer as events, every wait with an end. Nothing is retried here."""
 
-import asyncio
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Mapping
+from typing import Final
 
 import httpx2
 from msgspec import Struct
 
-from weft.errors import ProviderError
-from weft.provider.faults import MAX_BODY, fault, to_error
 from weft.provider.sse import SseEvent, SseReader
 
 OK: Final = 200

@@ -25,6 +25,7 @@ from weft.store.guard import Guard
 from weft.store.layout import kept_lock, session_lock
 from weft.store.messages import Messages
 from weft.store.tree import Tree
+from weft.store.upkeep import keep_up
 from weft.store.writer import Writer
 
 T = TypeVar("T")
