@@ -1,15 +1,20 @@
 """One HTTP request to a model's API, its answer as events, every wait with an end. Nothing is retried here."""
 
-from collections.abc import AsyncGenerator, Mapping
-from typing import Final
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from typing import Any, Final
 
 import httpx2
 from msgspec import Struct
 
+from weft.errors import ProviderError
+from weft.provider.faults import MAX_BODY, fault, to_error
 from weft.provider.sse import SseEvent, SseReader
 
-OK: Final = 200
-NOT_OK: Final = 300
+GRACE: Final = 0.2
+SECRET_HEADERS: Final = frozenset({"set-cookie"})
 
 
 class Deadlines(Struct, frozen=True, kw_only=True):
@@ -21,31 +26,173 @@ class Deadlines(Struct, frozen=True, kw_only=True):
 
 
 async def stream_events(
-    client: httpx2.AsyncClient,
-    url: str,
-    headers: Mapping[str, str],
-    body: bytes,
-    deadlines: Deadlines,
+    client: httpx2.AsyncClient, url: str, headers: Mapping[str, str], body: bytes, deadlines: Deadlines
 ) -> AsyncGenerator[SseEvent]:
-    """POST the body and yield the events of the answer. Closing this closes the connection at once.
+    """POST the body and yield the events of the answer, at least one. Closing this closes the connection at once.
 
     Raises `ProviderError`: what the server said when it refused, `protocol` when it does not answer in events,
     `timeout` and `network` when nothing comes.
     """
-    with _told_as_ours(url):
-        request = _request(client, url, headers, body, deadlines)
-        async with _open_answer(client, request, deadlines) as (response, chunks, first):
-            await _refuse_bad(response, chunks, first)
-            reader, told = SseReader(), False
-            for event in reader.feed(first):
-                told = True
-                yield event
-            async for chunk in chunks:
-                for event in reader.feed(chunk):
-                    told = True
-                    yield event
+    reader, told = SseReader(), False
+    with _ours(url):
+        async with _open_answer(client, _build(client, url, headers, body, deadlines), deadlines) as answer:
+            async with aclosing(answer.pieces()) as chunks:
+                async for chunk in chunks:
+                    for event in reader.feed(chunk):
+                        told = True
+                        yield event
             for event in reader.end():
                 told = True
                 yield event
             if not told:
-                raise _empty(response)
+                raise fault(
+                    "protocol", "the server answered with nothing", status=answer.response.status_code
+                )
+
+
+async def drain(events: AsyncGenerator[SseEvent]) -> None:
+    """Let an answer that is whole come to its end, so that its connection can serve again; but not for long."""
+    with suppress(TimeoutError, ProviderError):
+        async with asyncio.timeout(GRACE):
+            async for _ in events:
+                pass
+
+
+class _Answer:
+    """An answer that has begun: its head, the first bytes of its body, and the rest as it comes."""
+
+    def __init__(self, response: httpx2.Response, deadlines: Deadlines) -> None:
+        self.response = response
+        self._deadlines = deadlines
+        self._rest = response.aiter_bytes()
+        self._first: bytes | None = None
+
+    async def begin(self) -> None:
+        self._first = await anext(self._rest, None)
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        chunk = self._first
+        while chunk is not None:
+            yield chunk
+            try:
+                async with asyncio.timeout(self._deadlines.between):
+                    chunk = await anext(self._rest, None)
+            except TimeoutError:
+                raise _silent(f"the answer stopped for {self._deadlines.between:g} s") from None
+
+    async def text(self) -> bytes:
+        """The beginning of the body, as far as it comes."""
+        said = b""
+        with suppress(ProviderError, httpx2.TransportError):
+            async with aclosing(self.pieces()) as chunks:
+                async for chunk in chunks:
+                    said += chunk
+                    if len(said) > MAX_BODY:
+                        break
+        return said[:MAX_BODY]
+
+    async def close(self) -> None:
+        await self._rest.aclose()
+        await self.response.aclose()
+
+
+@asynccontextmanager
+async def _open_answer(
+    client: httpx2.AsyncClient, request: httpx2.Request, deadlines: Deadlines
+) -> AsyncIterator[_Answer]:
+    """The answer to the request, once it is one we can read."""
+    answer: _Answer | None = None
+    try:
+        try:
+            async with asyncio.timeout(None) as deadline:
+                # The clock for the first byte starts when the question is sent: a long history takes its time.
+                request.extensions["trace"] = _once_sent(deadline, deadlines.first_byte)
+                answer = _Answer(await client.send(request, stream=True), deadlines)
+                await answer.begin()
+        except TimeoutError:
+            raise _silent(f"no answer within {deadlines.first_byte:g} s") from None
+        await _refuse_unreadable(answer)
+        yield answer
+    finally:
+        if answer is not None:
+            await answer.close()
+
+
+def _once_sent(deadline: asyncio.Timeout, seconds: float) -> Any:
+    async def trace(name: str, _: Mapping[str, Any]) -> None:
+        if name.endswith("send_request_body.complete"):
+            deadline.reschedule(asyncio.get_running_loop().time() + seconds)
+
+    return trace
+
+
+async def _refuse_unreadable(answer: _Answer) -> None:
+    response = answer.response
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if response.is_success and kind not in {"text/html", "application/json"}:
+        return
+    said, headers = await answer.text(), _headers(response)
+    if not response.is_success:
+        raise to_error(response.status_code, headers, said)
+    if kind == "application/json" and b'"error"' in said:
+        raise to_error(response.status_code, headers, said)
+    raise fault(
+        "protocol",
+        "the server answered with a web page, not with a stream; is the address of the API right?"
+        if kind == "text/html"
+        else "the server answered with one document, not with a stream",
+        status=response.status_code,
+        headers=headers,
+        body=said.decode(errors="replace"),
+    )
+
+
+def _headers(response: httpx2.Response) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if name not in SECRET_HEADERS}
+
+
+def _build(
+    client: httpx2.AsyncClient, url: str, headers: Mapping[str, str], body: bytes, deadlines: Deadlines
+) -> httpx2.Request:
+    # Reading has deadlines of our own: one clock for the first byte and another for the rest is more than httpx2 has.
+    waits = httpx2.Timeout(
+        connect=deadlines.connect, pool=deadlines.connect, write=deadlines.between, read=None
+    )
+    # A compressed stream of events comes in lumps.
+    fixed = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
+    named = {name.lower(): value for name, value in headers.items()}
+    return client.build_request("POST", url, headers=fixed | named, content=body, timeout=waits)
+
+
+@contextmanager
+def _ours(url: str) -> Iterator[None]:
+    """What goes wrong on the way, as `ProviderError`. Never quotes a header: one of them is the key."""
+    try:
+        yield
+    except httpx2.ConnectTimeout:
+        raise _silent(f"no connection to {_host(url)} in time") from None
+    except httpx2.PoolTimeout:
+        raise _silent(f"too many requests to {_host(url)} under way") from None
+    except httpx2.TimeoutException:
+        raise _silent(f"{_host(url)} stopped listening") from None
+    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, UnicodeEncodeError, httpx2.LocalProtocolError):
+        raise fault(
+            "bad-request", "the request cannot be sent: check the address, the key and the headers"
+        ) from None
+    except httpx2.DecodingError as error:
+        raise fault("protocol", f"the answer cannot be unpacked: {error}") from error
+    except (httpx2.ConnectError, httpx2.ProxyError) as error:
+        raise fault("network", f"no connection to {_host(url)}: {error}") from error
+    except (httpx2.TransportError, ssl.SSLError) as error:
+        raise fault("network", f"the connection to {_host(url)} broke off: {error}") from error
+
+
+def _silent(message: str) -> ProviderError:
+    return fault("timeout", message)
+
+
+def _host(url: str) -> str:
+    try:
+        return httpx2.URL(url).host or "the server"
+    except httpx2.InvalidURL:
+        return "the server"
