@@ -65,6 +65,7 @@ async def open_local(
             clock=clock,
             mint=mint,
             place=place,
+            owner=f"process {os.getpid()} on {os.uname().nodename}",
             platform=sys.platform,
             models=models,
             agents=settings.agents,
@@ -77,6 +78,7 @@ async def open_local(
         await spill.sweep(clock.now())
         maker = Maker(journal=journal, clock=clock, mint=mint, random=seams.random, place=place)
         runner = Runner(kit, tasks)
+        await runner.recover()
         try:
             yield Local(kit=kit, bus=bus, runner=runner, maker=maker)
         finally:

@@ -1,6 +1,7 @@
 """The models a configuration makes available."""
 
-from weft.config.schema import Config
+from weft.app.offers import Around, find_offers
+from weft.config.load import Loaded
 from weft.errors import InvalidInputError
 from weft.host.clock import Clock
 from weft.model.catalog import parse_ref
@@ -9,17 +10,21 @@ from weft.provider.demo import serve_demo
 from weft.provider.registry import Registry, Served
 
 
-def find_models(config: Config, clock: Clock, also: tuple[Served, ...]) -> Registry:
-    return Registry([serve_demo(clock), *also], default=default_model(config))
+def find_models(loaded: Loaded, around: Around, clock: Clock, also: tuple[Served, ...]) -> Registry:
+    """Every model: the scripted one, those in `also`, and those on offer. Nothing is fetched for it."""
+    return Registry(
+        [serve_demo(clock), *also],
+        default=named_model("model", loaded.config.model),
+        small=named_model("small_model", loaded.config.small_model),
+        offers=find_offers(loaded, around),
+    )
 
 
-def default_model(config: Config) -> ModelRef | None:
-    """What the key `model` names; nothing else is ever used in its place."""
-    if not config.model:
+def named_model(key: str, name: str | None) -> ModelRef | None:
+    """What a key of the configuration names; nothing else is ever used in its place."""
+    if not name:
         return None
-    ref = parse_ref(config.model)
+    ref = parse_ref(name)
     if ref is None:
-        raise InvalidInputError(
-            "model", f"{config.model!r} does not name a model", hint="write it as provider/model"
-        )
+        raise InvalidInputError(key, f"{name!r} does not name a model", hint="write it as provider/model")
     return ref

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 from msgspec import Struct
 
@@ -12,6 +12,7 @@ from weft.app.address import store_url
 from weft.app.assemble import Seams, Settings, open_local
 from weft.app.local import Local
 from weft.app.models import find_models
+from weft.app.offers import Around
 from weft.app.place import find_place, settle_place
 from weft.config.agents import build_agents, choose_agent
 from weft.config.flags import read_flags
@@ -55,9 +56,13 @@ async def open_app(opening: Opening) -> AsyncIterator[Local]:
         loaded = await asyncio.to_thread(_load, found.place, paths, env)
         for warning in loaded.warnings:
             opening.warn(warning)
-        models = find_models(loaded.config, opening.seams.clock, opening.models)
+        around = Around(env=env, paths=paths, warn=opening.warn)
+        models = find_models(loaded, around, opening.seams.clock, opening.models)
         settings = to_settings(loaded, found.place, paths, opening)
-        async with open_local(found.place, store, models, settings, opening.seams) as local:
+        async with (
+            aclosing(models),
+            open_local(found.place, store, models, settings, opening.seams) as local,
+        ):
             await settle_place(store, local.kit.journal, found)
             yield local
 

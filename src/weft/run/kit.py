@@ -17,13 +17,14 @@ from weft.tool.desk import Desk
 
 
 class Kit(Struct, frozen=True, kw_only=True):
-    """Made once for a directory. `desk` gives what the tools of a session share."""
+    """Made once for a directory. `desk` gives what the tools of a session share; `owner` says who we are."""
 
     store: Store
     journal: Journal
     clock: Clock
     mint: Mint
     place: Place
+    owner: str
     platform: str
     models: Registry
     agents: Mapping[str, Agent]

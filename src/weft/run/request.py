@@ -1,12 +1,17 @@
 """Everything one call of a model carries."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
 
+from weft.errors import NotFoundError
 from weft.model.agent import Agent
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts, UserMessage
 from weft.permission.rules import disabled
 from weft.provider.contract import ModelRequest, Parameters, ToolSpec
+from weft.provider.offer import options as table
+from weft.provider.offer.entry import merge
 from weft.run.decide import Step
 from weft.run.kit import Kit
 from weft.tool.contract import AnyTool, schema_of
@@ -25,15 +30,54 @@ def build_request(
         messages=to_model_messages(since_compaction(history), model),
         # OpenCode only asks for an end on the last step, and a model may go on for ever. Without tools it cannot.
         tools=() if step.last else to_specs(shown(kit.tools, agent, prompt)),
-        parameters=Parameters(
-            temperature=agent.temperature if model.capabilities.temperature else None,
-            top_p=agent.top_p,
-            max_output=min(model.limit.output or kit.output_limit, kit.output_limit),
-            options=dict(model.options) | dict(agent.options),
-            headers=dict(model.headers),
-        ),
+        parameters=parameters(model, agent, prompt, most=kit.output_limit),
         session=prompt.session_id,
     )
+
+
+def parameters(
+    model: Model, agent: Agent, prompt: UserMessage, *, most: int, small: bool = False
+) -> Parameters:
+    """How a model is asked: what the agent says, else what is best for the model. `most` limits the answer.
+
+    For `small` work, such as a title, it is to think as little as it can.
+    """
+    warmth = table.temperature(model) if agent.temperature is None else agent.temperature
+    options = options_for(model, agent, prompt, small=small)
+    return Parameters(
+        temperature=warmth if model.capabilities.temperature else None,
+        top_p=table.top_p(model) if agent.top_p is None else agent.top_p,
+        top_k=table.top_k(model),
+        max_output=table.max_output(model, most, options),
+        options=options,
+        headers=headers_for(model, prompt),
+    )
+
+
+def options_for(model: Model, agent: Agent, prompt: UserMessage, *, small: bool) -> dict[str, Any]:
+    """From the weakest word to the strongest: the table's, the model's, the agent's, the variant's."""
+    usual = table.small_options(model) if small else table.options(model, prompt.session_id)
+    said = merge(merge(usual, model.options), agent.options)
+    return said if small else merge(said, variant_of(model, prompt.variant))
+
+
+def variant_of(model: Model, name: str | None) -> Mapping[str, Any]:
+    """OpenCode passes over a variant the model does not have, and one believes that it thinks hard."""
+    if not name:
+        return {}
+    offered = model.variants or {}
+    if name not in offered:
+        known = f"it has {', '.join(offered)}" if offered else "it has none"
+        near = get_close_matches(name, offered, n=1)
+        raise NotFoundError(f"variant of {model.provider_id}/{model.id}", name, near=near, hint=known)
+    return offered[name]
+
+
+def headers_for(model: Model, prompt: UserMessage) -> dict[str, str]:
+    if not model.provider_id.startswith("opencode"):
+        return dict(model.headers)
+    told = {"x-opencode-session": prompt.session_id, "x-opencode-request": prompt.id}
+    return told | model.headers
 
 
 def shown(tools: Mapping[str, AnyTool], agent: Agent, prompt: UserMessage) -> list[AnyTool]:

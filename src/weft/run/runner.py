@@ -1,7 +1,9 @@
 """The runner: one run per session; start it, join it, abort it, wait for it."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
+from weft.errors import SessionBusyError
 from weft.model.event import Event, SessionFailed, SessionRested, StatusChanged
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import PromptInput
@@ -14,15 +16,18 @@ from weft.run.decide import last_answer
 from weft.run.failure import to_failure
 from weft.run.kit import Kit
 from weft.run.loop import run
+from weft.session.settle import to_settle
 
 
 class Run:
-    """A run under way. Prompts that come in meanwhile are fed to its transcript."""
+    """A session in our hands: its lease, and what is known of it. Prompts that come in are fed to its transcript."""
 
-    def __init__(self, session: Session, transcript: Transcript) -> None:
+    def __init__(self, session: Session, transcript: Transcript, lease: AsyncExitStack) -> None:
         self.session = session
         self.transcript = transcript
+        self.lease = lease
         self.aborted = False
+        self.ended = False
         self.task: asyncio.Task[None] | None = None
         self.over = asyncio.Event()
 
@@ -37,16 +42,19 @@ class Runner:
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
         """Admit a prompt and see it answered; gives the answer, or the prompt itself when no reply is wanted."""
         # Prompts come in one at a time, so that each sees what the one before it stored.
-        async with self._doors.setdefault(session, asyncio.Lock()):
-            transcript = await self._transcript(session)
-            prompt = await self._admit(session, transcript, input)
+        async with self._doors.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
+            going = await self._under_way(session) or await self._open(session, unstarted)
+            prompt = await self._admit(going, input)
             if input.no_reply:
-                return self._whole(transcript, prompt)
-            going = self._runs.get(session)
-            if going is None or going.aborted:
-                going = await self._start(session, transcript, after=going)
+                return whole(going.transcript, prompt)
+            if going.ended:  # while the prompt was being stored
+                await going.over.wait()
+                going = await self._open(session, unstarted)
+            if going.session.id not in self._runs:
+                self._start(going)
+                unstarted.pop_all()
         await going.over.wait()
-        return self._answer(going.transcript, prompt)
+        return answer_to(going.transcript, prompt)
 
     async def abort(self, session: SessionID) -> bool:
         """End the run of a session; it is over, and settled, when this returns."""
@@ -59,31 +67,49 @@ class Runner:
         await going.over.wait()
         return True
 
+    async def recover(self) -> None:
+        """Settle the sessions whose runs died with their process. One that somebody took up meanwhile is theirs."""
+        for session in await self._kit.store.list_abandoned():
+            try:
+                async with AsyncExitStack() as held:
+                    await self._open(session, held)
+            except SessionBusyError:
+                continue
+
     async def close(self) -> None:
         """End every run; all are settled when this returns."""
         for session in list(self._runs):
             await self.abort(session)
 
-    async def _transcript(self, session: SessionID) -> Transcript:
-        """What is known of a session: the running one's own, or read from the store."""
+    async def _under_way(self, session: SessionID) -> Run | None:
+        """The run to join. One that is being aborted is not: the next prompt waits for its end."""
         going = self._runs.get(session)
-        if going is not None:
-            return going.transcript
-        await self._kit.store.get_session(session)
-        return Transcript(await self._kit.store.list_messages(session))
+        if going is None or not going.aborted:
+            return going
+        await going.over.wait()
+        return None
 
-    async def _admit(self, session: SessionID, transcript: Transcript, input: PromptInput) -> MessageID:
-        if input.message_id is not None and transcript.find(input.message_id) is not None:
+    async def _open(self, session: SessionID, held: AsyncExitStack) -> Run:
+        """Take the session into our hands, and put in order what a dead run left of it."""
+        kit, lease = self._kit, AsyncExitStack()
+        found = await kit.store.get_session(session)
+        await lease.enter_async_context(kit.store.lease(session, kit.owner))
+        held.push_async_callback(lease.aclose)
+        transcript = Transcript(await kit.store.list_messages(session))
+        left_open = to_settle(transcript.messages(), kit.clock.now())
+        if left_open:
+            await kit.journal.commit(*left_open)
+            transcript.feed(*left_open)
+        return Run(found, transcript, lease)
+
+    async def _admit(self, going: Run, input: PromptInput) -> MessageID:
+        if input.message_id is not None and going.transcript.find(input.message_id) is not None:
             return input.message_id  # sent before: the same prompt is not asked twice
-        return await admit(self._kit, session, transcript, input)
+        return await admit(self._kit, going.session.id, going.transcript, input)
 
-    async def _start(self, session: SessionID, transcript: Transcript, *, after: Run | None) -> Run:
-        if after is not None:
-            await after.over.wait()
-        going = Run(await self._kit.store.get_session(session), transcript)
-        self._runs[session] = going
+    def _start(self, going: Run) -> None:
+        self._runs[going.session.id] = going
         self._tasks.create_task(self._go(going))
-        return going
 
     async def _go(self, going: Run) -> None:
         journal, session = self._kit.journal, going.session.id
@@ -101,18 +127,21 @@ class Runner:
         finally:
             # Before anything is awaited: a prompt that is admitted from here on starts a run of its own.
             del self._runs[session]
+            going.ended = True
             ending.append(StatusChanged(session_id=session, status=Idle()))
             await journal.commit(*ending, SessionRested(session_id=session))
+            await going.lease.aclose()
             going.over.set()
 
-    def _whole(self, transcript: Transcript, id: MessageID) -> MessageWithParts:
-        found = transcript.find(id)
-        assert found is not None, "a prompt is in the transcript it was admitted to"
-        return found
 
-    def _answer(self, transcript: Transcript, prompt: MessageID) -> MessageWithParts:
-        """The last answer to a prompt. One that was answered along with a later prompt gets that answer."""
-        history = transcript.messages()
-        asked = self._whole(transcript, prompt)
-        answer = last_answer(history, asked.info) if isinstance(asked.info, UserMessage) else None
-        return answer or history[-1]
+def whole(transcript: Transcript, id: MessageID) -> MessageWithParts:
+    found = transcript.find(id)
+    assert found is not None, "a prompt is in the transcript it was admitted to"
+    return found
+
+
+def answer_to(transcript: Transcript, prompt: MessageID) -> MessageWithParts:
+    """The last answer to a prompt. One that was answered along with a later prompt gets that answer."""
+    history, asked = transcript.messages(), whole(transcript, prompt)
+    answer = last_answer(history, asked.info) if isinstance(asked.info, UserMessage) else None
+    return answer or history[-1]

@@ -1,7 +1,8 @@
 """Batch: what some events come to in the tree, worked out before anything is touched."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from weft.host.files import read_file
@@ -42,9 +43,10 @@ class Extension(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Directories to clear, then documents to put, then documents to drop; or one extension and nothing else.
+    """Directories to clear, what to move where, documents to put, documents to drop; or one extension and nothing else.
 
-    `tidy` is what counts for nothing once that is done, and may be removed at leisure.
+    `tidy` is what counts for nothing once that is done, and may be removed at leisure. A `fresh` directory is not
+    there yet and nobody knows its name: it can be put whole.
     """
 
     clears: list[str]
@@ -52,6 +54,8 @@ class Plan(NamedTuple):
     drops: list[str]
     extension: Extension | None
     tidy: list[str]
+    moves: Mapping[str, str] = MappingProxyType({})
+    fresh: frozenset[str] = frozenset()
 
 
 def is_promise(event: Durable) -> bool:
@@ -101,13 +105,18 @@ class Batch:
         self._tidy: dict[str, None] = {}
         self._growths: dict[tuple[MessageID, PartID], list[PartGrew]] = {}
         self._parts: dict[str, tuple[MessageID, PartID]] = {}
+        self._new: set[SessionID] = set()
 
     def feed(self, event: Durable) -> None:
         layout = self._layout
         match event:
             case ProjectUpdated(info=project):
                 self._put(layout.project(project.id), project)
-            case SessionCreated(info=session) | SessionUpdated(info=session):
+            case SessionCreated(info=session):
+                if not self._tree.projects_of(session.id):
+                    self._new.add(session.id)
+                self._put_session(session)
+            case SessionUpdated(info=session):
                 self._put_session(session)
             case SessionDeleted(info=session):
                 self._delete_session(session.id)
@@ -131,9 +140,11 @@ class Batch:
 
     def plan(self) -> Plan:
         extension = self._settle_growth()
+        fresh = self._fresh()
         puts = {path: encode_pretty(value) for path, value in self._puts.items()}
         for path, raw in list(puts.items()):
-            growth = self._layout.growth(*self._parts[path]) if path in self._parts else ""
+            known = path in self._parts and os.path.dirname(path) not in fresh
+            growth = self._layout.growth(*self._parts[path]) if known else ""
             if growth and end_of_growth(growth, raw):
                 # Growth of another document counts for nothing. This one would count again: it has to go as well.
                 self._drops[growth] = None
@@ -145,7 +156,19 @@ class Batch:
             drops=[path for path in self._drops if os.path.lexists(path)],
             extension=extension,
             tidy=[path for path in self._tidy if path not in self._drops and os.path.lexists(path)],
+            fresh=fresh,
         )
+
+    def _fresh(self) -> frozenset[str]:
+        """The directories of messages and parts that a session begins with."""
+        if not self._new:
+            return frozenset()
+        directories = {
+            os.path.dirname(path)
+            for path, value in self._puts.items()
+            if getattr(value, "session_id", None) in self._new
+        }
+        return frozenset(path for path in directories if not os.path.lexists(path))
 
     # --- sessions ---
 
@@ -171,7 +194,7 @@ class Batch:
         for path in [path for path, value in self._puts.items() if getattr(value, "session_id", None) == id]:
             self._drop(path)
         self._clear(self._layout.messages(id))
-        self._clear_parts(list_part_owners(self._tree, id))
+        self._clear_parts(list_part_owners(self._tree, [id]))
 
     # --- parts ---
 

@@ -1,6 +1,7 @@
 """The store: where durable events come to rest, and what every backend promises."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from weft.model.diff import FileDiff
@@ -10,6 +11,7 @@ from weft.model.message import MessageWithParts
 from weft.model.project import Project
 from weft.model.session import Session
 from weft.model.todo import Todo
+from weft.model.trash import Trashed
 from weft.store.damage import Damage
 
 Key = tuple[str, ...]
@@ -31,10 +33,21 @@ class Store(Protocol):
     * `get` raises `NotFoundError`, `find` gives None, lists are oldest first;
     * lists come in the order things happened: by time, then by unwrapped id, never by raw id;
     * what another process wrote is seen by the next read;
+    * `list_messages` gives the `last` so many, of those `before` a message if one is named;
     * a document that cannot be read is left out, stays where it is, and is named by `damage`.
 
-    Keeping (what must survive and is never told: share secrets, approvals, leases):
+    The trash:
+    * `discard` takes sessions out of sight, all or none, with all that deleting them would take, as one bundle;
+    * `restore` brings a bundle back byte for byte, all or none, and never over a session that is there;
+    * `purge` throws a bundle away for good; a bundle that is not there raises `NotFoundError`.
+
+    Keeping (what must survive and is never told: share secrets, approvals):
     * `kept` gives back what `keep` was given, None if nothing; keeping None forgets.
+
+    Running:
+    * a session's `lease` has one holder at a time, over all processes; who asks in vain is told who holds it
+      (`SessionBusyError`), at once;
+    * a holder that died holds nothing, and its session is `list_abandoned` until a lease of it is given back.
     """
 
     async def apply(self, *events: Durable) -> None: ...
@@ -50,7 +63,7 @@ class Store(Protocol):
     async def get_session(self, id: SessionID) -> Session: ...
 
     async def list_messages(
-        self, session: SessionID, *, last: int | None = None
+        self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
     ) -> list[MessageWithParts]: ...
 
     async def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None: ...
@@ -59,8 +72,20 @@ class Store(Protocol):
 
     async def list_todos(self, session: SessionID) -> list[Todo]: ...
 
+    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> Trashed: ...
+
+    async def restore(self, bundle: str) -> Trashed: ...
+
+    async def purge(self, bundle: str) -> None: ...
+
+    async def list_trash(self) -> list[Trashed]: ...
+
     async def keep(self, key: Key, value: Any) -> None: ...
 
     async def kept(self, key: Key) -> Any: ...
+
+    def lease(self, session: SessionID, owner: str) -> AbstractAsyncContextManager[None]: ...
+
+    async def list_abandoned(self) -> list[SessionID]: ...
 
     async def damage(self) -> list[Damage]: ...

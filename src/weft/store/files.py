@@ -2,12 +2,13 @@
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from weft.errors import NotFoundError, StoreError
 from weft.host.files import Disk
+from weft.host.undivided import undivided
 from weft.model.diff import FileDiff
 from weft.model.event import Durable, SessionDeleted, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID
@@ -15,6 +16,7 @@ from weft.model.message import MessageWithParts
 from weft.model.project import Project
 from weft.model.session import Session
 from weft.model.todo import Todo
+from weft.model.trash import Trashed, bundle_name
 from weft.model.wire import encode_pretty
 from weft.store.batch import Batch, Plan, is_promise, lock_of
 from weft.store.carry_over import RootCommit
@@ -23,7 +25,9 @@ from weft.store.contract import Key, SessionEditor
 from weft.store.damage import Damage
 from weft.store.guard import Guard
 from weft.store.layout import kept_lock, session_lock
+from weft.store.lease import Lease, list_abandoned
 from weft.store.messages import Messages
+from weft.store.trash import Trash
 from weft.store.tree import Tree
 from weft.store.upkeep import keep_up
 from weft.store.writer import Writer
@@ -50,6 +54,7 @@ class FileStore:
         self._messages = Messages(self._tree)
         self._guard = Guard(self._tree.layout, self._disk)
         self._writer = Writer(self._tree.layout, self._disk, self._guard)
+        self._trash = Trash(self._tree)
         self._not_upgraded: list[Damage] = []
 
     async def prepare(self, root_commit: RootCommit) -> None:
@@ -74,8 +79,12 @@ class FileStore:
     async def get_session(self, id: SessionID) -> Session:
         return await self._in_thread(lambda: self._get_session(id))
 
-    async def list_messages(self, session: SessionID, *, last: int | None = None) -> list[MessageWithParts]:
-        return await self._read_whole(session, lambda: self._messages.list_messages(session, last=last))
+    async def list_messages(
+        self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
+    ) -> list[MessageWithParts]:
+        return await self._read_whole(
+            session, lambda: self._messages.list_messages(session, last=last, before=before)
+        )
 
     async def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
         return await self._read_whole(session, lambda: self._messages.find_message(session, id))
@@ -86,11 +95,38 @@ class FileStore:
     async def list_todos(self, session: SessionID) -> list[Todo]:
         return await self._in_thread(lambda: self._tree.list_todos(session))
 
+    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> Trashed:
+        return await self._in_thread(lambda: self._discard(sessions, at))
+
+    async def restore(self, bundle: str) -> Trashed:
+        return await self._in_thread(lambda: self._take_out(bundle, self._trash.plan_restore))
+
+    async def purge(self, bundle: str) -> None:
+        trashed = await self._in_thread(lambda: self._take_out(bundle, self._trash.plan_purge))
+        await self._in_thread(lambda: self._drop_locks(session.id for session in trashed.sessions))
+
+    async def list_trash(self) -> list[Trashed]:
+        return await self._in_thread(self._trash.list_bundles)
+
     async def keep(self, key: Key, value: Any) -> None:
         await self._in_thread(lambda: self._keep(key, value))
 
     async def kept(self, key: Key) -> Any:
         return await self._in_thread(lambda: self._tree.kept(key))
+
+    @asynccontextmanager
+    async def lease(self, session: SessionID, owner: str) -> AsyncIterator[None]:
+        held: list[Lease] = []
+        try:
+            # Into the list at once: cancelled meanwhile, we still know what to give back.
+            await undivided(self._in_thread(lambda: held.append(Lease(self._tree.layout, session, owner))))
+            yield
+        finally:
+            for each in held:
+                await undivided(self._in_thread(each.leave))
+
+    async def list_abandoned(self) -> list[SessionID]:
+        return await self._in_thread(lambda: list_abandoned(self._tree.layout))
 
     async def damage(self) -> list[Damage]:
         found = await self._in_thread(lambda: find_damage(self._tree))
@@ -105,10 +141,29 @@ class FileStore:
     def _apply(self, events: tuple[Durable, ...]) -> None:
         with self._guard.writing(lock_of(event) for event in events) as held:
             self._write(events, held, flush=any(is_promise(event) for event in events))
-            for event in events:
-                if isinstance(event, SessionDeleted):  # last of all: from here on nobody is kept out
-                    with suppress(OSError):
-                        self._disk.remove(self._tree.layout.lock(session_lock(event.info.id)))
+            self._drop_locks(event.info.id for event in events if isinstance(event, SessionDeleted))
+
+    def _discard(self, sessions: Sequence[SessionID], at: int) -> Trashed:
+        with self._guard.writing(session_lock(id) for id in sessions) as held:
+            found = tuple(self._get_session(id) for id in sessions)
+            trashed = Trashed(id=bundle_name(at, sessions[0]), time=at, sessions=found)
+            self._writer.write(self._trash.plan_discard(trashed), held, flush=True)
+            self._drop_locks(sessions)
+        return trashed
+
+    def _take_out(self, bundle: str, plan: Callable[[Trashed], Plan]) -> Trashed:
+        """Carry out what is planned for a bundle, unless somebody else has while we waited for the locks."""
+        sessions = self._trash.get(bundle).sessions
+        with self._guard.writing(session_lock(session.id) for session in sessions) as held:
+            trashed = self._trash.get(bundle)
+            self._writer.write(plan(trashed), held, flush=True)
+        return trashed
+
+    def _drop_locks(self, sessions: Iterable[SessionID]) -> None:
+        """Last of all, of sessions that are gone: from here on nobody is kept out."""
+        for id in sessions:
+            with suppress(OSError):
+                self._disk.remove(self._tree.layout.lock(session_lock(id)))
 
     def _edit(self, id: SessionID, editor: SessionEditor) -> Session:
         with self._guard.writing([session_lock(id)]) as held:

@@ -38,11 +38,16 @@ class Layout:
         self.locks = f"{self.own}/lock"
         self.redos = f"{self.own}/redo"
         self.growths = f"{self.own}/growth"
+        self.runs = f"{self.own}/run"
         self.backups = f"{self.own}/backup"
         self.upgrades = f"{self.own}/upgrade"
+        self.trash = f"{self.own}/trash"
 
     def shelf(self, name: str) -> str:
         return f"{self.root}/{name}"
+
+    def run(self, session: SessionID) -> str:
+        return f"{self.runs}/{file_name('session', session)}"
 
     def project(self, id: ProjectID) -> str:
         return f"{self.root}/project/{file_name('project', id)}{SUFFIX}"
@@ -83,6 +88,16 @@ class Layout:
 
     def growth(self, message: MessageID, part: PartID) -> str:
         return f"{self.grown(message)}/{file_name('part', part)}"
+
+    def bundle(self, id: str) -> str:
+        return f"{self.trash}/{file_name('bundle', id)}"
+
+    def label(self, bundle: str) -> str:
+        return f"{self.bundle(bundle)}/bundle{SUFFIX}"
+
+    def thrown(self, bundle: str) -> str:
+        """What is in a bundle lies below this as it lay below the root."""
+        return f"{self.bundle(bundle)}/tree"
 
     def lock(self, name: str) -> str:
         return f"{self.locks}/{name}"

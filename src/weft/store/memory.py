@@ -1,9 +1,10 @@
 """A store in dictionaries: the reference that every other backend is compared with, and the fastest one for tests."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
-from weft.errors import NotFoundError
+from weft.errors import ConflictError, NotFoundError, SessionBusyError
 from weft.model.diff import FileDiff
 from weft.model.event import (
     Durable,
@@ -20,14 +21,17 @@ from weft.model.event import (
     TodoUpdated,
 )
 from weft.model.ids import MessageID, ProjectID, SessionID
-from weft.model.message import MessageWithParts
+from weft.model.message import MessageWithParts, place_of
 from weft.model.project import Project
 from weft.model.session import Session, newest_first
 from weft.model.todo import Todo
 from weft.model.transcript import Transcript
+from weft.model.trash import Trashed, bundle_name
 from weft.model.wire import encode, parse
 from weft.store.contract import Key, SessionEditor
 from weft.store.damage import Damage
+
+Drawers = tuple[dict[SessionID, Any], ...]
 
 
 class MemoryStore:
@@ -38,6 +42,8 @@ class MemoryStore:
         self._diffs: dict[SessionID, tuple[FileDiff, ...]] = {}
         self._todos: dict[SessionID, tuple[Todo, ...]] = {}
         self._kept: dict[Key, bytes] = {}
+        self._trash: dict[str, tuple[Trashed, Drawers]] = {}
+        self._owners: dict[SessionID, str] = {}
 
     async def apply(self, *events: Durable) -> None:
         for event in events:
@@ -78,8 +84,11 @@ class MemoryStore:
             raise NotFoundError("session", id)
         return self._sessions[id]
 
-    async def list_messages(self, session: SessionID, *, last: int | None = None) -> list[MessageWithParts]:
+    async def list_messages(
+        self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
+    ) -> list[MessageWithParts]:
         messages = self._transcript(session).messages()
+        messages = messages[: place_of(before, (message.info.id for message in messages))]
         return messages if last is None else messages[max(0, len(messages) - last) :]
 
     async def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
@@ -91,6 +100,29 @@ class MemoryStore:
     async def list_todos(self, session: SessionID) -> list[Todo]:
         return list(self._todos.get(session, ()))
 
+    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> Trashed:
+        found = [await self.get_session(id) for id in sessions]
+        trashed = Trashed(id=bundle_name(at, sessions[0]), time=at, sessions=tuple(found))
+        self._trash[trashed.id] = trashed, self._take(sessions)
+        return trashed
+
+    async def restore(self, bundle: str) -> Trashed:
+        trashed, aside = self._bundle(bundle)
+        for session in trashed.sessions:
+            if session.id in self._sessions:
+                raise ConflictError("session", session.id, "is there again")
+        for drawer, thrown in zip(self._drawers(), aside, strict=True):
+            drawer.update(thrown)
+        del self._trash[bundle]
+        return trashed
+
+    async def purge(self, bundle: str) -> None:
+        self._bundle(bundle)
+        del self._trash[bundle]
+
+    async def list_trash(self) -> list[Trashed]:
+        return sorted((trashed for trashed, _ in self._trash.values()), key=lambda it: (it.time, it.id))
+
     async def keep(self, key: Key, value: Any) -> None:
         if value is None:
             self._kept.pop(key, None)
@@ -101,6 +133,19 @@ class MemoryStore:
         raw = self._kept.get(key)
         return None if raw is None else parse(raw)
 
+    @asynccontextmanager
+    async def lease(self, session: SessionID, owner: str) -> AsyncIterator[None]:
+        if session in self._owners:
+            raise SessionBusyError(session, self._owners[session])
+        self._owners[session] = owner
+        try:
+            yield
+        finally:
+            del self._owners[session]
+
+    async def list_abandoned(self) -> list[SessionID]:
+        return []  # what dies with its holder leaves nothing behind
+
     async def damage(self) -> list[Damage]:
         return []
 
@@ -108,8 +153,19 @@ class MemoryStore:
         return self._transcripts.setdefault(session, Transcript())
 
     def _forget(self, session: SessionID) -> None:
-        for drawer in (self._sessions, self._transcripts, self._diffs, self._todos):
-            drawer.pop(session, None)
+        self._take([session])
+
+    def _take(self, sessions: Iterable[SessionID]) -> Drawers:
+        """All that is theirs, out of the drawers."""
+        return tuple({id: drawer.pop(id) for id in sessions if id in drawer} for drawer in self._drawers())
+
+    def _drawers(self) -> Drawers:
+        return self._sessions, self._transcripts, self._diffs, self._todos
+
+    def _bundle(self, id: str) -> tuple[Trashed, Drawers]:
+        if id not in self._trash:
+            raise NotFoundError("bundle in the trash", id)
+        return self._trash[id]
 
 
 def oldest_first(sessions: Iterable[Session]) -> list[Session]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from weft.errors import DocumentError
 from weft.host.files import read_file
 from weft.model.ids import MessageID, PartID, SessionID
-from weft.model.message import AnyMessage, MessageWithParts, message_order, sort_parts
+from weft.model.message import AnyMessage, MessageWithParts, message_order, place_of, sort_parts
 from weft.model.part import AnyPart
 from weft.model.wire import decode
 from weft.store.documents import LIMIT
@@ -23,10 +23,13 @@ class Messages:
         self._layout = tree.layout
         self._documents = tree.documents
 
-    def list_messages(self, session: SessionID, *, last: int | None = None) -> list[MessageWithParts]:
-        """Oldest first; of the `last` few only, if so asked."""
+    def list_messages(
+        self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
+    ) -> list[MessageWithParts]:
+        """Oldest first; of the `last` few only, if so asked, and of those `before` a message, if one is named."""
         found = [info for id in self.list_ids(session) if (info := self._info(session, id)) is not None]
         infos = sorted(found, key=message_order)
+        infos = infos[: place_of(before, (info.id for info in infos))]
         wanted = infos if last is None else infos[max(0, len(infos) - last) :]
         growing = self._growing()
         return [self._whole(info, grown=info.id in growing) for info in wanted]

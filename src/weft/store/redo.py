@@ -17,9 +17,9 @@ from weft.store.documents import LIMIT
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """A rename: `in`to place of what was written aside, or `out` of the way of what is to go."""
+    """A rename: `in`to place of what was written aside, `out` of the way of what is to go, or to where it is to `stay`."""
 
-    way: Literal["in", "out"]
+    way: Literal["in", "out", "stay"]
     source: str
     target: str
 
@@ -60,5 +60,5 @@ def find_note(path: str) -> Note | Pointer | None:
 def take(step: Step, disk: Disk, root: str) -> list[str]:
     """Take a step, if it has not been taken. Gives back the directories that had to be made."""
     source, target = f"{root}/{step.source}", f"{root}/{step.target}"
-    taken = os.path.lexists(target) if step.way == "out" else False
+    taken = step.way != "in" and os.path.lexists(target)
     return disk.move(source, target) if not taken and os.path.lexists(source) else []

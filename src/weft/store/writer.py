@@ -11,6 +11,9 @@ from weft.store.guard import Guard
 from weft.store.layout import Layout
 from weft.store.redo import Note, Pointer, Step, take, to_bytes
 
+# From so many documents on, having everything on the disk at once costs less than one after the other.
+MANY = 100
+
 
 class UndoFailedError(OSError):
     """A batch could neither be finished nor taken back. Its note says how to finish it."""
@@ -43,11 +46,11 @@ class Writer:
     def _replace(self, plan: Plan, locks: tuple[str, ...], *, flush: bool) -> list[str]:
         """Write aside, note, rename, forget the note. Gives back what a flush is to flush."""
         steps, contents = self._steps(plan, locks)
+        asides = [self._layout.absolute(step.source) for step in steps if step.way == "in"]
         note: Note | None = None
         try:
-            for temp, raw in contents.items():
-                self._disk.prepare(temp, raw, flush=flush)
-            before = {path: _find(path) for path in plan.puts}
+            self._prepare(contents, flush=flush)
+            before = {path: _find(path) for path in plan.puts if os.path.dirname(path) not in plan.fresh}
             if len(steps) > 1:
                 note = self._note(steps, locks, flush=flush)
             touched = self._take_all(steps, before, flush=flush)
@@ -56,27 +59,46 @@ class Writer:
         except OSError:
             if note is not None:
                 self._guard.forget(note)
-            self._remove(contents)
+            self._remove(asides)
             raise
         if note is not None:
             self._guard.forget(note)
         self._remove(self._layout.absolute(step.target) for step in steps if step.way == "out")
         return touched
 
+    def _prepare(self, contents: dict[str, bytes], *, flush: bool) -> None:
+        many = len(contents) > MANY
+        for temp, raw in contents.items():
+            self._disk.prepare(temp, raw, flush=flush and not many)
+        if flush and many:
+            self._disk.flush_all()
+        elif flush:
+            self._flush(
+                os.path.dirname(temp) for temp in contents if "/" in temp[len(self._layout.temps) + 1 :]
+            )
+
     def _steps(self, plan: Plan, locks: tuple[str, ...]) -> tuple[list[Step], dict[str, bytes]]:
         """The renames that make up the plan, and what has to be written aside for them."""
-        token = os.urandom(6).hex()
-        ways = [("out", path) for path in plan.clears]
-        ways += [("in", path) for path in plan.puts]
-        ways += [("out", path) for path in plan.drops]
-        steps: list[Step] = []
+        token, relative = os.urandom(6).hex(), self._layout.relative
+        asides: dict[str, str] = {}
+
+        def aside(path: str) -> str:
+            return asides.setdefault(path, self._layout.temp(locks[0], f"{token}.{len(asides)}"))
+
         contents: dict[str, bytes] = {}
-        for number, (way, path) in enumerate(ways):
-            aside = self._layout.temp(locks[0], f"{token}.{number}")
-            here, there = self._layout.relative(path), self._layout.relative(aside)
-            steps.append(Step("in", there, here) if way == "in" else Step("out", here, there))
-            if way == "in":
-                contents[aside] = plan.puts[path]
+        whole: dict[str, None] = {}
+        for path, raw in plan.puts.items():
+            directory, _, name = path.rpartition("/")
+            if directory in plan.fresh:
+                whole[directory] = None
+                contents[f"{aside(directory)}/{name}"] = raw
+            else:
+                whole[path] = None
+                contents[aside(path)] = raw
+        steps = [Step("out", relative(path), relative(aside(path))) for path in plan.clears]
+        steps += [Step("stay", relative(path), relative(target)) for path, target in plan.moves.items()]
+        steps += [Step("in", relative(aside(path)), relative(path)) for path in whole]
+        steps += [Step("out", relative(path), relative(aside(path))) for path in plan.drops]
         return steps, contents
 
     def _note(self, steps: list[Step], locks: tuple[str, ...], *, flush: bool) -> Note:
@@ -118,7 +140,7 @@ class Writer:
 
     def _undo_step(self, step: Step, before: dict[str, bytes | None]) -> None:
         source, target = self._layout.absolute(step.source), self._layout.absolute(step.target)
-        if step.way == "out":
+        if step.way != "in":
             self._disk.prune(source)
         self._disk.move(target, source)
         old = before.get(target) if step.way == "in" else None
@@ -133,8 +155,9 @@ class Writer:
     def _tidy(self, plan: Plan) -> None:
         """Remove what counts for nothing and the directories left empty. That it fails hurts nobody."""
         self._remove(plan.tidy)
-        for path in (*plan.tidy, *plan.drops, *plan.clears):
-            self._disk.prune(os.path.dirname(path))
+        gone = (*plan.tidy, *plan.drops, *plan.clears, *plan.moves)
+        for directory in dict.fromkeys(os.path.dirname(path) for path in gone):
+            self._disk.prune(directory)
 
     def _remove(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -145,10 +168,14 @@ class Writer:
 def _touched(step: Step, root: str, made: list[str], *, flushed: bool) -> list[str]:
     """The directories whose entries changed, and the file itself if it was not flushed when it was written."""
     directories = [os.path.dirname(path) for path in made]
-    if step.way == "out":
-        return [*directories, os.path.dirname(f"{root}/{step.source}")]
-    target = f"{root}/{step.target}"
-    return [*directories, os.path.dirname(target), *([] if flushed else [target])]
+    source, target = f"{root}/{step.source}", f"{root}/{step.target}"
+    match step.way:
+        case "out":
+            return [*directories, os.path.dirname(source)]
+        case "stay":
+            return [*directories, os.path.dirname(source), os.path.dirname(target)]
+        case "in":
+            return [*directories, os.path.dirname(target), *([] if flushed else [target])]
 
 
 def _find(path: str) -> bytes | None:

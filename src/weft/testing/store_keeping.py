@@ -5,7 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from weft.errors import SessionBusyError
 from weft.model.event import PartUpdated, SessionCreated
+from weft.model.ids import SessionID
 from weft.model.session import Session
 from weft.store.contract import Store
 from weft.testing.store_values import NOW, PROJECT, SESSION, Check, growth, missing, session, text
@@ -77,6 +79,32 @@ async def a_sound_store_has_no_damage(store: Store) -> None:
     assert await store.damage() == []
 
 
+async def a_lease_has_one_holder_and_the_next_is_told_who_it_is(store: Store) -> None:
+    async with store.lease(SESSION, "the first"):
+        assert await _owner_in_the_way(store) == "the first"
+        async with store.lease(SessionID("ses_other"), "the second"):
+            pass
+    assert await _owner_in_the_way(store) is None
+    assert await store.list_abandoned() == []
+
+
+async def _owner_in_the_way(store: Store) -> str | None:
+    try:
+        async with store.lease(SESSION, "the next"):
+            return None
+    except SessionBusyError as busy:
+        return busy.owner
+
+
+async def a_lease_is_given_back_whatever_happens_under_it(store: Store) -> None:
+    for _ in range(2):
+        try:
+            async with store.lease(SESSION, "somebody"):
+                raise KeyError("a fault")
+        except KeyError:
+            pass
+
+
 KEEPING: tuple[Check, ...] = (
     an_edit_gives_back_what_it_stored,
     editing_what_is_not_there_says_so,
@@ -85,4 +113,6 @@ KEEPING: tuple[Check, ...] = (
     what_is_kept_comes_back_until_it_is_forgotten,
     what_is_kept_does_not_change_with_what_was_given,
     a_sound_store_has_no_damage,
+    a_lease_has_one_holder_and_the_next_is_told_who_it_is,
+    a_lease_is_given_back_whatever_happens_under_it,
 )

@@ -1,0 +1,160 @@
+"""Killed in the middle, and what the next run finds."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RUN = Path(__file__).parents[1] / "given" / "doomed_run.py"
+WEFT = str(Path(sys.executable).with_name("weft"))
+SLOW_WORDS = json.dumps([[{"do": "say", "text": "word " * 2000}]])
+LONG_CALL = json.dumps(
+    [
+        [
+            {"do": "say", "text": "I wait."},
+            {
+                "do": "call",
+                "tool": "bash",
+                "input": {"command": "echo begun; sleep 600", "description": "Wait"},
+            },
+        ]
+    ]
+)
+ANSWER = json.dumps([[{"do": "say", "text": "Here again."}]])
+
+
+def start(directory: Path, script: str, session: str = "-") -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(RUN), str(directory), session, script],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def said(running: subprocess.Popen[str], word: str, times: int = 1) -> str:
+    """Wait until it says a word so many times; gives the last such line."""
+    assert running.stdout is not None
+    for line in running.stdout:
+        if line.startswith(word):
+            times -= 1
+            if times == 0:
+                return line
+    raise AssertionError(running.stderr.read() if running.stderr else "")
+
+
+def kill(running: subprocess.Popen[str]) -> None:
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+
+
+def document(directory: Path, session: str) -> dict[str, Any]:
+    shown = subprocess.run(
+        [WEFT, "session", "show", session, "--format", "json"],
+        cwd=directory, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(shown.stdout)
+    return found
+
+
+def go_on(directory: Path, session: str) -> dict[str, Any]:
+    again = start(directory, ANSWER, session)
+    out, err = again.communicate(timeout=60)
+    assert "answered" in out, err
+    return document(directory, session)
+
+
+def last_text(message: dict[str, Any]) -> str:
+    return "".join(part["text"] for part in message["parts"] if part["type"] == "text")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "start"], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def test_killed_while_the_model_speaks_the_words_are_kept_and_the_next_prompt_is_answered(
+    directory: Path,
+) -> None:
+    running = start(directory, SLOW_WORDS)
+    session = said(running, "session").split()[1]
+    said(running, "grew", times=150)
+    kill(running)
+    after = go_on(directory, session)
+    roles = [message["info"]["role"] for message in after["messages"]]
+    cut = after["messages"][1]
+
+    assert roles == ["user", "assistant", "user", "assistant"]
+    assert cut["info"]["error"]["name"] == "MessageAbortedError"
+    assert cut["info"]["time"]["completed"]
+    # 150 pieces of 5 characters were told; what the last quarter second told may be lost, 50 pieces at this pace.
+    assert len(last_text(cut)) >= 150 * 5 - 100 * 5
+    assert last_text(after["messages"][3]) == "Here again."
+
+
+def test_killed_while_a_tool_runs_the_call_is_settled_and_its_process_is_gone(directory: Path) -> None:
+    running = start(directory, LONG_CALL)
+    session = said(running, "session").split()[1]
+    said(running, "running")
+    kill(running)
+    after = go_on(directory, session)
+    (call,) = [part for part in after["messages"][1]["parts"] if part["type"] == "tool"]
+
+    assert call["state"]["status"] == "error"
+    assert call["state"]["error"] == "Tool execution was interrupted"
+    assert call["state"]["input"]["command"] == "echo begun; sleep 600"
+    assert last_text(after["messages"][3]) == "Here again."
+    assert still_running(str(directory)) == []
+
+
+def test_any_opening_settles_what_a_dead_run_left_behind(directory: Path) -> None:
+    running = start(directory, LONG_CALL)
+    left = said(running, "session").split()[1]
+    said(running, "running")
+    kill(running)
+    other = start(directory, ANSWER)
+    other.communicate(timeout=60)
+    states = [
+        p["state"]["status"]
+        for m in document(directory, left)["messages"]
+        for p in m["parts"]
+        if p["type"] == "tool"
+    ]
+
+    assert states == ["error"]
+
+
+def test_a_session_that_another_process_runs_is_busy_and_says_whose_it_is(directory: Path) -> None:
+    running = start(directory, LONG_CALL)
+    session = said(running, "session").split()[1]
+    said(running, "running")
+    second = subprocess.run(
+        [WEFT, "run", "-m", "scripted/demo", "-s", session, "me too"],
+        cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    kill(running)
+
+    assert second.returncode == 2
+    assert f"Session {session} is busy" in second.stderr
+    assert f"process {running.pid}" in second.stderr
+    assert [m["info"]["role"] for m in document(directory, session)["messages"]] == ["user", "assistant"]
+
+
+def still_running(directory: str) -> list[str]:
+    """Processes that work in a directory."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{pid}/cwd") == directory:
+                found.append(Path(f"/proc/{pid}/cmdline").read_text())
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,48 @@
+"""Trying again, and giving up."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.errors import ProviderError
+from weft.run.retry import ATTEMPTS, PATIENCE_MS, Again, decide_retry
+
+
+def fault(*, wait_ms: int | None = None, retryable: bool = True) -> ProviderError:
+    error = ProviderError("overloaded", retryable=retryable)
+    error.wait_ms = wait_ms
+    return error
+
+
+def test_the_wait_doubles_up_to_half_a_minute() -> None:
+    waits = [decide_retry(fault(), attempt=n, waited_ms=0, chance=0) for n in range(1, 7)]
+
+    assert waits == [*(Again(wait_ms=ms) for ms in (2000, 4000, 8000, 16000, 30000)), None]
+
+
+def test_what_the_provider_asks_for_is_waited_but_never_no_time_at_all() -> None:
+    for asked, waited in ((1500, 1500), (30_000, 30_000), (700_000, 700_000), (0, 250), (-5000, 250)):
+        assert decide_retry(fault(wait_ms=asked), attempt=1, waited_ms=0, chance=0.5) == Again(wait_ms=waited)
+
+
+def test_an_hour_is_too_long_to_wait() -> None:
+    assert decide_retry(fault(wait_ms=3_600_000), attempt=1, waited_ms=0, chance=0) is None
+
+
+def test_a_fault_that_will_not_pass_is_not_tried_again() -> None:
+    assert decide_retry(fault(retryable=False), attempt=1, waited_ms=0, chance=0) is None
+
+
+@given(st.lists(st.tuples(st.none() | st.integers(-(10**9), 10**9), st.floats(0, 1)), max_size=50))
+def test_however_a_provider_fails_it_ends_within_its_attempts_and_its_patience(
+    faults: list[tuple[int | None, float]],
+) -> None:
+    waited = tries = 0
+    for wait_ms, chance in faults:
+        again = decide_retry(fault(wait_ms=wait_ms), attempt=tries + 1, waited_ms=waited, chance=chance)
+        if again is None:
+            break
+        assert again.wait_ms >= 250
+        waited, tries = waited + again.wait_ms, tries + 1
+
+    assert tries <= ATTEMPTS
+    assert waited <= PATIENCE_MS

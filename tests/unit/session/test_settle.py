@@ -1,0 +1,101 @@
+"""What a run that died left open."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from given.conversation import SESSION, answered, asked, called, ids, text
+from weft.model.event import MessageUpdated, PartUpdated
+from weft.model.failure import aborted
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import (
+    CallTime,
+    ErrorState,
+    PendingState,
+    ReasoningPart,
+    RunningState,
+    Span,
+    StepStartPart,
+    ToolPart,
+)
+from weft.model.transcript import Transcript
+from weft.session.settle import BROKEN_OFF, INTERRUPTED, to_settle
+
+NOW = 1000
+
+
+def unfinished(*parts: Any, finish: str | None = None) -> MessageWithParts:
+    message = answered("A1", 2, "U1", *parts, finish=finish)
+    assert isinstance(message.info, AssistantMessage)
+    return replace(message, info=replace(message.info, time=replace(message.info.time, completed=None)))
+
+
+def test_what_came_to_its_end_is_left_alone() -> None:
+    assert (
+        to_settle([asked("U1", 1), answered("A1", 2, "U1", text("A1", "done"), called("A1", 2))], NOW) == []
+    )
+
+
+def test_an_answer_without_an_end_gets_one_and_the_reason() -> None:
+    (event,) = to_settle([asked("U1", 1), unfinished(StepStartPart(**ids("A1", 1)))], NOW)
+
+    assert isinstance(event, MessageUpdated)
+    assert isinstance(event.info, AssistantMessage)
+    assert event.info.time.completed == NOW
+    assert event.info.error == aborted(BROKEN_OFF)
+
+
+def test_an_answer_that_was_whole_but_not_closed_is_closed_without_blame() -> None:
+    (event,) = to_settle([unfinished(text("A1", "whole"), finish="stop")], NOW)
+
+    assert isinstance(event, MessageUpdated)
+    assert isinstance(event.info, AssistantMessage)
+    assert (event.info.error, event.info.time.completed) == (None, NOW)
+
+
+def test_calls_that_were_under_way_are_told_as_interrupted_with_what_they_had() -> None:
+    running = RunningState(input={"command": "make"}, metadata={"output": "half"}, time=Span(start=7))
+    first = ToolPart(**ids("A1", 1), call_id="c1", tool="bash", state=running)
+    second = ToolPart(**ids("A1", 2), call_id="c2", tool="read", state=PendingState(input={}, raw=""))
+    events = to_settle([unfinished(first, second)], NOW)
+
+    assert events[:2] == [
+        PartUpdated(
+            part=replace(
+                first,
+                state=ErrorState(
+                    input={"command": "make"},
+                    error=INTERRUPTED,
+                    metadata={"output": "half"},
+                    time=CallTime(start=7, end=NOW),
+                ),
+            )
+        ),
+        PartUpdated(
+            part=replace(
+                second, state=ErrorState(input={}, error=INTERRUPTED, time=CallTime(start=NOW, end=NOW))
+            )
+        ),
+    ]
+
+
+def test_words_that_were_being_said_are_kept_and_closed() -> None:
+    thought = ReasoningPart(**ids("A1", 1), text="half a th", time=Span(start=3))
+    said = text("A1", "half a sent", 2, time=Span(start=5))
+    events = to_settle([unfinished(thought, said)], NOW)
+
+    assert [event.part for event in events if isinstance(event, PartUpdated)] == [
+        replace(thought, time=Span(start=3, end=NOW)),
+        replace(said, time=Span(start=5, end=NOW)),
+    ]
+
+
+def test_settling_twice_is_settling_once() -> None:
+    running = ToolPart(
+        **ids("A1", 1), call_id="c", tool="bash", state=RunningState(input={}, time=Span(start=1))
+    )
+    kept = Transcript([asked("U1", 1), unfinished(running, text("A1", "x", 2, time=Span(start=1)))])
+    kept.feed(*to_settle(kept.messages(), NOW))
+
+    assert to_settle(kept.messages(), NOW + 1) == []
+    assert all(message.info.session_id == SESSION for message in kept.messages())
