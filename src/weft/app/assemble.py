@@ -64,6 +64,7 @@ async def open_local(
             journal=journal,
             clock=clock,
             mint=mint,
+            chance=lambda: int.from_bytes(seams.random(4)) / 2**32,
             place=place,
             owner=f"process {os.getpid()} on {os.uname().nodename}",
             platform=sys.platform,

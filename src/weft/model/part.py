@@ -106,9 +106,10 @@ class TextPart(Part, frozen=True, kw_only=True, tag="text"):
 
 
 class ReasoningPart(Part, frozen=True, kw_only=True, tag="reasoning"):
-    """What the model thought aloud; `metadata` holds what the provider wants back (signatures)."""
+    """What the model thought aloud; `metadata` holds what the provider wants back (signatures). See `TextPart`."""
 
     text: str
+    ignored: bool = False
     metadata: dict[str, Any] | None = None
     time: Span
 

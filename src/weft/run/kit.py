@@ -23,6 +23,7 @@ class Kit(Struct, frozen=True, kw_only=True):
     journal: Journal
     clock: Clock
     mint: Mint
+    chance: Callable[[], float]
     place: Place
     owner: str
     platform: str

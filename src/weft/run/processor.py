@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.model.event import Event, MessageUpdated, PartGrew, PartUpdated
+from weft.model.event import Event, MessageUpdated, PartGrew, PartRemoved, PartUpdated
 from weft.model.failure import AnyFailure
 from weft.model.ids import Mint
 from weft.model.input import FileInput
@@ -18,8 +18,10 @@ from weft.model.part import (
     CompletedState,
     ErrorState,
     FilePart,
+    Moment,
     PendingState,
     ReasoningPart,
+    RetryPart,
     RunningState,
     Span,
     StepFinishPart,
@@ -121,7 +123,8 @@ class Words:
         if not self.length and not metadata:
             return []  # nobody was told of it
         span = Span(start=part.time.start if part.time else now, end=now)
-        return [PartUpdated(part=replace(part, text=text, time=span, metadata=metadata))]
+        self.part = replace(part, text=text, time=span, metadata=metadata)
+        return [PartUpdated(part=self.part)]
 
 
 class Processor:
@@ -133,11 +136,13 @@ class Processor:
         self._now = now
         self._words: dict[tuple[type, str], Words] = {}
         self._calls: dict[str, ToolPart] = {}
+        self._said: list[TextPart | ReasoningPart] = []
+        self._begun = False
 
     def feed(self, feed: Feed) -> list[Event]:
         match feed:
             case Started():
-                return [PartUpdated(part=StepStartPart(**self._ids()))]
+                return self._begin()
             case TextStart(id=id, metadata=metadata):
                 return self._open(TextPart, id, metadata)
             case ReasoningStart(id=id, metadata=metadata):
@@ -189,12 +194,33 @@ class Processor:
         self.message = replace(self.message, error=failure)
         return [*closed, *self._complete()]
 
+    def discard(self, attempt: int, failure: AnyFailure) -> list[Event]:
+        """The answer so far is not worth keeping for the model: it stays to be read, marked, and is begun anew.
+
+        OpenCode 1.1.34 leaves it standing, so that the model reads the half answer before the whole one.
+        """
+        closed = self._close_all()
+        marked = [PartUpdated(part=replace(part, ignored=True)) for part in self._said]
+        unwritten = [PartRemoved(**self._place(), part_id=part.id) for part in self._calls.values()]
+        tried = RetryPart(**self._ids(), attempt=attempt, error=failure, time=Moment(created=self._now()))
+        self._said, self._calls = [], {}
+        return [*closed, *marked, *unwritten, PartUpdated(part=tried)]
+
+    def _begin(self) -> list[Event]:
+        if self._begun:
+            return []
+        self._begun = True
+        return [PartUpdated(part=StepStartPart(**self._ids()))]
+
     def _complete(self) -> list[Event]:
         self.message = replace(self.message, time=replace(self.message.time, completed=self._now()))
         return [MessageUpdated(info=self.message)]
 
     def _ids(self) -> dict[str, Any]:
-        return {"id": self._mint.part(), "session_id": self.message.session_id, "message_id": self.message.id}
+        return {"id": self._mint.part(), **self._place()}
+
+    def _place(self) -> dict[str, Any]:
+        return {"session_id": self.message.session_id, "message_id": self.message.id}
 
     # --- words ---
 
@@ -213,7 +239,10 @@ class Processor:
 
     def _close(self, kind: type, id: str, metadata: Metadata | None) -> list[Event]:
         words = self._words.pop((kind, id), None)
-        return [] if words is None else words.end(self._now(), metadata)
+        ended = [] if words is None else words.end(self._now(), metadata)
+        if words is not None and ended:
+            self._said.append(words.part)
+        return ended
 
     def _close_all(self) -> list[Event]:
         return [event for kind, name in list(self._words) for event in self._close(kind, name, None)]

@@ -1,10 +1,9 @@
 """Everything one call of a model carries."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
-from weft.errors import NotFoundError
+from weft.errors import InvalidInputError
 from weft.model.agent import Agent
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts, UserMessage
@@ -67,9 +66,8 @@ def variant_of(model: Model, name: str | None) -> Mapping[str, Any]:
         return {}
     offered = model.variants or {}
     if name not in offered:
-        known = f"it has {', '.join(offered)}" if offered else "it has none"
-        near = get_close_matches(name, offered, n=1)
-        raise NotFoundError(f"variant of {model.provider_id}/{model.id}", name, near=near, hint=known)
+        known = ", ".join(offered) or "none"
+        raise InvalidInputError("variant", f"{model.provider_id}/{model.id} has no {name!r}; it has {known}")
     return offered[name]
 
 

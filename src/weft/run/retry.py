@@ -28,5 +28,5 @@ def decide_retry(error: ProviderError, *, attempt: int, waited_ms: int, chance: 
 
 def wait_after(attempt: int, chance: float) -> int:
     """Doubling up to a limit, and up to a fifth longer by chance: many that fail at once must not return at once."""
-    wait = min(FIRST_MS * 2 ** (attempt - 1), LONGEST_MS)
+    wait = min(FIRST_MS << (attempt - 1), LONGEST_MS)
     return wait + int(wait * 0.2 * chance)

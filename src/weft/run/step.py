@@ -15,19 +15,23 @@ from msgspec.structs import replace
 from weft.errors import ProviderError, WeftError
 from weft.host.tasks import open_tasks
 from weft.model.agent import Agent
-from weft.model.event import Event, MessageUpdated, PartGrew, SessionFailed
+from weft.model.event import Event, MessageUpdated, PartGrew, SessionFailed, StatusChanged
 from weft.model.failure import AnyFailure, aborted
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath
 from weft.model.permission import CallRef
 from weft.model.session import Session
+from weft.model.status import Busy, Retry
 from weft.model.transcript import Transcript
-from weft.provider.chunk import AnyChunk, Finished, ToolCall
+from weft.provider.chunk import AnyChunk, Finished, ToolCall, Usage
+from weft.provider.contract import ModelRequest
+from weft.provider.registry import Served
 from weft.run.calls import Caller, ask_for, carry_out, context_for, prepare
 from weft.run.decide import Step
 from weft.run.failure import to_failure
 from weft.run.kit import Kit
 from weft.run.processor import Bill, CallDone, CallFailed, CallReported, Feed, Processor
 from weft.run.request import build_request
+from weft.run.retry import decide_retry
 from weft.run.usage import cost_of, to_tokens
 from weft.tool.contract import ToolContext
 
@@ -93,16 +97,40 @@ class _Taking:
         served = self._kit.models.get(self._prompt.model or self._kit.models.default())
         agent = self._kit.agents[self._prompt.agent]
         request = build_request(self._kit, self._transcript.messages(), self._step, served.model, agent)
+        attempt, waited = 1, 0
+        while (error := await self._attempt(served, request, agent)) is not None:
+            again = decide_retry(error, attempt=attempt, waited_ms=waited, chance=self._kit.chance())
+            if again is None:
+                return to_failure(error)
+            await self._wait(again.wait_ms, attempt, error)
+            attempt, waited = attempt + 1, waited + again.wait_ms
+        return None
+
+    async def _attempt(self, served: Served, request: ModelRequest, agent: Agent) -> ProviderError | None:
+        """Ask the model once. None when the answer is whole, or when what it did already has to stand."""
         async with open_tasks() as tasks:
             tasks.create_task(pump(served.provider.stream(request), self._queue))
             finished, error = await self._consume(tasks, agent)
-        if finished is None:
-            return to_failure(
-                error or ProviderError("the model's answer broke off before its end", retryable=True)
-            )
-        bill = Bill(tokens=to_tokens(finished.usage), cost=cost_of(finished.usage, served.model))
+        if finished is None and not self._calls:
+            return error or ProviderError("the model's answer broke off before its end", retryable=True)
+        # An answer that broke off after its calls were carried out is not asked for again: they would be done twice.
+        # It ends here, what it used unknown, and the model goes on from the results.
+        finished = finished or Finished(reason="unknown", usage=Usage())
+        cost = None if error else cost_of(finished.usage, served.model)
+        bill = Bill(tokens=to_tokens(finished.usage), cost=cost)
         await self._commit(self._processor.finish(finished, bill))
         return None
+
+    async def _wait(self, wait_ms: int, attempt: int, error: ProviderError) -> None:
+        """Tell that we try again and when, and wait; aborting ends it at once."""
+        kit, session = self._kit, self._session.id
+        until = kit.clock.now() + wait_ms
+        retry = StatusChanged(
+            session_id=session, status=Retry(attempt=attempt, message=str(error), next=until)
+        )
+        await self._commit([*self._processor.discard(attempt, to_failure(error)), retry])
+        await kit.clock.sleep(wait_ms / 1000)
+        await self._commit([StatusChanged(session_id=session, status=Busy())])
 
     async def _consume(
         self, tasks: asyncio.TaskGroup, agent: Agent

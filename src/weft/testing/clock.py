@@ -11,6 +11,7 @@ class HandClock:
         self._now = now
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
         self._count = 0
+        self._lay_down = asyncio.Event()
 
     def now(self) -> int:
         return self._now
@@ -26,8 +27,17 @@ class HandClock:
     def turn(self, ms: int) -> None:
         self.set(self._now + ms)
 
+    async def somebody_sleeps(self, at_least: float) -> None:
+        """Returns once somebody waits for so many seconds or more, so that turning the clock will wake them."""
+        while not any(
+            until - self._now >= at_least * 1000 for until, _, waiting in self._sleepers if not waiting.done()
+        ):
+            self._lay_down.clear()
+            await self._lay_down.wait()
+
     async def sleep(self, seconds: float) -> None:
         self._count += 1
         waiting = asyncio.get_running_loop().create_future()
         heappush(self._sleepers, (self._now + round(seconds * 1000), self._count, waiting))
+        self._lay_down.set()
         await waiting

@@ -105,7 +105,7 @@ def _assistant_turns(
             case StepStartPart():
                 yield from _block_turns(block, same=same)
                 block = []
-            case TextPart() | ReasoningPart() | ToolPart():
+            case TextPart(ignored=False) | ReasoningPart(ignored=False) | ToolPart():
                 block.append(part)
             case _:
                 pass

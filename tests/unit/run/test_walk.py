@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from given.house import ECHO, MODEL, NOW, EchoInput, House, open_house, say
 from weft.errors import InvalidIdError, ModelNotFoundError, NotFoundError
-from weft.model.event import PartGrew, PartUpdated, Told
+from weft.model.event import PartGrew, PartUpdated, StatusChanged, Told
 from weft.model.failure import AbortedFailure, ApiFailure, unknown
 from weft.model.ids import Mint, SessionID
 from weft.model.input import SessionInput
@@ -24,9 +24,10 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.permission import Rule
+from weft.model.status import Retry
 from weft.model.transcript import Transcript
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolCall, Usage
-from weft.provider.contract import ModelRequest, ResultContent, TextContent, ToolTurn, UserTurn
+from weft.provider.contract import AssistantTurn, ModelRequest, ResultContent, TextContent, ToolTurn, UserTurn
 from weft.provider.scripted import Call, End, Fail, Say, Think, Wait
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
@@ -219,31 +220,106 @@ async def test_calls_that_share_an_id_are_told_apart() -> None:
 
 
 async def test_a_failed_answer_is_kept_with_the_reason_and_the_session_goes_on() -> None:
-    script = ([Say(text="half"), Fail(message="overloaded", status=529, retryable=True)], [Say(text="again")])
+    script = ([Say(text="half"), Fail(message="no such thing", status=400)], [Say(text="again")])
     async with open_house(*script) as house:
         session = await start(house)
         failed = info(await house.api.prompt(session, say("go")))
         worked = info(await house.api.prompt(session, say("again?")))
 
         assert isinstance(failed.error, ApiFailure)
-        assert (failed.error.data.message, failed.error.data.status_code) == ("overloaded", 529)
+        assert (failed.error.data.message, failed.error.data.status_code) == ("no such thing", 400)
         assert failed.time.completed is not None
         assert worked.error is None
         assert (await story(house, session))[1] == ("A", "StepStart 'half'")
 
 
-async def test_a_stream_that_ends_without_its_end_is_a_failure_and_not_an_answer() -> None:
+async def test_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown_to_the_model() -> None:
+    clock = HandClock(NOW)
+    busy = [Think(text="hm"), Say(text="half an ans"), Fail(message="overloaded", status=529, retryable=True)]
+    script = (busy, [Say(text="whole")], [Say(text="more")])
+    async with asyncio.timeout(10), open_house(*script, clock=clock) as house:
+        session = await start(house)
+        listening = house.api.events()
+        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        retry = await until_retry(listening)
+        await clock.somebody_sleeps(2)
+        clock.turn(60_000)
+        answer = info(await asking)
+        await house.api.prompt(session, say("go on"))
+
+        assert (retry.attempt, retry.message) == (1, "overloaded")
+        assert NOW + 2000 <= retry.next <= NOW + 2400
+        assert answer.error is None
+        assert (await story(house, session))[1] == (
+            "A",
+            "StepStart (hm) 'half an ans' Retry 'whole' StepFinish",
+        )
+        assert len(house.provider.requests) == 3
+        assert house.provider.requests[2].messages[1] == AssistantTurn(content=(TextContent(text="whole"),))
+
+
+async def test_a_provider_that_never_recovers_is_given_up_after_five_more_tries() -> None:
+    clock = HandClock(NOW)
+    script = [[Fail(message="overloaded", status=529, retryable=True)]] * 9
+    async with asyncio.timeout(10), open_house(*script, clock=clock) as house:
+        session = await start(house)
+        listening = house.api.events()
+        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        attempts = []
+        for _ in range(5):
+            attempts.append((await until_retry(listening)).attempt)
+            await clock.somebody_sleeps(2)
+            clock.turn(60_000)
+        answer = info(await asking)
+
+        assert attempts == [1, 2, 3, 4, 5]
+        assert isinstance(answer.error, ApiFailure)
+        assert len(house.provider.requests) == 6
+
+
+async def test_a_wait_for_another_try_can_be_aborted() -> None:
+    script = [[Fail(message="slow down", status=429, retryable=True)]] * 2
+    async with asyncio.timeout(10), open_house(*script) as house:
+        session = await start(house)
+        listening = house.api.events()
+        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        await until_retry(listening)
+        await house.api.abort(session)
+
+        assert isinstance(info(await asking).error, AbortedFailure)
+        assert len(house.provider.requests) == 1
+
+
+async def test_an_answer_that_broke_off_after_its_calls_is_not_asked_for_again() -> None:
+    broken = [Call(tool="echo", input={"words": "done once"}), Fail(message="reset", retryable=True)]
+    async with asyncio.timeout(10), open_house(broken, [Say(text="I saw it.")]) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+
+        assert await story(house, session) == [
+            ("U", "'go'"),
+            ("A", "StepStart echo=done once StepFinish"),
+            ("A", "StepStart 'I saw it.' StepFinish"),
+        ]
+
+
+async def test_a_stream_that_ends_without_its_end_is_tried_again_and_is_no_answer() -> None:
     class Cut:
         async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
             yield Started()
             yield TextDelta(id="1", text=f"half of {len(request.messages)}")
 
-    async with open_house(provider=Cut()) as house:
+    clock = HandClock(NOW)
+    async with asyncio.timeout(10), open_house(provider=Cut(), clock=clock) as house:
         session = await start(house)
-        cut = info(await house.api.prompt(session, say("go")))
+        listening = house.api.events()
+        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        for _ in range(5):
+            await until_retry(listening)
+            await clock.somebody_sleeps(2)
+            clock.turn(60_000)
 
-        assert isinstance(cut.error, ApiFailure)
-        assert await story(house, session) == [("U", "'go'"), ("A", "StepStart 'half of 1'")]
+        assert isinstance(info(await asking).error, ApiFailure)
 
 
 async def test_a_bug_in_a_provider_ends_the_run_and_leaves_nothing_open() -> None:
@@ -466,6 +542,13 @@ async def hang(_: EchoInput, __: ToolContext) -> ToolResult:
 
 
 HANG: AnyTool = Tool(name="hang", about="Never return.", takes=EchoInput, run=hang)
+
+
+async def until_retry(listening: AsyncIterator[Told]) -> Retry:
+    async for told in listening:
+        if isinstance(told.event, StatusChanged) and isinstance(told.event.status, Retry):
+            return told.event.status
+    raise AssertionError("the stream of events does not end")
 
 
 async def until_running(listening: AsyncIterator[Told]) -> None:
