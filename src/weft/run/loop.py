@@ -9,6 +9,7 @@ from weft.model.transcript import Transcript
 from weft.run.decide import Step, Stop, decide, newest_prompt
 from weft.run.kit import Kit
 from weft.run.step import take_step
+from weft.session.totals import keep_count
 
 
 async def run(kit: Kit, session: Session, transcript: Transcript) -> None:
@@ -29,6 +30,7 @@ async def run(kit: Kit, session: Session, transcript: Transcript) -> None:
             case Step() as step:
                 taken += 1
                 outcome = await take_step(kit, session, transcript, step)
+                await keep_count(kit.journal, session.id, [each.info for each in transcript.messages()])
                 refused = step.prompt.id if outcome.refused else None
 
 

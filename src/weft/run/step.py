@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.errors import ProviderError, WeftError
+from weft.errors import NotPermittedError, ProviderError, WeftError
 from weft.host.tasks import open_tasks
 from weft.model.agent import Agent
 from weft.model.event import Event, MessageUpdated, PartGrew, SessionFailed, StatusChanged
@@ -27,9 +27,10 @@ from weft.provider.contract import ModelRequest
 from weft.provider.registry import Served
 from weft.run.calls import Caller, ask_for, carry_out, context_for, prepare
 from weft.run.decide import Step
+from weft.run.doom import find_doom, hint, made_for, was_blocked
 from weft.run.failure import to_failure
 from weft.run.kit import Kit
-from weft.run.processor import Bill, CallDone, CallFailed, CallReported, Feed, Processor
+from weft.run.processor import Bill, CallDone, CallFailed, CallReported, CallStarted, Feed, Processor
 from weft.run.request import build_request
 from weft.run.retry import decide_retry
 from weft.run.usage import cost_of, to_tokens
@@ -165,9 +166,25 @@ class _Taking:
         context = self._context(started.call_id, agent)
 
         async def settle() -> None:
-            self._queue.put_nowait(await carry_out(started, self._kit.tools[started.tool], context))
+            blocked = await self._blocked(started, context)
+            outcome = blocked or await carry_out(started, self._kit.tools[started.tool], context)
+            self._queue.put_nowait(outcome)
 
         tasks.create_task(settle())
+
+    async def _blocked(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
+        """A call that goes round in a circle is made only if that is allowed: first it is pointed out, then it ends."""
+        made = made_for(self._transcript.messages(), self._prompt)
+        doom = find_doom(made, call.tool, call.input)
+        if doom is None:
+            return None
+        try:
+            await context.ask(
+                "doom_loop", call.tool, always=(call.tool,), metadata={"tool": call.tool, "input": call.input}
+            )
+        except NotPermittedError:
+            return CallFailed(call_id=call.call_id, error=hint(doom), refused=was_blocked(made))
+        return None
 
     async def _commit(self, events: list[Event]) -> None:
         lasting = [event for event in events if not isinstance(event, PartGrew)]

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from given.house import ECHO, MODEL, NOW, EchoInput, House, open_house, say
+from given.house import ALLOW, ECHO, MODEL, NOW, EchoInput, House, open_house, say
 from weft.errors import InvalidIdError, ModelNotFoundError, NotFoundError
 from weft.model.event import PartGrew, PartUpdated, StatusChanged, Told
 from weft.model.failure import AbortedFailure, ApiFailure, unknown
@@ -487,6 +487,31 @@ async def test_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() -> N
         await house.api.prompt(await start(house), say("go"))
 
         assert [len(request.tools) for request in house.provider.requests] == [1, 1, 0]
+
+
+async def test_a_model_that_repeats_itself_is_told_and_then_stopped() -> None:
+    script = [[Call(tool="echo", input={"words": "again"})]] * 9
+    rules = (*ALLOW, Rule(permission="doom_loop", pattern="*", action="ask"))
+    async with open_house(*script, rules=rules) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+        told = [parts for _, parts in (await story(house, session))[1:]]
+
+        assert [parts.split(" ", 1)[1].removesuffix(" StepFinish")[:40] for parts in told] == [
+            "echo=again",
+            "echo=again",
+            "echo!This call was not carried out: you ",
+            "echo!This call was not carried out: you ",
+        ]
+
+
+async def test_a_model_may_repeat_itself_where_that_is_allowed() -> None:
+    script = [*[[Call(tool="echo", input={"words": "again"})]] * 5, [Say(text="enough")]]
+    async with open_house(*script) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+
+        assert (await story(house, session))[-1] == ("A", "StepStart 'enough' StepFinish")
 
 
 @pytest.mark.parametrize("wrap", [WRAP, WRAP + (1 << 36)], ids=["2026", "2028"])

@@ -1,0 +1,96 @@
+"""The same thing, again and again: seen over the whole turn, before it is done once more (pure).
+
+OpenCode 1.1.34 looks inside one message only, so a model that makes one call per step is never caught, and it looks
+after the call has begun. Here a call is compared with all that answered this prompt, whatever message it stands in.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
+from weft.model.part import CompletedState, ErrorState, ToolPart
+
+SAME = 3  # this often the same call may be wanted, with the same outcome each time
+SAME_BUT_NEWS = 10  # … when its outcome differs: whoever waits for something asks for it again and again
+LONGEST_CYCLE = 4
+BLOCKED = "This call was not carried out:"
+
+
+class Made(Struct, frozen=True):
+    """A call that was made, and what came of it."""
+
+    tool: str
+    input: dict[str, Any]
+    outcome: str
+
+
+class Doom(Struct, frozen=True, kw_only=True):
+    """A loop: so many calls, over and over, the last of them about to be made for the `times`-th time."""
+
+    length: int
+    times: int
+
+
+def made_for(history: Iterable[MessageWithParts], prompt: UserMessage) -> list[Made]:
+    """The calls that have settled in answering a prompt, oldest first."""
+    return [
+        Made(
+            part.tool,
+            part.state.input,
+            part.state.output if isinstance(part.state, CompletedState) else part.state.error,
+        )
+        for message in history
+        if isinstance(message.info, AssistantMessage) and message.info.parent_id == prompt.id
+        for part in message.parts
+        if isinstance(part, ToolPart) and isinstance(part.state, CompletedState | ErrorState)
+    ]
+
+
+def find_doom(made: Sequence[Made], tool: str, input: dict[str, Any]) -> Doom | None:
+    """Whether making this call now would go round in a circle. What was not carried out is no part of one."""
+    made = [call for call in made if not call.outcome.startswith(BLOCKED)]
+    for length in range(1, LONGEST_CYCLE + 1):
+        if _closes_circle(made, (tool, input), length, SAME):
+            return Doom(length=length, times=SAME)
+    same = _tail(made, tool, input)
+    return Doom(length=1, times=same + 1) if same + 1 >= SAME_BUT_NEWS else None
+
+
+def was_blocked(made: Iterable[Made]) -> bool:
+    """Whether a circle was pointed out before in this turn."""
+    return any(call.outcome.startswith(BLOCKED) for call in made)
+
+
+def hint(doom: Doom) -> str:
+    """What the model reads instead of the result it has had before."""
+    what = "the same call" if doom.length == 1 else f"the same {doom.length} calls"
+    return (
+        f"{BLOCKED} you have made {what} {doom.times - 1} times, and it brought nothing new. "
+        "Do something else, or tell the user what is in the way."
+    )
+
+
+def _closes_circle(made: Sequence[Made], call: tuple[str, dict[str, Any]], length: int, times: int) -> bool:
+    """Whether the last calls and this one are the same `length` calls, `times` over, outcomes and all."""
+    needed = length * times - 1
+    if len(made) < needed:
+        return False
+    recent = made[len(made) - needed :]
+    cycle = recent[:length]
+    if (cycle[-1].tool, cycle[-1].input) != call:
+        return False
+    if length > 1 and all(each == cycle[0] for each in cycle):
+        return False  # one call over and over is a circle of one, and is judged as that
+    return all(each == cycle[index % length] for index, each in enumerate(recent))
+
+
+def _tail(made: Sequence[Made], tool: str, input: dict[str, Any]) -> int:
+    """How many of the last calls were this very one."""
+    count = 0
+    for call in reversed(made):
+        if (call.tool, call.input) != (tool, input):
+            break
+        count += 1
+    return count
