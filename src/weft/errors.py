@@ -3,10 +3,14 @@
 WeftError
 ├── NotFoundError            there is no such session, message, agent …
 ├── InvalidInputError        what a caller sent cannot be meant
-│   └── InvalidIdError       not an id of that kind
+│   ├── InvalidIdError       not an id of that kind
+│   └── AmbiguousError       it could be several
+├── ConflictError            it is not as whoever wants to change it thinks
 ├── DocumentError            stored or received JSON that is not what it should be
+│   └── BundleError          a bundle that is not what it says, or reaches where it must not
 ├── StoreError               the store could not do what was asked
 │   └── NewerFormatError     written by a version that knows more than we do
+├── IndexFailedError         the search index cannot be used; the store can
 ├── DirectoryError           not a place we can work in
 ├── GitError                 git refused
 ├── ConfigError              a configuration file, and where in it
@@ -46,6 +50,9 @@ FaultKind = Literal[
 ]
 
 
+SHOWN = 8  # candidates, where there are many
+
+
 class WeftError(Exception):
     """Whatever goes wrong in weft, in one sentence, with the way out if there is one."""
 
@@ -77,11 +84,36 @@ class InvalidIdError(InvalidInputError):
         self.given = given
 
 
+class AmbiguousError(InvalidInputError):
+    def __init__(self, kind: str, given: str, candidates: Sequence[str]) -> None:
+        more = ", …" if len(candidates) > SHOWN else ""
+        super().__init__(
+            kind,
+            f"{given!r} could be {len(candidates)} of them",
+            hint=f"say more of it: {', '.join(candidates[:SHOWN])}{more}",
+        )
+        self.kind = kind
+        self.given = given
+        self.candidates = tuple(candidates)
+
+
+class ConflictError(WeftError):
+    def __init__(self, kind: str, id: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"{kind} {id!r} {reason}", hint=hint)
+        self.kind = kind
+        self.id = id
+        self.reason = reason
+
+
 class DocumentError(WeftError):
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(f"{where}: {reason}")
         self.where = where
         self.reason = reason
+
+
+class BundleError(DocumentError):
+    pass
 
 
 class StoreError(WeftError):
@@ -96,6 +128,15 @@ class NewerFormatError(StoreError):
         )
         self.found = found
         self.known = known
+
+
+class IndexFailedError(WeftError):
+    """`broken` when its file is bad, so that it has to be made anew; otherwise it is busy, or out of reach."""
+
+    def __init__(self, reason: str, *, broken: bool = False) -> None:
+        super().__init__(f"the index of sessions cannot be used: {reason}")
+        self.reason = reason
+        self.broken = broken
 
 
 class DirectoryError(WeftError):
@@ -144,6 +185,15 @@ class CursorLostError(WeftError):
         )
         self.after = after
         self.oldest = oldest
+
+
+class CompactionIneffectiveError(WeftError):
+    def __init__(self, session: str) -> None:
+        super().__init__(
+            "the conversation does not fit the model's window, and summarising it made no room",
+            hint="start a new session, or go on with a model that takes in more",
+        )
+        self.session = session
 
 
 class NoModelError(WeftError):

@@ -1,5 +1,6 @@
 """A whole weft in memory: a scripted model, tools of the test's own, a hand-turned clock, ids that repeat."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
@@ -22,6 +23,7 @@ from weft.provider.contract import Provider
 from weft.provider.demo import scripted_model
 from weft.provider.registry import Registry, Served
 from weft.provider.scripted import AnyMove, ScriptedProvider
+from weft.run.kit import Compaction
 from weft.store.contract import Store
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
@@ -66,14 +68,18 @@ async def open_house(
     place: Place = PLACE,
     seed: int = 1,
     provider: Provider | None = None,
+    agents: tuple[Agent, ...] = (),
+    auto: bool = True,
+    quick: bool = False,
     **settings: Any,
 ) -> AsyncIterator[House]:
-    clock = clock or HandClock(NOW)
+    clock = clock or (QuickClock(NOW) if quick else HandClock(NOW))
     store = store or MemoryStore()
     scripted = ScriptedProvider(script, clock)
     build = Agent(name="build", mode="primary", permission=rules, steps=settings.pop("steps", None))
     made = Settings(
-        agents={"build": build},
+        agents={"build": build, **{agent.name: agent for agent in agents}},
+        compaction=Compaction(auto=auto),
         default_agent="build",
         tools=tools,
         tool_output="/nowhere/tool-output",
@@ -88,6 +94,14 @@ async def open_house(
     seams = Seams(clock=clock, random=Random(seed).randbytes)
     async with open_local(place, store, models, made, seams) as api:
         yield House(api=api, store=store, provider=scripted)
+
+
+class QuickClock(HandClock):
+    """A clock that is always there already."""
+
+    async def sleep(self, seconds: float) -> None:
+        self.turn(round(seconds * 1000))
+        await asyncio.sleep(0)
 
 
 def say(words: str, **more: Any) -> PromptInput:

@@ -19,7 +19,7 @@ from weft.model.ids import Mint, SessionID
 from weft.model.place import Place
 from weft.permission.gate import Gate
 from weft.provider.registry import Registry
-from weft.run.kit import Kit
+from weft.run.kit import Compaction, Kit
 from weft.run.runner import Runner
 from weft.session.lifecycle import Maker
 from weft.session.todo import SessionTodos
@@ -46,6 +46,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     tool_output: str
     environment: Mapping[str, str]
     output_limit: int
+    compaction: Compaction = Compaction()
     guard_off: bool = False
     answered: bool = False
 
@@ -72,6 +73,7 @@ async def open_local(
             agents=settings.agents,
             default_agent=settings.default_agent,
             output_limit=settings.output_limit,
+            compaction=settings.compaction,
             tools={tool.name: tool for tool in settings.tools},
             gate=Gate(journal.commit, answered=settings.answered),
             desk=_desks(store, journal, spill, settings),

@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.api import Api
 from weft.app.address import store_url
 from weft.app.assemble import Seams, Settings, open_local
+from weft.app.indexing import open_indexer
+from weft.app.library import Library
 from weft.app.local import Local
 from weft.app.models import find_models
 from weft.app.offers import Around
@@ -17,12 +20,15 @@ from weft.app.place import find_place, settle_place
 from weft.config.agents import build_agents, choose_agent
 from weft.config.flags import read_flags
 from weft.config.load import Loaded, load_config
+from weft.config.schema import Config
 from weft.config.sources import Situation
 from weft.errors import ConfigError
 from weft.host.paths import Paths, paths_from
 from weft.host.process import tool_environment
 from weft.model.place import Place
 from weft.provider.registry import Served
+from weft.run.kit import Compaction
+from weft.store.tree import Tree
 from weft.store.url import open_store
 from weft.tool.registry import TOOLS
 
@@ -51,7 +57,8 @@ class Opening(Struct, frozen=True, kw_only=True):
 async def open_app(opening: Opening) -> AsyncIterator[Local]:
     """An `Api` over a directory. Configuration that cannot be understood is refused here, not half obeyed."""
     env, paths = opening.env, paths_from(opening.env)
-    async with open_store(store_url(env, paths, opening.store)) as store:
+    url = store_url(env, paths, opening.store)
+    async with open_store(url) as store:
         found = await find_place(store, opening.directory, env, opening.seams.clock.now())
         loaded = await asyncio.to_thread(_load, found.place, paths, env)
         for warning in loaded.warnings:
@@ -64,7 +71,19 @@ async def open_app(opening: Opening) -> AsyncIterator[Local]:
             open_local(found.place, store, models, settings, opening.seams) as local,
         ):
             await settle_place(store, local.kit.journal, found)
-            yield local
+            async with _indexed(local, url, paths) as local_with_library:
+                yield local_with_library
+
+
+@asynccontextmanager
+async def _indexed(local: Local, url: str, paths: Paths) -> AsyncIterator[Local]:
+    """The same with an index of its sessions that follows them, if it is one of files."""
+    if not url.startswith("file:"):
+        yield local
+        return
+    library = Library(Tree(url.removeprefix("file:")), paths.cache)
+    async with open_indexer(library, local.bus, local.kit.clock):
+        yield replace(local, library=library)
 
 
 @asynccontextmanager
@@ -95,6 +114,15 @@ def to_settings(loaded: Loaded, place: Place, paths: Paths, opening: Opening) ->
         tool_output=paths.tool_output,
         environment=tool_environment(opening.env),
         output_limit=flags.output_token_max,
+        compaction=to_compaction(loaded.config),
         guard_off=flags.disable_filetime_check,
         answered=opening.answered,
+    )
+
+
+def to_compaction(config: Config) -> Compaction:
+    """Both are on unless switched off (the environment's switches are in the configuration by now)."""
+    said = config.compaction
+    return Compaction(
+        auto=said is None or said.auto is not False, prune=said is None or said.prune is not False
     )

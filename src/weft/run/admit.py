@@ -12,7 +12,7 @@ from weft.model.transcript import Transcript
 from weft.run.attach import attach
 from weft.run.decide import newest_prompt
 from weft.run.kit import Kit
-from weft.run.step import after
+from weft.run.moment import after
 from weft.session.lifecycle import touch
 
 PARTS: dict[type[AnyPartInput], type[AnyPart]] = {

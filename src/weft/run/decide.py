@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
-from weft.model.part import ToolPart
+from weft.model.part import CompactionPart, ToolPart
 
 
 class Stop(Struct, frozen=True):
@@ -22,20 +22,44 @@ class Step(Struct, frozen=True):
 
     prompt: UserMessage
     last: bool = False
+    summary: bool = False
 
 
-Next = Stop | Step
+class Compact(Struct, frozen=True):
+    """There is no room for the next step: ask for a summary first."""
+
+    prompt: UserMessage
 
 
-def decide(history: Sequence[MessageWithParts], *, taken: int = 0, limit: int | None = None) -> Next:
-    """`taken` is how many steps this run has made, `limit` how many the agent may make."""
+Next = Stop | Step | Compact
+
+
+def decide(
+    history: Sequence[MessageWithParts], *, taken: int = 0, limit: int | None = None, crowded: bool = False
+) -> Next:
+    """`taken` is how many steps this run has made, `limit` how many the agent may make; `crowded` when the next
+    request would not fit."""
+    request = unsummarised(history)
+    if request is not None:
+        return Step(request, summary=True)
     prompt = newest_prompt(history)
     if prompt is None or (limit is not None and taken >= limit):
         return Stop()
     answer = last_answer(history, prompt)
     if answer is None or _wants_more(answer):
-        return Step(prompt, last=limit is not None and taken + 1 >= limit)
+        return Compact(prompt) if crowded else Step(prompt, last=limit is not None and taken + 1 >= limit)
     return Stop()
+
+
+def unsummarised(history: Sequence[MessageWithParts]) -> UserMessage | None:
+    """The oldest request for a summary that nobody has answered: the message that holds the request, not the newest
+    one. OpenCode takes the newest, so that a prompt queued behind the request undoes the cut."""
+    answered = {message.info.parent_id for message in history if isinstance(message.info, AssistantMessage)}
+    for message in history:
+        asks = any(isinstance(part, CompactionPart) for part in message.parts)
+        if asks and isinstance(message.info, UserMessage) and message.info.id not in answered:
+            return message.info
+    return None
 
 
 def newest_prompt(history: Sequence[MessageWithParts]) -> UserMessage | None:

@@ -16,6 +16,13 @@ from weft.tool.contract import AnyTool
 from weft.tool.desk import Desk
 
 
+class Compaction(Struct, frozen=True, kw_only=True):
+    """Whether to summarise what no longer fits, and to forget old tool outputs, without being asked."""
+
+    auto: bool = True
+    prune: bool = True
+
+
 class Kit(Struct, frozen=True, kw_only=True):
     """Made once for a directory. `desk` gives what the tools of a session share; `owner` says who we are."""
 
@@ -32,5 +39,6 @@ class Kit(Struct, frozen=True, kw_only=True):
     default_agent: str
     tools: Mapping[str, AnyTool]
     output_limit: int
+    compaction: Compaction
     gate: Gate
     desk: Callable[[SessionID], Desk]

@@ -170,6 +170,11 @@ class Processor:
                 # as `CallStarted`, and the end of the answer as `finish`, once every call has settled.
                 return []
 
+    @property
+    def has_spoken(self) -> bool:
+        """Whether there are words in the answer so far."""
+        return any(isinstance(part, TextPart) and part.text for part in self._said)
+
     def finish(self, finished: Finished, bill: Bill) -> list[Event]:
         """The answer is whole: what it used goes on the message."""
         cost, priced = bill.cost or Decimal(0), bill.cost is not None

@@ -1,6 +1,6 @@
 """Everything one call of a model carries."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.errors import InvalidInputError
@@ -8,15 +8,18 @@ from weft.model.agent import Agent
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts, UserMessage
 from weft.permission.rules import disabled
-from weft.provider.contract import ModelRequest, Parameters, ToolSpec
+from weft.provider.contract import ModelRequest, Parameters, TextContent, ToolSpec, UserTurn
 from weft.provider.offer import options as table
 from weft.provider.offer.entry import merge
 from weft.run.decide import Step
 from weft.run.kit import Kit
 from weft.tool.contract import AnyTool, schema_of
 from weft.tool.registry import UNSEEN
-from weft.window.history import since_compaction, to_model_messages
+from weft.window.history import since_compaction, to_model_messages, without_media
+from weft.window.summary import summary_instruction
 from weft.window.system import system_prompt
+
+SHARES = (1.0, 0.5, 0.25, 0.1)
 
 
 def build_request(
@@ -32,6 +35,32 @@ def build_request(
         parameters=parameters(model, agent, prompt, most=kit.output_limit),
         session=prompt.session_id,
     )
+
+
+def summary_requests(
+    history: Sequence[MessageWithParts], request: UserMessage, model: Model, agent: Agent, *, most: int
+) -> Iterator[ModelRequest]:
+    """Requests for a summary of all before `request`, each with less of the oldest in it than the one before."""
+    place = next(index for index, message in enumerate(history) if message.info.id == request.id)
+    window = since_compaction(history[: place + 1])
+    for share in SHARES:
+        kept = from_a_prompt(window[len(window) - max(1, int(len(window) * share)) :]) or window[-1:]
+        turns = without_media(to_model_messages(kept, model))
+        yield ModelRequest(
+            model=model,
+            system=(agent.prompt or "",),
+            messages=(*turns, UserTurn(content=(TextContent(text=summary_instruction()),))),
+            parameters=parameters(model, agent, request, most=most),
+            session=request.session_id,
+        )
+
+
+def from_a_prompt(window: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
+    """A conversation begins with somebody asking."""
+    first = next(
+        (n for n, message in enumerate(window) if isinstance(message.info, UserMessage)), len(window)
+    )
+    return window[first:]
 
 
 def parameters(

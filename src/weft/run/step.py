@@ -5,7 +5,7 @@ it. So the order of events in a session is total, and a call that outlives the s
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -30,8 +30,9 @@ from weft.run.decide import Step
 from weft.run.doom import find_doom, hint, made_for, was_blocked
 from weft.run.failure import to_failure
 from weft.run.kit import Kit
+from weft.run.moment import after
 from weft.run.processor import Bill, CallDone, CallFailed, CallReported, CallStarted, Feed, Processor
-from weft.run.request import build_request
+from weft.run.request import build_request, summary_requests
 from weft.run.retry import decide_retry
 from weft.run.usage import cost_of, to_tokens
 from weft.tool.contract import ToolContext
@@ -44,10 +45,12 @@ class StreamEnded(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """How a step ended: the message as it was left, and whether the person refused a call in it."""
+    """How a step ended: the message as it was left, whether the person refused a call in it, and whether it failed
+    because the history is too long."""
 
     message: AssistantMessage
     refused: bool = False
+    overflowed: bool = False
 
 
 Queue = asyncio.Queue[Feed | StreamEnded]
@@ -67,11 +70,13 @@ class _Taking:
         self._transcript = transcript
         self._step = step
         self._prompt = step.prompt
+        self._agent = "compaction" if step.summary else step.prompt.agent
         self._queue: Queue = asyncio.Queue()
         self._open: set[str] = set()
         self._calls = 0
         self._seen: set[str] = set()
         self._refused = False
+        self._overflowed = False
         self._processor = Processor(self._message(), kit.mint, kit.clock.now)
 
     async def take(self) -> Outcome:
@@ -88,21 +93,40 @@ class _Taking:
             raise
         if failure is not None:
             await self._fail(failure)
-        return Outcome(message=self._processor.message, refused=self._refused)
+        return Outcome(message=self._processor.message, refused=self._refused, overflowed=self._overflowed)
 
     async def _fail(self, failure: AnyFailure) -> None:
         said = SessionFailed(session_id=self._session.id, error=failure)
         await self._commit([*self._processor.settle(failure), said])
 
     async def _answer(self) -> AnyFailure | None:
-        served = self._kit.models.get(self._prompt.model or self._kit.models.default())
-        agent = self._kit.agents[self._prompt.agent]
-        request = build_request(self._kit, self._transcript.messages(), self._step, served.model, agent)
+        agent = self._kit.agents[self._agent]
+        served = self._kit.models.get(agent.model or self._prompt.model or self._kit.models.default())
+        error: ProviderError | None = None
+        for request in self._requests(served, agent):
+            error = await self._try(served, request, agent)
+            if error is None or error.kind != "overflow":
+                break
+        self._overflowed = error is not None and error.kind == "overflow"
+        return None if error is None else to_failure(error)
+
+    def _requests(self, served: Served, agent: Agent) -> Iterator[ModelRequest]:
+        """What to ask with. For a summary there is less and less to fall back on, if it does not fit."""
+        history = self._transcript.messages()
+        if self._step.summary:
+            yield from summary_requests(
+                history, self._prompt, served.model, agent, most=self._kit.output_limit
+            )
+        else:
+            yield build_request(self._kit, history, self._step, served.model, agent)
+
+    async def _try(self, served: Served, request: ModelRequest, agent: Agent) -> ProviderError | None:
+        """Ask until there is an answer, or no point in asking again."""
         attempt, waited = 1, 0
         while (error := await self._attempt(served, request, agent)) is not None:
             again = decide_retry(error, attempt=attempt, waited_ms=waited, chance=self._kit.chance())
             if again is None:
-                return to_failure(error)
+                return error
             await self._wait(again.wait_ms, attempt, error)
             attempt, waited = attempt + 1, waited + again.wait_ms
         return None
@@ -112,6 +136,8 @@ class _Taking:
         async with open_tasks() as tasks:
             tasks.create_task(pump(served.provider.stream(request), self._queue))
             finished, error = await self._consume(tasks, agent)
+        if self._step.summary and finished is not None and not self._processor.has_spoken:
+            return ProviderError("the summary is empty", retryable=True)
         if finished is None and not self._calls:
             return error or ProviderError("the model's answer broke off before its end", retryable=True)
         # An answer that broke off after its calls were carried out is not asked for again: they would be done twice.
@@ -215,8 +241,9 @@ class _Taking:
             parent_id=prompt.id,
             model_id=model.model_id if model else "",
             provider_id=model.provider_id if model else "",
-            mode=prompt.agent,
-            agent=prompt.agent,
+            mode=self._agent,
+            agent=self._agent,
+            summary=self._step.summary,
             path=MessagePath(cwd=kit.place.directory, root=kit.place.worktree),
         )
 
@@ -231,9 +258,3 @@ async def pump(stream: AsyncGenerator[AnyChunk], queue: Queue) -> None:
     except ProviderError as broke:
         error = broke
     queue.put_nowait(StreamEnded(error=error))
-
-
-def after(transcript: Transcript, now: int) -> int:
-    """A time for a new message: now, but later than every message before it, whatever the clock did meanwhile."""
-    newest = transcript.newest()
-    return now if newest is None else max(now, newest.time.created + 1)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from weft.model.catalog import Model
 from weft.model.failure import AbortedFailure
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
@@ -167,3 +169,24 @@ def _media(attachments: Iterable[FilePart]) -> tuple[FileContent, ...]:
         for file in attachments
         if file.url.startswith("data:") and "," in file.url
     )
+
+
+def without_media(turns: Iterable[ModelMessage]) -> tuple[ModelMessage, ...]:
+    """The same conversation in words alone: a summary has no use for pictures, and they take most room."""
+    return tuple(_in_words(turn) for turn in turns)
+
+
+def _in_words(turn: ModelMessage) -> ModelMessage:
+    match turn:
+        case UserTurn(content=content):
+            return UserTurn(
+                content=tuple(_named(part) if isinstance(part, FileContent) else part for part in content)
+            )
+        case ToolTurn(content=results):
+            return ToolTurn(content=tuple(replace(result, files=()) for result in results))
+        case AssistantTurn():
+            return turn
+
+
+def _named(file: FileContent) -> TextContent:
+    return TextContent(text=f"[a file was shown here: {file.filename or file.mime}]")

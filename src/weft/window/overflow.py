@@ -34,5 +34,9 @@ def usable(model: Model, output_limit: int) -> int | None:
 def is_full(tokens: Tokens, model: Model, output_limit: int) -> bool:
     """Whether what the last answer took in and gave out leaves no room for another."""
     room = usable(model, output_limit)
-    used = tokens.input + tokens.cache.read + tokens.cache.write + tokens.output + tokens.reasoning
-    return room is not None and used > room
+    return room is not None and used(tokens) > room
+
+
+def used(tokens: Tokens) -> int:
+    """All that an answer took in and gave out: the next request holds it."""
+    return tokens.input + tokens.cache.read + tokens.cache.write + tokens.output + tokens.reasoning

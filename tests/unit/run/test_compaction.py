@@ -1,0 +1,204 @@
+"""Making room in a conversation that no longer fits."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from msgspec.structs import replace
+
+from given.conversation import answered, asked, called, text
+from given.house import MODEL, House, open_house, say
+from weft.errors import ProviderError
+from weft.model.agent import Agent
+from weft.model.catalog import Limit
+from weft.model.event import SessionCompacted, SessionFailed
+from weft.model.ids import SessionID
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage, UserMessage
+from weft.model.part import CompactionPart, TextPart, Tokens
+from weft.model.todo import Todo
+from weft.provider.chunk import AnyChunk, Usage
+from weft.provider.contract import ModelRequest, TextContent, UserTurn
+from weft.provider.scripted import Call, End, Say
+from weft.run.compaction import projected
+from weft.run.decide import Compact, Step, decide
+from weft.window.carry import carried, changed_files
+
+SMALL = replace(MODEL, limit=Limit(context=100_000, output=8_000))
+SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
+FULL = End(usage=Usage(input=95_000, output=100), reason="tool-calls")
+CALL = Call(tool="echo", input={"words": "x"})
+
+
+async def start(house: House) -> SessionID:
+    return (await house.api.create_session(SessionInput())).id
+
+
+async def test_a_conversation_that_no_longer_fits_is_summed_up_and_goes_on() -> None:
+    script = (
+        [CALL, FULL],
+        [Say(text="We did x."), End(usage=Usage(input=95_000, output=10))],
+        [Say(text="Done.")],
+    )
+    async with open_house(*script, model=SMALL, agents=(SUMMARISER,)) as house:
+        session = await start(house)
+        listening = house.api.events()
+        await house.api.prompt(session, say("mend the loom"))
+        compacted = False
+        async for told in listening:
+            compacted |= isinstance(told.event, SessionCompacted)
+            if told.event.type == "session.idle":
+                break
+        messages = await house.api.list_messages(session)
+        requests = house.provider.requests
+
+        assert compacted
+        assert [type(message.info).__name__[0] for message in messages] == ["U", "A", "U", "A", "U", "A"]
+        assert isinstance(messages[3].info, AssistantMessage)
+        assert (messages[3].info.summary, messages[3].info.agent) == (True, "compaction")
+        assert messages[3].info.parent_id == messages[2].info.id
+        assert requests[1].system == ("Sum it up.",)
+        assert requests[1].tools == ()
+        # After the cut the model sees the request for a summary with what was carried over, the summary, and: go on.
+        first, _, last = requests[2].messages
+        assert isinstance(first, UserTurn)
+        assert first.content[0] == TextContent(text="What did we do so far?")
+        assert "mend the loom" in getattr(first.content[1], "text", "")
+        assert last == UserTurn(content=(TextContent(text="Continue if you have next steps"),))
+
+
+async def test_an_error_that_says_too_long_is_answered_by_making_room() -> None:
+    class Small:
+        """A model that takes in three turns and no more, unless it is to sum up."""
+
+        def __init__(self) -> None:
+            self.asked: list[int] = []
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+            self.asked.append(len(request.messages))
+            if len(request.messages) > 3 and request.system != ("Sum it up.",):
+                error = ProviderError("too long", status=400)
+                error.kind = "overflow"
+                raise error
+            async for chunk in house.provider.stream(request):
+                yield chunk
+
+    script = ([CALL], [Say(text="We did x.")], [Say(text="Done.")])
+    model = Small()
+    async with open_house(*script, provider=model, agents=(SUMMARISER,)) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("one", no_reply=True))
+        await house.api.prompt(session, say("two"))
+        answers = [
+            m.info for m in await house.api.list_messages(session) if isinstance(m.info, AssistantMessage)
+        ]
+
+        assert [(each.summary, each.error is None) for each in answers] == [
+            (False, True),
+            (False, False),
+            (True, True),
+            (False, True),
+        ]
+        assert model.asked == [2, 4, 6, 3]
+
+
+async def test_a_summary_that_does_not_fit_is_tried_with_less_and_less() -> None:
+    class Tiny:
+        def __init__(self) -> None:
+            self.sizes: list[int] = []
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+            self.sizes.append(len(request.messages))
+            if request.system == ("Sum it up.",) and len(request.messages) > 4:
+                error = ProviderError("too long", status=400)
+                error.kind = "overflow"
+                raise error
+            async for chunk in house.provider.stream(request):
+                yield chunk
+
+    model = Tiny()
+    script = ([Say(text="a")], [Say(text="b")], [CALL, FULL], [Say(text="Summed up.")], [Say(text="Done.")])
+    async with open_house(*script, provider=model, model=SMALL, agents=(SUMMARISER,)) as house:
+        session = await start(house)
+        for words in ("one", "two", "three"):
+            await house.api.prompt(session, say(words))
+
+        assert model.sizes[3] > model.sizes[4] or model.sizes[4] > model.sizes[5]
+        assert (await house.api.list_messages(session))[-1].parts[1].text == "Done."  # type: ignore[union-attr]
+
+
+async def test_an_empty_summary_is_not_taken() -> None:
+    script = ([CALL, FULL], [], [], [Say(text="At last.")], [Say(text="Done.")])
+    clock_free = {"model": SMALL, "agents": (SUMMARISER,)}
+    async with asyncio.timeout(30), open_house(*script, quick=True, **clock_free) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+        summary = next(m for m in await house.api.list_messages(session) if getattr(m.info, "summary", False))
+
+        assert any(isinstance(part, TextPart) and part.text == "At last." for part in summary.parts)
+
+
+async def test_when_a_summary_makes_no_room_the_run_ends_and_says_so() -> None:
+    tiny = replace(MODEL, limit=Limit(context=8_100, output=8_000))
+    script = [[Say(text="word " * 400)]] * 9
+    async with open_house(*script, model=tiny, agents=(SUMMARISER,)) as house:
+        session = await start(house)
+        listening = house.api.events()
+        await house.api.prompt(session, say("x" * 4_000))
+        failures = []
+        async for told in listening:
+            if isinstance(told.event, SessionFailed):
+                failures.append(told.event.error)
+            if told.event.type == "session.idle":
+                break
+
+        assert len(failures) == 1
+        assert "made no room" in str(failures[0])
+        assert len(house.provider.requests) == 1
+
+
+async def test_switched_off_nothing_is_summed_up() -> None:
+    script = ([CALL, FULL], [Say(text="Done.")])
+    async with open_house(*script, model=SMALL, agents=(SUMMARISER,), auto=False) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+
+        assert len(house.provider.requests) == 2
+
+
+def test_a_prompt_queued_behind_the_request_does_not_take_the_summary_from_it() -> None:
+    request = asked("U2", 3, CompactionPart(id="prt_1", session_id="s", message_id="U2", auto=True))  # type: ignore[arg-type]
+    history = [asked("U1", 1), answered("A1", 2, "U1", called("A1")), request, asked("U3", 4)]
+    assert isinstance(request.info, UserMessage)
+
+    assert decide(history) == Step(request.info, summary=True)
+
+
+def test_no_room_comes_before_the_next_step_and_only_when_there_is_one() -> None:
+    first = asked("U1", 1)
+    assert isinstance(first.info, UserMessage)
+
+    assert decide([first], crowded=True) == Compact(first.info)
+    assert decide([first, answered("A1", 2, "U1", text("A1", "done"))], crowded=True) != Compact(first.info)
+
+
+def test_what_comes_is_projected_from_what_was_counted() -> None:
+    message = answered("A1", 2, "U1", text("A1", "said before " * 100))
+    assert isinstance(message.info, AssistantMessage)
+    counted = replace(message, info=replace(message.info, tokens=Tokens(input=1000, output=50)))
+
+    assert projected([asked("U1", 1), counted]) == 1050
+    assert 1050 < projected([asked("U1", 1), counted, asked("U2", 3)]) < 1060
+
+
+def test_what_must_not_be_lost_is_carried_word_for_word() -> None:
+    todos = [
+        Todo(content="weave", status="pending", priority="high"),
+        Todo(content="spin", status="completed", priority="low"),
+    ]
+    words = carried([asked("U1", 1, text("U1", "mend the loom"))], todos)
+
+    assert "mend the loom" in words
+    assert "- [pending] weave" in words
+    assert "spin" not in words
+    assert carried([], []) == ""
+    assert changed_files([asked("U1", 1)]) == []

@@ -1,0 +1,116 @@
+"""How a model is asked: the agent's word over the table's, the variant's over both, nothing it cannot take."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from weft.errors import InvalidInputError
+from weft.model.agent import Agent
+from weft.model.catalog import Capabilities, Limit, Model, ModelApi
+from weft.model.ids import MessageID, SessionID
+from weft.model.message import UserMessage
+from weft.model.part import Moment
+from weft.provider.contract import Parameters
+from weft.run.request import parameters
+
+MODEL = Model(
+    id="gemini-2.5-pro",
+    provider_id="google",
+    name="Gemini",
+    api=ModelApi(id="gemini-2.5-pro", npm="@ai-sdk/google"),
+    capabilities=Capabilities(temperature=True, reasoning=True),
+    limit=Limit(context=1_000_000, output=64_000),
+    options={"thinkingConfig": {"thinkingBudget": 1}, "seed": 1},
+    headers={"x-model": "m"},
+    variants={"high": {"thinkingConfig": {"thinkingBudget": 16_000}}},
+)
+AGENT = Agent(name="build", mode="primary")
+THOUGHTS = {"includeThoughts": True}
+
+
+def prompt(variant: str | None = None) -> UserMessage:
+    return UserMessage(
+        id=MessageID("msg_1"),
+        session_id=SessionID("ses_1"),
+        time=Moment(created=1),
+        agent="build",
+        variant=variant,
+    )
+
+
+def asked(
+    model: Model = MODEL, agent: Agent = AGENT, *, variant: str | None = None, **more: Any
+) -> Parameters:
+    return parameters(model, agent, prompt(variant), most=32_000, **more)
+
+
+def test_without_a_word_the_model_is_asked_as_suits_it() -> None:
+    assert asked() == Parameters(
+        temperature=1.0,
+        top_p=0.95,
+        top_k=64,
+        max_output=32_000,
+        options={"thinkingConfig": {**THOUGHTS, "thinkingBudget": 1}, "seed": 1},
+        headers={"x-model": "m"},
+    )
+
+
+def test_the_agent_says_otherwise_even_with_a_nought() -> None:
+    agent = replace(AGENT, temperature=0, top_p=0, options={"seed": 2, "extra": True})
+    found = asked(agent=agent)
+    assert (found.temperature, found.top_p) == (0, 0)
+    assert found.options == {
+        "thinkingConfig": {**THOUGHTS, "thinkingBudget": 1},
+        "seed": 2,
+        "extra": True,
+    }
+
+
+def test_the_variant_has_the_last_word() -> None:
+    agent = replace(AGENT, options={"thinkingConfig": {"thinkingBudget": 2}})
+    assert asked(agent=agent, variant="high").options["thinkingConfig"] == {
+        **THOUGHTS,
+        "thinkingBudget": 16_000,
+    }
+
+
+def test_a_variant_the_model_does_not_have_is_an_error_that_names_those_it_has() -> None:
+    with pytest.raises(InvalidInputError, match=r"google/gemini-2.5-pro has no 'huge'; it has high"):
+        asked(variant="huge")
+    with pytest.raises(InvalidInputError, match="it has none"):
+        asked(replace(MODEL, variants=None), variant="high")
+
+
+def test_a_model_that_takes_no_temperature_gets_none() -> None:
+    cold = replace(MODEL, capabilities=Capabilities())
+    assert asked(cold, replace(AGENT, temperature=0.5)).temperature is None
+
+
+def test_small_work_takes_little_thought_and_no_variant() -> None:
+    plain = replace(MODEL, options={})
+    assert asked(plain, variant="high", small=True).options == {"thinkingConfig": {"thinkingBudget": 128}}
+
+
+def test_thinking_leaves_room_for_the_answer() -> None:
+    claude = replace(
+        MODEL,
+        id="claude",
+        api=ModelApi(id="claude", npm="@ai-sdk/anthropic"),
+        options={},
+        limit=Limit(context=200_000, output=40_000),
+        variants={"high": {"thinking": {"type": "enabled", "budgetTokens": 16_000}}},
+    )
+    assert asked(claude).max_output == 32_000
+    assert asked(claude, variant="high").max_output == 24_000
+
+
+def test_opencodes_own_service_is_told_which_session_asks() -> None:
+    found = asked(replace(MODEL, provider_id="opencode"))
+    assert found.headers == {"x-opencode-session": "ses_1", "x-opencode-request": "msg_1", "x-model": "m"}
+
+
+def test_nothing_of_the_models_own_is_changed_by_asking() -> None:
+    asked(variant="high").options["thinkingConfig"]["thinkingBudget"] = 0
+    assert MODEL.options == {"thinkingConfig": {"thinkingBudget": 1}, "seed": 1}
+    assert MODEL.variants == {"high": {"thinkingConfig": {"thinkingBudget": 16_000}}}
