@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-SNAPSHOT = Path(__file__).parents[1] / "src" / "weft" / "provider" / "data" / "models.json.gz"
+SNAPSHOT = Path(__file__).parents[1] / "src" / "weft" / "provider" / "offer" / "data" / "models.json.gz"
 PROVIDER = ("name", "env", "npm", "api")
 MODEL = (
     "name",

@@ -16,6 +16,7 @@ WeftError
 ├── ConfigError              a configuration file, and where in it
 ├── SessionBusyError         another run holds the session
 ├── CursorLostError          the event to resume after is no longer held
+├── CompactionIneffectiveError  a summary did not make room
 ├── NoModelError             nothing says which model to use
 ├── ModelNotFoundError       no such model, and the nearest names
 ├── ProviderError            a model's API failed

@@ -5,7 +5,7 @@ commit to its session or at most `FLUSH_SECONDS` later. A crash costs that much 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from weakref import WeakValueDictionary
 
@@ -16,9 +16,18 @@ from weft.errors import StoreError
 from weft.host.clock import Clock
 from weft.host.tasks import open_tasks
 from weft.host.undivided import undivided
-from weft.model.event import Durable, Event, PartGrew, PartUpdated, SessionUpdated, session_of
+from weft.model.event import (
+    Durable,
+    Event,
+    PartGrew,
+    PartUpdated,
+    SessionCreated,
+    SessionDeleted,
+    SessionUpdated,
+    session_of,
+)
 from weft.model.ids import SessionID
-from weft.model.session import Session
+from weft.model.session import Session, Trashed
 from weft.store.contract import Store
 
 FLUSH_SECONDS = 0.25
@@ -44,14 +53,44 @@ class Journal:
             self._bus.publish(*events, directory=self._directory)
 
     async def _store_and_tell(self, durable: list[Durable], events: tuple[Event, ...]) -> None:
-        sessions = sorted({found for event in durable if (found := session_of(event)) is not None})
-        async with AsyncExitStack() as held:
-            # Held per session, so that what was stored first is told first.
-            for session in sessions:
-                await held.enter_async_context(self._lock(session))
-            with self._growth_of(sessions, before=durable) as growth:
+        sessions = {found for event in durable if (found := session_of(event)) is not None}
+        async with self._holding(sessions):
+            with self._growth_of(sorted(sessions), before=durable) as growth:
                 await self._store.apply(*growth, *durable)
             self._bus.publish(*events, directory=self._directory)
+
+    async def begin(self, session: Session, *history: Durable) -> None:
+        """Store a session that begins with a history, all or nothing, and tell of the session alone.
+
+        Nobody has heard of it, so whoever wants its messages reads them: to tell of thousands would push all else
+        out of the bus.
+        """
+        created = SessionCreated(info=session)
+        await undivided(self._store_and_tell([created, *history], (created,)))
+
+    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> Trashed:
+        """Put sessions into the trash, and tell that they are gone, the last of them first."""
+        return await undivided(self._discard_and_tell(sessions, at))
+
+    async def _discard_and_tell(self, sessions: Sequence[SessionID], at: int) -> Trashed:
+        async with self._holding(sessions):
+            with self._growth_of(list(sessions)) as growth:
+                if growth:
+                    await self._store.apply(*growth)
+            trashed = await self._store.discard(sessions, at=at)
+            gone = [SessionDeleted(info=session) for session in reversed(trashed.sessions)]
+            self._bus.publish(*gone, directory=self._directory)
+        return trashed
+
+    async def restore(self, bundle: str) -> Trashed:
+        """Bring sessions back from the trash, and tell that they are there, the first of them first."""
+        return await undivided(self._restore_and_tell(bundle))
+
+    async def _restore_and_tell(self, bundle: str) -> Trashed:
+        trashed = await self._store.restore(bundle)
+        there = [SessionCreated(info=session) for session in trashed.sessions]
+        self._bus.publish(*there, directory=self._directory)
+        return trashed
 
     def grow(self, growth: PartGrew) -> None:
         """Tell now, store soon."""
@@ -114,6 +153,14 @@ class Journal:
                 self._grown[session] = growth + self._grown.get(session, [])
             self._has_grown.set()
             raise
+
+    @asynccontextmanager
+    async def _holding(self, sessions: Iterable[SessionID]) -> AsyncIterator[None]:
+        """Held per session, so that what was stored first is told first."""
+        async with AsyncExitStack() as held:
+            for session in sorted(set(sessions)):
+                await held.enter_async_context(self._lock(session))
+            yield
 
     def _lock(self, session: SessionID) -> asyncio.Lock:
         lock = self._locks.get(session)

@@ -1,4 +1,4 @@
-"""What may be touched where: processes and the clock in `host`, SQL in `store`, print in `cli`."""
+"""What may be touched where: processes and the clock in `host`, SQL in `store` and `index`, print in `cli`."""
 
 import ast
 import re
@@ -48,6 +48,7 @@ WALL_CLOCK = {
     "time.time",
     "time.time_ns",
 }
+DATABASES = {"index", "store"}
 DRIVERS = {"aiosqlite", "apsw", "asyncpg", "psycopg", "sqlalchemy", "sqlite3"}
 SQL = re.compile(
     r"\b(SELECT\s.+\sFROM|INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM|CREATE\s+(TABLE|INDEX)|PRAGMA\s)\b",
@@ -66,7 +67,7 @@ def _faults(where: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
         for module in imported(node):
             if module == "subprocess" and package != "host":
                 yield node.lineno, "processes are host's"
-            if module in DRIVERS and package != "store":
+            if module in DRIVERS and package not in DATABASES:
                 yield node.lineno, "databases are the store's"
         if isinstance(node, ast.Attribute | ast.Name):
             called = dotted(node)
@@ -76,7 +77,7 @@ def _faults(where: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{called}: the time is host/now.py's"
             if called == "time.sleep" and package != "host":
                 yield node.lineno, "sleeping is host's"
-        if isinstance(node, ast.Constant) and package != "store" and SQL.search(str(node.value)):
+        if isinstance(node, ast.Constant) and package not in DATABASES and SQL.search(str(node.value)):
             yield node.lineno, "SQL is the store's"
         if isinstance(node, ast.Call) and dotted(node.func) == "print" and package != "cli":
             yield node.lineno, "printing is cli's"

@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from weft.errors import NotFoundError
 from weft.model.diff import FileDiff
 from weft.model.event import (
     Durable,
@@ -87,6 +88,15 @@ def others_told(draw: st.DrawFn) -> Durable:
 events = st.one_of(sessions_told(), messages_told(), parts_told(), parts_told(), others_told())
 
 
+async def discarded(store: Store, id: SessionID, *, back: bool) -> None:
+    """Discard a session if it is there, and have it back or not."""
+    try:
+        trashed = await store.discard([id], at=1)
+    except NotFoundError:
+        return
+    await (store.restore(trashed.id) if back else store.purge(trashed.id))
+
+
 class Sequences(RuleBasedStateMachine):
     """Two file stores on one tree, and the reference beside them."""
 
@@ -115,6 +125,11 @@ class Sequences(RuleBasedStateMachine):
     def keep(self, key: tuple[str, ...], value: Any, which: int) -> None:
         self.runner.run(self.reference.keep(key, value))
         self.runner.run(self.stores[which].keep(key, value))
+
+    @rule(id=sessions, back=st.booleans(), which=st.integers(0, 1))
+    def discard(self, id: SessionID, back: bool, which: int) -> None:
+        for store in (self.reference, self.stores[which]):
+            self.runner.run(discarded(store, id, back=back))
 
     @rule(which=st.integers(0, 1))
     def open_again(self, which: int) -> None:

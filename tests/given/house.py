@@ -69,6 +69,7 @@ async def open_house(
     seed: int = 1,
     provider: Provider | None = None,
     agents: tuple[Agent, ...] = (),
+    small: Served | None = None,
     auto: bool = True,
     quick: bool = False,
     **settings: Any,
@@ -87,9 +88,11 @@ async def open_house(
         output_limit=32_000,
         **settings,
     )
+    named = ModelRef(provider_id=model.provider_id, model_id=model.id)
     models = Registry(
-        [Served(model, provider or scripted)],
-        default=ModelRef(provider_id=model.provider_id, model_id=model.id),
+        [Served(model, provider or scripted), *([small] if small else [])],
+        default=named,
+        small=ModelRef(provider_id=small.model.provider_id, model_id=small.model.id) if small else None,
     )
     seams = Seams(clock=clock, random=Random(seed).randbytes)
     async with open_local(place, store, models, made, seams) as api:

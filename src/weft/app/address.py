@@ -35,7 +35,13 @@ def storage_root(env: Mapping[str, str], paths: Paths, given: str | None = None)
 
 
 def configured(paths: Paths) -> str:
-    """What `experimental.weft.store` says in the person's own configuration. A project has no say in it.
+    """What `experimental.weft.store` says in the person's own configuration. A project has no say in it."""
+    found = find_own_setting(paths, KEY)
+    return found if isinstance(found, str) else ""
+
+
+def find_own_setting(paths: Paths, key: tuple[str, ...]) -> Any:
+    """One of our own settings in the person's own configuration, None if it is not there.
 
     Reading history must not depend on the rest of the configuration, so this looks for the one key, and parses a file
     only if it can hold it; a file that is broken says nothing here, and is complained of when it is used.
@@ -45,18 +51,18 @@ def configured(paths: Paths) -> str:
             path = os.path.join(paths.config, name)
             with open(path, encoding="utf-8") as file:
                 text = file.read()
-            if '"weft"' in text and (found := _find(path, text)):
+            if '"weft"' in text and (found := _find(path, text, key)) is not None:
                 return found
-    return ""
+    return None
 
 
-def _find(path: str, text: str) -> str:
+def _find(path: str, text: str, key: tuple[str, ...]) -> Any:
     from weft.config.jsonc import Document  # noqa: PLC0415  few configurations get here
 
     try:
         value: Any = Document(path, text).value
     except ConfigError:
-        return ""
-    for key in KEY:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, str) else ""
+        return None
+    for each in key:
+        value = value.get(each) if isinstance(value, dict) else None
+    return value

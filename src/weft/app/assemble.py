@@ -13,7 +13,7 @@ from weft.bus import Bus
 from weft.host.clock import Clock, SystemClock
 from weft.host.tasks import open_tasks
 from weft.journal import Journal, open_journal
-from weft.model.agent import Agent
+from weft.model.agent import Agent, ReadInstructions, no_instructions
 from weft.model.event import FileEdited
 from weft.model.ids import Mint, SessionID
 from weft.model.place import Place
@@ -47,6 +47,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     output_limit: int
     compaction: Compaction = Compaction()
+    instructions: ReadInstructions = no_instructions
+    plans: str = ""
+    plan_files: bool = False
     guard_off: bool = False
     answered: bool = False
 
@@ -74,6 +77,9 @@ async def open_local(
             default_agent=settings.default_agent,
             output_limit=settings.output_limit,
             compaction=settings.compaction,
+            instructions=settings.instructions,
+            plans=settings.plans,
+            plan_files=settings.plan_files,
             tools={tool.name: tool for tool in settings.tools},
             gate=Gate(journal.commit, answered=settings.answered),
             desk=_desks(store, journal, spill, settings),

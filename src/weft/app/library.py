@@ -3,23 +3,27 @@
 The index is never the source of truth. If it cannot be kept in its place, one is made in memory for the question.
 """
 
-import os
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
+from msgspec.structs import replace
+
+from weft.app.stamps import stamps_in, sure_stamp
 from weft.errors import IndexFailedError
-from weft.host.files import is_settled, stamp_of
 from weft.index.driver import Database, connect
 from weft.index.entry import to_entry
 from weft.index.figures import Wanted, figures
 from weft.index.place import discard, furnish, index_path, reading, writing
-from weft.index.put import UNSURE, Place, Stamp, drop_messages, drop_session, put_messages, put_session
-from weft.index.refresh import File, Found, Progress, put_all, quiet, refresh
+from weft.index.put import Found, Place, Stamp, drop_session, list_messages, list_places, put_some
+from weft.index.refresh import File, Progress, put_all, quiet, refresh
 from weft.index.search import search
+from weft.index.shelf import write_shelf
+from weft.index.shelving import list_behind, list_documents, note_shelved
 from weft.model.finding import Figures, Hit
 from weft.model.ids import MessageID, ProjectID, SessionID
-from weft.store.layout import SUFFIX
+from weft.model.message import MessageWithParts
+from weft.model.session import Session
 from weft.store.messages import Messages
 from weft.store.tree import Tree
 
@@ -36,34 +40,45 @@ class FileSource:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._messages = Messages(tree)
+        self._doubled: set[SessionID] = set()
 
     def stamps(self) -> dict[Place, Stamp]:
         found: dict[Place, Stamp] = {}
-        for project in self._tree.list_homes():
+        homes: dict[SessionID, ProjectID] = {}
+        for home in self._tree.documents.directories(self._tree.layout.shelf("session")):
+            project = ProjectID(home)
             for name, stamp in stamps_in(self._tree.layout.sessions(project)).items():
-                found[project, SessionID(name)] = stamp
+                id = SessionID(name)
+                found[project, id] = stamp
+                if homes.setdefault(id, project) != project:
+                    self._doubled.add(id)
         return found
 
     def read(self, place: Place) -> Found | None:
-        project, id = place
-        path = self._tree.layout.session(project, id)
-        stamp = sure_stamp(path)
-        session = self._tree.find_session(id)
-        if session is None or session.project_id != project:
-            return None  # gone, or it lies in two projects, and the other one is the later
-        return Found(session, stamp, [to_entry(each) for each in self._messages.list_messages(id)])
+        return self._read(place, lambda: self._messages.list_messages(place[1]))
 
     def read_some(self, place: Place, ids: Iterable[MessageID]) -> Found | None:
         """The same with these messages only."""
-        found = [self._messages.find_message(place[1], id) for id in ids]
-        session = self._tree.find_session(place[1])
-        if session is None or session.project_id != place[0]:
-            return None
-        stamp = sure_stamp(self._tree.layout.session(*place))
-        return Found(session, stamp, [to_entry(each) for each in found if each is not None])
+        return self._read(
+            place, lambda: [each for id in ids if (each := self._messages.find_message(place[1], id))]
+        )
 
-    def list_ids(self, session: SessionID) -> list[MessageID]:
-        return self._messages.list_ids(session)
+    def _read(self, place: Place, messages: Callable[[], list[MessageWithParts]]) -> Found | None:
+        project, id = place
+        path = self._tree.layout.session(project, id)
+        stamp = sure_stamp(path)  # before reading: what changes meanwhile is read again
+        session = self._tree.documents.find(path, Session)
+        if session is None or (id in self._doubled and self.home_of(id) != project):
+            return None  # gone, or it lies in two projects and the other one is the later
+        placed = replace(session, id=id, project_id=project)
+        return Found(placed, stamp, [to_entry(message) for message in messages()])
+
+    def home_of(self, id: SessionID) -> ProjectID | None:
+        session = self._tree.find_session(id)
+        return None if session is None else session.project_id
+
+    def list_ids(self, session: SessionID) -> set[MessageID]:
+        return set(self._messages.list_ids(session))
 
 
 class Library:
@@ -71,6 +86,7 @@ class Library:
 
     def __init__(self, tree: Tree, cache: str, *, warn: Callable[[IndexFailedError], None] = _ignore) -> None:
         self.file = File(index_path(cache, tree.layout.root), tree.layout.root)
+        self._cache = cache
         self._source = FileSource(tree)
         self._warn = warn
 
@@ -82,39 +98,34 @@ class Library:
     def figures(self, wanted: Wanted, *, progress: Progress = quiet) -> Figures:
         return self._ask(lambda database: figures(database, wanted), progress)
 
-    def refresh(self, progress: Progress = quiet) -> bool:
-        return refresh(self.file, self._source, progress)
+    def refresh(self, progress: Progress = quiet) -> None:
+        if refresh(self.file, self._source, progress):
+            with suppress(IndexFailedError):  # a list reads the files then
+                self.tidy()
 
-    def note(self, session: SessionID, messages: Iterable[MessageID]) -> None:
+    def tidy(self) -> None:
+        """Bring the shelves up to date that too much has changed on since they were written."""
+        with reading(*self.file) as database:
+            behind = list_behind(database)
+            for project in behind:
+                write_shelf(self._cache, self.file.root, project, list_documents(database, project))
+        if behind:
+            with writing(*self.file) as database:
+                note_shelved(database, behind)
+
+    def note(self, id: SessionID, messages: Iterable[MessageID]) -> None:
         """Something happened to these messages of a session: put them in, and any others that are missing."""
-        place = self._place(session)
-        if place is None:
-            self._forget(session)
-            return
-        ids = set(self._source.list_ids(session))
+        home = self._source.home_of(id)
         with writing(*self.file) as database:
-            rows = database.rows(
-                "SELECT message.id FROM message JOIN session ON session.number = message.session"
-                " WHERE session.project = ? AND session.id = ?", *place,
-            )  # fmt: skip
-            known = {MessageID(id) for (id,) in rows}
-            found = self._source.read_some(place, sorted((ids - known) | (ids & set(messages))))
-            if found is None:
+            for place in list_places(database, id):
+                if place[0] != home:
+                    drop_session(database, place)
+            if home is None:
                 return
-            settled = not any(entry.open for entry in found.entries)
-            number = put_session(database, found.session, found.stamp, settled=settled)
-            drop_messages(database, number, known - ids)
-            put_messages(database, number, found.entries)
-
-    def _place(self, session: SessionID) -> Place | None:
-        found = self._source.find(session)
-        return None if found is None else (found.project_id, session)
-
-    def _forget(self, session: SessionID) -> None:
-        with writing(*self.file) as database:
-            rows = database.rows("SELECT project FROM session WHERE id = ?", session)
-            for (project,) in rows:
-                drop_session(database, (ProjectID(project), session))
+            there, known = self._source.list_ids(id), list_messages(database, (home, id))
+            found = self._source.read_some((home, id), (there - known) | (there & set(messages)))
+            if found is not None:
+                put_some(database, found, gone=known - there)
 
     def _ask(self, question: Callable[[Database], T], progress: Progress) -> T:
         try:
@@ -153,31 +164,3 @@ def in_memory(root: str) -> Generator[Database]:
         yield database
     finally:
         database.close()
-
-
-def stamps_in(directory: str) -> dict[str, Stamp]:
-    """The stamp of every document in a directory, by name."""
-    found: dict[str, Stamp] = {}
-    try:
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return found
-    try:
-        for name in os.listdir(fd):
-            if name.endswith(SUFFIX) and name[0] != ".":
-                try:
-                    found[name[: -len(SUFFIX)]] = stamp_of(os.stat(name, dir_fd=fd))
-                except OSError:
-                    continue  # gone meanwhile
-    finally:
-        os.close(fd)
-    return found
-
-
-def sure_stamp(path: str) -> Stamp:
-    """The stamp of a file, or one that matches none if the file may still change without showing it."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return UNSURE
-    return stamp_of(found) if is_settled(found) else UNSURE

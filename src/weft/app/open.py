@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,8 +18,10 @@ from weft.app.local import Local
 from weft.app.models import find_models
 from weft.app.offers import Around
 from weft.app.place import find_place, settle_place
+from weft.app.trust import is_trusted
 from weft.config.agents import build_agents, choose_agent
 from weft.config.flags import read_flags
+from weft.config.instructions import read_instructions, to_sources
 from weft.config.load import Loaded, load_config
 from weft.config.schema import Config
 from weft.config.sources import Situation
@@ -63,7 +66,8 @@ async def open_app(opening: Opening) -> AsyncIterator[Local]:
         loaded = await asyncio.to_thread(_load, found.place, paths, env)
         for warning in loaded.warnings:
             opening.warn(warning)
-        around = Around(env=env, paths=paths, warn=opening.warn)
+        trusted = is_trusted(paths, env, found.place.worktree)
+        around = Around(env=env, paths=paths, warn=opening.warn, trusted=trusted)
         models = find_models(loaded, around, opening.seams.clock, opening.models)
         settings = to_settings(loaded, found.place, paths, opening)
         async with (
@@ -100,13 +104,20 @@ async def open_weft(
 
 
 def _load(place: Place, paths: Paths, env: Mapping[str, str]) -> Loaded:
-    situation = Situation(directory=place.directory, worktree=place.worktree, paths=paths, env=env)
-    return load_config(situation, strict=True)
+    return load_config(to_situation(place, paths, env), strict=True)
+
+
+def to_situation(place: Place, paths: Paths, env: Mapping[str, str]) -> Situation:
+    trusted = is_trusted(paths, env, place.worktree)
+    return Situation(
+        directory=place.directory, worktree=place.worktree, paths=paths, env=env, trusted=trusted
+    )
 
 
 def to_settings(loaded: Loaded, place: Place, paths: Paths, opening: Opening) -> Settings:
     flags = read_flags(opening.env)
     agents = build_agents(loaded.config, paths, place.worktree)
+    sources = to_sources(loaded, to_situation(place, paths, opening.env))
     return Settings(
         agents=agents,
         default_agent=choose_agent(agents, loaded.config),
@@ -115,6 +126,9 @@ def to_settings(loaded: Loaded, place: Place, paths: Paths, opening: Opening) ->
         environment=tool_environment(opening.env),
         output_limit=flags.output_token_max,
         compaction=to_compaction(loaded.config),
+        instructions=partial(read_instructions, sources),
+        plans=paths.plans,
+        plan_files=flags.plan_mode,
         guard_off=flags.disable_filetime_check,
         answered=opening.answered,
     )

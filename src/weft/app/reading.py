@@ -6,10 +6,12 @@ What only an unsettled place or a whole transcript needs is imported when it com
 from collections.abc import Mapping
 
 from weft.app.address import storage_root
+from weft.app.listing import list_shelved
 from weft.errors import NotFoundError
 from weft.host.now import now
 from weft.host.paths import paths_from
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, checked
+from weft.model.place import Place
 from weft.model.session import Session
 from weft.project.facts import Checkout, Known, Resolution, alias_from_plain, alias_key
 from weft.project.look import look
@@ -26,7 +28,9 @@ class Reading:
     def __init__(self, directory: str, env: Mapping[str, str], *, store: str | None = None) -> None:
         self._env = env
         self._directory = directory
-        self.tree = Tree(storage_root(env, paths_from(env), store))
+        paths = paths_from(env)
+        self._cache = paths.cache
+        self.tree = Tree(storage_root(env, paths, store))
         if not self.tree.is_settled():
             self._keep_up()
 
@@ -41,8 +45,18 @@ class Reading:
         if everywhere:
             return self.tree.list_sessions()
         found = self._place()
-        own = self.tree.list_sessions(found.place.project.id)
+        project = found.place.project.id
+        own = list_shelved(self.tree, self._cache, project)
+        if own is None:
+            own = self.tree.list_sessions(project)
         return own if found.adoption is None else sorted(own + self._strays(found), key=_by_age)
+
+    def project(self) -> ProjectID:
+        """That of the directory."""
+        return self.place().project.id
+
+    def place(self) -> Place:
+        return self._place().place
 
     def get_session(self, id: str) -> Session:
         session = self.tree.find_session(SessionID(checked("session", id)))

@@ -5,7 +5,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from weft.cli import transfer_arguments as transfer
+from weft.cli.agent import arguments as agent
+from weft.cli.care import arguments as care
 from weft.cli.exit import EXPLAINED
+from weft.cli.session import arguments as session
 from weft.version import VERSION
 
 WIDTH = 100
@@ -16,6 +20,7 @@ EXAMPLES = """examples:
   weft run -c "now document it"               go on with the last session
   weft run -m scripted/demo --format json hi  one JSON object a line, for scripts
   weft session list -n 5                      the newest sessions of this project
+  weft auth login anthropic                   store a key; weft models shows what it opens
   weft config                                 what is configured, and where it came from
 """
 
@@ -97,6 +102,7 @@ def _session_list(parser: Parser) -> None:
     add = parser.add_argument
     add("-n", "--max-count", type=_count, metavar="N", help="at most this many")
     add("--all", action="store_true", help="of every project")
+    session.filters(parser)
     add("--format", choices=("table", "json"), default="table")
     _place(parser)
 
@@ -108,19 +114,85 @@ def _session_show(parser: Parser) -> None:
     _place(parser)
 
 
+def _session_search(parser: Parser) -> None:
+    add = parser.add_argument
+    add(
+        "words",
+        nargs="+",
+        metavar="WORDS",
+        help='words that must all be there; "several words" as they stand',
+    )
+    add("-n", "--max-count", type=_count, metavar="N", help="at most this many (default 20)")
+    add("--all", action="store_true", help="in the sessions of every project")
+    add("--format", choices=("table", "json"), default="table")
+    _place(parser)
+
+
+def _session_cost(parser: Parser) -> None:
+    add = parser.add_argument
+    add("session", metavar="ID")
+    add("--tree", action="store_true", help="each session below it, too")
+    add("--format", choices=("table", "json"), default="table")
+    _place(parser)
+
+
+def _stats(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--days", type=_count, metavar="N", help="of the last N days; 0 is today")
+    add("--tools", type=_count, metavar="N", help="show this many tools")
+    add("--models", type=_count, nargs="?", const=0, metavar="N", help="show models, this many of them")
+    add("--project", nargs="?", const="", metavar="ID", help="of one project; without a value, of this one")
+    add("--format", choices=("table", "json"), default="table")
+    _place(parser)
+
+
 def _config(parser: Parser) -> None:
     parser.add_argument("--format", choices=("table", "json"), default="table")
     _place(parser)
+
+
+def _models(parser: Parser) -> None:
+    add = parser.add_argument
+    add(
+        "provider",
+        nargs="?",
+        help="of this provider only; a local server such as ollama is asked for its list",
+    )
+    add("--all", action="store_true", help="those without a key, too")
+    add("--verbose", action="store_true", help="all that is known of each, as JSON")
+    add("--refresh", action="store_true", help="fetch the catalogue anew first")
+    add("--format", choices=("table", "json"), default="table")
+    _directory(parser)
+
+
+def _auth_login(parser: Parser) -> None:
+    add = parser.add_argument
+    add("provider", nargs="?", help="the provider, such as anthropic")
+    add("--key-stdin", action="store_true", help="read the key from standard input instead of asking for it")
+    _directory(parser)
+
+
+def _auth_list(parser: Parser) -> None:
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+    _directory(parser)
+
+
+def _auth_logout(parser: Parser) -> None:
+    parser.add_argument("provider", nargs="?", help="the provider whose key is to be forgotten")
 
 
 def _nothing(_: Parser) -> None:
     pass
 
 
-def _place(parser: Parser) -> None:
+def _directory(parser: Parser) -> None:
     parser.add_argument(
         "--dir", metavar="PATH", default=".", help="work here instead of in the current directory"
     )
+
+
+def _place(parser: Parser) -> None:
+    _directory(parser)
     parser.add_argument(
         "--store", metavar="URL", help="where sessions are kept: a directory, file:PATH or memory:"
     )
@@ -132,12 +204,51 @@ def _count(text: str) -> int:
     return int(text)
 
 
-GROUPS: dict[tuple[str, ...], str] = {("session",): "list and show sessions"}
+GROUPS: dict[tuple[str, ...], str] = {
+    ("project",): "list and merge projects",
+    ("storage",): "look after stored sessions: size, leftovers, retention, soundness, moving",
+    ("session",): "list, show, change, fork and remove sessions",
+    ("agent",): "list, show and create agents",
+    ("auth",): "keys of providers: store, list and forget them",
+}
 
 COMMANDS = (
     Command(("run",), "run a prompt and show the agent's work as it goes", _run, "run:run_prompt"),
     Command(("session", "list"), "the sessions of this project, last worked on first", _session_list, "sessions:list_sessions"),
     Command(("session", "show"), "one session, whole", _session_show, "show:show_session"),
+    Command(("session", "tree"), "a session and all below it", session.tree, "session.look:show_tree"),
+    Command(("session", "rename"), "give a session its title", session.rename, "session.change:rename"),
+    Command(("session", "tag"), "give a session tags, or take them away", session.tag, "session.change:tag"),
+    Command(("session", "pin"), "list a session first, and never prune it", session.pin, "session.change:pin"),
+    Command(("session", "archive"), "leave a session out of lists", session.archive, "session.change:archive"),
+    Command(("session", "fork"), "begin a session with another's history", session.fork, "session.change:fork_session"),
+    Command(("session", "diff"), "what a session did to files", session.one, "session.look:show_diff"),
+    Command(("session", "todo"), "the todo list of a session", session.one, "session.look:show_todos"),
+    Command(("session", "rm"), "remove a session and all below it, into the trash", session.rm, "session.gone:remove_session"),
+    Command(("session", "restore"), "bring a session back from the trash", session.restore, "session.gone:restore_session"),
+    Command(("session", "trash"), "what is in the trash", session.trash, "session.gone:list_trash"),
+    Command(("session", "context"), "what the next request of a session would carry", session.one, "session.context:show_context"),
+    Command(("session", "search"), "find words in all that was said and done", _session_search, "search:search_sessions"),
+    Command(("session", "cost"), "what a session spent, itself and with all below it", _session_cost, "cost:show_cost"),
+    Command(("stats",), "sessions in numbers: cost, tokens, models, tools", _stats, "stats:show_stats"),
+    Command(("agent", "list"), "the agents there are", agent.list_, "agent.look:list_agents"),
+    Command(("agent", "show"), "one agent: prompt, model, rules", agent.show, "agent.look:show_agent"),
+    Command(("agent", "create"), "write a new agent's file", agent.create, "agent.create:create_agent"),
+    Command(("models",), "the models there are: context, prices, abilities", _models, "models:models_command"),
+    Command(("auth", "login"), "store a provider's key", _auth_login, "auth:log_in"),
+    Command(("auth", "list"), "the keys there are, and where they come from", _auth_list, "auth:list_keys"),
+    Command(("auth", "logout"), "forget a provider's key", _auth_logout, "auth:log_out"),
+    Command(("session", "adopt"), "record sessions in the project they belong to", care.session_adopt, "care.projects:adopt_sessions"),
+    Command(("project", "list"), "the projects there are, and where they were last seen", care.project_list, "care.projects:list_projects"),
+    Command(("project", "merge"), "give all sessions of one project to another", care.project_merge, "care.projects:merge_projects"),
+    Command(("storage", "du"), "what stored sessions take up", care.storage_du, "care.storage:du"),
+    Command(("storage", "gc"), "sweep away what nothing leads to any more", care.storage_gc, "care.storage:gc"),
+    Command(("storage", "prune"), "old sessions into the trash, old trash away", care.storage_prune, "care.prune:prune_command"),
+    Command(("storage", "verify"), "read and check every document", care.storage_verify, "care.verify:verify_command"),
+    Command(("storage", "migrate"), "copy all sessions into another store", care.storage_migrate, "care.verify:migrate_command"),
+    Command(("doctor",), "find out what is wrong, and put it right", care.doctor, "care.doctor:doctor"),
+    Command(("export",), "a session as OpenCode exports it, or several in one file", transfer.export, "export:export_command"),
+    Command(("import",), "sessions from a file, or from what another program kept", transfer.import_, "import_:import_command"),
     Command(("config",), "what is configured, and where it came from", _config, "config:config_command"),
     Command(("demo",), "watch a scripted agent work in a scratch repository, offline", _nothing, "demo:demo"),
 )  # fmt: skip

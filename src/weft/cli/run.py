@@ -26,6 +26,7 @@ from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ModelRef
 from weft.model.permission import PermissionRequest, Reply
 from weft.model.session import Session
+from weft.model.session_input import SessionQuery
 
 TITLE_LENGTH = 50
 NOT_YET = {
@@ -147,10 +148,10 @@ async def find_session(api: Api, chosen: argparse.Namespace, words: str) -> Sess
     if chosen.session:
         return await api.get_session(SessionID(chosen.session))
     if chosen.go_on:
-        roots = await api.list_sessions(roots=True)
+        roots = await api.list_sessions(SessionQuery(roots=True, order="updated", limit=1))
         if not roots:
             raise NotFoundError("session", "to go on with", hint='start one: weft run "…"')
-        return max(roots, key=lambda session: session.time.updated)
+        return roots[0]
     return await api.create_session(SessionInput(title=title_of(chosen.title, words)))
 
 

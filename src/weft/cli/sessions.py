@@ -5,23 +5,33 @@ import os
 import sys
 from collections.abc import Iterable
 from time import localtime
+from typing import Any
 
 from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain
 from weft.host.now import now as read_clock
-from weft.model.session import Session
+from weft.model.session import Session, own_of
+from weft.model.session_input import SessionQuery
 from weft.model.wire import encode_pretty
+from weft.session.select import select
 
 ID_WIDTH = 30
 TITLE_WIDTH = 60
 
 
 def list_sessions(chosen: argparse.Namespace) -> int:
-    """Root sessions, the one last worked on first."""
+    """Those that fit, pinned ones first, then the one last worked on."""
     reading = Reading(chosen.dir, os.environ, store=chosen.store)
-    roots = [session for session in reading.list_sessions(everywhere=chosen.all) if session.parent_id is None]
-    roots.sort(key=lambda session: session.time.updated, reverse=True)
-    shown = roots if chosen.max_count is None else roots[: chosen.max_count]
+    query = SessionQuery(
+        roots=not chosen.children,
+        search=chosen.search,
+        tag=chosen.tag,
+        archived=chosen.archived,
+        order="updated",
+    )
+    found = select(reading.list_sessions(everywhere=chosen.all), query)
+    found.sort(key=lambda session: not own_of(session).pinned)
+    shown = found if chosen.max_count is None else found[: chosen.max_count]
     if chosen.format == "json":
         sys.stdout.write(encode_pretty([to_row(session) for session in shown]).decode() + "\n")
     elif shown:
@@ -30,8 +40,9 @@ def list_sessions(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def to_row(session: Session) -> dict[str, str | int]:
-    """A session in a listing, under the names OpenCode's `session list --format json` uses."""
+def to_row(session: Session) -> dict[str, Any]:
+    """A session in a listing, under the names OpenCode's `session list --format json` uses; ours only if they say much."""
+    own, archived = own_of(session), session.time.archived
     return {
         "id": session.id,
         "title": session.title,
@@ -39,6 +50,10 @@ def to_row(session: Session) -> dict[str, str | int]:
         "created": session.time.created,
         "projectId": session.project_id,
         "directory": session.directory,
+        **({"parentId": session.parent_id} if session.parent_id else {}),
+        **({"pinned": True} if own.pinned else {}),
+        **({"tags": own.tags} if own.tags else {}),
+        **({"archived": archived} if archived is not None else {}),
     }
 
 
@@ -46,10 +61,12 @@ def print_table(sessions: Iterable[Session], *, now: int) -> None:
     paint = Paint(sys.stdout)
     rows = [paint.bold(f"{'Session ID':<{ID_WIDTH}}  {'Title':<{TITLE_WIDTH}}  Updated")]
     for session in sessions:
-        title = plain(session.title).replace("\n", " ")
+        own = own_of(session)
+        title = ("* " if own.pinned else "") + plain(session.title).replace("\n", " ")
+        tags = f" · {', '.join(own.tags)}" if own.tags else ""
         cut = title if len(title) <= TITLE_WIDTH else title[: TITLE_WIDTH - 1] + "…"
         rows.append(
-            f"{session.id:<{ID_WIDTH}}  {cut:<{TITLE_WIDTH}}  {paint.dim(told(session.time.updated, now=now))}"
+            f"{session.id:<{ID_WIDTH}}  {cut:<{TITLE_WIDTH}}  {paint.dim(told(session.time.updated, now=now) + plain(tags))}"
         )
     print("\n".join(rows))
 

@@ -1,5 +1,6 @@
-"""Agent: a definition of who answers: prompt, rules, model, limits."""
+"""Agent: a definition of who answers: prompt, rules, model, limits; and what people leave for agents to keep to."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from weft.model.part import ModelRef
@@ -23,3 +24,18 @@ class Agent(Wire, frozen=True, kw_only=True):
     prompt: str | None = None
     options: dict[str, Any] = always({})
     steps: int | None = None
+
+
+class Instruction(Wire, frozen=True, kw_only=True):
+    """Words for agents, and the file or address they come from. What could not be read says so in its text."""
+
+    source: str
+    text: str
+
+
+# Gives the instructions there are now. What is known already, by source, need not be fetched again.
+ReadInstructions = Callable[[Mapping[str, str]], tuple[Instruction, ...]]
+
+
+def no_instructions(_: Mapping[str, str]) -> tuple[Instruction, ...]:
+    return ()

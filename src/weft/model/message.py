@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from decimal import Decimal
 
+from weft.errors import NotFoundError
 from weft.model.diff import FileDiff
 from weft.model.failure import AnyFailure
 from weft.model.ids import MessageID, SessionID, in_order
@@ -82,6 +83,16 @@ def message_order(message: AnyMessage) -> tuple[int, int, str]:
     """Messages stand in the order of their time; the id only breaks a tie."""
     created = message.time.created
     return created, *in_order(message.id, created)
+
+
+def place_of(id: MessageID | None, messages: Iterable[MessageID]) -> int | None:
+    """Where among these a message stands: the end of a slice that leaves it out. None, all of it, if none is named."""
+    for index, each in enumerate(messages):
+        if each == id:
+            return index
+    if id is not None:
+        raise NotFoundError("message", id)
+    return None
 
 
 def sort_parts(parts: Iterable[AnyPart], message: AnyMessage) -> tuple[AnyPart, ...]:

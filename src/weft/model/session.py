@@ -3,9 +3,12 @@
 import re
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.permission import Ruleset
+from weft.model.spent import Ledger
 from weft.model.wire import Wire, always
 
 DEFAULT_TITLE = "New session - "
@@ -42,8 +45,28 @@ class SessionRevert(Wire, frozen=True, kw_only=True):
     diff: str | None = None
 
 
+class ForkedFrom(Wire, frozen=True, kw_only=True):
+    """Where a fork comes from, and the message it stops short of; a fork of everything stops short of none."""
+
+    session_id: SessionID
+    message_id: MessageID | None = None
+
+
+class SessionOwn(Wire, frozen=True, kw_only=True):
+    """What we know of a session and OpenCode does not. `titled` when a person chose the title: it is final then."""
+
+    titled: bool = False
+    pinned: bool = False
+    tags: tuple[str, ...] = ()
+    forked_from: ForkedFrom | None = None
+    spent: Ledger | None = None
+
+
+NOTHING_OWN = SessionOwn()
+
+
 class Session(Wire, frozen=True, kw_only=True):
-    """A conversation. Fields that early versions did not write are empty when absent."""
+    """A conversation. Fields that early versions did not write are empty when absent. `weft` holds what is ours alone."""
 
     id: SessionID
     slug: str = ""
@@ -57,6 +80,41 @@ class Session(Wire, frozen=True, kw_only=True):
     summary: SessionSummary | None = None
     share: SessionShare | None = None
     revert: SessionRevert | None = None
+    weft: SessionOwn | None = None
+
+
+class SessionTree(Wire, frozen=True, kw_only=True):
+    """A session and all that is below it, oldest first."""
+
+    session: Session
+    children: tuple["SessionTree", ...] = always(())
+
+
+class Trashed(Wire, frozen=True, kw_only=True):
+    """A bundle in the trash: the sessions in it, the one it is named for first, and since when (ms)."""
+
+    id: str
+    time: int
+    sessions: tuple[Session, ...]
+
+
+def bundle_name(at: int, first: SessionID) -> str:
+    """A bundle's name says since when, then of whom: names sort by age."""
+    return f"{at}-{first}"
+
+
+def own_of(session: Session) -> SessionOwn:
+    return session.weft or NOTHING_OWN
+
+
+def with_own(session: Session, own: SessionOwn) -> Session:
+    """The session with this in place of what was ours; a document that has nothing of ours does not say so."""
+    return replace(session, weft=None if own == NOTHING_OWN else own)
+
+
+def may_be_titled(session: Session) -> bool:
+    """Whether a title may be made up for it: nobody has named it yet."""
+    return is_default_title(session.title) and not own_of(session).titled
 
 
 def default_title(now: int, *, child: bool = False) -> str:

@@ -53,6 +53,13 @@ def fault(
     return error
 
 
+def broken(message: str) -> ProviderError:
+    """The answer is not whole: asking again may help."""
+    error = fault("protocol", message)
+    error.retryable = True
+    return error
+
+
 def to_error(status: int | None, headers: Mapping[str, str], body: bytes | str) -> ProviderError:
     """The failure that an answer tells of. Told inside an answer that began well (no status, or one of success),
     the status is the one its code stands for."""
@@ -85,16 +92,18 @@ def classify(status: int | None, codes: list[str], message: str) -> FaultKind:
         return exact
     if told in EXACT and (status not in FIRM or told == "quota"):
         return told
-    if _is_ours(status):
-        # A request that is refused as wrong stays wrong, whatever else is said of it.
-        coded = [kind for kind in coded if kind not in {"server", "timeout"}]
+    if status is not None:
+        # The status says as much as a code for some fault of the server; and a request that is refused as wrong
+        # stays wrong, whatever the code.
+        vague = {"server", "timeout"} if _is_ours(status) else {"server"}
+        coded = [kind for kind in coded if kind not in vague]
     if coded:
         return coded[0]
     return told if told is not None and status not in FIRM else _kind_of_status(status)
 
 
-def _is_ours(status: int | None) -> bool:
-    return status is not None and status // 100 == CLIENT and _BY_STATUS.get(status) not in RETRYABLE
+def _is_ours(status: int) -> bool:
+    return status // 100 == CLIENT and _BY_STATUS.get(status) not in RETRYABLE
 
 
 def _failed(status: int) -> bool:
@@ -103,7 +112,7 @@ def _failed(status: int) -> bool:
 
 def _kind_of_status(status: int | None) -> FaultKind:
     if status is None:
-        return "unknown"
+        return "server"  # told inside an answer that had begun: the question was not the fault
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     if status // 100 == SERVER:

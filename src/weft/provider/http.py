@@ -10,8 +10,9 @@ import httpx2
 from msgspec import Struct
 
 from weft.errors import ProviderError
-from weft.provider.faults import MAX_BODY, fault, to_error
+from weft.provider.faults import MAX_BODY, broken, fault, to_error
 from weft.provider.sse import SseEvent, SseReader
+from weft.version import VERSION
 
 GRACE: Final = 0.2
 SECRET_HEADERS: Final = frozenset({"set-cookie"})
@@ -23,6 +24,22 @@ class Deadlines(Struct, frozen=True, kw_only=True):
     connect: float = 30
     first_byte: float = 60
     between: float = 120
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """Where an API is, and how to get in. Without a key none is sent: a server of one's own may not want one."""
+
+    base_url: str
+    api_key: str = ""
+    headers: Mapping[str, str] = {}
+    provider_id: str = ""
+    deadlines: Deadlines = Deadlines()
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.base_url!r})"  # neither key nor headers, wherever this may be printed
+
+    def at(self, path: str) -> str:
+        return self.base_url.rstrip("/") + path
 
 
 async def stream_events(
@@ -45,9 +62,7 @@ async def stream_events(
                 told = True
                 yield event
             if not told:
-                raise fault(
-                    "protocol", "the server answered with nothing", status=answer.response.status_code
-                )
+                raise broken("the server answered with nothing")
 
 
 async def drain(events: AsyncGenerator[SseEvent]) -> None:
@@ -71,14 +86,14 @@ class _Answer:
         self._first = await anext(self._rest, None)
 
     async def pieces(self) -> AsyncGenerator[bytes]:
-        chunk = self._first
-        while chunk is not None:
-            yield chunk
-            try:
-                async with asyncio.timeout(self._deadlines.between):
-                    chunk = await anext(self._rest, None)
-            except TimeoutError:
-                raise _silent(f"the answer stopped for {self._deadlines.between:g} s") from None
+        if self._first is None:
+            return
+        yield self._first
+        try:
+            async for piece in self._rest:
+                yield piece
+        except httpx2.ReadTimeout:
+            raise _silent(f"the answer stopped for {self._deadlines.between:g} s") from None
 
     async def text(self) -> bytes:
         """The beginning of the body, as far as it comes."""
@@ -108,6 +123,8 @@ async def _open_answer(
                 # The clock for the first byte starts when the question is sent: a long history takes its time.
                 request.extensions["trace"] = _once_sent(deadline, deadlines.first_byte)
                 answer = _Answer(await client.send(request, stream=True), deadlines)
+                # From here on the client's own clock runs, once per read: ours would run for every piece.
+                request.extensions["timeout"]["read"] = deadlines.between
                 await answer.begin()
         except TimeoutError:
             raise _silent(f"no answer within {deadlines.first_byte:g} s") from None
@@ -154,12 +171,17 @@ def _headers(response: httpx2.Response) -> dict[str, str]:
 def _build(
     client: httpx2.AsyncClient, url: str, headers: Mapping[str, str], body: bytes, deadlines: Deadlines
 ) -> httpx2.Request:
-    # Reading has deadlines of our own: one clock for the first byte and another for the rest is more than httpx2 has.
+    # The wait for the first byte has a clock of our own; the one for the rest is set when the answer begins.
     waits = httpx2.Timeout(
         connect=deadlines.connect, pool=deadlines.connect, write=deadlines.between, read=None
     )
     # A compressed stream of events comes in lumps.
-    fixed = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
+    fixed = {
+        "content-type": "application/json",
+        "accept": "text/event-stream",
+        "accept-encoding": "identity",
+        "user-agent": f"weft/{VERSION}",
+    }
     named = {name.lower(): value for name, value in headers.items()}
     return client.build_request("POST", url, headers=fixed | named, content=body, timeout=waits)
 

@@ -9,6 +9,13 @@ from weft.errors import ModelNotFoundError, NoModelError
 from weft.model.catalog import Model
 from weft.model.part import ModelRef
 from weft.provider.contract import Provider
+from weft.provider.offer import choice
+from weft.provider.offer.offer import Offer
+from weft.provider.offer.offers import Offers, names_of
+from weft.provider.offer.reach import Adapters, Connect, Reached
+
+# Variables that hold a token for much else: that there is one does not mean that our requests may be sent there.
+FOR_MUCH_ELSE = frozenset({"GITHUB_TOKEN", "GITLAB_TOKEN", "HF_TOKEN", "DIGITALOCEAN_ACCESS_TOKEN"})
 
 
 class Served(Struct, frozen=True):
@@ -18,26 +25,110 @@ class Served(Struct, frozen=True):
     provider: Provider
 
 
-class Registry:
-    """The models there are. An unknown one is an error with near names, never a silent swap."""
+class Chosen(Struct, frozen=True, kw_only=True):
+    """The models a configuration names: the one to work with, and the one for small work."""
 
-    def __init__(self, served: Iterable[Served], *, default: ModelRef | None = None) -> None:
+    model: ModelRef | None = None
+    small: ModelRef | None = None
+
+
+class Registry:
+    """The models there are. An unknown one is an error with near names, never a silent swap.
+
+    `served` are there as they stand; a model that is on offer is made when it is asked for. `connect` stands in for
+    our own adapters.
+    """
+
+    def __init__(
+        self,
+        served: Iterable[Served] = (),
+        *,
+        default: ModelRef | None = None,
+        small: ModelRef | None = None,
+        offers: Offers | None = None,
+        connect: Connect | None = None,
+    ) -> None:
         self._served = {(each.model.provider_id, each.model.id): each for each in served}
-        self._default = default
+        self._made: dict[tuple[str, str], Served] = {}
+        self._chosen = Chosen(model=default, small=small)
+        self._offers = offers
+        self._adapters = Adapters()
+        self._connect = connect or self._adapters.connect
 
     def get(self, ref: ModelRef) -> Served:
-        found = self._served.get((ref.provider_id, ref.model_id))
+        """A model that there is, whether or not there is a key for it: what is missing is told when it is asked."""
+        name = (ref.provider_id, ref.model_id)
+        found = self._served.get(name) or self._made.get(name) or self._find_offered(ref)
         if found is None:
-            names = [f"{provider}/{model}" for provider, model in self._served]
-            near = get_close_matches(f"{ref.provider_id}/{ref.model_id}", names, n=3)
-            raise ModelNotFoundError(ref.provider_id, ref.model_id, near=near)
+            raise ModelNotFoundError(*name, near=self._near(ref))
+        if name not in self._served:
+            self._made[name] = found
         return found
 
+    def _find_offered(self, ref: ModelRef) -> Served | None:
+        offer = self._offers.find(ref.provider_id) if self._offers is not None else None
+        model = offer.find(ref.model_id) if offer is not None else None
+        return Served(model, Reached(offer, model, self._connect)) if offer and model else None
+
     def default(self) -> ModelRef:
-        """The model to use when nobody says which."""
-        if self._default is None:
-            raise NoModelError
-        return self._default
+        """The model to use when nobody says which: the configured one, else the best of the first provider."""
+        if self._chosen.model is not None:
+            return self._chosen.model
+        for offer in self._meant():
+            found = choice.best(offer.list_models())
+            if found is not None:
+                return ModelRef(provider_id=offer.id, model_id=found.id)
+        raise NoModelError
+
+    def small(self, beside: ModelRef) -> ModelRef | None:
+        """The model for small work such as titles, beside the one that does the work; None if there is none."""
+        if self._chosen.small is not None:
+            return self._chosen.small
+        offer = self._offers.find(beside.provider_id) if self._offers is not None else None
+        ids = [model.id for model in offer.list_models()] if offer is not None else []
+        found = choice.small(beside.provider_id, ids)
+        return ModelRef(provider_id=beside.provider_id, model_id=found) if found is not None else None
+
+    def _meant(self) -> list[Offer]:
+        """The providers to choose from, the likeliest first.
+
+        OpenCode goes by the alphabet, takes any token for a key, and with none at all sends the work to a service of
+        its own. We send it nowhere that the person has not pointed to.
+        """
+        if self._offers is None:
+            return []
+        available = [offer for offer in self._offers.list_available() if _points_here(offer)]
+        configured = [offer for offer in available if offer.configured]
+        if self._offers.configured:
+            return configured
+        stored = [offer for offer in available if offer.key is not None and offer.key.source == "stored"]
+        return [*stored, *(offer for offer in available if offer not in stored)]
 
     def list_models(self) -> list[Model]:
-        return [each.model for each in self._served.values()]
+        """Those that can be used as things are."""
+        offers = self._offers.list_available() if self._offers is not None else []
+        offered = [model for offer in offers for model in offer.list_models()]
+        return [*(each.model for each in self._served.values()), *offered]
+
+    def _near(self, ref: ModelRef) -> list[str]:
+        wanted = f"{ref.provider_id}/{ref.model_id}"
+        own = [f"{provider}/{model}" for provider, model in self._served]
+        if self._offers is None:
+            return get_close_matches(wanted, own, n=3)
+        offer = self._offers.find(ref.provider_id)
+        same = names_of([offer]) if offer is not None else []
+        close = list(dict.fromkeys((*own, *same, *names_of(self._offers.list_available()))))
+        return get_close_matches(wanted, close, n=3) or get_close_matches(
+            wanted, names_of(self._offers.list_all()), n=3
+        )
+
+    async def aclose(self) -> None:
+        """Close what is open towards the providers."""
+        await self._adapters.aclose()
+
+
+def _points_here(offer: Offer) -> bool:
+    key = offer.key
+    if offer.configured or key is None:
+        return True
+    return key.source != "public" and key.variable not in FOR_MUCH_ELSE

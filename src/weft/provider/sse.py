@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from weft.errors import DocumentError, ProviderError
 from weft.model.wire import parse
+from weft.provider.body import to_bytes
 from weft.provider.faults import MAX_BODY, fault
 
 T = TypeVar("T")
@@ -124,10 +125,10 @@ def decode_data(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # half a surrogate pair is refused above, and written by servers that cut between two tokens
+        pass
     try:
-        value: T = msgspec.convert(parse(data, where="event"), decoder.type, strict=False)
-    except (DocumentError, msgspec.ValidationError, RecursionError) as error:
+        # Half a surrogate pair is refused above, and written by servers that cut a letter between two tokens.
+        return decoder.decode(to_bytes(parse(data, where="event")))
+    except (DocumentError, msgspec.MsgspecError, TypeError, RecursionError) as error:
         said = data[:MAX_BODY].decode(errors="replace")
         raise fault("protocol", f"the server sent an event we cannot read: {error}", body=said) from error
-    return value

@@ -79,14 +79,18 @@ async def forget_old_outputs(kit: Kit, transcript: Transcript) -> None:
     """Old results are no longer shown to the model. They stay where they are."""
     if not kit.compaction.prune:
         return
-    now = kit.clock.now()
+    forgotten = to_forgotten(transcript.messages(), kit.clock.now())
+    if forgotten:
+        await _commit(kit, transcript, forgotten)
+
+
+def to_forgotten(history: Sequence[MessageWithParts], now: int) -> list[Event]:
     forgotten: list[Event] = []
-    for part in to_forget(transcript.messages()):
+    for part in to_forget(history):
         if isinstance(part.state, CompletedState):
             state = replace(part.state, time=replace(part.state.time, compacted=now))
             forgotten.append(PartUpdated(part=replace(part, state=state)))
-    if forgotten:
-        await _commit(kit, transcript, forgotten)
+    return forgotten
 
 
 def _message(kit: Kit, transcript: Transcript, like: UserMessage) -> UserMessage:

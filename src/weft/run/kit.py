@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from weft.host.clock import Clock
 from weft.journal import Journal
-from weft.model.agent import Agent
+from weft.model.agent import Agent, ReadInstructions
 from weft.model.ids import Mint, SessionID
 from weft.model.place import Place
 from weft.permission.gate import Gate
@@ -24,7 +24,10 @@ class Compaction(Struct, frozen=True, kw_only=True):
 
 
 class Kit(Struct, frozen=True, kw_only=True):
-    """Made once for a directory. `desk` gives what the tools of a session share; `owner` says who we are."""
+    """Made once for a directory. `desk` gives what the tools of a session share; `owner` says who we are.
+
+    With `plan_files` a plan is written to a file, which lies in `plans` where there is no checkout.
+    """
 
     store: Store
     journal: Journal
@@ -40,5 +43,8 @@ class Kit(Struct, frozen=True, kw_only=True):
     tools: Mapping[str, AnyTool]
     output_limit: int
     compaction: Compaction
+    instructions: ReadInstructions
+    plans: str
+    plan_files: bool
     gate: Gate
     desk: Callable[[SessionID], Desk]

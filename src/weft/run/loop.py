@@ -9,6 +9,7 @@ from weft.run.compaction import ask_for_summary, forget_old_outputs, go_on, is_c
 from weft.run.decide import Compact, Next, Step, Stop, decide, newest_prompt
 from weft.run.kit import Kit
 from weft.run.step import take_step
+from weft.session.totals import keep_count
 
 
 async def run(kit: Kit, session: Session, transcript: Transcript) -> None:
@@ -60,6 +61,8 @@ class _Loop:
 
     async def _take(self, step: Step) -> None:
         outcome = await take_step(self._kit, self._session, self._transcript, step)
+        told = [message.info for message in self._transcript.messages()]
+        await keep_count(self._kit.journal, self._session.id, told)
         if step.summary:
             if outcome.message.error is None:
                 await go_on(self._kit, self._transcript, step.prompt)

@@ -1,7 +1,7 @@
 """Everything one call of a model carries."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from weft.errors import InvalidInputError
 from weft.model.agent import Agent
@@ -12,27 +12,49 @@ from weft.provider.contract import ModelRequest, Parameters, TextContent, ToolSp
 from weft.provider.offer import options as table
 from weft.provider.offer.entry import merge
 from weft.run.decide import Step
-from weft.run.kit import Kit
 from weft.tool.contract import AnyTool, schema_of
 from weft.tool.registry import UNSEEN
 from weft.window.history import since_compaction, to_model_messages, without_media
+from weft.window.notes import as_told
+from weft.window.reminders import as_shown, with_last_step
 from weft.window.summary import summary_instruction
-from weft.window.system import system_prompt
+from weft.window.system import Basis, system_prompt
 
 SHARES = (1.0, 0.5, 0.25, 0.1)
 
 
+class Means(Protocol):
+    """What of a kit goes into a request."""
+
+    @property
+    def agents(self) -> Mapping[str, Agent]: ...
+
+    @property
+    def tools(self) -> Mapping[str, AnyTool]: ...
+
+    @property
+    def output_limit(self) -> int: ...
+
+    @property
+    def plan_files(self) -> bool: ...
+
+
 def build_request(
-    kit: Kit, history: Sequence[MessageWithParts], step: Step, model: Model, agent: Agent
+    means: Means, history: Sequence[MessageWithParts], step: Step, model: Model, basis: Basis
 ) -> ModelRequest:
     prompt = step.prompt
+    agent = means.agents[prompt.agent]
+    window = since_compaction(as_shown(history, plan_files=means.plan_files))
+    messages = to_model_messages(window, model)
+    # Notes that were cut off with the old part of the conversation go into what comes before it.
+    cut = history[: len(history) - len(window)]
     return ModelRequest(
         model=model,
-        system=system_prompt(agent, prompt, kit.place, platform=kit.platform, now=prompt.time.created),
-        messages=to_model_messages(since_compaction(history), model),
+        system=system_prompt(agent, prompt, model, as_told(basis, cut)),
+        messages=with_last_step(messages) if step.last else messages,
         # OpenCode only asks for an end on the last step, and a model may go on for ever. Without tools it cannot.
-        tools=() if step.last else to_specs(shown(kit.tools, agent, prompt)),
-        parameters=parameters(model, agent, prompt, most=kit.output_limit),
+        tools=() if step.last else to_specs(shown(means.tools, agent, prompt)),
+        parameters=parameters(model, agent, prompt, most=means.output_limit),
         session=prompt.session_id,
     )
 

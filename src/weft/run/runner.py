@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from weft.errors import SessionBusyError
+from weft.host.tasks import open_tasks
 from weft.model.event import Event, SessionFailed, SessionRested, StatusChanged
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import PromptInput
@@ -16,6 +17,7 @@ from weft.run.decide import last_answer
 from weft.run.failure import to_failure
 from weft.run.kit import Kit
 from weft.run.loop import run
+from weft.run.title import name_session
 from weft.session.settle import to_settle
 
 
@@ -118,7 +120,9 @@ class Runner:
         try:
             if not going.aborted:
                 await journal.commit(StatusChanged(session_id=session, status=Busy()))
-                await run(self._kit, going.session, going.transcript)
+                async with open_tasks() as beside:
+                    beside.create_task(name_session(self._kit, going.session, going.transcript))
+                    await run(self._kit, going.session, going.transcript)
         except asyncio.CancelledError:
             if not going.aborted:
                 raise

@@ -25,6 +25,7 @@ from weft.model.transcript import Transcript
 from weft.provider.chunk import AnyChunk, Finished, ToolCall, Usage
 from weft.provider.contract import ModelRequest
 from weft.provider.registry import Served
+from weft.run.briefing import brief
 from weft.run.calls import Caller, ask_for, carry_out, context_for, prepare
 from weft.run.decide import Step
 from weft.run.doom import find_doom, hint, made_for, was_blocked
@@ -36,6 +37,7 @@ from weft.run.request import build_request, summary_requests
 from weft.run.retry import decide_retry
 from weft.run.usage import cost_of, to_tokens
 from weft.tool.contract import ToolContext
+from weft.window.system import Basis
 
 
 class StreamEnded(Struct, frozen=True, kw_only=True):
@@ -103,22 +105,27 @@ class _Taking:
         agent = self._kit.agents[self._agent]
         served = self._kit.models.get(agent.model or self._prompt.model or self._kit.models.default())
         error: ProviderError | None = None
-        for request in self._requests(served, agent):
+        basis = (
+            None
+            if self._step.summary
+            else await brief(self._kit, self._session, self._transcript, self._prompt)
+        )
+        for request in self._requests(served, agent, basis):
             error = await self._try(served, request, agent)
             if error is None or error.kind != "overflow":
                 break
         self._overflowed = error is not None and error.kind == "overflow"
         return None if error is None else to_failure(error)
 
-    def _requests(self, served: Served, agent: Agent) -> Iterator[ModelRequest]:
+    def _requests(self, served: Served, agent: Agent, basis: Basis | None) -> Iterator[ModelRequest]:
         """What to ask with. For a summary there is less and less to fall back on, if it does not fit."""
         history = self._transcript.messages()
-        if self._step.summary:
+        if basis is None:
             yield from summary_requests(
                 history, self._prompt, served.model, agent, most=self._kit.output_limit
             )
         else:
-            yield build_request(self._kit, history, self._step, served.model, agent)
+            yield build_request(self._kit, history, self._step, served.model, basis)
 
     async def _try(self, served: Served, request: ModelRequest, agent: Agent) -> ProviderError | None:
         """Ask until there is an answer, or no point in asking again."""

@@ -1,10 +1,11 @@
-"""Sessions at rest: create, find, list, touch."""
+"""Sessions at rest: how one is made, which there are, and that one is in use."""
 
 from collections.abc import Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from weft.errors import InvalidInputError
 from weft.host.clock import Clock
 from weft.journal import Journal
 from weft.model.event import SessionCreated
@@ -12,7 +13,10 @@ from weft.model.ids import Mint, ProjectID, SessionID
 from weft.model.input import SessionInput
 from weft.model.place import Place
 from weft.model.session import Session, SessionTime, default_title
+from weft.model.session_input import SessionQuery
 from weft.model.slug import make_slug
+from weft.session.child import child_rules
+from weft.session.select import select
 from weft.store.contract import Store
 from weft.version import VERSION
 
@@ -27,30 +31,34 @@ class Maker(Struct, frozen=True, kw_only=True):
     place: Place
 
 
-async def create(maker: Maker, input: SessionInput) -> Session:
-    """A new session, on disk before anyone learns its id."""
+async def create(
+    maker: Maker,
+    input: SessionInput,
+    *,
+    parent: Session | None = None,
+    id: SessionID | None = None,
+    directory: str | None = None,
+) -> Session:
+    """A new session, on disk before anyone learns its id. A child shares its parent's project, and none of its words."""
     now = maker.clock.now()
     session = Session(
-        id=maker.mint.session(),
+        id=id or maker.mint.session(),
         slug=make_slug(maker.random),
         version=VERSION,
         project_id=maker.place.project.id,
-        directory=maker.place.directory,
+        directory=maker.place.directory if directory is None else _checked(directory),
         parent_id=input.parent_id,
         title=input.title or default_title(now, child=input.parent_id is not None),
-        permission=input.permission,
+        permission=input.permission if parent is None else child_rules(input.permission, parent),
         time=SessionTime(created=now, updated=now),
     )
     await maker.journal.commit(SessionCreated(info=session))
     return session
 
 
-async def list_newest(
-    store: Store, project: ProjectID, *, roots: bool = False, limit: int | None = None
-) -> list[Session]:
-    sessions = await store.list_sessions(project)
-    kept = [session for session in reversed(sessions) if not (roots and session.parent_id)]
-    return kept if limit is None else kept[:limit]
+async def list_sessions(store: Store, project: ProjectID, query: SessionQuery) -> list[Session]:
+    """Those that are asked for, newest first."""
+    return select(await store.list_sessions(None if query.everywhere else project), query)
 
 
 async def touch(journal: Journal, session: SessionID, now: int) -> Session:
@@ -58,3 +66,9 @@ async def touch(journal: Journal, session: SessionID, now: int) -> Session:
     return await journal.edit(
         session, lambda it: replace(it, time=replace(it.time, updated=max(now, it.time.updated)))
     )
+
+
+def _checked(directory: str) -> str:
+    if not directory.startswith("/") or "\0" in directory:
+        raise InvalidInputError("directory", f"{directory[:80]!r} is no absolute path")
+    return directory

@@ -9,9 +9,8 @@ from weft.model.event import Durable
 from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.project import Project
-from weft.model.session import Session
+from weft.model.session import Session, Trashed
 from weft.model.todo import Todo
-from weft.model.trash import Trashed
 from weft.store.damage import Damage
 
 Key = tuple[str, ...]

@@ -14,9 +14,8 @@ from weft.model.event import Durable, SessionDeleted, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.project import Project
-from weft.model.session import Session
+from weft.model.session import Session, Trashed, bundle_name
 from weft.model.todo import Todo
-from weft.model.trash import Trashed, bundle_name
 from weft.model.wire import encode_pretty
 from weft.store.batch import Batch, Plan, is_promise, lock_of
 from weft.store.carry_over import RootCommit
@@ -27,6 +26,7 @@ from weft.store.guard import Guard
 from weft.store.layout import kept_lock, session_lock
 from weft.store.lease import Lease, list_abandoned
 from weft.store.messages import Messages
+from weft.store.owners import list_owners
 from weft.store.trash import Trash
 from weft.store.tree import Tree
 from weft.store.upkeep import keep_up
@@ -88,6 +88,10 @@ class FileStore:
 
     async def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
         return await self._read_whole(session, lambda: self._messages.find_message(session, id))
+
+    async def owners(self, messages: Sequence[MessageID]) -> dict[MessageID, SessionID]:
+        """The sessions that have these messages already."""
+        return await self._in_thread(lambda: list_owners(self._tree, messages))
 
     async def list_diff(self, session: SessionID) -> list[FileDiff]:
         return await self._in_thread(lambda: self._tree.list_diff(session))

@@ -23,10 +23,9 @@ from weft.model.event import (
 from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import MessageWithParts, place_of
 from weft.model.project import Project
-from weft.model.session import Session, newest_first
+from weft.model.session import Session, Trashed, bundle_name, newest_first
 from weft.model.todo import Todo
 from weft.model.transcript import Transcript
-from weft.model.trash import Trashed, bundle_name
 from weft.model.wire import encode, parse
 from weft.store.contract import Key, SessionEditor
 from weft.store.damage import Damage

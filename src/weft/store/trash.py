@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from weft.errors import ConflictError, NotFoundError, StoreError
 from weft.model.ids import SessionID
-from weft.model.trash import Trashed
+from weft.model.session import Trashed
 from weft.model.wire import encode_pretty
 from weft.store.batch import Plan
 from weft.store.orphans import list_part_owners

@@ -13,7 +13,12 @@ from weft.model.ids import MessageID, PermissionID, SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput, prompt
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ModelRef, TextPart
+from weft.model.session_input import SessionQuery
 from weft.model.transcript import Transcript
+from weft.testing.api_finding import FINDING_CHECKS
+from weft.testing.api_messages import MESSAGE_CHECKS
+from weft.testing.api_sessions import SESSION_CHECKS
+from weft.testing.api_transfer import TRANSFER_CHECKS
 
 MISSING_SESSION = SessionID("ses_00000000000000000000000000")
 MISSING_PERMISSION = PermissionID("per_00000000000000000000000000")
@@ -45,7 +50,7 @@ async def a_child_has_a_parent_and_is_no_root(api: Api) -> None:
     child = await api.create_session(SessionInput(parent_id=parent.id))
     assert child.parent_id == parent.id
     assert child.title.startswith("Child session - ")
-    roots = [session.id for session in await api.list_sessions(roots=True)]
+    roots = [session.id for session in await api.list_sessions(SessionQuery(roots=True))]
     assert parent.id in roots
     assert child.id not in roots
 
@@ -54,7 +59,7 @@ async def sessions_are_listed_newest_first_and_as_many_as_asked_for(api: Api) ->
     made = [(await api.create_session(SessionInput())).id for _ in range(3)]
     listed = [session.id for session in await api.list_sessions() if session.id in made]
     assert listed == made[::-1]
-    assert [session.id for session in await api.list_sessions(limit=2)] == made[:0:-1]
+    assert [session.id for session in await api.list_sessions(SessionQuery(limit=2))] == made[:0:-1]
 
 
 async def what_is_not_there_is_not_found(api: Api) -> None:
@@ -184,6 +189,10 @@ CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     there_is_nothing_to_abort_in_a_session_at_rest,
     what_is_told_folds_to_what_is_stored,
     a_listener_can_go_on_after_a_cursor,
+    *SESSION_CHECKS,
+    *FINDING_CHECKS,
+    *TRANSFER_CHECKS,
+    *MESSAGE_CHECKS,
 )
 
 

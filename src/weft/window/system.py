@@ -1,37 +1,53 @@
-"""The system prompt, layer by layer."""
+"""The system prompt, layer by layer: who answers, where it works, what it is to keep to, what this prompt adds (pure)."""
 
-from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
+import re
 
-from weft.model.agent import Agent
+from weft.model.agent import Agent, Instruction
+from weft.model.catalog import Model
 from weft.model.message import UserMessage
-from weft.model.place import Place
+from weft.model.wire import Wire, always
+from weft.window.environment import Environment, describe
+from weft.window.written import written
+
+# The first that is found in a model's name. OpenCode looks for `o1` and `o3` anywhere in it, `nemo12b` included.
+FAMILIES = (
+    ("codex", re.compile(r"gpt-5|codex")),
+    ("gpt", re.compile(r"gpt-|\bo[134]\b")),
+    ("gemini", re.compile(r"gemini-")),
+    ("claude", re.compile(r"claude")),
+)
 
 
-@cache
-def _core() -> str:
-    return files("weft.window").joinpath("prompts/core.md").read_text(encoding="utf-8").strip()
+class Basis(Wire, frozen=True, kw_only=True):
+    """What a session's model is told beside who it is. Made once for a session: models remember what begins alike."""
+
+    environment: Environment
+    instructions: tuple[Instruction, ...] = always(())
 
 
-def system_prompt(
-    agent: Agent, prompt: UserMessage, place: Place, *, platform: str, now: int
-) -> tuple[str, ...]:
-    """What the agent is told before the conversation: who it is, where it stands, what this prompt adds."""
-    layers = [agent.prompt or _core(), environment(place, platform=platform, now=now), prompt.system or ""]
-    return ("\n".join(layer for layer in layers if layer),)
+def system_prompt(agent: Agent, prompt: UserMessage, model: Model, basis: Basis) -> tuple[str, ...]:
+    """What changes least comes first, each in an entry of its own, so that a provider can keep what stays the same.
+
+    OpenCode puts a sentence before it, for providers named after Anthropic, that says to be another program. No API
+    asks for that of who comes with a key of their own, and it is not true.
+    """
+    entries = (agent.prompt or core_prompt(model.api.id), ground(basis), prompt.system or "")
+    return tuple(entry for entry in entries if entry)
 
 
-def environment(place: Place, *, platform: str, now: int) -> str:
-    today = datetime.fromtimestamp(now / 1000, UTC)
-    return "\n".join(
-        (
-            "This is where you work:",
-            "<env>",
-            f"  Working directory: {place.directory}",
-            f"  Is directory a git repo: {'yes' if place.project.vcs == 'git' else 'no'}",
-            f"  Platform: {platform}",
-            f"  Today's date: {today:%a %b %d %Y}",
-            "</env>",
-        )
-    )
+def core_prompt(api_id: str) -> str:
+    return written(family(api_id))
+
+
+def family(api_id: str) -> str:
+    """Whose way of working a model is written to for."""
+    name = api_id.lower()
+    return next((family for family, pattern in FAMILIES if pattern.search(name)), "generic")
+
+
+def ground(basis: Basis) -> str:
+    return "\n\n".join((describe(basis.environment), *map(headed, basis.instructions)))
+
+
+def headed(instruction: Instruction) -> str:
+    return f"Instructions from: {instruction.source}\n{instruction.text}"

@@ -11,6 +11,8 @@ from weft.store.files_care.inventory import Inventory
 from weft.store.layout import SUFFIX
 from weft.store.tree import Tree
 
+TWIN = "this session is also in"
+
 
 def find_misplaced(tree: Tree, inventory: Inventory, id: SessionID) -> list[Damage]:
     """What is wrong about where this session, its messages and their parts lie. They are read as they lie all the same."""
@@ -36,7 +38,7 @@ def _session(tree: Tree, inventory: Inventory, id: SessionID) -> Iterator[Damage
             yield Damage(where=path, reason=f"it says its project is {session.project_id}")
     for project in sorted(projects)[1:]:
         path = tree.layout.session(ProjectID(project), id)
-        yield Damage(where=path, reason=f"this session is also in {', '.join(sorted(projects)[:1])}")
+        yield Damage(where=path, reason=f"{TWIN} {', '.join(sorted(projects)[:1])}")
 
 
 def _message(tree: Tree, inventory: Inventory, session: SessionID, id: MessageID) -> Iterator[Damage]:

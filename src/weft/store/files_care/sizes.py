@@ -22,6 +22,7 @@ SHELF_KINDS = {
     "session_share": "kept",
     "share": "kept",
     "permission": "kept",
+    "migration": "housekeeping",
 }
 OWN_KINDS = {
     "growth": "growth",
@@ -97,13 +98,13 @@ def measure(
     """Weigh a tree, and further `places` by kind: spilled outputs, snapshots, an index."""
     scales = Scales(inventory, told)
     for file in files_below(layout.root):
-        shelf = file.words[0] if len(file.words) > 1 else ""
-        if shelf == os.path.basename(layout.own):
+        shelf = file.words[0]
+        if shelf == os.path.basename(layout.own) and len(file.words) > 1:
             _put_own(scales, file, inventory)
         else:
             session = session_of(file.words, inventory)
-            project = file.words[1] if shelf == "session" else _stem(file) if shelf == "project" else ""
-            scales.put(file, kind=SHELF_KINDS.get(shelf, OTHER), project=project, session=session)
+            kind = SHELF_KINDS.get(shelf, OTHER)
+            scales.put(file, kind=kind, project=project_of(file.words), session=session)
     for kind, place in places.items():
         for file in files_below(place):
             scales.put(file, kind=kind, project=file.words[0] if kind == "snapshots" else "")
@@ -137,8 +138,15 @@ def _owner(message: str, inventory: Inventory) -> str:
     return next((each for each in inventory.owners.get(message, ()) if each in inventory.sessions), "")
 
 
-def _stem(file: File) -> str:
-    return file.words[-1].removesuffix(SUFFIX)
+def project_of(words: tuple[str, ...]) -> str:
+    """The project that a file names by where it lies; "" for none."""
+    match words:
+        case ("session", project, _):
+            return project
+        case ("project" | "permission", name):
+            return name.removesuffix(SUFFIX)
+        case _:
+            return ""
 
 
 def files_below(top: str, words: tuple[str, ...] = ()) -> Iterator[File]:

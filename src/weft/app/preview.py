@@ -1,0 +1,164 @@
+"""A preview: what the next request of a session would carry. Nothing is written for it, and nobody is asked."""
+
+import os
+import sys
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from weft.app.assemble import Settings
+from weft.app.models import find_models
+from weft.app.offers import Around
+from weft.app.open import Opening, to_settings, to_situation
+from weft.app.reading import Reading
+from weft.app.trust import is_trusted
+from weft.config.load import load_config
+from weft.host.clock import SystemClock
+from weft.host.paths import paths_from
+from weft.model.agent import Agent
+from weft.model.catalog import Model
+from weft.model.event import MessageUpdated, PartUpdated
+from weft.model.ids import Mint
+from weft.model.message import MessageWithParts, UserMessage
+from weft.model.part import Moment, TextPart
+from weft.model.place import Place
+from weft.model.session import Session
+from weft.model.transcript import Transcript
+from weft.provider.contract import ModelRequest
+from weft.provider.registry import Registry
+from weft.run.briefing import basis_keys, is_answered, to_basis, to_environment, to_events
+from weft.run.compaction import to_forgotten
+from weft.run.decide import Step, decide, newest_prompt
+from weft.run.moment import after
+from weft.run.request import build_request, summary_requests
+from weft.session.plan import plan_path
+from weft.session.settle import to_settle
+from weft.store.messages import Messages
+from weft.tool.contract import AnyTool
+from weft.window.notes import Note, as_told, list_notes
+from weft.window.reminders import is_reminded, plan_note
+from weft.window.system import Basis
+
+PLACEHOLDER = "[your next prompt]"
+SUMMARISER = "compaction"
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """The request, and who answers it. With `placeholder`, the person's next words are yet to come."""
+
+    request: ModelRequest
+    agent: str
+    placeholder: bool
+
+
+class Means(Struct, frozen=True, kw_only=True):
+    agents: Mapping[str, Agent]
+    tools: Mapping[str, AnyTool]
+    output_limit: int
+    plan_files: bool
+
+
+class _House(Struct, frozen=True, kw_only=True):
+    """What a run in this directory would have at hand."""
+
+    place: Place
+    settings: Settings
+    models: Registry
+    mint: Mint
+    now: int
+
+
+def preview(reading: Reading, session: Session, env: Mapping[str, str]) -> Preview:
+    house = _furnish(reading.place(), env)
+    transcript = Transcript(Messages(reading.tree).list_messages(session.id))
+    transcript.feed(*to_settle(transcript.messages(), house.now))
+    if house.settings.compaction.prune:
+        transcript.feed(*to_forgotten(transcript.messages(), house.now))
+    step = decide(transcript.messages())
+    placeholder = not isinstance(step, Step)
+    if not isinstance(step, Step):
+        step = Step(_next_prompt(house, session, transcript))
+    model = house.models.get(step.prompt.model or house.models.default()).model
+    if step.summary:
+        request = _summary(house, transcript.messages(), step, model)
+        return Preview(request=request, agent=SUMMARISER, placeholder=False)
+    basis = _brief(house, session, reading)
+    _note(house, session, transcript, basis, step.prompt)
+    request = build_request(_means(house.settings), transcript.messages(), step, model, basis)
+    return Preview(request=request, agent=step.prompt.agent, placeholder=placeholder)
+
+
+def _furnish(place: Place, env: Mapping[str, str]) -> _House:
+    paths, clock = paths_from(env), SystemClock()
+    loaded = load_config(to_situation(place, paths, env), strict=True)
+    around = Around(env=env, paths=paths, warn=lambda _: None, trusted=is_trusted(paths, env, place.worktree))
+    return _House(
+        place=place,
+        settings=to_settings(loaded, place, paths, Opening(directory=place.directory, env=env)),
+        models=find_models(loaded, around, clock, ()),
+        mint=Mint(clock.now, os.urandom),
+        now=clock.now(),
+    )
+
+
+def _next_prompt(house: _House, session: Session, transcript: Transcript) -> UserMessage:
+    """A prompt as it would come in if the person said nothing of agent and model."""
+    settings, last = house.settings, newest_prompt(transcript.messages())
+    agent = settings.default_agent
+    model = settings.agents[agent].model or (last.model if last else None) or house.models.default()
+    prompt = UserMessage(
+        id=house.mint.message(),
+        session_id=session.id,
+        time=Moment(created=after(transcript, house.now)),
+        agent=agent,
+        model=model,
+    )
+    words = TextPart(id=house.mint.part(), session_id=session.id, message_id=prompt.id, text=PLACEHOLDER)
+    transcript.feed(MessageUpdated(info=prompt), PartUpdated(part=words))
+    return prompt
+
+
+def _brief(house: _House, session: Session, reading: Reading) -> Basis:
+    kept = (to_basis(reading.tree.kept(key)) for key in basis_keys(session))
+    return next((basis for basis in kept if basis is not None), None) or _look_around(house, {})
+
+
+def _look_around(house: _House, known: Mapping[str, str]) -> Basis:
+    environment = to_environment(house.place, sys.platform, house.now)
+    return Basis(environment=environment, instructions=house.settings.instructions(known))
+
+
+def _note(house: _House, session: Session, transcript: Transcript, basis: Basis, prompt: UserMessage) -> None:
+    """Add what would be added to the prompt."""
+    history = transcript.messages()
+    if is_answered(history, prompt):
+        return
+    known = as_told(basis, history)
+    texts = {each.source: each.text for each in known.instructions}
+    notes = [*list_notes(known, _look_around(house, texts)), *_on_plans(house, session, history, prompt)]
+    transcript.feed(*to_events(notes, prompt, house.mint))
+
+
+def _on_plans(
+    house: _House, session: Session, history: list[MessageWithParts], prompt: UserMessage
+) -> list[Note]:
+    at = next(number for number, message in enumerate(history) if message.info.id == prompt.id)
+    if not house.settings.plan_files or is_reminded(history[at]):
+        return []
+    path = plan_path(session, house.place, house.settings.plans)
+    note = plan_note(history[:at], prompt, path, exists=os.path.exists(path))
+    return [] if note is None else [note]
+
+
+def _summary(house: _House, history: list[MessageWithParts], step: Step, model: Model) -> ModelRequest:
+    agent, most = house.settings.agents[SUMMARISER], house.settings.output_limit
+    return next(summary_requests(history, step.prompt, model, agent, most=most))
+
+
+def _means(settings: Settings) -> Means:
+    return Means(
+        agents=settings.agents,
+        tools={tool.name: tool for tool in settings.tools},
+        output_limit=settings.output_limit,
+        plan_files=settings.plan_files,
+    )

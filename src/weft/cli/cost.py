@@ -1,0 +1,90 @@
+"""`weft session cost`: what a session spent, itself and with all below it."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable
+
+from weft.app.reading import Reading
+from weft.cli.paint import Paint, plain
+from weft.cli.sessions import warn_of_damage
+from weft.model.message import AnyMessage
+from weft.model.session import Session, SessionTree
+from weft.model.spent import Spending, Spent
+from weft.model.wire import encode_pretty
+from weft.session.totals import spending
+from weft.session.tree import below, grow_tree
+from weft.store.messages import Messages
+
+
+def show_cost(chosen: argparse.Namespace) -> int:
+    reading = Reading(chosen.dir, os.environ, store=chosen.store)
+    session = reading.get_session(chosen.session)
+    kin = reading.tree.list_sessions(session.project_id)
+    family = [session, *below(kin, session.id)]
+    costs = _costs(family, Messages(reading.tree))
+    if chosen.format == "json":
+        sys.stdout.write(encode_pretty(_document(session, family, costs, tree=chosen.tree)).decode() + "\n")
+    elif chosen.tree:
+        print("\n".join(_tree_lines(grow_tree(kin, session), costs, Paint(sys.stdout))))
+    else:
+        print("\n".join(_lines(costs[session.id], Paint(sys.stdout))))
+    warn_of_damage(reading)
+    return 0
+
+
+def _costs(family: list[Session], messages: Messages) -> dict[str, Spending]:
+    read: dict[str, list[AnyMessage]] = {}
+
+    def infos(session: Session) -> list[AnyMessage]:
+        if session.id not in read:
+            read[session.id] = [message.info for message in messages.list_messages(session.id)]
+        return read[session.id]
+
+    return {session.id: spending(session, family, infos) for session in family}
+
+
+def _document(
+    session: Session, family: list[Session], costs: dict[str, Spending], *, tree: bool
+) -> dict[str, object]:
+    document: dict[str, object] = {
+        "id": session.id,
+        "own": costs[session.id].own,
+        "tree": costs[session.id].tree,
+    }
+    if tree:
+        document["sessions"] = [
+            {"id": each.id, "parentID": each.parent_id, "title": each.title, "own": costs[each.id].own}
+            for each in family
+        ]
+    return document
+
+
+def _lines(cost: Spending, paint: Paint) -> Iterable[str]:
+    yield f"{paint.bold('itself')}   {to_line(cost.own)}"
+    if cost.tree != cost.own:
+        yield f"{paint.bold('in all')}   {to_line(cost.tree)} {paint.dim('with the sessions below it')}"
+
+
+def _tree_lines(tree: SessionTree, costs: dict[str, Spending], paint: Paint) -> Iterable[str]:
+    waiting = [(tree, 0)]
+    while waiting:
+        each, depth = waiting.pop()
+        cost, name = costs[each.session.id], plain(each.session.title).replace("\n", " ")
+        yield f"{'  ' * depth}{paint.bold(dollars(cost.tree))}  {name}  {paint.dim(each.session.id)}"
+        if depth == 0 or each.children:
+            yield f"{'  ' * depth}  {paint.dim('itself ' + to_line(cost.own))}"
+        waiting += [(child, depth + 1) for child in reversed(each.children)]
+
+
+def to_line(spent: Spent) -> str:
+    read = spent.input + spent.cache_read + spent.cache_write
+    cached = f" ({spent.cache_read:,} cached)" if spent.cache_read else ""
+    return f"{dollars(spent)} · {read:,} tokens in{cached}, {spent.output + spent.reasoning:,} out"
+
+
+def dollars(spent: Spent) -> str:
+    """What is known of the cost; never a nought for what is not known."""
+    if spent.priced:
+        return f"${spent.cost:.4f}"
+    return f"${spent.cost:.4f} and more, at a price unknown" if spent.cost else "price unknown"

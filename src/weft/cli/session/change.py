@@ -1,0 +1,68 @@
+"""`weft session rename`, `tag`, `pin`, `archive` and `fork`: change a session, or begin another from it."""
+
+import argparse
+import asyncio
+import os
+import sys
+
+from weft.app.resting import open_resting
+from weft.cli.paint import Paint, plain
+from weft.cli.session.meant import meant, read
+from weft.model.ids import MessageID, checked
+from weft.model.session import Session, own_of
+from weft.model.session_input import SessionChange
+from weft.model.wire import encode_pretty
+from weft.session.edit import changed, edit
+from weft.session.fork import fork
+
+
+def rename(chosen: argparse.Namespace) -> int:
+    session = _change(chosen, SessionChange(title=" ".join(chosen.title)))
+    return _say(chosen, session, f"is now called {session.title}")
+
+
+def tag(chosen: argparse.Namespace) -> int:
+    tags = tuple(chosen.tag)
+    session = _change(chosen, SessionChange(untag=tags) if chosen.remove else SessionChange(tag=tags))
+    return _say(chosen, session, f"has the tags {', '.join(own_of(session).tags) or '(none)'}")
+
+
+def pin(chosen: argparse.Namespace) -> int:
+    session = _change(chosen, SessionChange(pinned=not chosen.off))
+    return _say(chosen, session, "is no longer pinned" if chosen.off else "is pinned")
+
+
+def archive(chosen: argparse.Namespace) -> int:
+    session = _change(chosen, SessionChange(archived=not chosen.off))
+    return _say(chosen, session, "is back from the archive" if chosen.off else "is archived")
+
+
+def fork_session(chosen: argparse.Namespace) -> int:
+    source = meant(read(chosen.dir, chosen.store), chosen.session)
+    session = asyncio.run(_fork(chosen, source))
+    return _say(chosen, session, f"begins as a fork of {source.id}: {session.title}")
+
+
+async def _fork(chosen: argparse.Namespace, source: Session) -> Session:
+    at = None if chosen.at is None else MessageID(checked("message", chosen.at))
+    async with open_resting(chosen.dir, os.environ, store=chosen.store) as resting:
+        return await fork(await resting.maker(), resting.store, source, at=at)
+
+
+def _change(chosen: argparse.Namespace, change: SessionChange) -> Session:
+    session = meant(read(chosen.dir, chosen.store), chosen.session)
+    return asyncio.run(_edit(chosen, session, change))
+
+
+async def _edit(chosen: argparse.Namespace, session: Session, change: SessionChange) -> Session:
+    async with open_resting(chosen.dir, os.environ, store=chosen.store) as resting:
+        now = resting.clock.now()
+        return await edit(resting.journal, session.id, lambda it: changed(it, change, now))
+
+
+def _say(chosen: argparse.Namespace, session: Session, what: str) -> int:
+    if chosen.format == "json":
+        sys.stdout.write(encode_pretty(session).decode() + "\n")
+    else:
+        print(f"{Paint(sys.stdout).bold(session.id)} {plain(what)}")
+    return 0

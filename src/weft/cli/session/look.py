@@ -1,0 +1,88 @@
+"""`weft session tree`, `diff` and `todo`: read from the files, without an event loop, writing nothing."""
+
+import argparse
+import sys
+from collections.abc import Iterable
+
+from weft.cli.paint import Paint, plain
+from weft.cli.session.meant import meant, read
+from weft.cli.sessions import told, warn_of_damage
+from weft.cli.table import to_table
+from weft.host.now import now as read_clock
+from weft.model.diff import FileDiff
+from weft.model.session import SessionTree
+from weft.model.session_input import SessionQuery
+from weft.model.wire import encode_pretty
+from weft.session.select import select
+from weft.session.tree import grow_tree
+
+MARKS = {"completed": "[x]", "in_progress": "[>]", "cancelled": "[-]"}
+
+
+def show_tree(chosen: argparse.Namespace) -> int:
+    """A session and all below it, or the trees of the project, the one last worked on first."""
+    reading = read(chosen.dir, chosen.store)
+    if chosen.session is None:
+        sessions = reading.list_sessions()
+        roots = select(sessions, SessionQuery(roots=True, order="updated"))
+    else:
+        roots = [meant(reading, chosen.session)]
+        sessions = reading.tree.list_sessions(roots[0].project_id)
+    trees = [grow_tree(sessions, root) for root in roots]
+    if chosen.format == "json":
+        shown: object = trees if chosen.session is None else trees[0]
+        sys.stdout.write(encode_pretty(shown).decode() + "\n")
+    else:
+        paint, now = Paint(sys.stdout), read_clock()
+        for tree in trees:
+            for line in _drawn(tree, paint, now):
+                print(line)
+    warn_of_damage(reading)
+    return 0
+
+
+def _drawn(tree: SessionTree, paint: Paint, now: int) -> Iterable[str]:
+    session = tree.session
+    title = plain(session.title).replace("\n", " ")
+    yield f"{session.id}  {title}  {paint.dim(told(session.time.updated, now=now))}"
+    for number, child in enumerate(tree.children, 1):
+        corner, bar = ("└── ", "    ") if number == len(tree.children) else ("├── ", "│   ")
+        first, *rest = _drawn(child, paint, now)
+        yield corner + first
+        yield from (bar + line for line in rest)
+
+
+def show_diff(chosen: argparse.Namespace) -> int:
+    """What a session did to files, in numbers; the texts are in the JSON."""
+    reading = read(chosen.dir, chosen.store)
+    diffs = reading.tree.list_diff(meant(reading, chosen.session).id)
+    if chosen.format == "json":
+        sys.stdout.write(encode_pretty(diffs).decode() + "\n")
+    else:
+        _print_diffs(diffs, Paint(sys.stdout))
+    warn_of_damage(reading)
+    return 0
+
+
+def _print_diffs(diffs: list[FileDiff], paint: Paint) -> None:
+    if not diffs:
+        print("no file was changed", file=sys.stderr)
+        return
+    rows = [(f"+{diff.additions}", f"-{diff.deletions}", diff.file) for diff in diffs]
+    print("\n".join(to_table(("added", "removed", "file"), rows, paint, right="added removed")))
+
+
+def show_todos(chosen: argparse.Namespace) -> int:
+    reading = read(chosen.dir, chosen.store)
+    todos = reading.tree.list_todos(meant(reading, chosen.session).id)
+    if chosen.format == "json":
+        sys.stdout.write(encode_pretty(todos).decode() + "\n")
+    else:
+        paint = Paint(sys.stdout)
+        for todo in todos:
+            line = f"{MARKS.get(todo.status, '[ ]')} {plain(todo.content)}"
+            print(paint.dim(line) if todo.status in ("completed", "cancelled") else line)
+        if not todos:
+            print("no todos", file=sys.stderr)
+    warn_of_damage(reading)
+    return 0

@@ -1,0 +1,61 @@
+"""What was spent: tokens and dollars, and a session's own record of both.
+
+It stands in every session document, so it needs nothing of messages: listing sessions must not load them.
+"""
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from weft.model.ids import SessionID
+from weft.model.wire import Wire, always
+
+NOTHING_BELOW: dict[SessionID, "Spent"] = {}
+
+
+class Spent(Wire, frozen=True, kw_only=True):
+    """Tokens and dollars. When not `priced`, the price of some of it is unknown, and `cost` holds what is known."""
+
+    cost: Decimal = always(Decimal(0))
+    input: int = always(0)
+    output: int = always(0)
+    reasoning: int = always(0)
+    cache_read: int = always(0)
+    cache_write: int = always(0)
+    priced: bool = True
+
+
+class Ledger(Wire, frozen=True, kw_only=True):
+    """What a session has spent: itself, by messages up to the time `until`, and each child with all below it.
+
+    What was counted stays counted, whether or not the message or the child is still there: the money is gone.
+    """
+
+    own: Spent = always(Spent())
+    until: int
+    below: dict[SessionID, Spent] = always(NOTHING_BELOW)
+
+
+class Spending(Wire, frozen=True, kw_only=True):
+    """What a session spent itself, and with all the sessions below it."""
+
+    own: Spent
+    tree: Spent
+
+
+def add_up(pieces: Iterable[Spent]) -> Spent:
+    """All of it together; one unknown price makes the whole unknown."""
+    spent = list(pieces)
+    return Spent(
+        cost=sum((each.cost for each in spent), Decimal(0)),
+        input=sum(each.input for each in spent),
+        output=sum(each.output for each in spent),
+        reasoning=sum(each.reasoning for each in spent),
+        cache_read=sum(each.cache_read for each in spent),
+        cache_write=sum(each.cache_write for each in spent),
+        priced=all(each.priced for each in spent),
+    )
+
+
+def whole(ledger: Ledger) -> Spent:
+    """Of the session and of all below it, as far as the ledger knows."""
+    return add_up((ledger.own, *ledger.below.values()))

@@ -1,0 +1,52 @@
+"""Anthropic's Messages API, and servers that speak as it does."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+import httpx2
+
+from weft.provider.anthropic_fold import AnthropicFold
+from weft.provider.anthropic_request import to_body
+from weft.provider.body import to_bytes
+from weft.provider.chunk import AnyChunk
+from weft.provider.contract import ModelRequest
+from weft.provider.http import Endpoint, drain, stream_events
+
+VERSION: Final = "2023-06-01"
+BETAS: Final = ("interleaved-thinking-2025-05-14", "fine-grained-tool-streaming-2025-05-14")
+
+
+class AnthropicMessages:
+    """One model API of Anthropic's kind. The key goes into `x-api-key`; a bearer token comes with the headers."""
+
+    def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint) -> None:
+        self._client = client
+        self._endpoint = endpoint
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        endpoint, fold = self._endpoint, AnthropicFold()
+        body = to_bytes(to_body(request))
+        answer = stream_events(
+            self._client, endpoint.at("/messages"), self._headers(request), body, endpoint.deadlines
+        )
+        async with aclosing(answer) as events:
+            async for event in events:
+                for chunk in fold.feed(event):
+                    yield chunk
+                if fold.done:
+                    await drain(events)
+                    return
+        for chunk in fold.end():
+            yield chunk
+
+    def _headers(self, request: ModelRequest) -> dict[str, str]:
+        given = {**self._endpoint.headers, **request.parameters.headers}
+        named = {name.lower(): value for name, value in given.items()}
+        headers = {"anthropic-version": VERSION}
+        if self._endpoint.api_key:
+            headers["x-api-key"] = self._endpoint.api_key
+        more = request.parameters.options.get("betas")
+        asked = named.pop("anthropic-beta", "").split(",") + (more if isinstance(more, list) else [])
+        betas = dict.fromkeys([*BETAS, *(str(beta).strip() for beta in asked if str(beta).strip())])
+        return headers | {"anthropic-beta": ",".join(betas)} | named

@@ -1,0 +1,275 @@
+"""Events of Anthropic's Messages API to chunks."""
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from weft.provider.anthropic_request import KEY
+from weft.provider.chunk import (
+    AnyChunk,
+    Finished,
+    FinishReason,
+    Metadata,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Started,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputStart,
+    Usage,
+)
+from weft.provider.faults import broken, fault, to_error
+from weft.provider.sse import SseEvent, decode_data
+
+REASONS: Final[dict[str, FinishReason]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool-calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content-filter",
+    "pause_turn": "other",
+}
+
+
+class Delta(Struct):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+    signature: str | None = None
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+
+
+class Block(Struct):
+    type: str = ""
+    id: str | None = None
+    name: str | None = None
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    input: dict[str, Any] | None = None
+
+
+class Message(Struct):
+    id: str = ""
+    usage: dict[str, Any] | None = None
+
+
+class Event(Struct):
+    type: str = ""
+    index: int = 0
+    delta: Delta | None = None
+    content_block: Block | None = None
+    message: Message | None = None
+    usage: dict[str, Any] | None = None
+    error: Raw = Raw(b"")
+
+
+class Open(Struct):
+    """A block while it is streamed: its kind, the id we tell it by, and what it holds so far."""
+
+    kind: str
+    id: str
+    tool: str = ""
+    pieces: list[str] = []
+    last: str = ""
+    signature: str = ""
+    redacted: str = ""
+
+
+_decoder = msgspec.json.Decoder(Event, strict=False)
+
+
+class AnthropicFold:
+    """One answer. `feed` it the events in order; after `done` there is nothing more to come."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._id = ""
+        self._started = False
+        self._open: dict[int, Open] = {}
+        self._usage: dict[str, Any] = {}
+        self._reason: str | None = None
+        self._stop_sequence: str | None = None
+
+    def feed(self, event: SseEvent) -> list[AnyChunk]:
+        if self.done:
+            return []
+        told = decode_data(event.data, _decoder)
+        if told.type == "content_block_delta" and told.delta is not None:
+            return self._grow(told.index, told.delta)
+        match told.type:
+            case "message_start":
+                return self._start(told.message or Message())
+            case "content_block_start":
+                return [*self._begin(), *self._open_block(told.index, told.content_block or Block())]
+            case "content_block_stop":
+                return self._close(told.index)
+            case "message_delta":
+                self._note(told)
+                return []
+            case "message_stop":
+                return self._finish()
+            case "error":
+                raise to_error(None, {}, event.data)
+            case _:
+                if bytes(told.error) not in (b"", b"null"):
+                    raise to_error(None, {}, event.data)
+                return []  # a ping, or what a later version tells
+
+    def end(self) -> list[AnyChunk]:
+        """The events are over. Whole is what came with a reason to stop, even where the last word is missing."""
+        if self.done:
+            return []
+        if self._reason is None:
+            raise broken("the model's answer broke off before its end")
+        return self._finish()
+
+    # --- the frame ---
+
+    def _begin(self) -> list[AnyChunk]:
+        if self._started:
+            return []
+        self._started = True
+        return [Started()]
+
+    def _start(self, message: Message) -> list[AnyChunk]:
+        self._id = message.id
+        self._usage |= _counts(message.usage)
+        return self._begin()
+
+    def _note(self, told: Event) -> None:
+        self._usage |= _counts(told.usage)
+        if told.delta is not None and self._reason is None:
+            self._reason = told.delta.stop_reason
+            self._stop_sequence = told.delta.stop_sequence
+
+    def _finish(self) -> list[AnyChunk]:
+        if not self._started or (self._reason is None and not self._usage.get("output_tokens")):
+            raise broken("the model's answer ended before it began")
+        self.done = True
+        closed = [chunk for index in list(self._open) for chunk in self._close(index)]
+        usage = to_usage(self._usage)
+        metadata: Metadata = {KEY: {"cacheCreationInputTokens": usage.cache_write}}
+        if self._stop_sequence is not None:
+            metadata[KEY]["stopSequence"] = self._stop_sequence
+        reason = REASONS.get(self._reason, "other") if self._reason else "unknown"
+        return [
+            *closed,
+            Finished(reason=reason, raw_reason=self._reason or "", usage=usage, metadata=metadata),
+        ]
+
+    # --- blocks ---
+
+    def _open_block(self, index: int, block: Block) -> list[AnyChunk]:
+        closed = self._close(index)
+        id = f"{self._id}:{index}"
+        match block.type:
+            case "text":
+                self._open[index] = Open(kind="text", id=id)
+                return [*closed, TextStart(id=id), *self._grow(index, Delta(text=block.text))]
+            case "thinking":
+                self._open[index] = Open(kind="thinking", id=id, signature=block.signature or "")
+                return [*closed, ReasoningStart(id=id), *self._grow(index, Delta(thinking=block.thinking))]
+            case "redacted_thinking":
+                self._open[index] = Open(kind="redacted", id=id, redacted=block.data or "")
+                return [*closed, ReasoningStart(id=id, metadata={KEY: {"redactedData": block.data}})]
+            case "tool_use":
+                return [*closed, *self._open_call(index, block)]
+            case _:
+                return closed  # tools that the API carries out by itself are none of ours
+
+    def _open_call(self, index: int, block: Block) -> list[AnyChunk]:
+        if not block.name:
+            raise fault("protocol", "the model called a tool without a name")
+        opened = Open(kind="call", id=block.id or f"{self._id or 'call'}_{index}", tool=block.name, pieces=[])
+        if block.input:  # some servers send the whole input at once
+            opened.pieces.append(msgspec.json.encode(block.input).decode())
+        self._open[index] = opened
+        return [ToolInputStart(call_id=opened.id, tool=opened.tool)]
+
+    def _grow(self, index: int, delta: Delta) -> list[AnyChunk]:
+        opened = self._open.get(index)
+        if opened is None:
+            return self._open_late(index, delta)
+        if delta.text and opened.kind == "text":
+            return [TextDelta(id=opened.id, text=delta.text)]
+        if delta.partial_json and opened.kind == "call":
+            opened.pieces.append(delta.partial_json)
+            return [ToolInputDelta(call_id=opened.id, text=delta.partial_json)]
+        if opened.kind == "thinking":
+            opened.signature += delta.signature or ""
+            if delta.thinking:
+                opened.last = _ending(opened.last, delta.thinking)
+                return [ReasoningDelta(id=opened.id, text=delta.thinking)]
+        return []
+
+    def _open_late(self, index: int, delta: Delta) -> list[AnyChunk]:
+        """Words of a block nobody opened: servers that imitate the API forget it."""
+        kind = "text" if delta.text else "thinking" if delta.thinking else ""
+        if not kind:
+            return []
+        return [*self._begin(), *self._open_block(index, Block(type=kind)), *self._grow(index, delta)]
+
+    def _close(self, index: int) -> list[AnyChunk]:
+        opened = self._open.pop(index, None)
+        if opened is None:
+            return []
+        match opened.kind:
+            case "text":
+                return [TextEnd(id=opened.id)]
+            case "call":
+                raw = "".join(opened.pieces)
+                return [ToolCall(call_id=opened.id, tool=opened.tool, raw=raw or "{}")]
+            case "redacted":
+                return [ReasoningEnd(id=opened.id, metadata={KEY: {"redactedData": opened.redacted}})]
+            case _:
+                return [ReasoningEnd(id=opened.id, metadata=_signed(opened))]
+
+
+def _ending(before: str, text: str) -> str:
+    """The spaces at the end of what was thought so far."""
+    bare = text.rstrip()
+    return text[len(bare) :] if bare else before + text
+
+
+def _signed(opened: Open) -> Metadata | None:
+    if not opened.signature:
+        return None
+    return {KEY: {"signature": opened.signature} | ({"tail": opened.last} if opened.last else {})}
+
+
+# --- usage ---
+
+
+def _counts(usage: dict[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (usage or {}).items() if value is not None}
+
+
+def to_usage(raw: dict[str, Any]) -> Usage:
+    """Input comes without what the cache held; output comes with the thinking, and where it is told apart, so do we."""
+    details = raw.get("output_tokens_details")
+    details = details if isinstance(details, dict) else {}
+    output = _count(raw, "output_tokens")
+    reasoning = min(output, _count(details, "thinking_tokens") or _count(details, "reasoning_tokens"))
+    return Usage(
+        input=_count(raw, "input_tokens"),
+        output=output - reasoning,
+        reasoning=reasoning,
+        cache_read=_count(raw, "cache_read_input_tokens"),
+        cache_write=_count(raw, "cache_creation_input_tokens"),
+        raw=raw or None,
+    )
+
+
+def _count(counts: dict[str, Any], name: str) -> int:
+    found = counts.get(name)
+    return max(0, int(found)) if isinstance(found, int | float) else 0

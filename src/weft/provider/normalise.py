@@ -1,0 +1,178 @@
+"""What every API asks of a conversation, made true of any (pure): each call its one result, ids and names in shape."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from weft.model.catalog import Model
+from weft.provider.contract import (
+    AssistantContent,
+    AssistantTurn,
+    CallContent,
+    Metadata,
+    ModelMessage,
+    ResultContent,
+    TextContent,
+    ToolSpec,
+    ToolTurn,
+    UserTurn,
+)
+
+INTERRUPTED: Final = "[Tool execution was interrupted]"
+GO_ON: Final = "Continue if you have next steps"
+NO_OUTPUT: Final = "(no output)"
+NOOP: Final = ToolSpec(
+    name="_noop",
+    about="Does nothing. It stands here because the conversation holds calls of tools that are not offered now.",
+    schema={"type": "object", "properties": {}},
+)
+LONGEST_NAME: Final = 64
+MISTRAL_ID: Final = 9
+
+# The key under which what a provider wants to see again is kept, by package (spec 9.5).
+_KEYS: Final = {
+    "@ai-sdk/openai": "openai",
+    "@ai-sdk/azure": "openai",
+    "@ai-sdk/github-copilot": "openai",
+    "@ai-sdk/amazon-bedrock": "bedrock",
+    "@ai-sdk/anthropic": "anthropic",
+    "@ai-sdk/google-vertex/anthropic": "anthropic",
+    "@ai-sdk/google": "google",
+    "@ai-sdk/google-vertex": "google",
+    "@ai-sdk/gateway": "gateway",
+    "@openrouter/ai-sdk-provider": "openrouter",
+}
+
+Shape = Callable[[str], str]
+
+
+def metadata_key(model: Model) -> str:
+    return _KEYS.get(model.api.npm, model.provider_id)
+
+
+def own_metadata(metadata: Metadata | None, key: str, provider_id: str = "") -> Metadata:
+    """What was kept under our key, or under the provider's own name; empty when nothing or nonsense was."""
+    found = (metadata or {}).get(key, (metadata or {}).get(provider_id))
+    return found if isinstance(found, dict) else {}
+
+
+# --- shapes ---
+
+
+def tool_name(name: str) -> str:
+    """A name of a tool as every API takes it: models invent others, and a history keeps them."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:LONGEST_NAME] or "unnamed"
+
+
+def plain_id(id: str) -> str:
+    return id or "call"
+
+
+def claude_id(id: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", id) or "call"
+
+
+def mistral_id(id: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]", "", id)[:MISTRAL_ID].ljust(MISTRAL_ID, "0")
+
+
+def short_id(longest: int) -> Shape:
+    """Ids no longer than that; what is longer is told apart by a digest of the whole."""
+
+    def shape(id: str) -> str:
+        return plain_id(id) if len(id) <= longest else f"call_{_digest(id)[:24]}"
+
+    return shape
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+# --- calls and results ---
+
+
+class _Names:
+    """Ids in shape and never the same twice: servers repeat theirs, and shapes cut them short."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._given: set[str] = set()
+        self._repeats: dict[str, int] = {}
+
+    def give(self, id: str) -> str:
+        shaped = name = self._shape(id)
+        while name in self._given:
+            count = self._repeats[id] = self._repeats.get(id, 1) + 1
+            again = f"{id}_{count}"
+            name = self._shape(again)
+            if name == shaped:  # the shape cut off what told them apart
+                name = self._shape(_digest(again))
+        self._given.add(name)
+        return name
+
+
+def pair_calls(messages: Iterable[ModelMessage], shape: Shape = plain_id) -> list[ModelMessage]:
+    """Each call is answered right after its turn, once; results of no call are left out; nothing is empty."""
+    names, turns = _Names(shape), list(messages)
+    made: list[ModelMessage] = []
+    for number, turn in enumerate(turns):
+        if isinstance(turn, AssistantTurn):
+            made.extend(_with_results(turn, _results_after(turns, number), names))
+        elif isinstance(turn, UserTurn) and turn.content:
+            made.append(turn)
+    return made
+
+
+def _results_after(turns: Sequence[ModelMessage], number: int) -> list[ResultContent]:
+    found: list[ResultContent] = []
+    for next_one in range(number + 1, len(turns)):
+        turn = turns[next_one]
+        if not isinstance(turn, ToolTurn):
+            break
+        found.extend(turn.content)
+    return found
+
+
+def _with_results(turn: AssistantTurn, results: list[ResultContent], names: _Names) -> Iterable[ModelMessage]:
+    if not turn.content:
+        return
+    content: list[AssistantContent] = []
+    answers: list[ResultContent] = []
+    for item in turn.content:
+        if not isinstance(item, CallContent):
+            content.append(item)
+            continue
+        call = replace(item, call_id=names.give(item.call_id), tool=tool_name(item.tool))
+        found = next((result for result in results if result.call_id == item.call_id), None)
+        if found is not None:
+            results.remove(found)
+        content.append(call)
+        answers.append(_answer(call, found))
+    yield AssistantTurn(content=tuple(content))
+    if answers:
+        yield ToolTurn(content=tuple(answers))
+
+
+def _answer(call: CallContent, found: ResultContent | None) -> ResultContent:
+    if found is None:
+        return ResultContent(call_id=call.call_id, tool=call.tool, output=INTERRUPTED, error=True)
+    return replace(found, call_id=call.call_id, tool=call.tool)
+
+
+def ends_with_question(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """A conversation begins and ends with what the model is to answer: not every API goes on from half an answer."""
+    before = [] if messages and isinstance(messages[0], UserTurn) else [_asked(GO_ON)]
+    open_end = bool(messages) and isinstance(messages[-1], AssistantTurn)
+    return [*before, *messages, *([_asked(GO_ON)] if open_end else [])]
+
+
+def _asked(words: str) -> UserTurn:
+    return UserTurn(content=(TextContent(text=words),))
+
+
+def has_calls(messages: Iterable[ModelMessage]) -> bool:
+    return any(isinstance(turn, ToolTurn) for turn in messages)

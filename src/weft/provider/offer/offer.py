@@ -1,0 +1,163 @@
+"""An offer: one provider, what it serves, and what is needed to reach it."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import cached_property
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from weft.errors import ConfigError
+from weft.model.catalog import Model, ModelApi
+from weft.provider.offer.access import SPENT, Access, check_url, fill_in, is_loopback, missing_key, needs_key
+from weft.provider.offer.catalogue import Catalogue, Shelf, Warn
+from weft.provider.offer.credentials import Key, Login, key_from_environment
+from weft.provider.offer.entry import Plain, merge, to_model
+from weft.provider.offer.local import local_url
+from weft.provider.offer.packages import COMPATIBLE, PACKAGES
+from weft.provider.offer.variants import variants, with_configured
+
+# A provider that serves some models to whoever asks; it wants this for a key then.
+OPENCODE: Final = "opencode"
+PUBLIC: Final = Key(secret="public", source="public")
+FREE: Final[Plain] = {"input": Decimal(0), "output": Decimal(0)}
+TITLED: Final = ("openrouter", "vercel", "zenmux")
+
+
+class Sources(Struct, frozen=True, kw_only=True):
+    """What offers are made of. `configured` are the entries under `provider`, in plain words, by id.
+
+    `enabled` is the list of those allowed, None if all are; `experimental` keeps models in their first trials.
+    """
+
+    catalogue: Catalogue
+    warn: Warn
+    configured: Mapping[str, Plain] = {}
+    logins: Mapping[str, Login] = {}
+    env: Mapping[str, str] = {}
+    enabled: frozenset[str] | None = None
+    disabled: frozenset[str] = frozenset()
+    experimental: bool = False
+
+
+class Offer:
+    """A provider: what it serves, and what is needed to reach it."""
+
+    def __init__(self, id: str, shelf: Shelf, said: Plain | None, sources: Sources) -> None:
+        self.id = id
+        self.configured = said is not None
+        self._shelf = shelf
+        self._said = said or {}
+        self._sources = sources
+        self.options: Plain = self._said.get("options") or {}
+        self.name: str = self._said.get("name") or shelf.name or id
+        self.npm: str = self._said.get("npm") or shelf.npm or COMPATIBLE
+        self.url: str = self._said.get("api") or shelf.api or local_url(id, sources.env)
+        self.variables: tuple[str, ...] = tuple(self._said.get("env") or shelf.env)
+        self._models: Mapping[str, Plain] = self._said.get("models") or {}
+
+    @property
+    def base_url(self) -> str:
+        """Where its server is, as far as can be said without a model. Variables in it are not filled in."""
+        package = PACKAGES.get(self.npm)
+        return self.options.get("baseURL") or self.url or (package.url if package is not None else "")
+
+    @cached_property
+    def key(self) -> Key | None:
+        """The key it is asked with: the configured one, else the stored one, else the environment's."""
+        given = self.options.get("apiKey")
+        if isinstance(given, str) and given:
+            return Key(secret=given, source="config")
+        login = self._sources.logins.get(self.id)
+        if login is not None and login.secret:
+            return Key(secret=login.secret, source="stored")
+        found = key_from_environment(self.variables, self._sources.env)
+        return found or (PUBLIC if self.id == OPENCODE else None)
+
+    @property
+    def stored(self) -> str:
+        """The kind of credential that is stored for it; empty if none is."""
+        login = self._sources.logins.get(self.id)
+        return login.type if login is not None else ""
+
+    @property
+    def known(self) -> bool:
+        """Whether we speak what it speaks."""
+        return self.npm in PACKAGES
+
+    @property
+    def available(self) -> bool:
+        return self.known and (self.configured or self.key is not None)
+
+    @property
+    def open(self) -> bool:
+        """Whether only its server knows its models: any name may be one."""
+        local = local_url(self.id, self._sources.env) and not self._models
+        return bool(local or not (self._models or self._shelf.models))
+
+    # --- models ---
+
+    def list_ids(self) -> list[str]:
+        return sorted({*self._shelf.models, *self._models})
+
+    def list_models(self, *, everything: bool = False) -> list[Model]:
+        """Those it can be asked for as things are; with `everything`, those that want a key we do not have, too."""
+        found = (self.find(id) for id in self.list_ids())
+        return [
+            model for model in found if model is not None and (everything or not self._costs_a_key(model))
+        ]
+
+    def find(self, id: str) -> Model | None:
+        said = self._models.get(id)
+        known = self._shelf.find((said or {}).get("id") or id)
+        if not self._served(id) or (said is None and known is None and not self.open):
+            return None
+        plain = self._described(id, known or {}, said or {})
+        try:
+            model = to_model(self.id, id, plain, reached=ModelApi(id=id, url=self.url, npm=self.npm))
+        except msgspec.ValidationError as error:
+            self._sources.warn(
+                ConfigError("models", f"{error}; the model is left out", key=f"{self.id}/{id}")
+            )
+            return None
+        if model.status == "deprecated" or (model.status == "alpha" and not self._sources.experimental):
+            return None
+        offered = with_configured(variants(model), (said or {}).get("variants") or {})
+        return msgspec.structs.replace(model, variants=offered or None)
+
+    def _described(self, id: str, known: Plain, said: Plain) -> Plain:
+        if self._said.get("npm") or self._said.get("api"):
+            known = {key: value for key, value in known.items() if key != "provider"}
+        renamed = said.get("id", id) != id and "name" not in said
+        plain = merge(known, said) | {"id": said.get("id") or id} | ({"name": id} if renamed else {})
+        if "cost" not in plain and local_url(self.id, self._sources.env) and is_loopback(self.base_url):
+            plain["cost"] = FREE
+        return plain
+
+    def _served(self, id: str) -> bool:
+        """Whether the lists of the configuration let this model through."""
+        allowed, refused = self._said.get("whitelist"), self._said.get("blacklist") or ()
+        return id not in refused and (not allowed or id in allowed)
+
+    def _costs_a_key(self, model: Model) -> bool:
+        return self.key is PUBLIC and (model.cost is None or model.cost.input > 0)
+
+    # --- reaching it ---
+
+    def access(self, model: Model) -> Access:
+        """How to reach a model. Raises `ProviderAuthError` for want of a key, and says what to set."""
+        package = PACKAGES.get(model.api.npm)
+        address = self.options.get("baseURL") or model.api.url or (package.url if package is not None else "")
+        url = fill_in(address, self._sources.env, self.id)
+        check_url(url, self.id)
+        headers = {**self._own_headers(), **(self.options.get("headers") or {})}
+        if (self.key is None and needs_key(url, self.variables, headers)) or self._costs_a_key(model):
+            raise missing_key(self.id, self.variables, stored=self.stored)
+        rest = {name: value for name, value in self.options.items() if name not in SPENT}
+        return Access(
+            provider_id=self.id, npm=model.api.npm, url=url, key=self.key, headers=headers, options=rest
+        )
+
+    def _own_headers(self) -> dict[str, str]:
+        return {"X-Title": "weft"} if self.id in TITLED else {}

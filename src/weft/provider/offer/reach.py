@@ -1,0 +1,100 @@
+"""Reaching a model: its adapter, imported and made for the first request, over one HTTP client for all of them."""
+
+from collections.abc import AsyncGenerator, Callable
+from importlib import import_module
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from weft.errors import InvalidInputError
+from weft.model.catalog import Model
+from weft.provider.chunk import AnyChunk
+from weft.provider.contract import ModelRequest, Provider
+from weft.provider.offer.access import Access
+from weft.provider.offer.offer import Offer
+from weft.provider.offer.packages import PACKAGES
+
+CACHE_KEY: Final = "promptCacheKey"
+PROXY: Final = "litellmProxy"
+# What runs on this machine is not asked for by way of a proxy.
+NEAR: Final = ("all://127.0.0.1", "all://localhost", "all://[::1]")
+A_DAY: Final = 86_400.0
+
+Connect = Callable[[Access], Provider]
+
+
+class Reached:
+    """A model as it is reached. What is missing for it is told when it is asked, and only then."""
+
+    def __init__(self, offer: Offer, model: Model, connect: Connect) -> None:
+        self._offer = offer
+        self._model = model
+        self._connect = connect
+        self._adapter: Provider | None = None
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        if self._adapter is None:
+            self._adapter = self._connect(self._offer.access(self._model))
+        return self._adapter.stream(self._set_up(request))
+
+    def _set_up(self, request: ModelRequest) -> ModelRequest:
+        """With what the provider's own options say of every request; what is said of this one wins."""
+        said = self._offer.options
+        more: dict[str, Any] = {CACHE_KEY: request.session} if said.get("setCacheKey") is True else {}
+        if said.get(PROXY) is True:
+            more[PROXY] = True
+        if not more:
+            return request
+        asked = request.parameters
+        return replace(request, parameters=replace(asked, options=more | asked.options))
+
+
+class Adapters:
+    """Makes adapters. Nothing that speaks HTTP is imported before the first one."""
+
+    def __init__(self) -> None:
+        self._client: Any = None  # an httpx2.AsyncClient, once there is one
+
+    def connect(self, access: Access) -> Provider:
+        package = PACKAGES.get(access.npm)
+        if package is None:
+            raise InvalidInputError(
+                f"provider.{access.provider_id}.npm",
+                f"weft has no adapter for {access.npm!r}",
+                hint=f'if its server speaks like OpenAI\'s, write "npm": "@ai-sdk/openai-compatible"; there are {_known()}',
+            )
+        module, name = package.adapter.split(":")
+        http = import_module("weft.provider.http")
+        endpoint = http.Endpoint(
+            base_url=access.url,
+            api_key=access.key.secret if access.key is not None else "",
+            headers=access.headers,
+            provider_id=access.provider_id,
+            deadlines=_deadlines(http, access.options.get("timeout")),
+        )
+        made: Provider = getattr(import_module(f"weft.provider.{module}"), name)(self._open(), endpoint)
+        return made
+
+    def _open(self) -> Any:
+        if self._client is None:
+            httpx2 = import_module("httpx2")
+            self._client = httpx2.AsyncClient(timeout=None, mounts=dict.fromkeys(NEAR))
+        return self._client
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+
+def _deadlines(http: Any, timeout: object) -> Any:
+    """The option `timeout`: milliseconds to wait for the answer to begin and to go on, or false to wait and wait."""
+    if timeout is False:
+        return http.Deadlines(first_byte=A_DAY, between=A_DAY)
+    if isinstance(timeout, int) and timeout is not True and timeout > 0:
+        return http.Deadlines(first_byte=timeout / 1000, between=timeout / 1000)
+    return http.Deadlines()
+
+
+def _known() -> str:
+    return ", ".join(sorted(PACKAGES))

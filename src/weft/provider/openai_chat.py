@@ -1,0 +1,47 @@
+"""OpenAI's Chat Completions, and every server that speaks it."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+
+import httpx2
+
+from weft.provider.body import to_bytes
+from weft.provider.chunk import AnyChunk
+from weft.provider.contract import ModelRequest
+from weft.provider.http import Endpoint, drain, stream_events
+from weft.provider.normalise import metadata_key
+from weft.provider.openai_chat_fold import OpenAIChatFold
+from weft.provider.openai_chat_request import to_body
+
+
+class OpenAIChat:
+    """One model API of this kind. The key goes as a bearer token; servers that want it elsewhere get headers."""
+
+    def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint) -> None:
+        self._client = client
+        self._endpoint = endpoint
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        endpoint, fold = self._endpoint, OpenAIChatFold(metadata_key(request.model))
+        headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+        headers |= _lower(endpoint.headers) | _lower(request.parameters.headers)
+        answer = stream_events(
+            self._client,
+            endpoint.at("/chat/completions"),
+            headers,
+            to_bytes(to_body(request)),
+            endpoint.deadlines,
+        )
+        async with aclosing(answer) as events:
+            async for event in events:
+                for chunk in fold.feed(event):
+                    yield chunk
+                if fold.done:
+                    await drain(events)
+                    return
+        for chunk in fold.end():
+            yield chunk
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}

@@ -1,0 +1,130 @@
+"""The briefing: what a session's model is told beside the conversation, made once and kept.
+
+It outlives the process, and is the same in another one. What changes meanwhile is noted in the next prompt.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from weft.errors import DocumentError
+from weft.host.files import make_directory
+from weft.model.agent import Instruction
+from weft.model.event import Event, PartUpdated
+from weft.model.ids import Mint
+from weft.model.message import AssistantMessage, MessageWithParts, UserMessage, place_of
+from weft.model.part import TextPart
+from weft.model.place import Place
+from weft.model.session import Session, own_of
+from weft.model.transcript import Transcript
+from weft.model.wire import from_plain, to_plain
+from weft.run.kit import Kit
+from weft.session.plan import plan_path
+from weft.store.contract import Key
+from weft.window.environment import Environment
+from weft.window.notes import OURS, Note, as_told, list_notes
+from weft.window.reminders import PLAN, is_reminded, plan_note
+from weft.window.system import Basis
+
+
+async def brief(kit: Kit, session: Session, transcript: Transcript, prompt: UserMessage) -> Basis:
+    """What the model is told first. What it is not yet told of is noted in the prompt, before it is first answered."""
+    basis = await _basis_of(kit, session)
+    history, asked = transcript.messages(), transcript.find(prompt.id)
+    if asked is not None and not is_answered(history, prompt):
+        known = as_told(basis, history)
+        notes = list_notes(known, await _look_around(kit, known.instructions))
+        notes += await _on_plans(kit, session, history, asked)
+        await _add(kit, transcript, prompt, notes)
+    return basis
+
+
+async def _basis_of(kit: Kit, session: Session) -> Basis:
+    keys = basis_keys(session)
+    found = [to_basis(await kit.store.kept(key)) for key in keys]
+    basis = next((each for each in found if each is not None), None) or await _look_around(kit, ())
+    if found[0] is None:
+        await kit.store.keep(keys[0], to_plain(basis))
+    return basis
+
+
+def basis_keys(session: Session) -> list[Key]:
+    """Where a session's basis is kept, and where else. A fork goes on with its original's: both begin alike."""
+    origin = own_of(session).forked_from
+    sessions = [session.id] if origin is None else [session.id, origin.session_id]
+    return [("prompt", id) for id in sessions]
+
+
+def to_basis(kept: Any) -> Basis | None:
+    try:
+        return None if kept is None else from_plain(kept, Basis, where="basis")
+    except DocumentError:
+        return None
+
+
+async def _look_around(kit: Kit, known: Sequence[Instruction]) -> Basis:
+    texts = {each.source: each.text for each in known}
+    return Basis(
+        environment=to_environment(kit.place, kit.platform, kit.clock.now()),
+        instructions=await asyncio.to_thread(kit.instructions, texts),
+    )
+
+
+def to_environment(place: Place, platform: str, now: int) -> Environment:
+    # The day of whoever sits here, not that of Greenwich.
+    today = datetime.fromtimestamp(now / 1000, UTC).astimezone()
+    return Environment(
+        directory=place.directory,
+        git=place.project.vcs == "git",
+        platform=platform,
+        today=f"{today:%a %b %d %Y}",
+    )
+
+
+def is_answered(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
+    """Whether an answer to a prompt has come to its end: then the model has seen the prompt as it stands."""
+    answers = (message.info for message in reversed(history) if isinstance(message.info, AssistantMessage))
+    return any(
+        answer.parent_id == prompt.id and answer.time.completed is not None and not answer.summary
+        for answer in answers
+    )
+
+
+async def _on_plans(
+    kit: Kit, session: Session, history: list[MessageWithParts], asked: MessageWithParts
+) -> list[Note]:
+    info = asked.info
+    if not kit.plan_files or is_reminded(asked) or not isinstance(info, UserMessage):
+        return []
+    path = plan_path(session, kit.place, kit.plans)
+    before = history[: place_of(info.id, (message.info.id for message in history))]
+    note = plan_note(before, info, path, exists=await asyncio.to_thread(os.path.exists, path))
+    if note is not None and info.agent == PLAN:
+        await asyncio.to_thread(make_directory, os.path.dirname(path))
+    return [] if note is None else [note]
+
+
+async def _add(kit: Kit, transcript: Transcript, prompt: UserMessage, notes: list[Note]) -> None:
+    events = to_events(notes, prompt, kit.mint)
+    if events:
+        await kit.journal.commit(*events)
+        transcript.feed(*events)
+
+
+def to_events(notes: Iterable[Note], prompt: UserMessage, mint: Mint) -> list[Event]:
+    """The notes as parts of a prompt, behind those it has."""
+    return [
+        PartUpdated(
+            part=TextPart(
+                id=mint.part(),
+                session_id=prompt.session_id,
+                message_id=prompt.id,
+                text=note.text,
+                synthetic=True,
+                metadata={OURS: note.about},
+            )
+        )
+        for note in notes
+    ]

@@ -1,0 +1,66 @@
+"""The messages of a session at rest: read backwards, put, and taken away."""
+
+from collections.abc import AsyncIterator
+
+from weft.errors import InvalidInputError, NotFoundError
+from weft.journal import Journal
+from weft.model.event import MessageRemoved, MessageUpdated, PartRemoved, PartUpdated
+from weft.model.ids import MessageID, PartID, SessionID, checked
+from weft.model.message import AnyMessage, MessageWithParts
+from weft.model.part import AnyPart
+from weft.store.contract import Store
+
+FIRST_PAGE = 32
+
+
+async def newest_first(store: Store, session: SessionID) -> AsyncIterator[MessageWithParts]:
+    """One after the other, from the last to the first. Whoever stops early has not read them all."""
+    await store.get_session(session)
+    before: MessageID | None = None
+    size = FIRST_PAGE
+    while page := await store.list_messages(session, last=size, before=before):
+        for message in reversed(page):
+            yield message
+        # Twice as many each time: a page costs a look at every message, so there must be few of them.
+        before, size = page[0].info.id, size * 2
+
+
+async def put_message(journal: Journal, store: Store, message: AnyMessage) -> AnyMessage:
+    """Add a message or replace it."""
+    checked("message", message.id)
+    await store.get_session(SessionID(checked("session", message.session_id)))
+    await journal.commit(MessageUpdated(info=message))
+    return message
+
+
+async def put_part(journal: Journal, store: Store, part: AnyPart, *, delta: str | None = None) -> AnyPart:
+    """Add a part or replace it; `delta` says by what its text has just grown."""
+    checked("part", part.id)
+    await get_message(store, part.session_id, part.message_id)
+    if delta is not None and not getattr(part, "text", "").endswith(delta):
+        raise InvalidInputError("delta", "the part's text does not end so")
+    await journal.commit(PartUpdated(part=part, delta=delta))
+    return part
+
+
+async def remove_message(journal: Journal, store: Store, session: SessionID, id: MessageID) -> None:
+    """Take a message away and its parts with it. OpenCode leaves the parts behind."""
+    await get_message(store, session, id)
+    await journal.commit(MessageRemoved(session_id=session, message_id=id))
+
+
+async def remove_part(
+    journal: Journal, store: Store, session: SessionID, message: MessageID, id: PartID
+) -> None:
+    found = await get_message(store, session, message)
+    if id not in (part.id for part in found.parts):
+        raise NotFoundError("part", id)
+    await journal.commit(PartRemoved(session_id=session, message_id=message, part_id=id))
+
+
+async def get_message(store: Store, session: SessionID, id: MessageID) -> MessageWithParts:
+    await store.get_session(SessionID(checked("session", session)))
+    found = await store.find_message(session, MessageID(checked("message", id)))
+    if found is None:
+        raise NotFoundError("message", id)
+    return found

@@ -1,0 +1,27 @@
+"""Select: which of many sessions are asked for. Pure."""
+
+from collections.abc import Iterable
+
+from weft.model.session import Session, newest_first, own_of
+from weft.model.session_input import SessionQuery
+
+
+def select(sessions: Iterable[Session], query: SessionQuery) -> list[Session]:
+    """Those that fit, newest first."""
+    found = [session for session in sessions if _fits(session, query)]
+    found.sort(key=newest_first)
+    if query.order == "updated":
+        found.sort(key=lambda session: session.time.updated, reverse=True)
+    return found if query.limit is None else found[: query.limit]
+
+
+def _fits(session: Session, query: SessionQuery) -> bool:
+    wanted, time = query, session.time
+    return (
+        not (wanted.roots and session.parent_id)
+        and (wanted.start is None or time.updated >= wanted.start)
+        and (wanted.search is None or wanted.search.casefold() in session.title.casefold())
+        and (wanted.tag is None or wanted.tag in own_of(session).tags)
+        and (wanted.directory is None or session.directory == wanted.directory)
+        and (wanted.archived is None or wanted.archived == (time.archived is not None))
+    )

@@ -1,0 +1,195 @@
+"""Bundles read: everything is checked before anything is believed, and memory holds one session at a time."""
+
+import base64
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+
+from weft.errors import BundleError, DocumentError, NewerFormatError
+from weft.model.parcel import Parcel, count
+from weft.model.wire import from_plain, parse
+from weft.session.transfer.bundle import with_urls
+from weft.session.transfer.bundle_format import (
+    ATTACHMENT,
+    ATTACHMENT_NAME,
+    FILE_LIMIT,
+    FILES_LIMIT,
+    FORMAT,
+    KIND,
+    MANIFEST,
+    MANIFEST_LIMIT,
+    RATIO_FROM,
+    RATIO_LIMIT,
+    SESSION_NAME,
+    TOTAL_LIMIT,
+    BundledFile,
+    BundledSession,
+    Manifest,
+)
+from weft.session.transfer.document import sound
+
+MAGIC = b"PK"
+BLOCK = 1 << 20
+# All that `zipfile` raises over bytes that are no zip, or one it has no use for.
+BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
+
+
+def is_bundle(head: bytes) -> bool:
+    return head.startswith(MAGIC)
+
+
+class Bundle:
+    """A bundle whose every file has the size and the hash its manifest says. Open one with `open_bundle`."""
+
+    def __init__(self, path: str, archive: zipfile.ZipFile) -> None:
+        self._path = path
+        self._archive = archive
+        self.manifest = self._checked_manifest()
+        self._attachments = {file.sha256: file for file in self.manifest.attachments}
+        for _ in self.parcels():
+            pass  # each one is sound, or nothing of the bundle is used
+
+    def parcels(self) -> Iterator[Parcel]:
+        for session in self.manifest.sessions:
+            yield self.read(session)
+
+    def read(self, session: BundledSession) -> Parcel:
+        plain = parse(self._read(session.file), where=session.file.name)
+        parcel = sound(from_plain(plain, Parcel, where=session.file.name), where=session.file.name)
+        if parcel.info.id != session.id or count(parcel) != session.counts:
+            raise self._error(f"{session.file.name} is not the session its manifest says")
+        return with_urls(parcel, self._put_back)
+
+    def _put_back(self, url: str) -> str:
+        if not url.startswith(ATTACHMENT):
+            return url
+        digest, _, header = url.removeprefix(ATTACHMENT).partition(",")
+        named = self._attachments.get(digest)
+        if named is None:
+            raise self._error(f"an attachment is missing: {digest[:80]!r}")
+        return f"data:{header};base64,{base64.b64encode(self._read(named)).decode()}"
+
+    # --- checking ---
+
+    def _checked_manifest(self) -> Manifest:
+        names = self._checked_names()
+        if MANIFEST not in names:
+            raise self._error("it has no manifest.json, so it is no bundle of weft")
+        plain = parse(self._bytes(MANIFEST, MANIFEST_LIMIT), where=f"{self._path}: {MANIFEST}")
+        if not isinstance(plain, dict) or plain.get("kind") != KIND:
+            raise self._error("its manifest is not one of weft")
+        found = plain.get("format")
+        if not isinstance(found, int) or found < 1:
+            raise self._error(f"its format is {found!r}, which is none")
+        if found > FORMAT:
+            raise NewerFormatError(self._path, found, FORMAT)
+        manifest = from_plain(plain, Manifest, where=f"{self._path}: {MANIFEST}")
+        self._compare(manifest, names)
+        return manifest
+
+    def _checked_names(self) -> set[str]:
+        entries = self._archive.infolist()
+        if len(entries) > FILES_LIMIT:
+            raise self._error(f"it has {len(entries)} files, more than the {FILES_LIMIT} allowed")
+        names: set[str] = set()
+        for entry in entries:
+            self._check_entry(entry)
+            if entry.filename in names:
+                raise self._error(f"{entry.filename!r} is in it twice")
+            names.add(entry.filename)
+        self._check_total(sum(entry.file_size for entry in entries))
+        return names
+
+    def _check_entry(self, entry: zipfile.ZipInfo) -> None:
+        name = entry.filename
+        known = name == MANIFEST or SESSION_NAME.fullmatch(name) or ATTACHMENT_NAME.fullmatch(name)
+        if not known:
+            escapes = (
+                name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name
+            )
+            reason = "reaches out of the bundle" if escapes else "has no place in a bundle"
+            raise self._error(f"{name[:200]!r} {reason}")
+        if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise self._error(f"{name} is packed in a way bundles are not")
+        if entry.file_size > FILE_LIMIT:
+            raise self._error(
+                f"{name} unpacks to {entry.file_size} bytes, more than the {FILE_LIMIT} allowed"
+            )
+
+    def _check_total(self, size: int) -> None:
+        packed = os.path.getsize(self._path)
+        if size > TOTAL_LIMIT or (size > RATIO_FROM and size > RATIO_LIMIT * packed):
+            raise self._error(f"it is {packed} bytes and unpacks to {size}: more than any session needs")
+
+    def _compare(self, manifest: Manifest, names: set[str]) -> None:
+        files = [*(session.file for session in manifest.sessions), *manifest.attachments]
+        listed = [file.name for file in files]
+        if len(set(listed)) != len(listed):
+            raise self._error("its manifest names a file twice")
+        if odd := sorted(names.symmetric_difference([*listed, MANIFEST])):
+            told = "lists, and it is not there" if odd[0] in listed else "does not list"
+            raise self._error(f"{odd[0][:200]!r} is a file its manifest {told}")
+        for file in files:
+            self._check_hash(file)
+
+    def _check_hash(self, file: BundledFile) -> None:
+        hashed, size = sha256(), 0
+        for block in self._blocks(file.name, FILE_LIMIT):
+            hashed.update(block)
+            size += len(block)
+        if size != file.size or hashed.hexdigest() != file.sha256:
+            raise self._error(f"{file.name} is not what it was when the bundle was made")
+
+    # --- reading ---
+
+    def _read(self, file: BundledFile) -> bytes:
+        return self._bytes(file.name, file.size)
+
+    def _bytes(self, name: str, limit: int) -> bytes:
+        return b"".join(self._blocks(name, limit))
+
+    def _blocks(self, name: str, limit: int) -> Iterator[bytes]:
+        left = limit
+        try:
+            with self._archive.open(name) as file:
+                while block := file.read(BLOCK):
+                    left -= len(block)
+                    if left < 0:
+                        raise self._error(f"{name} unpacks to more than the {limit} bytes allowed")
+                    yield block
+        except BROKEN as error:
+            raise self._error(f"{name} is damaged: {error}") from error
+
+    def _error(self, reason: str) -> BundleError:
+        return BundleError(self._path, reason)
+
+
+@contextmanager
+def open_bundle(path: str) -> Generator[Bundle]:
+    """A bundle, checked. `BundleError` says what is wrong with it, `NewerFormatError` that we are too old for it."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except BROKEN as error:
+        reason = f"it is cut short or damaged: {error}" if not isinstance(error, OSError) else str(error)
+        raise BundleError(path, reason) from error
+    with archive:
+        try:
+            bundle = Bundle(path, archive)
+        except BundleError:
+            raise
+        except DocumentError as error:
+            raise BundleError(path, f"{error.where.removeprefix(f'{path}: ')}: {error.reason}") from error
+        yield bundle

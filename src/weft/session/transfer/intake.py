@@ -1,0 +1,268 @@
+"""Sessions on the move: packed out of a store, and taken into one without losing what either side has.
+
+A session that comes back from elsewhere is new here, or it has gone on, or this side has, or both have. Only in the
+last case is a copy made: under other ids, beside the one that is here. OpenCode writes over what is there instead.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from weft.errors import DocumentError, NotFoundError, StoreError
+from weft.journal import Journal
+from weft.model.event import (
+    Durable,
+    MessageUpdated,
+    PartUpdated,
+    SessionDiffed,
+    SessionUpdated,
+    TodoUpdated,
+)
+from weft.model.ids import GLOBAL_PROJECT, MessageID, ProjectID, SessionID
+from weft.model.message import MessageWithParts
+from weft.model.parcel import Counts, Parcel, Received, Verdict, count
+from weft.model.place import Place
+from weft.model.session import ForkedFrom, Session, own_of, with_own
+from weft.model.spent import Ledger
+from weft.model.wire import from_plain, to_plain
+from weft.session.transfer.document import digest
+from weft.session.transfer.rebind import Rebind, checkout, moved, rebinds_between, rebound
+from weft.session.transfer.relate import parting, relate
+from weft.session.transfer.rename import Renaming
+from weft.store.contract import Store
+
+Home = Callable[[str], Awaitable[ProjectID | None]]
+IMPORTED = " (imported)"
+
+
+@runtime_checkable
+class Claims(Protocol):
+    """A store that files messages by id alone can say whose they are; in others they cannot be mixed up."""
+
+    async def owners(self, messages: Sequence[MessageID]) -> dict[MessageID, SessionID]: ...
+
+
+class Terms(Struct, frozen=True, kw_only=True):
+    """On what terms sessions are taken in.
+
+    `home` gives the project of a directory, None if the directory is not on this machine. With `adopt`, what has no
+    directory here comes to live where we stand; else it stays bound to where it was.
+    """
+
+    home: Home
+    rebinds: tuple[Rebind, ...] = ()
+    adopt: bool = True
+    dry_run: bool = False
+
+
+class Taking(NamedTuple):
+    """What is to be stored, and why; `present` is what it is added to."""
+
+    verdict: Verdict
+    parcel: Parcel
+    present: Parcel | None
+
+
+class Apart(NamedTuple):
+    """What set two states apart, in words that stay the same while the incoming one goes on, and when that was."""
+
+    why: str
+    at: int
+
+
+async def pack(store: Store, id: SessionID) -> Parcel:
+    """A session with all that belongs to it. `NotFoundError` if there is none."""
+    return Parcel(
+        info=await store.get_session(id),
+        messages=tuple(await store.list_messages(id)),
+        todos=tuple(await store.list_todos(id)),
+        diff=tuple(await store.list_diff(id)),
+    )
+
+
+class Intake:
+    """Takes sessions in, each one whole or not at all. It remembers which became a copy, for their children's sake."""
+
+    def __init__(self, store: Store, journal: Journal, place: Place, terms: Terms) -> None:
+        self._store = store
+        self._journal = journal
+        self._place = place
+        self._terms = terms
+        self._copies: dict[SessionID, SessionID] = {}
+
+    async def receive(self, parcel: Parcel, *, counted: Counts | None = None) -> Received:
+        """Store it, read it again, and compare. `counted` is what its source says it holds."""
+        taking = await self._decide(parcel)
+        if taking.verdict == "forked" or taking.parcel.info.id != parcel.info.id:
+            self._copies[parcel.info.id] = taking.parcel.info.id
+        changes, digested = list(_changes(taking)), digest(taking.parcel)
+        is_new = taking.present is None
+        if (changes or is_new) and not self._terms.dry_run:
+            await self._refuse_strangers(taking)
+            if is_new:
+                await self._journal.begin(taking.parcel.info, *changes)
+            else:
+                await self._journal.commit(*changes)
+            await self._check(taking.parcel, digested)
+        return Received(
+            id=taking.parcel.info.id,
+            origin=parcel.info.id,
+            title=taking.parcel.info.title,
+            verdict=taking.verdict,
+            before=counted or count(parcel),
+            after=count(taking.parcel),
+            digest=digested,
+        )
+
+    # --- deciding ---
+
+    async def _decide(self, parcel: Parcel) -> Taking:
+        candidate, copied = parcel, False
+        while (present := await self._find(candidate.info.id)) is not None:
+            here = rebound(candidate, rebinds_between(candidate, present))
+            taking = _join(here, present)
+            if taking is not None:
+                return taking
+            candidate, copied = _copy(parcel, candidate.info.id, _parting(here, present)), True
+        return Taking("forked" if copied else "new", await self._bound(candidate), None)
+
+    async def _find(self, id: SessionID) -> Parcel | None:
+        try:
+            return await pack(self._store, id)
+        except NotFoundError:
+            return None
+
+    async def _bound(self, parcel: Parcel) -> Parcel:
+        """The parcel as it is to live here: its directory, its project, its parent."""
+        rebinds, directory = self._terms.rebinds, moved(parcel.info.directory, self._terms.rebinds)
+        home = await self._terms.home(directory) if directory else None
+        project = parcel.info.project_id
+        if home is not None:
+            project = project if await self._is_known(project) else home
+        elif self._terms.adopt:
+            rebinds = (*rebinds, Rebind(checkout(parcel), _top(self._place)))
+            directory = await self._adopted(moved(parcel.info.directory, rebinds))
+            project = self._place.project.id
+        elif not await self._is_known(project):
+            project = GLOBAL_PROJECT
+        bound = rebound(parcel, rebinds)
+        parent = parcel.info.parent_id
+        info = replace(
+            bound.info,
+            directory=directory,
+            project_id=project,
+            parent_id=None if parent is None else self._copies.get(parent, parent),
+        )
+        return replace(bound, info=info)
+
+    async def _adopted(self, directory: str) -> str:
+        return directory if await self._terms.home(directory) is not None else self._place.directory
+
+    async def _is_known(self, project: ProjectID) -> bool:
+        return bool(project) and await self._store.find_project(project) is not None
+
+    # --- doing ---
+
+    async def _refuse_strangers(self, taking: Taking) -> None:
+        if isinstance(self._store, Claims):
+            ids = [message.info.id for message in taking.parcel.messages]
+            for message, owner in (await self._store.owners(ids)).items():
+                if owner != taking.parcel.info.id:
+                    reason = f"message {message} belongs to session {owner} here"
+                    raise DocumentError(taking.parcel.info.id, reason)
+
+    async def _check(self, meant: Parcel, digested: str) -> None:
+        stored = await pack(self._store, meant.info.id)
+        if digest(stored) != digested or stored.info != meant.info:
+            raise StoreError(f"{meant.info.id} does not read back as it was written")
+
+
+def _join(incoming: Parcel, present: Parcel) -> Taking | None:
+    """One out of two states of a session, if nothing is lost by that."""
+    newer = incoming.info.time.updated > present.info.time.updated
+    relation = relate(incoming, present)
+    match relation:
+        case "apart":
+            return None
+        case "behind":
+            return Taking("older", present, present)
+        case "same" if not newer:
+            return Taking("same", present, present)
+        case "same" | "ahead":
+            merged = _merged(incoming, present) if newer else present
+            messages = incoming.messages if relation == "ahead" else present.messages
+            merged = replace(merged, messages=messages)
+            verdict: Verdict = "updated" if merged != present else "same"
+            return Taking(verdict, merged, present)
+
+
+def _merged(incoming: Parcel, present: Parcel) -> Parcel:
+    """The one here, brought up to the newer one that came. It goes on living where it lives.
+
+    What the incoming one does not mention may be unknown where it comes from: OpenCode exports no todos and no diff,
+    and knows nothing of what we keep beside its own fields.
+    """
+    plain: dict[str, Any] = {**to_plain(present.info), **to_plain(incoming.info)}
+    info: Session = from_plain(plain, Session, where=present.info.id)
+    info = replace(
+        info,
+        project_id=present.info.project_id,
+        directory=present.info.directory,
+        parent_id=present.info.parent_id,
+        revert=incoming.info.revert,
+    )
+    return Parcel(
+        info=info,
+        messages=incoming.messages,
+        todos=incoming.todos or present.todos,
+        diff=incoming.diff or present.diff,
+    )
+
+
+def _parting(incoming: Parcel, present: Parcel) -> Apart:
+    first = parting(incoming, present)
+    if first is None:
+        return Apart(digest(incoming), incoming.info.time.created)
+    known = any(message.info.id == first.info.id for message in present.messages)
+    why = f"{first.info.id} {digest(replace(incoming, messages=(first,)))}" if known else first.info.id
+    return Apart(why, first.info.time.created)
+
+
+def _copy(parcel: Parcel, beside: SessionID, apart: Apart) -> Parcel:
+    """The parcel under other names. What the two have in common was paid for in the other one."""
+    copy = Renaming(parcel, f"{beside} {apart.why}").parcel()
+    own = replace(
+        own_of(copy.info),
+        forked_from=ForkedFrom(session_id=parcel.info.id),
+        spent=Ledger(until=apart.at - 1),
+    )
+    title = copy.info.title.removesuffix(IMPORTED) + IMPORTED
+    return replace(copy, info=with_own(replace(copy.info, title=title), own))
+
+
+def _top(place: Place) -> str:
+    return place.directory if place.worktree == "/" else place.worktree
+
+
+def _changes(taking: Taking) -> Iterator[Durable]:
+    parcel, present = taking.parcel, taking.present
+    if present is not None and parcel.info != present.info:
+        yield SessionUpdated(info=parcel.info)
+    known = {} if present is None else {message.info.id: message for message in present.messages}
+    for message in parcel.messages:
+        yield from _message_changes(message, known.get(message.info.id))
+    if parcel.todos != (() if present is None else present.todos):
+        yield TodoUpdated(session_id=parcel.info.id, todos=parcel.todos)
+    if parcel.diff != (() if present is None else present.diff):
+        yield SessionDiffed(session_id=parcel.info.id, diff=parcel.diff)
+
+
+def _message_changes(message: MessageWithParts, known: MessageWithParts | None) -> Iterator[Durable]:
+    if known is None or known.info != message.info:
+        yield MessageUpdated(info=message.info)
+    parts = {} if known is None else {part.id: part for part in known.parts}
+    for part in message.parts:
+        if parts.get(part.id) != part:
+            yield PartUpdated(part=part)

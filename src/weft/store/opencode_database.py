@@ -1,0 +1,187 @@
+"""The SQLite file of OpenCode 1.2 and later, read and never written: rows as the documents they stand for.
+
+SQLite writes even when it only reads, if a database has a write-ahead log beside it. So one that has is copied first,
+and the copy is read.
+"""
+
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+from urllib.parse import quote
+
+from weft.errors import DocumentError, StoreError
+from weft.host.files import stamp_of
+
+NAME = "opencode.db"
+ATTEMPTS = 5
+NEEDED = {"project", "session", "message", "part"}
+Row = dict[str, Any]
+
+
+class OpenCodeDatabase:
+    """Sessions by parents first, the rest in the order of time. Columns we do not know are left alone."""
+
+    def __init__(self, path: str, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._tables = {
+            row["name"] for row in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
+        if missing := sorted(NEEDED - self._tables):
+            raise DocumentError(path, f"it has no table {missing[0]!r}, so it is no database of OpenCode")
+
+    def projects(self) -> Iterator[Row]:
+        for row in self._rows("SELECT * FROM project ORDER BY time_created, id"):
+            yield _to_project(row)
+
+    def sessions(self) -> Iterator[Row]:
+        """Rows; `to_session` makes a document of one, or says what is wrong with it."""
+        yield from self._rows("SELECT * FROM session ORDER BY parent_id IS NOT NULL, time_created, id")
+
+    def messages(self, session: str) -> list[tuple[str, bytes]]:
+        """Id and JSON of each message."""
+        query = "SELECT id, CAST(data AS BLOB) AS data FROM message WHERE session_id = ? ORDER BY time_created, id"
+        return [(row["id"], row["data"]) for row in self._rows(query, session)]
+
+    def parts(self, session: str) -> list[tuple[str, str, bytes]]:
+        """Id, message and JSON of each part."""
+        query = "SELECT id, message_id, CAST(data AS BLOB) AS data FROM part WHERE session_id = ? ORDER BY message_id, id"
+        return [(row["id"], row["message_id"], row["data"]) for row in self._rows(query, session)]
+
+    def todos(self, session: str) -> list[Row]:
+        if "todo" not in self._tables:
+            return []
+        query = "SELECT content, status, priority FROM todo WHERE session_id = ? ORDER BY position"
+        return list(self._rows(query, session))
+
+    def count(self, session: str) -> tuple[int, int, int]:
+        """Messages, parts and todos, as the database itself counts them."""
+        tables = ("message", "part", "todo")
+        found = [self._count(table, session) if table in self._tables else 0 for table in tables]
+        return found[0], found[1], found[2]
+
+    def _count(self, table: str, session: str) -> int:
+        [row] = self._rows(f"SELECT count(*) AS n FROM {table} WHERE session_id = ?", session)
+        return int(row["n"])
+
+    def _rows(self, query: str, *values: str) -> Iterator[Row]:
+        try:
+            yield from map(dict, self._connection.execute(query, values))
+        except sqlite3.Error as error:
+            raise DocumentError(self.path, f"the database cannot be read: {error}") from error
+
+
+@contextmanager
+def open_opencode_database(path: str) -> Generator[OpenCodeDatabase]:
+    """The database at a path, or in the directory there."""
+    path = os.path.join(path, NAME) if os.path.isdir(path) else path
+    if not os.path.isfile(path):
+        raise DocumentError(path, "there is no such database")
+    with tempfile.TemporaryDirectory(prefix="weft-import-") as scratch:
+        readable = _copied(path, scratch) if _has_log(path) else path
+        uri = f"file:{quote(os.path.abspath(readable))}?mode=ro" + (
+            "" if readable != path else "&immutable=1"
+        )
+        try:
+            connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise DocumentError(path, f"the database cannot be opened: {error}") from error
+        with closing(connection):
+            connection.row_factory = sqlite3.Row
+            # A byte that is no text must cost one character and not the whole import.
+            connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+            yield OpenCodeDatabase(path, connection)
+
+
+def to_session(row: Row) -> Row:
+    """A session as OpenCode tells it, out of its row. `ValueError` if a column holds no JSON."""
+    summary = {
+        key: value
+        for key in ("additions", "deletions", "files")
+        if (value := row.get(f"summary_{key}")) is not None
+    }
+    tokens = {key: row.get(f"tokens_{key}") or 0 for key in ("input", "output", "reasoning")}
+    cache = {key: row.get(f"tokens_cache_{key}") or 0 for key in ("read", "write")}
+    names = ("created", "updated", "compacting", "archived")
+    session: Row = {
+        "id": row["id"],
+        "slug": row.get("slug"),
+        "projectID": row["project_id"],
+        "workspaceID": row.get("workspace_id"),
+        "directory": row.get("directory"),
+        "path": row.get("path"),
+        "parentID": row.get("parent_id"),
+        "title": row.get("title"),
+        "agent": row.get("agent"),
+        "model": _parsed(row.get("model")),
+        "version": row.get("version"),
+        "summary": {**summary, "diffs": _parsed(row.get("summary_diffs"))} if summary else None,
+        "share": {"url": row["share_url"]} if row.get("share_url") else None,
+        "metadata": _parsed(row.get("metadata")),
+        "revert": _parsed(row.get("revert")),
+        "permission": _parsed(row.get("permission")),
+        "cost": row.get("cost"),
+        "tokens": {**tokens, "cache": cache} if "tokens_input" in row else None,
+        "time": {key: row[f"time_{key}"] for key in names if row.get(f"time_{key}") is not None},
+    }
+    return {key: _without_nothing(value) for key, value in session.items() if value is not None}
+
+
+def _to_project(row: Row) -> Row:
+    icon = {
+        "url": row.get("icon_url"),
+        "override": row.get("icon_url_override"),
+        "color": row.get("icon_color"),
+    }
+    project = {
+        "id": row["id"],
+        "worktree": row["worktree"],
+        "vcs": row.get("vcs"),
+        "name": row.get("name"),
+        "icon": icon if any(icon.values()) else None,
+        "commands": _parsed(row.get("commands")),
+        "time": {
+            "created": row["time_created"],
+            "updated": row.get("time_updated") or 0,
+            "initialized": row.get("time_initialized"),
+        },
+        "sandboxes": _parsed(row.get("sandboxes")) or [],
+    }
+    return {key: _without_nothing(value) for key, value in project.items() if value is not None}
+
+
+def _without_nothing(value: Any) -> Any:
+    return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+
+def _parsed(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def _has_log(path: str) -> bool:
+    return os.path.exists(f"{path}-wal") or os.path.exists(f"{path}-journal")
+
+
+def _copied(path: str, scratch: str) -> str:
+    """A copy of the database and its log as they stood at one moment."""
+    copy = os.path.join(scratch, NAME)
+    for _ in range(ATTEMPTS):
+        before = _stamps(path)
+        for suffix in ("", "-wal", "-journal"):
+            if os.path.exists(path + suffix):
+                shutil.copyfile(path + suffix, copy + suffix)
+        if _stamps(path) == before:
+            return copy
+    raise StoreError(f"{path} changes while it is read", hint="end OpenCode, or try again when it rests")
+
+
+def _stamps(path: str) -> list[Any]:
+    return [
+        stamp_of(os.stat(path + suffix)) if os.path.exists(path + suffix) else None
+        for suffix in ("", "-wal", "-journal")
+    ]

@@ -1,0 +1,224 @@
+"""What every provider must do with a server that misbehaves: a typed failure, in time, and no buffer without end."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from weft.errors import FaultKind, ProviderError
+from weft.provider.http import Deadlines
+from weft.provider.scripted import Call, Say
+from weft.provider.sse import MAX_EVENT
+from weft.testing.fake_server import Reply
+from weft.testing.provider_stand import ServerStand, asking, hear
+
+SHORT: Final = Deadlines(connect=5, first_byte=0.05, between=0.05)
+MB: Final = b"x" * 1024 * 1024
+REFUSALS: Final[dict[int, tuple[FaultKind, bool]]] = {
+    400: ("bad-request", False),
+    401: ("auth", False),
+    404: ("not-found", False),
+    429: ("rate-limit", True),
+    500: ("server", True),
+    503: ("overload", True),
+    529: ("overload", True),
+}
+
+
+async def failing(stand: ServerStand, deadlines: Deadlines | None = None) -> ProviderError:
+    provider = stand.provider if deadlines is None else stand.within(deadlines)
+    heard = await hear(provider, asking(stand.model))
+    assert heard.error is not None, f"no failure, but {heard.chunks}"
+    assert stand.asked() == 1, "one stream is one request"
+    return heard.error
+
+
+async def a_refusal_is_of_its_kind(stand: ServerStand) -> None:
+    for status, (kind, retryable) in REFUSALS.items():
+        stand.server.requests.clear()
+        stand.server.refuse(status, "no, because of this", retry_after="7")
+        error = await failing(stand)
+        assert (error.kind, error.status, error.retryable) == (kind, status, retryable)
+        assert (str(error), error.wait_ms) == ("no, because of this", 7000)
+        assert "no, because" in error.body
+
+
+async def a_refusal_without_words_says_its_status(stand: ServerStand) -> None:
+    stand.server.send(status=502, kind="text/html")
+    error = await failing(stand)
+    assert (error.kind, error.status, str(error)) == ("server", 502, "the server answered 502")
+
+
+async def a_web_page_is_not_an_answer(stand: ServerStand) -> None:
+    stand.server.send(b"<!doctype html><title>Welcome</title>", kind="text/html; charset=utf-8")
+    error = await failing(stand)
+    assert (error.kind, error.retryable, error.status) == ("protocol", False, 200)
+    assert "web page" in str(error)
+
+
+async def a_document_is_not_a_stream(stand: ServerStand) -> None:
+    stand.server.send(b'{"fine": true}', kind="application/json")
+    assert (await failing(stand)).kind == "protocol"
+
+
+async def a_refusal_with_a_good_status_is_one(stand: ServerStand) -> None:
+    stand.server.send(stand.server.dialect.refusal(429, "slow down"), kind="application/json")
+    error = await failing(stand)
+    assert (error.kind, str(error)) == ("rate-limit", "slow down")
+
+
+async def nothing_is_not_an_answer(stand: ServerStand) -> None:
+    stand.server.send()
+    error = await failing(stand)
+    assert (error.kind, error.retryable) == ("protocol", True)
+
+
+async def wrong_json_is_not_an_answer(stand: ServerStand) -> None:
+    first = stand.server.dialect.frames([Say(text="a b")])[0]
+    for bad in (
+        b"data: {nonsense}\n\n",
+        b"data: [1, 2]\n\n",
+        b'data: "a"\n\n',
+        b"data: " + b"[" * 100_000 + b"\n\n",
+    ):
+        stand.server.requests.clear()
+        stand.server.send(first, bad)
+        assert (await failing(stand)).kind == "protocol"
+
+
+async def half_a_line_is_not_an_answer(stand: ServerStand) -> None:
+    frames = b"".join(stand.server.dialect.frames([Say(text="one two three")]))
+    for cut in range(1, len(frames) // 2, 37):
+        stand.server.requests.clear()
+        stand.server.send(frames[:cut])
+        assert (await failing(stand)).kind in {"protocol", "network"}
+
+
+async def an_answer_without_an_end_is_broken(stand: ServerStand) -> None:
+    frames = stand.server.dialect.frames([Say(text="one two three")])
+    stand.server.send(*frames[:4])
+    error = await failing(stand)
+    assert (error.kind, error.retryable) == ("protocol", True)
+
+
+async def an_answer_that_ends_twice_ends_once(stand: ServerStand) -> None:
+    frames = stand.server.dialect.frames([Say(text="one two")])
+    stand.server.send(*frames, *frames)
+    heard = await hear(stand.provider, asking(stand.model))
+    assert (heard.error, heard.text()) == (None, "one two")
+
+
+async def a_call_without_a_name_is_a_failure(stand: ServerStand) -> None:
+    stand.server.send(*stand.server.dialect.nameless_call())
+    error = await failing(stand)
+    assert (error.kind, error.retryable) == ("protocol", False)
+
+
+async def a_failure_inside_an_answer_is_raised(stand: ServerStand) -> None:
+    frames = stand.server.dialect.frames([Say(text="one two")])
+    stand.server.send(*frames[:3], stand.server.dialect.failure("Overloaded"))
+    error = await failing(stand)
+    assert (error.kind, error.retryable, str(error)) == ("overload", True, "Overloaded")
+
+
+async def bytes_cut_anywhere_are_the_same_answer(stand: ServerStand) -> None:
+    raw = b"".join(
+        stand.server.dialect.frames([Say(text="五 👩‍👩‍👧"), Call(tool="read", input={"path": "五"})])
+    )
+    whole = None
+    for size in (1, 7, len(raw)):
+        stand.server.send(*(raw[start : start + size] for start in range(0, len(raw), size)))
+        heard = await hear(stand.provider, asking(stand.model))
+        assert heard.error is None
+        assert whole in (None, heard.chunks)
+        whole = heard.chunks
+
+
+async def lines_may_end_as_they_like(stand: ServerStand) -> None:
+    raw = b"".join(stand.server.dialect.frames([Say(text="one two")]))
+    for end in (b"\r\n", b"\r"):
+        stand.server.send(b": hello" + end, raw.replace(b"\n", end))
+        heard = await hear(stand.provider, asking(stand.model))
+        assert (heard.error, heard.text()) == (None, "one two")
+
+
+async def silence_before_the_answer_has_an_end(stand: ServerStand) -> None:
+    stand.server.hang()
+    error = await failing(stand, SHORT)
+    assert (error.kind, error.retryable) == ("timeout", True)
+    await stand.server.left()
+
+
+async def silence_after_the_head_has_an_end(stand: ServerStand) -> None:
+    stand.server.hang(Say(text="a"), pieces=0)
+    assert (await failing(stand, SHORT)).kind == "timeout"
+    await stand.server.left()
+
+
+async def silence_within_the_answer_has_an_end(stand: ServerStand) -> None:
+    stand.server.hang(Say(text="one two three"), pieces=3)
+    error = await failing(stand, Deadlines(connect=5, first_byte=30, between=0.05))
+    assert (error.kind, error.retryable) == ("timeout", True)
+    await stand.server.left()
+
+
+async def silence_after_the_last_word_is_no_failure(stand: ServerStand) -> None:
+    frames = stand.server.dialect.frames([Say(text="one two")])
+    stand.server.hang(Say(text="one two"), pieces=len(frames))
+    heard = await hear(stand.provider, asking(stand.model))
+    # An API whose last event does not say so is heard to the end of its stream, and that end did not come.
+    assert heard.text() == "one two"
+
+
+async def a_dropped_connection_is_told(stand: ServerStand) -> None:
+    async def drop(reply: Reply) -> None:
+        await reply.begin()
+        for frame in stand.server.dialect.frames([Say(text="one two three")])[:3]:
+            await reply.write(frame)
+        reply.drop()
+
+    stand.server.answer(drop)
+    error = await failing(stand)
+    assert (error.kind, error.retryable) == ("network", True)
+
+
+async def a_server_that_is_not_there_is_told(stand: ServerStand) -> None:
+    stand.server.url = "http://127.0.0.1:1/v1"
+    heard = await hear(stand.within(Deadlines()), asking(stand.model))
+    assert heard.error is not None
+    assert (heard.error.kind, heard.error.retryable) == ("network", True)
+
+
+async def a_line_without_end_is_refused(stand: ServerStand) -> None:
+    async def flood(reply: Reply) -> None:
+        await reply.begin()
+        await reply.write(b'data: {"a": "')
+        for _ in range(2 * MAX_EVENT // len(MB)):
+            await reply.write(MB)
+
+    stand.server.answer(flood)
+    error = await failing(stand)
+    assert (error.kind, error.retryable) == ("protocol", False)
+
+
+BAD_SERVERS: tuple[Callable[[ServerStand], Awaitable[None]], ...] = (
+    a_refusal_is_of_its_kind,
+    a_refusal_without_words_says_its_status,
+    a_web_page_is_not_an_answer,
+    a_document_is_not_a_stream,
+    a_refusal_with_a_good_status_is_one,
+    nothing_is_not_an_answer,
+    wrong_json_is_not_an_answer,
+    half_a_line_is_not_an_answer,
+    an_answer_without_an_end_is_broken,
+    an_answer_that_ends_twice_ends_once,
+    a_call_without_a_name_is_a_failure,
+    a_failure_inside_an_answer_is_raised,
+    bytes_cut_anywhere_are_the_same_answer,
+    lines_may_end_as_they_like,
+    silence_before_the_answer_has_an_end,
+    silence_after_the_head_has_an_end,
+    silence_within_the_answer_has_an_end,
+    silence_after_the_last_word_is_no_failure,
+    a_dropped_connection_is_told,
+    a_server_that_is_not_there_is_told,
+    a_line_without_end_is_refused,
+)

@@ -1,0 +1,181 @@
+"""A provider to be checked, beside the model that answers it: a fake server that does as told, or a script."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Protocol
+
+import httpx2
+from msgspec import Struct
+
+from weft.errors import ProviderError
+from weft.host.clock import SystemClock
+from weft.model.catalog import Model
+from weft.provider.chunk import (
+    AnyChunk,
+    Finished,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Started,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputStart,
+)
+from weft.provider.contract import ModelMessage, ModelRequest, Provider, TextContent, ToolSpec, UserTurn
+from weft.provider.http import Deadlines, Endpoint
+from weft.provider.scripted import AnyMove, ScriptedProvider
+from weft.testing.fake_server import Dialect, FakeServer, open_server
+
+Make = Callable[[httpx2.AsyncClient, Endpoint], Provider]
+KEY = "sk-fake-0123456789"
+HELLO = UserTurn(content=(TextContent(text="hello"),))
+READ = ToolSpec(
+    name="read",
+    about="Read a file.",
+    schema={"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+)
+
+
+class Stand(Protocol):
+    """What every check is given."""
+
+    model: Model
+    provider: Provider
+
+    def play(self, *answers: Sequence[AnyMove]) -> None:
+        """What the model will do, one answer per request."""
+        ...
+
+    def asked(self) -> int:
+        """How many requests came."""
+        ...
+
+
+class ServerStand:
+    """A provider at a fake server."""
+
+    def __init__(self, server: FakeServer, client: httpx2.AsyncClient, make: Make, model: Model) -> None:
+        self.server = server
+        self.model = model
+        self._client = client
+        self._make = make
+        self.provider = self.within(Deadlines())
+
+    def within(self, deadlines: Deadlines) -> Provider:
+        """The same, with other deadlines."""
+        endpoint = Endpoint(
+            base_url=self.server.url, api_key=KEY, provider_id=self.model.provider_id, deadlines=deadlines
+        )
+        return self._make(self._client, endpoint)
+
+    def play(self, *answers: Sequence[AnyMove]) -> None:
+        self.server.play(*answers)
+
+    def asked(self) -> int:
+        return len(self.server.requests)
+
+
+class ScriptedStand:
+    """The scripted provider: no server, the same promise."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._script: list[Sequence[AnyMove]] = []
+        self.provider = ScriptedProvider(self._script, SystemClock())
+
+    def play(self, *answers: Sequence[AnyMove]) -> None:
+        self._script.extend(answers)
+
+    def asked(self) -> int:
+        return len(self.provider.requests)
+
+
+@asynccontextmanager
+async def open_stand(dialect: Dialect, make: Make, model: Model) -> AsyncIterator[ServerStand]:
+    async with open_server(dialect) as server, httpx2.AsyncClient(trust_env=False) as client:
+        yield ServerStand(server, client, make, model)
+
+
+def asking(model: Model, *messages: ModelMessage, tools: tuple[ToolSpec, ...] = (READ,)) -> ModelRequest:
+    return ModelRequest(model=model, system=("Be brief.",), messages=messages or (HELLO,), tools=tools)
+
+
+class Heard(Struct):
+    """An answer as it was heard: its chunks, and the failure it ended in."""
+
+    chunks: list[AnyChunk]
+    error: ProviderError | None = None
+
+    def text(self) -> str:
+        return "".join(chunk.text for chunk in self.chunks if isinstance(chunk, TextDelta))
+
+    def thought(self) -> str:
+        return "".join(chunk.text for chunk in self.chunks if isinstance(chunk, ReasoningDelta))
+
+    def calls(self) -> list[ToolCall]:
+        return [chunk for chunk in self.chunks if isinstance(chunk, ToolCall)]
+
+    def finished(self) -> Finished:
+        found = self.chunks[-1]
+        assert isinstance(found, Finished), f"the last chunk is {found}"
+        return found
+
+
+async def hear(provider: Provider, request: ModelRequest) -> Heard:
+    """The whole answer; its discipline is checked on the way, whether or not it comes to its end."""
+    heard = Heard(chunks=[])
+    try:
+        async with aclosing(provider.stream(request)) as stream:
+            async for chunk in stream:
+                heard.chunks.append(chunk)
+    except ProviderError as error:
+        heard.error = error
+    check_order(heard.chunks, whole=heard.error is None)
+    return heard
+
+
+def check_order(chunks: Sequence[AnyChunk], *, whole: bool) -> None:
+    """First `Started`, last `Finished`, once each; opened before it grows, closed before the end, never twice."""
+    kinds = [type(chunk) for chunk in chunks]
+    if chunks:
+        assert kinds[0] is Started, f"began with {chunks[0]}"
+        assert kinds.count(Started) == 1
+    assert kinds.count(Finished) == (1 if whole else 0)
+    assert not whole or kinds[-1] is Finished
+    opened = _opened(chunks)
+    assert not whole or not opened, f"left open: {opened}"
+
+
+def _opened(chunks: Sequence[AnyChunk]) -> set[tuple[str, str]]:
+    opened: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
+    for chunk in chunks:
+        match chunk:
+            case TextStart(id=id) | ReasoningStart(id=id) | ToolInputStart(call_id=id):
+                key = (_kind(chunk), id)
+                assert key not in seen, f"opened twice: {key}"
+                seen.add(key)
+                opened.add(key)
+            case TextDelta(id=id) | ReasoningDelta(id=id) | ToolInputDelta(call_id=id):
+                assert (_kind(chunk), id) in opened, f"grew while it was not open: {chunk}"
+                assert chunk.text, "a delta of nothing"
+            case TextEnd(id=id) | ReasoningEnd(id=id) | ToolCall(call_id=id):
+                assert (_kind(chunk), id) in opened, f"closed while it was not open: {chunk}"
+                opened.discard((_kind(chunk), id))
+            case Started() | Finished():
+                pass
+    return opened
+
+
+def _kind(chunk: AnyChunk) -> str:
+    return (
+        type(chunk)
+        .__name__.removesuffix("Start")
+        .removesuffix("Delta")
+        .removesuffix("End")
+        .removesuffix("Call")
+        .removesuffix("Input")
+    )

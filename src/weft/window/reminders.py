@@ -1,0 +1,119 @@
+"""Reminders: words of ours beside a person's, on modes, on messages sent during the work, on the last step (pure).
+
+How a message is shown depends on what came before it and on nothing after it: shown once, it is shown the same ever
+after. OpenCode moves its reminders along to the newest message, and wraps a message only as long as the run lasts; each
+time it changes what a provider remembers of the conversation.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from weft.model.ids import PartID
+from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
+from weft.model.part import AnyPart, CompactionPart, TextPart
+from weft.provider.contract import ModelMessage, TextContent, UserTurn
+from weft.window.notes import OURS, Note, remind
+from weft.window.written import written
+
+PLAN = "plan"
+
+
+def as_shown(history: Iterable[MessageWithParts], *, plan_files: bool) -> list[MessageWithParts]:
+    """The history with what is shown and not stored. With `plan_files`, what concerns plans is stored (see `plan_note`)."""
+    shown: list[MessageWithParts] = []
+    busy_until, planned = 0.0, False
+    for message in history:
+        match message.info:
+            case AssistantMessage(agent=agent, error=None, time=time):
+                busy_until = max(busy_until, float("inf") if time.completed is None else time.completed)
+                planned = planned or agent == PLAN
+                shown.append(message)
+            case UserMessage(agent=agent, time=time) if not _asks_for_summary(message):
+                reminders = [] if plan_files else _on_plans(agent, planned=planned)
+                planned = planned and agent == PLAN
+                shown.append(_with(message, reminders, queued=time.created < busy_until))
+            case _:
+                shown.append(message)
+    return shown
+
+
+def _asks_for_summary(message: MessageWithParts) -> bool:
+    return any(isinstance(part, CompactionPart) for part in message.parts)
+
+
+def _on_plans(agent: str, *, planned: bool) -> list[str]:
+    if agent == PLAN:
+        return [remind(written("plan"))]
+    return [remind(written("build_switch"))] if planned else []
+
+
+def _with(message: MessageWithParts, reminders: Sequence[str], *, queued: bool) -> MessageWithParts:
+    if not message.parts or not (reminders or queued):
+        return message
+    parts = [_wrapped(part) for part in message.parts] if queued else list(message.parts)
+    for number, text in enumerate(reminders):
+        info = message.info
+        parts.append(
+            TextPart(
+                id=PartID(f"prt_reminder_{number}"),
+                session_id=info.session_id,
+                message_id=info.id,
+                text=text,
+                synthetic=True,
+            )
+        )
+    return replace(message, parts=tuple(parts))
+
+
+def _wrapped(part: AnyPart) -> AnyPart:
+    """What a person says while the work goes on, so that it is neither overlooked nor taken for a new beginning."""
+    if not isinstance(part, TextPart) or part.synthetic or part.ignored or not part.text.strip():
+        return part
+    # The words are OpenCode's, so that a model reads such a message the same way in both.
+    said = (
+        f"The user sent the following message:\n{part.text}\n\n"
+        "Please address this message and continue with your tasks."
+    )
+    return replace(part, text=remind(said))
+
+
+def with_last_step(messages: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
+    """The conversation, and at its end that there is no further step.
+
+    OpenCode puts it into the model's own mouth, which newer models refuse to go on from.
+    """
+    notice = TextContent(text=remind(written("last_step")))
+    if messages and isinstance(last := messages[-1], UserTurn):
+        return (*messages[:-1], UserTurn(content=(*last.content, notice)))
+    return (*messages, UserTurn(content=(notice,)))
+
+
+# --- with plan files ---
+
+
+def plan_note(
+    history: Sequence[MessageWithParts], prompt: UserMessage, path: str, *, exists: bool
+) -> Note | None:
+    """What a prompt is to be told of plans, if anything. `history` is what came before it."""
+    # Whoever made a summary cut off what was said of plans before, and is not whom the work is taken over from.
+    answers = [message.info for message in history if isinstance(message.info, AssistantMessage)]
+    last = answers[-1].agent if answers else None
+    worked = next((answer.agent for answer in reversed(answers) if not answer.summary), None)
+    if prompt.agent == PLAN and last != PLAN:
+        state = "It exists: read it, and go on from it." if exists else "It does not exist yet: create it."
+        said = written("plan_file").replace("{path}", path).replace("{state}", state)
+        return Note(text=remind(said), about={"reminder": "plan"})
+    if prompt.agent != PLAN and worked == PLAN and exists:
+        handed_over = f"A plan file exists at {path}. You should execute on the plan defined within it"
+        said = f"{written('build_switch')}\n\n{handed_over}"
+        return Note(text=remind(said), about={"reminder": "build"})
+    return None
+
+
+def is_reminded(message: MessageWithParts) -> bool:
+    """Whether a prompt has been told of plans already."""
+    return any(
+        isinstance(part, TextPart) and "reminder" in ((part.metadata or {}).get(OURS) or {})
+        for part in message.parts
+    )

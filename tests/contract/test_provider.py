@@ -1,0 +1,47 @@
+"""Every provider keeps the contract."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from given.models import CLAUDE, GPT, ROUTED
+from weft.provider.anthropic import AnthropicMessages
+from weft.provider.openai_chat import OpenAIChat
+from weft.testing.fake_anthropic import AnthropicDialect
+from weft.testing.fake_openai import Manners, OpenAIChatDialect
+from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
+from weft.testing.provider_stand import ScriptedStand, ServerStand, open_stand
+
+ROUTER = Manners(message_fields=frozenset({"reasoning_details"}), marks=True, longest_id=1000)
+
+
+def at_server(name: str) -> AbstractAsyncContextManager[ServerStand]:
+    match name:
+        case "anthropic":
+            return open_stand(AnthropicDialect(), AnthropicMessages, CLAUDE)
+        case "openai-chat":
+            return open_stand(OpenAIChatDialect(), OpenAIChat, GPT)
+        case _:
+            return open_stand(OpenAIChatDialect(ROUTER), OpenAIChat, ROUTED)
+
+
+@pytest.fixture(params=["anthropic", "openai-chat", "openai-chat-router"])
+async def server_stand(request: pytest.FixtureRequest) -> AsyncIterator[ServerStand]:
+    async with at_server(request.param) as stand:
+        yield stand
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_a_provider_keeps_its_promise(check: Check, server_stand: ServerStand) -> None:
+    await check(server_stand)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_the_scripted_provider_keeps_its_promise(check: Check) -> None:
+    await check(ScriptedStand(GPT))
+
+
+@pytest.mark.parametrize("check", SERVER_CHECKS, ids=lambda check: check.__name__)
+async def test_a_provider_stands_any_server(check: ServerCheck, server_stand: ServerStand) -> None:
+    await check(server_stand)

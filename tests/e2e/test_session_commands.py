@@ -1,0 +1,196 @@
+"""The commands on sessions at rest, from outside."""
+
+import asyncio
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from given.session_storm import BELOW, SOURCE, plant
+from weft.model.diff import FileDiff
+from weft.model.event import SessionCreated, SessionDiffed, SessionUpdated, TodoUpdated
+from weft.model.todo import Todo
+from weft.store.url import open_store
+from weft.testing.store_values import NOW, session
+
+WEFT = str(Path(sys.executable).with_name("weft"))
+OTHER = "ses_2f20b972bffeAbCdEfGhIjKlMn"
+MESSAGES = 6
+
+
+class Shell:
+    """A directory that is no repository, a home of its own, and three sessions."""
+
+    def __init__(self, root: Path) -> None:
+        self.directory = root / "work"
+        self.directory.mkdir()
+        self.storage = Path(os.environ["XDG_DATA_HOME"]) / "opencode" / "storage"
+        asyncio.run(self._plant())
+
+    async def _plant(self) -> None:
+        async with open_store(f"file:{self.storage}") as store:
+            await plant(store, MESSAGES)
+            await store.edit(SOURCE, lambda it: replace(it, title="Mend the loom"))
+            other = session(OTHER, project="global", created=NOW + 9, title="Weave")
+            diff = FileDiff(file="loom.py", additions=2, deletions=1)
+            todo = Todo(content="oil it", status="in_progress", priority="high")
+            await store.apply(
+                SessionCreated(info=other),
+                SessionUpdated(info=other),
+                SessionDiffed(session_id=SOURCE, diff=(diff,)),
+                TodoUpdated(session_id=SOURCE, todos=(todo,)),
+            )
+
+    def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [WEFT, "session", *arguments],
+            cwd=self.directory,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def said(self, *arguments: str) -> str:
+        ran = self.run(*arguments)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.said(*arguments, "--format", "json"))
+
+    def listed(self, *arguments: str) -> list[str]:
+        return [row["id"] for row in self.json("list", "--all", *arguments)]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_a_list_is_narrowed_by_what_is_asked(shell: Shell) -> None:
+    assert shell.listed() == [OTHER, SOURCE]
+    assert sorted(shell.listed("--children")) == sorted([OTHER, SOURCE, BELOW])
+    assert shell.listed("--search", "LOOM") == [SOURCE]
+    shell.said("pin", SOURCE)
+    assert shell.listed() == [SOURCE, OTHER]
+    assert "* Mend the loom" in shell.said("list", "--all")
+    shell.said("tag", SOURCE, "blue", "urgent")
+    assert shell.listed("--tag", "blue") == [SOURCE]
+    shell.said("tag", SOURCE, "blue", "--remove")
+    assert shell.listed("--tag", "blue") == []
+    shell.said("archive", SOURCE)
+    assert (shell.listed(), shell.listed("--archived")) == ([OTHER], [SOURCE])
+    shell.said("archive", SOURCE, "--off")
+    shell.said("pin", SOURCE, "--off")
+    assert shell.listed() == [OTHER, SOURCE]
+
+
+def test_a_session_is_named_by_a_beginning_and_renamed_for_good(shell: Shell) -> None:
+    assert shell.said("rename", "1e10b972bffe", "A", "new", "name").endswith("is now called A new name\n")
+    kept = shell.json("rename", SOURCE[:20], "Again")
+    assert (kept["title"], kept["weft"]) == ("Again", {"titled": True})
+    document = json.loads((shell.storage / "session" / "global" / f"{SOURCE}.json").read_bytes())
+    assert document == kept
+    assert "A new name" not in shell.said("show", SOURCE)
+
+
+def test_what_is_meant_must_be_one_session(shell: Shell) -> None:
+    ambiguous = shell.run("rename", "1e10b972b", "x")
+    assert ambiguous.returncode == 2
+    assert SOURCE in ambiguous.stderr
+    assert BELOW in ambiguous.stderr
+    close = shell.run("todo", SOURCE[:-1] + "X")
+    assert (close.returncode, "did you mean" in close.stderr) == (2, True)
+    for hostile in ("", "../../etc/passwd", "ses_\u202e", "x" * 5000):
+        ran = shell.run("rm", hostile, "--yes")
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert "Traceback" not in ran.stderr
+    assert len(shell.listed("--children")) == 3
+
+
+def test_a_fork_has_what_came_before_a_message(shell: Shell) -> None:
+    whole = shell.json("fork", SOURCE)
+    assert whole["title"] == "Mend the loom (fork #1)"
+    messages = shell.json("show", SOURCE)["messages"]
+    at = messages[2]["info"]["id"]
+    part = shell.json("fork", SOURCE, "--at", at)
+    assert part["weft"]["forkedFrom"] == {"sessionID": SOURCE, "messageID": at}
+    assert len(shell.json("show", part["id"])["messages"]) == 2
+    assert len(shell.json("show", whole["id"])["messages"]) == MESSAGES
+    nowhere = shell.run("fork", SOURCE, "--at", "msg_00000000000000000000000000")
+    assert nowhere.returncode == 2
+    assert len(shell.listed()) == 4
+
+
+def test_a_tree_a_diff_and_todos_are_shown(shell: Shell) -> None:
+    drawn = shell.said("tree", SOURCE).splitlines()
+    assert drawn[0].startswith(SOURCE)
+    assert drawn[1].startswith(f"└── {BELOW}")
+    assert [child["session"]["id"] for child in shell.json("tree", SOURCE)["children"]] == [BELOW]
+    assert "loom.py" in shell.said("diff", SOURCE)
+    assert shell.json("diff", SOURCE)[0]["additions"] == 2
+    assert shell.said("todo", SOURCE) == "[>] oil it\n"
+    assert shell.json("todo", OTHER) == []
+
+
+def test_nothing_is_removed_unless_somebody_says_so(shell: Shell) -> None:
+    refused = shell.run("rm", SOURCE)
+    assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
+    assert answer_at_a_terminal(shell, b"n\n") == 0
+    assert SOURCE in shell.listed()
+    assert answer_at_a_terminal(shell, b"y\n") == 0
+    assert shell.listed() == [OTHER]
+
+
+def test_what_is_removed_comes_back_byte_for_byte(shell: Shell) -> None:
+    before = documents(shell.storage)
+    assert [each["id"] for each in shell.json("rm", SOURCE, "--yes")] == [BELOW, SOURCE]
+    assert shell.listed("--children") == [OTHER]
+    assert [each["sessions"][0]["id"] for each in shell.json("trash")] == [SOURCE]
+    assert SOURCE in shell.said("trash")
+    assert [each["id"] for each in shell.json("restore", SOURCE[:20])] == [SOURCE, BELOW]
+    assert documents(shell.storage) == before
+    assert shell.run("restore", SOURCE).returncode == 2
+    shell.said("rm", SOURCE, "--yes", "--no-trash")
+    assert shell.json("trash") == []
+    assert [name for name in documents(shell.storage) if SOURCE in name or BELOW in name] == []
+
+
+def test_a_broken_configuration_does_not_keep_anybody_from_tidying_up(shell: Shell) -> None:
+    (shell.directory / "opencode.json").write_text("{ broken")
+    assert shell.run("rename", SOURCE, "x").returncode == 0
+    assert shell.run("rm", "last", "--yes").returncode == 0
+    assert shell.listed() == [SOURCE]
+
+
+def documents(storage: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(storage).as_posix(): path.read_bytes()
+        for path in storage.rglob("*.json")
+        if path.is_file()
+    }
+
+
+def answer_at_a_terminal(shell: Shell, words: bytes) -> int:
+    ours, theirs = pty.openpty()
+    os.write(ours, words)
+    ran = subprocess.run(
+        [WEFT, "session", "rm", SOURCE],
+        cwd=shell.directory,
+        stdin=theirs,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(ours)
+    os.close(theirs)
+    assert b"Remove the session" in ran.stderr
+    return ran.returncode

@@ -1,0 +1,23 @@
+"""Models to test with, one of each kind."""
+
+from weft.model.catalog import Capabilities, Limit, Modalities, Model, ModelApi
+
+EYES = Modalities(image=True, pdf=True)
+
+
+def model(provider: str, id: str, npm: str, **more: object) -> Model:
+    fields = {
+        "capabilities": Capabilities(temperature=True, input=EYES),
+        "limit": Limit(context=200_000, output=32_000),
+    }
+    return Model(id=id, provider_id=provider, name=id, api=ModelApi(id=id, npm=npm), **(fields | more))
+
+
+CLAUDE = model("anthropic", "claude-sonnet-4", "@ai-sdk/anthropic")
+GPT = model("openai", "gpt-4.1", "@ai-sdk/openai")
+ROUTED = model("openrouter", "anthropic/claude-sonnet-4", "@openrouter/ai-sdk-provider")
+MISTRAL = model("mistral", "mistral-large", "@ai-sdk/mistral")
+LOCAL = model("ollama", "qwen3", "@ai-sdk/openai-compatible")
+BLIND = model(
+    "ollama", "qwen3-coder", "@ai-sdk/openai-compatible", capabilities=Capabilities(temperature=True)
+)

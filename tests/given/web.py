@@ -1,0 +1,58 @@
+"""A web server on loopback that answers with what a test puts there, and keeps what it was asked."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+
+
+class Answer(NamedTuple):
+    body: bytes
+    status: int = 200
+    kind: str = "application/json"
+
+
+class Asked(NamedTuple):
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Web(NamedTuple):
+    url: str
+    asked: list[Asked]
+
+
+@contextmanager
+def open_web(pages: Mapping[str, Answer]) -> Iterator[Web]:
+    """Serves `pages` by path, whatever the method; any other path is a 404."""
+    asked: list[Asked] = []
+
+    class Desk(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            length = int(self.headers.get("content-length") or 0)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            asked.append(Asked(self.command, self.path, headers, self.rfile.read(length)))
+            page = pages.get(self.path, Answer(b"no such page", 404, "text/plain"))
+            self.send_response(page.status)
+            self.send_header("content-type", page.kind)
+            self.send_header("content-length", str(len(page.body)))
+            self.end_headers()
+            self.wfile.write(page.body)
+
+        do_GET = do_POST = answer  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Desk)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield Web(f"http://127.0.0.1:{server.server_port}", asked)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

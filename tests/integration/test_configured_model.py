@@ -1,0 +1,225 @@
+"""A configured model, from `opencode.json` to the wire and back: the package picks the language."""
+
+import json
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from given.web import Answer, Asked, Web, open_web
+from weft.cli.main import run_command
+
+KEY = "sk-secret-0123456789"
+Run = Callable[..., tuple[int, str, str]]
+
+
+def events(*told: dict[str, Any], named: bool = False, end: bytes = b"") -> Answer:
+    lines = [
+        (b"event: " + str(each["type"]).encode() + b"\n" if named else b"")
+        + b"data: "
+        + json.dumps(each).encode()
+        + b"\n\n"
+        for each in told
+    ]
+    return Answer(b"".join(lines) + end, kind="text/event-stream")
+
+
+def piece(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+    return {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+
+
+CHAT = events(
+    piece({"role": "assistant", "content": "Well "}),
+    piece({"content": "woven"}),
+    piece({}, "stop"),
+    {
+        "id": "c",
+        "choices": [],
+        "usage": {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100},
+    },
+    end=b"data: [DONE]\n\n",
+)
+MESSAGES = events(
+    {
+        "type": "message_start",
+        "message": {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "content": [],
+            "model": "m",
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {"input_tokens": 1000, "output_tokens": 1},
+        },
+    },
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Well woven"}},
+    {"type": "content_block_stop", "index": 0},
+    {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+        "usage": {"output_tokens": 100},
+    },
+    {"type": "message_stop"},
+    named=True,
+)
+ITEM = {"id": "i", "type": "message", "role": "assistant", "status": "in_progress", "content": []}
+TEXT = {"type": "output_text", "text": "Well woven", "annotations": []}
+RESPONSE = {"id": "r", "object": "response", "status": "in_progress", "output": [], "model": "m"}
+RESPONSES = events(
+    {"type": "response.created", "response": RESPONSE},
+    {"type": "response.output_item.added", "output_index": 0, "item": ITEM},
+    {
+        "type": "response.output_text.delta",
+        "item_id": "i",
+        "output_index": 0,
+        "content_index": 0,
+        "delta": "Well woven",
+    },
+    {
+        "type": "response.output_item.done",
+        "output_index": 0,
+        "item": {**ITEM, "status": "completed", "content": [TEXT]},
+    },
+    {
+        "type": "response.completed",
+        "response": {
+            **RESPONSE,
+            "status": "completed",
+            "usage": {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100},
+        },
+    },
+    named=True,
+)
+GEMINI = events(
+    {
+        "candidates": [
+            {
+                "content": {"role": "model", "parts": [{"text": "Well woven"}]},
+                "finishReason": "STOP",
+                "index": 0,
+            }
+        ],
+        "usageMetadata": {"promptTokenCount": 1000, "candidatesTokenCount": 100, "totalTokenCount": 1100},
+    }
+)
+WIRES = {
+    "@ai-sdk/openai-compatible": ("/v1/chat/completions", CHAT, "authorization"),
+    "@ai-sdk/groq": ("/v1/chat/completions", CHAT, "authorization"),
+    "@ai-sdk/anthropic": ("/v1/messages", MESSAGES, "x-api-key"),
+    "@ai-sdk/openai": ("/v1/responses", RESPONSES, "authorization"),
+    "@ai-sdk/google": ("/v1/models/m:streamGenerateContent?alt=sse", GEMINI, "x-goog-api-key"),
+}
+
+
+@pytest.fixture
+def weft(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr(sys, "stdin", StringIO())
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = run_command(["run", *arguments, "--dir", str(tmp_path), "--store", str(tmp_path / "store")])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def configure(monkeypatch: pytest.MonkeyPatch, web: Web, npm: str, **more: Any) -> None:
+    model = {"limit": {"context": 100_000, "output": 1_000}, "cost": {"input": 1, "output": 10}, **more}
+    options = {"baseURL": f"{web.url}/v1", "apiKey": KEY}
+    said = {"provider": {"mill": {"npm": npm, "options": options, "models": {"m": model}}}}
+    monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(said))
+
+
+@pytest.mark.parametrize("npm", WIRES)
+def test_each_package_is_asked_in_its_own_language(
+    npm: str, weft: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, answer, header = WIRES[npm]
+    with open_web({path: answer}) as web:
+        configure(monkeypatch, web, npm)
+        code, out, err = weft("-m", "mill/m", "weave")
+    assert (code, out.strip()) == (0, "Well woven")
+    assert "1,000 tokens in, 100 out · $0.0020" in err
+    [asked] = web.asked
+    assert KEY in asked.headers[header]
+
+
+def body(asked: Asked) -> dict[str, Any]:
+    return dict(json.loads(asked.body))
+
+
+def test_limits_options_and_variants_reach_the_wire(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_web({"/v1/chat/completions": CHAT}) as web:
+        configure(
+            monkeypatch,
+            web,
+            "@ai-sdk/openai-compatible",
+            id="m-2025",
+            reasoning=True,
+            options={"seed": 7},
+            headers={"x-team": "looms"},
+        )
+        assert weft("-m", "mill/m", "--variant", "high", "weave")[0] == 0
+    [asked] = web.asked
+    sent = body(asked)
+    assert (sent["model"], sent["max_tokens"], sent["seed"], sent["reasoning_effort"]) == (
+        "m-2025",
+        1_000,
+        7,
+        "high",
+    )
+    assert asked.headers["x-team"] == "looms"
+
+
+def test_the_one_configured_provider_is_the_default(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_web({"/v1/chat/completions": CHAT}) as web:
+        configure(monkeypatch, web, "@ai-sdk/openai-compatible")
+        assert weft("weave")[0] == 0
+    assert [body(asked)["model"] for asked in web.asked] == ["m"]
+
+
+def test_an_unknown_model_is_an_error_and_nothing_is_asked(
+    weft: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_web({"/v1/chat/completions": CHAT}) as web:
+        configure(monkeypatch, web, "@ai-sdk/openai-compatible")
+        code, _, err = weft("-m", "mill/n", "weave")
+    assert (code, web.asked) == (2, [])
+    assert "did you mean mill/m?" in err
+
+
+def test_without_a_key_the_variable_to_set_is_told_and_the_session_stays(weft: Run) -> None:
+    code, _, err = weft("-m", "anthropic/claude-sonnet-4-5", "weave")
+    assert code == 1
+    assert "set ANTHROPIC_API_KEY" in err
+    assert weft("-c", "-m", "scripted/demo", "go on")[0] in (0, 3)
+
+
+def test_a_package_without_an_adapter_is_named(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_web({}) as web:
+        configure(monkeypatch, web, "odd-sdk")
+        code, _, err = weft("-m", "mill/m", "weave")
+    assert code == 1
+    assert "'odd-sdk'" in err
+
+
+def test_a_local_server_is_asked_without_being_configured(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_web({"/v1/chat/completions": CHAT}) as web:
+        monkeypatch.setenv("OLLAMA_HOST", web.url)
+        code, out, err = weft("-m", "ollama/llama3:8b", "weave")
+    assert (code, out.strip()) == (0, "Well woven")
+    assert "$0.0000" in err
+    assert "authorization" not in web.asked[0].headers
+
+
+def test_no_key_is_told_in_any_output(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_web({"/v1/chat/completions": Answer(b'{"error": {"message": "bad key"}}', 401)}) as web:
+        configure(monkeypatch, web, "@ai-sdk/openai-compatible")
+        code, out, err = weft("-m", "mill/m", "--format", "json", "weave")
+    assert code == 1
+    assert KEY not in out + err

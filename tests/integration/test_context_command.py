@@ -1,0 +1,106 @@
+"""`weft session context`: what the next request would carry, to the letter."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.app.open import Opening, open_app
+from weft.app.preview import PLACEHOLDER
+from weft.cli.main import run_command
+from weft.host.clock import SystemClock
+from weft.model.ids import SessionID
+from weft.model.input import PromptInput, SessionInput, TextInput
+from weft.model.part import ModelRef
+from weft.model.wire import to_plain
+from weft.provider.contract import ModelRequest
+from weft.provider.demo import scripted_model
+from weft.provider.registry import Served
+from weft.provider.scripted import Say, ScriptedProvider
+
+DEMO = scripted_model("demo")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    top = tmp_path / "repository"
+    (top / "pkg").mkdir(parents=True)
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "start"]):
+        subprocess.run(["git", *command], cwd=top, check=True)
+    (top / "AGENTS.md").write_text("Far.")
+    (top / "pkg" / "AGENTS.md").write_text("Near.")
+    monkeypatch.chdir(top / "pkg")
+    return top
+
+
+async def talk(words: str, *, session: SessionID | None = None) -> tuple[SessionID, ModelRequest]:
+    """Say something here; gives the session and the request that was made for it."""
+    provider = ScriptedProvider([[Say(text="So be it.")]], SystemClock())
+    async with open_app(Opening(models=(Served(DEMO, provider),))) as api:
+        session = session or (await api.create_session(SessionInput(title="Talk"))).id
+        named = ModelRef(provider_id=DEMO.provider_id, model_id=DEMO.id)
+        await api.prompt(session, PromptInput(parts=(TextInput(text=words),), model=named))
+    return session, provider.requests[0]
+
+
+def context(session: str, capsys: pytest.CaptureFixture[str]) -> Any:
+    assert run_command(["session", "context", session, "--format", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def files(top: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+
+
+async def test_what_is_shown_is_what_is_sent_next(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session, first = await talk("first")
+    (repository / "AGENTS.md").write_text("Farther.")
+    before = files(Path(os.environ["XDG_DATA_HOME"]))
+    shown = context(session, capsys)
+    assert files(Path(os.environ["XDG_DATA_HOME"])) == before
+    _, second = await talk(PLACEHOLDER, session=session)
+
+    sent = to_plain({"system": second.system, "tools": second.tools, "messages": second.messages})
+    assert {name: shown[name] for name in sent} == json.loads(json.dumps(sent))
+    assert shown["system"] == list(first.system)
+    assert shown["placeholder"]
+    assert "Farther." in shown["messages"][-1]["content"][1]["text"]
+
+
+async def test_the_shares_are_told_at_the_end(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session, _ = await talk("first")
+    report = context(session, capsys)["tokens"]
+    run_command(["session", "context", session])
+    shown = capsys.readouterr().out
+
+    assert report["total"] == sum(part["tokens"] for part in report["parts"])
+    assert [part["of"] for part in report["parts"] if part["part"] == "system"] == [
+        "prompt 1",
+        "environment",
+        f"{repository}/pkg/AGENTS.md",
+        f"{repository}/AGENTS.md",
+    ]
+    assert f"Instructions from: {repository}/pkg/AGENTS.md\nNear." in shown
+    assert shown.splitlines()[-1] == (
+        f"scripted/demo, agent build: about {report['total']:,} of {report['limit']:,} tokens; "
+        f"{PLACEHOLDER} stands for what you say next"
+    )
+
+
+async def test_a_session_in_which_nothing_was_said_shows_what_it_would_begin_with(
+    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", '{"model": "scripted/demo"}')
+    async with open_app(Opening()) as api:
+        session = (await api.create_session(SessionInput())).id
+    shown = context(session, capsys)
+
+    assert shown["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": PLACEHOLDER, "metadata": None}]}
+    ]
+    assert shown["system"][1].endswith(f"Instructions from: {repository}/AGENTS.md\nFar.")

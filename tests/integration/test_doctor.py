@@ -1,0 +1,327 @@
+"""The doctor: whatever is broken is named, everything else loads, and what can be put right is, with a backup."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from given.small_tree import (
+    CHILD,
+    FIRST,
+    OTHER,
+    age,
+    contents,
+    documents,
+    fill,
+    opened,
+    put_session,
+    readable,
+)
+from weft.host.machine import file_system
+from weft.host.now import now
+from weft.host.paths import paths_from
+from weft.index.place import index_path
+from weft.model.event import ProjectUpdated, SessionCreated, SessionUpdated
+from weft.model.ids import ProjectID, SessionID
+from weft.model.project import Project, ProjectTime
+from weft.session.care.cure import Doctor
+from weft.session.care.environment import Case
+from weft.session.care.examine import examine, examine_index, examine_store
+from weft.session.care.finding import Finding
+from weft.testing.store_values import NOW, session
+
+DOCUMENTS = [
+    "project/p1.json",
+    *(
+        path
+        for each in ("first", "child", "other")
+        for path in (
+            f"session/p1/ses_{each}.json",
+            f"message/ses_{each}/msg_{each}_1.json",
+            f"message/ses_{each}/msg_{each}_2.json",
+            f"part/msg_{each}_1/prt_{each}_1_a.json",
+            f"part/msg_{each}_1/prt_{each}_1_b.json",
+            f"part/msg_{each}_2/prt_{each}_2_a.json",
+            f"part/msg_{each}_2/prt_{each}_2_b.json",
+            f"session_diff/ses_{each}.json",
+            f"todo/ses_{each}.json",
+        )
+    ),
+]
+WAYS = {
+    "truncated": lambda raw: raw[: len(raw) // 2],
+    "emptied": lambda _: b"",
+    "overwritten": lambda raw: b"\x00" * len(raw),
+    "of another kind": lambda _: b'"text"',
+}
+
+
+@pytest.fixture
+async def root(tmp_path: Path) -> Path:
+    root = tmp_path / "storage"
+    await fill(await opened(root))
+    return root
+
+
+def case(root: Path) -> Case:
+    return Case(
+        env=os.environ,
+        paths=paths_from(os.environ),
+        directory=str(root.parent),
+        root=str(root),
+        now=now() + 60_000,
+    )
+
+
+def examined(root: Path) -> list[Finding]:
+    return examine_store(case(root), lambda _, __: None)
+
+
+def named(findings: list[Finding], severity: str = "problem") -> set[str]:
+    return {item.where for finding in findings if finding.severity == severity for item in finding.items}
+
+
+def whats(findings: list[Finding]) -> list[str]:
+    return [finding.what for finding in findings]
+
+
+def test_the_list_of_documents_is_that_of_the_tree(root: Path) -> None:
+    assert sorted(DOCUMENTS) == documents(root)
+    assert examined(root) == []
+
+
+@pytest.mark.parametrize("how", WAYS)
+async def test_each_document_that_is_spoilt_is_named_and_everything_else_loads(root: Path, how: str) -> None:
+    whole, before = await readable(root), contents(root)
+    for path in DOCUMENTS:
+        (root / path).write_bytes(WAYS[how](before[path]))
+        age(root)
+        assert named(examined(root)) == {f"{root}/{path}"}
+        hidden = {each for each in whole if path.startswith("message/") and Path(path).stem in each}
+        assert await readable(root) == whole - {path} - hidden
+        (root / path).write_bytes(before[path])
+    assert examined(root) == []
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("path", [DOCUMENTS[0], *DOCUMENTS[1:10]])
+async def test_what_is_spoilt_is_put_right_and_its_original_kept(root: Path, path: str, how: str) -> None:
+    whole = await readable(root)
+    spoilt = WAYS[how]((root / path).read_bytes())
+    (root / path).write_bytes(spoilt)
+    age(root)
+    doctor = Doctor(case(root))
+    assert [each.failed for each in doctor.treat(examined(root))] == [""]
+    assert (Path(doctor.backup) / path).read_bytes() == spoilt
+    assert named(examined(root)) == set()
+    taken = {each for each in whole if path.startswith("message/") and Path(path).stem in each} | {path}
+    assert await readable(root) == (whole if path.startswith("session/") else whole - taken)
+
+
+async def test_a_lost_session_is_named_and_made_anew_from_its_messages(root: Path) -> None:
+    whole, before = await readable(root), contents(root)
+    (root / f"session/p1/{OTHER}.json").unlink()
+    assert named(examined(root)) == {f"{root}/message/{OTHER}"}
+    [cured] = Doctor(case(root)).treat(examined(root))
+    assert cured.done == "made anew from 2 messages"
+    assert await readable(root) == whole
+    found = await (await opened(root)).get_session(SessionID(OTHER))
+    assert (found.project_id, found.directory, found.title) == ("p1", "/work", "Recovered: a of msg_other_1")
+    assert (found.time.created, found.time.updated) == (NOW + 2, NOW + 4)
+    assert {
+        path: raw for path, raw in contents(root).items() if path in before and "session/" not in path
+    } == {path: raw for path, raw in before.items() if "session/" not in path}
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [
+        (f"message/{FIRST}/msg_first_1.json", "parts, diffs and todos of something that is gone: 1"),
+        (f"message/{FIRST}/msg_first_2.json", "parts, diffs and todos of something that is gone: 1"),
+        (f"session/p1/{FIRST}.json", "sessions whose parent is gone: 1"),
+        ("project/p1.json", "1 projects have sessions and no record"),
+    ],
+)
+async def test_a_document_that_is_missed_by_others_is_told_of(root: Path, path: str, what: str) -> None:
+    whole = await readable(root)
+    (root / path).unlink()
+    assert what in whats(examined(root))
+    hidden = {each for each in whole if path.startswith("message/") and Path(path).stem in each}
+    assert await readable(root) == whole - {path} - hidden
+
+
+async def test_a_child_without_its_parent_is_shown_again_once_it_stands_by_itself(root: Path) -> None:
+    store = await opened(root)
+    await store.edit(SessionID(CHILD), lambda it: replace(it, parent_id=SessionID("ses_gone")))
+    [finding] = examined(root)
+    assert (finding.what, named([finding], "warning")) == ("sessions whose parent is gone: 1", {CHILD})
+    doctor = Doctor(case(root))
+    doctor.treat([finding])
+    assert examined(root) == []
+    assert (await store.get_session(SessionID(CHILD))).parent_id is None
+    assert b"ses_gone" in (Path(doctor.backup) / f"session/p1/{CHILD}.json").read_bytes()
+
+
+async def test_a_session_in_two_projects_is_united_in_the_one_changed_last(root: Path) -> None:
+    raw = (root / f"session/p1/{OTHER}.json").read_bytes()
+    (root / "session/p2").mkdir()
+    (root / f"session/p2/{OTHER}.json").write_bytes(
+        raw.replace(b'"p1"', b'"p2"').replace(b'"updated": 1', b'"updated": 2')
+    )
+    [finding] = [each for each in examined(root) if each.cure == "unite"]
+    assert finding.what == "sessions recorded in two projects: 1"
+    doctor = Doctor(case(root))
+    doctor.treat([finding])
+    assert [
+        path for path in documents(root) if path.endswith(f"/{OTHER}.json") and path.startswith("session/")
+    ] == [f"session/p2/{OTHER}.json"]
+    assert (Path(doctor.backup) / f"session/p1/{OTHER}.json").read_bytes() == raw
+
+
+async def test_strangers_and_misplaced_documents_are_named_and_left_alone(root: Path) -> None:
+    (root / f"message/{FIRST}/msg_9.json.tmp").write_text("{")
+    raw = (root / f"message/{FIRST}/msg_first_1.json").read_bytes()
+    (root / f"message/{FIRST}/msg_copy.json").write_bytes(raw)
+    before = contents(root)
+    findings = examined(root)
+    assert whats(findings) == [
+        "files among the documents that are none: 1",
+        "documents that lie elsewhere than they say: 1",
+    ]
+    Doctor(case(root)).treat(findings)
+    assert contents(root) == before
+
+
+def repository(path: Path) -> Path:
+    path.mkdir()
+    subprocess.run(["git", "init", "-q", str(path)], check=True)
+    return path
+
+
+async def test_sessions_recorded_elsewhere_are_adopted(root: Path, tmp_path: Path) -> None:
+    worktree = repository(tmp_path / "repository")
+    store = await opened(root)
+    home = ProjectID("a" * 40)
+    time = ProjectTime(created=NOW, updated=NOW)
+    await store.apply(ProjectUpdated(info=Project(id=home, worktree=str(worktree), vcs="git", time=time)))
+    for id, project, directory in (
+        ("ses_global", "global", worktree),
+        ("ses_drifted", "b" * 40, worktree),
+        ("ses_elsewhere", "global", tmp_path),
+    ):
+        await store.apply(
+            SessionCreated(info=replace(session(id, project=project), directory=str(directory)))
+        )
+    [finding] = [each for each in examined(root) if each.cure == "adopt"]
+    assert named([finding], "warning") == {"ses_global", "ses_drifted"}
+    Doctor(case(root)).treat([finding])
+    listed = {each.id: each.project_id for each in await store.list_sessions()}
+    assert {id: listed[SessionID(id)] for id in ("ses_global", "ses_drifted", "ses_elsewhere")} == {
+        "ses_global": home,
+        "ses_drifted": home,
+        "ses_elsewhere": "global",
+    }
+    assert [each for each in examined(root) if each.area == "projects"] == []
+
+
+async def test_a_bundle_in_the_trash_that_lost_its_label_is_told_of(root: Path) -> None:
+    store = await opened(root)
+    bundle = await store.discard([SessionID(OTHER)], at=NOW)
+    assert examined(root) == []
+    (root / f".weft/trash/{bundle.id}/bundle.json").unlink()
+    [finding] = examined(root)
+    assert named([finding], "warning") == {f"{root}/.weft/trash/{bundle.id}"}
+
+
+async def test_what_a_dead_writer_left_is_finished(root: Path) -> None:
+    (root / ".weft/temp").mkdir(exist_ok=True)
+    (root / ".weft/temp/session.ses_first~00.0").write_text("{}")
+    later = replace(case(root), now=now() + 3_600_000)
+    [finding] = examine_store(later, lambda _, __: None)
+    assert finding.what == "changes that were being written when a process ended: 1"
+    assert [each.done for each in Doctor(later).treat([finding])] == ["finished or swept away"]
+    assert examine_store(later, lambda _, __: None) == []
+
+
+# --- the machine, and a store that is beyond repair ---
+
+
+def test_a_newer_format_is_a_finding_and_no_error(root: Path) -> None:
+    (root / "migration").write_text("99")
+    [finding] = [each for each in examine(case(root)) if each.area == "store"]
+    assert finding.severity == "problem"
+    assert "format 99" in finding.what
+
+
+@pytest.mark.parametrize("wreck", ["a file", "nothing", "a shelf that is a file", "no way in"])
+def test_no_store_is_too_broken_to_be_looked_at(tmp_path: Path, wreck: str) -> None:
+    root = tmp_path / "storage"
+    if wreck == "a file":
+        root.write_text("not a directory")
+    if wreck in ("a shelf that is a file", "no way in"):
+        root.mkdir()
+        (root / "migration").write_text("2")
+    if wreck == "a shelf that is a file":
+        for shelf in ("session", "message", "part", "todo", ".weft"):
+            (root / shelf).write_text("")
+    if wreck == "no way in":
+        (root / "session").mkdir(mode=0)
+    assert examine(case(root)) != []
+    Doctor(case(root)).treat(examine(case(root)))
+
+
+def test_what_others_can_read_is_locked_up(tmp_path: Path) -> None:
+    data = Path(os.environ["XDG_DATA_HOME"]) / "opencode"
+    (data / "storage").mkdir(parents=True)
+    (data / "auth.json").write_text("{}")
+    data.chmod(0o755)
+    (data / "auth.json").chmod(0o644)
+    [finding] = [each for each in examine(case(data / "storage")) if each.cure == "lock-up"]
+    assert {str(data), str(data / "auth.json")} <= named([finding], "warning")
+    Doctor(case(data / "storage")).treat([finding])
+    assert (data.stat().st_mode & 0o777, (data / "auth.json").stat().st_mode & 0o777) == (0o700, 0o600)
+    assert [each for each in examine(case(data / "storage")) if each.cure == "lock-up"] == []
+
+
+def test_a_broken_configuration_is_a_finding(root: Path) -> None:
+    (root.parent / "opencode.json").write_text('{"model": 5}')
+    [finding] = [each for each in examine(case(root)) if each.area == "configuration"]
+    assert finding.severity == "problem"
+    assert "model" in finding.what
+
+
+def test_a_bad_index_is_removed(root: Path) -> None:
+    path = Path(index_path(paths_from(os.environ).cache, str(root)))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"not a database" * 100)
+    findings = examine_index(case(root))
+    assert named(findings, "warning") == {str(path)}
+    Doctor(case(root)).treat(findings)
+    assert not path.exists()
+
+
+def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "dev / ext4 rw 0 0\nhost:/x /home/a\\040b nfs4 rw 0 0\ntmp /home/a\\040b/c tmpfs rw 0 0\n"
+    )
+    assert file_system("/home/a b/x", str(mounts)) == "nfs4"
+    assert file_system("/home/a b/c/d", str(mounts)) == "tmpfs"
+    assert file_system("/home/a bc", str(mounts)) == "ext4"
+    assert file_system("/x", str(tmp_path / "none")) == ""
+
+
+async def test_looking_changes_nothing(root: Path) -> None:
+    store = await opened(root)
+    await put_session(store, "ses_9")
+    await store.apply(SessionUpdated(info=session("ses_9", project="p9")))
+    (root / f"session/p1/{OTHER}.json").write_bytes(b"")
+    before = stamps(root)
+    examine(case(root))
+    assert stamps(root) == before
+
+
+def stamps(root: Path) -> dict[Path, tuple[int, int]]:
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")}

@@ -1,0 +1,129 @@
+"""The trash of the file store: byte for byte, whatever the disk does."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from given.failing_disk import FailingDisk
+from weft.errors import StoreError
+from weft.host.files import Disk
+from weft.model.event import MessageUpdated, PartUpdated, SessionCreated
+from weft.model.ids import SessionID
+from weft.store.files import FileStore
+from weft.testing.store_trash import AT, NAME, OTHER, full
+from weft.testing.store_values import PROMPT, SESSION, growth, prompt, session, text
+
+
+def documents(root: Path) -> dict[str, bytes]:
+    """Every file that counts: those of OpenCode, and growth and trash of ours."""
+    files = [path for path in root.rglob("*") if path.is_file()]
+    found = {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
+    return {
+        name: raw
+        for name, raw in found.items()
+        if not name.startswith((".weft/lock/", ".weft/temp/", ".weft/redo/"))
+    }
+
+
+async def made(root: Path) -> FileStore:
+    store = FileStore(str(root))
+    await store.prepare(lambda _: None)
+    await store.apply(*full(SESSION, PROMPT), *full(OTHER, "msg_9"))
+    await store.apply(PartUpdated(part=text("prt_7", "its message is gone", of="msg_lost")))
+    await store.apply(growth("prt_1", "more", 1))
+    return store
+
+
+async def test_a_bundle_comes_back_byte_for_byte_with_growth_and_strays(tmp_path: Path) -> None:
+    store = await made(tmp_path)
+    odd = tmp_path / "message" / SESSION / "msg_broken.json"
+    odd.write_bytes(b"{half")
+    before = documents(tmp_path)
+    await store.discard([SESSION, OTHER], at=AT)
+    assert {name.split("/")[1] for name in documents(tmp_path) if name.startswith(".weft")} == {"trash"}
+    assert [name for name in documents(tmp_path) if not name.startswith(".weft/trash/")] == ["migration"]
+    await store.restore(NAME)
+    assert documents(tmp_path) == before
+
+
+@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "from then on"])
+async def test_a_disk_that_fails_leaves_all_or_nothing_of_a_discard_and_of_a_restore(
+    tmp_path: Path, for_ever: bool
+) -> None:
+    """At every call of the disk, one after the other: what is there after opening again is the one or the other."""
+    seen = set()
+    for at in range(1, 200):
+        root = tmp_path / str(at)
+        healthy = await made(root)
+        there = documents(root)
+        failing = FailingDisk(at, for_ever=for_ever)
+        seen.add(await tried(FileStore(str(root), disk=failing), root, there))
+        if not failing.failed:
+            break
+        await healthy.prepare(lambda _: None)
+    else:
+        raise AssertionError("it never came to its end")
+    assert seen == {"there", "gone", "back"} if not for_ever else seen >= {"there", "back"}
+
+
+async def tried(store: FileStore, root: Path, there: dict[str, bytes]) -> str:
+    """Discard and restore with a disk that fails; what has come of it, seen by a store that does not."""
+    done = "there"
+    try:
+        await store.discard([SESSION, OTHER], at=AT)
+        done = "gone"
+        await store.restore(NAME)
+        done = "back"
+    except StoreError:
+        pass
+    again = FileStore(str(root), disk=Disk())
+    await again.prepare(lambda _: None)
+    listed = {each.id for each in await again.list_sessions()}
+    bundles = await again.list_trash()
+    if listed:
+        assert listed == {SESSION, OTHER}
+        assert bundles == []
+        assert documents(root) == there
+    else:
+        assert [each.id for each in bundles] == [NAME]
+        await again.restore(NAME)
+        assert documents(root) == there
+    return done
+
+
+async def test_two_who_restore_the_same_bundle_do_not_get_in_each_others_way(tmp_path: Path) -> None:
+    store = await made(tmp_path)
+    await store.discard([SESSION], at=AT)
+    ended = await asyncio.gather(
+        *(FileStore(str(tmp_path)).restore(NAME) for _ in range(4)), return_exceptions=True
+    )
+    assert [isinstance(each, Exception) for each in ended].count(False) == 1
+    assert len(await store.list_sessions()) == 2
+
+
+async def test_what_lies_in_the_way_of_a_restore_is_left_alone(tmp_path: Path) -> None:
+    store = await made(tmp_path)
+    await store.discard([SESSION], at=AT)
+    await store.apply(MessageUpdated(info=prompt("msg_new")))
+    with pytest.raises(StoreError, match="in the way"):
+        await store.restore(NAME)
+    assert [each.id for each in await store.list_trash()] == [NAME]
+    assert len(await store.list_messages(SESSION)) == 1
+
+
+async def test_a_session_that_begins_with_a_history_is_put_whole(tmp_path: Path) -> None:
+    store = FileStore(str(tmp_path))
+    id = SessionID("ses_long")
+    infos = [prompt(f"msg_{number:03}", of=id, created=number + 1) for number in range(120)]
+    parts = [text(f"prt_{info.id}", "x", of=info.id, session=id) for info in infos]
+    await store.apply(
+        SessionCreated(info=session(id)),
+        *(MessageUpdated(info=info) for info in infos),
+        *(PartUpdated(part=part) for part in parts),
+    )
+    assert [(each.info, each.parts) for each in await store.list_messages(id)] == [
+        (info, (part,)) for info, part in zip(infos, parts, strict=True)
+    ]
+    assert await store.damage() == []
+    assert list((tmp_path / ".weft" / "temp").iterdir()) == []

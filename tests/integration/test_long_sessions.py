@@ -1,0 +1,63 @@
+"""Long sessions, forked and removed: every message is counted, and a kill half-way leaves nothing half done."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from given.house import open_house
+from given.session_storm import BELOW, SOURCE, plant
+from weft.host.clock import SystemClock
+from weft.store.url import open_store
+
+TESTS = Path(__file__).parents[1]
+LONG = 1000
+KILLS = 40
+
+
+def count(root: Path) -> Counter[str]:
+    """How many documents lie on each shelf."""
+    shelves = ("session", "message", "part", "todo", "session_diff")
+    return Counter(shelf for shelf in shelves for path in (root / shelf).rglob("*.json") if path.is_file())
+
+
+async def test_a_thousand_messages_are_forked_removed_and_restored_to_the_last(tmp_path: Path) -> None:
+    root = tmp_path / "storage"
+    async with open_store(f"file:{root}") as store, open_house(store=store, clock=SystemClock()) as house:
+        await plant(store, LONG)
+        whole = {"session": 2, "message": LONG + 1, "part": LONG + 1}
+        assert count(root) == whole
+
+        fork = await house.api.fork_session(SOURCE)
+        assert count(root) == {"session": 3, "message": 2 * LONG + 1, "part": 2 * LONG + 1}
+        words = [
+            [getattr(part, "text", "") for each in await house.api.list_messages(id) for part in each.parts]
+            for id in (SOURCE, fork.id)
+        ]
+        assert words[0] == words[1] == [f"word {number}" for number in range(LONG)]
+
+        assert {each.id for each in await house.api.remove_session(SOURCE)} == {SOURCE, BELOW}
+        assert count(root) == {"session": 1, "message": LONG, "part": LONG}
+        await house.api.remove_session(fork.id, trash=False)
+        assert count(root) == {}
+
+        await house.api.restore_session(SOURCE)
+        assert count(root) == whole
+        assert await store.damage() == []
+
+
+def test_killed_at_any_moment_no_half_fork_and_no_half_removal_is_ever_seen(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "given.session_storm", str(tmp_path / "storage"), "60", str(KILLS), "400"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    found = json.loads(ended.stdout)
+    assert found.get("kills") == KILLS, found

@@ -1,0 +1,113 @@
+"""A session over Gemini, on a server that refuses what the real one refuses."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from given.asked_models import GEMINI_2, GEMINI_3
+from given.house import House, open_house, say
+from weft.model.catalog import Model
+from weft.model.failure import ApiFailure
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage
+from weft.model.part import TextPart, Tokens
+from weft.provider.chunk import Usage
+from weft.provider.gemini import Gemini
+from weft.provider.scripted import Call, End, Fail, Say, Think
+from weft.testing.fake_gemini import GeminiDialect
+from weft.testing.provider_stand import ServerStand, open_stand
+
+HI = {"role": "user", "parts": [{"text": "say hi"}]}
+
+
+@asynccontextmanager
+async def open_session(
+    model: Model = GEMINI_3, *, ids: bool = False
+) -> AsyncIterator[tuple[House, ServerStand]]:
+    async with (
+        open_stand(GeminiDialect(ids=ids), Gemini, model) as stand,
+        open_house(model=model, provider=stand.provider) as house,
+    ):
+        yield house, stand
+
+
+def sent(stand: ServerStand, number: int) -> list[dict[str, Any]]:
+    contents: list[dict[str, Any]] = stand.server.requests[number].body["contents"]
+    return contents
+
+
+async def test_calls_and_their_signature_go_back_as_they_came() -> None:
+    async with open_session(ids=True) as (house, stand):
+        stand.play(
+            [
+                Think(text="Let me see."),
+                Say(text="One moment."),
+                Call(tool="echo", input={"words": "hi"}),
+                Call(tool="echo", input={"words": "ho"}),
+            ],
+            [Say(text="Both."), End(usage=Usage(input=7, output=3, reasoning=2, cache_read=40))],
+        )
+        session = await house.api.create_session(SessionInput())
+        answer = await house.api.prompt(session.id, say("say hi"))
+    [asked, told, answered] = sent(stand, 1)
+    signature = told["parts"][1]["thoughtSignature"]
+    assert asked == HI
+    assert told == {
+        "role": "model",
+        "parts": [
+            {"text": "One moment."},
+            {
+                "functionCall": {"id": "fc-2", "name": "echo", "args": {"words": "hi"}},
+                "thoughtSignature": signature,
+            },
+            {"functionCall": {"id": "fc-3", "name": "echo", "args": {"words": "ho"}}},
+        ],
+    }
+    assert answered == {
+        "role": "user",
+        "parts": [
+            {"functionResponse": {"id": "fc-2", "name": "echo", "response": {"output": "hi"}}},
+            {"functionResponse": {"id": "fc-3", "name": "echo", "response": {"output": "ho"}}},
+        ],
+    }
+    assert isinstance(answer.info, AssistantMessage)
+    assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["Both."]
+    used = answer.info.tokens
+    assert (used.input, used.output, used.reasoning, used.cache.read) == (7, 3, 2, 40)
+
+
+async def test_without_ids_calls_are_matched_by_name_and_order() -> None:
+    async with open_session(GEMINI_2) as (house, stand):
+        stand.play(
+            [Call(tool="echo", input={"words": "hi"}), Call(tool="echo", input={"words": "ho"})],
+            [Say(text="Both.")],
+        )
+        session = await house.api.create_session(SessionInput())
+        await house.api.prompt(session.id, say("say hi"))
+    assert sent(stand, 1)[-1]["parts"] == [
+        {"functionResponse": {"name": "echo", "response": {"output": "hi"}}},
+        {"functionResponse": {"name": "echo", "response": {"output": "ho"}}},
+    ]
+
+
+async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
+    async with open_session() as (house, stand):
+        stand.play([Say(text="One"), Fail(message="boom")], [Say(text="Here I am.")])
+        session = await house.api.create_session(SessionInput())
+        broken = await house.api.prompt(session.id, say("say hi"))
+        whole = await house.api.prompt(session.id, say("again"))
+    assert isinstance(broken.info, AssistantMessage)
+    assert isinstance(broken.info.error, ApiFailure)
+    assert (broken.info.error.data.message, broken.info.error.data.status_code) == ("boom", 400)
+    assert isinstance(whole.info, AssistantMessage)
+    assert whole.info.error is None
+    assert sent(stand, 1) == [HI, {"role": "user", "parts": [{"text": "again"}]}]
+
+
+async def test_an_answer_that_is_filtered_says_so() -> None:
+    async with open_session() as (house, stand):
+        stand.play([End(reason="content-filter", usage=Usage(input=1))])
+        session = await house.api.create_session(SessionInput())
+        answer = await house.api.prompt(session.id, say("say hi"))
+    assert isinstance(answer.info, AssistantMessage)
+    assert (answer.info.finish, answer.info.tokens) == ("content-filter", Tokens(input=1))

@@ -1,0 +1,115 @@
+"""A session over OpenAI's Responses API, on a server that refuses what the real one refuses."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from given.asked_models import GPT_5
+from given.house import ECHO, House, open_house, say
+from weft.model.failure import ApiFailure
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage
+from weft.model.part import ReasoningPart, TextPart, Tokens, ToolPart
+from weft.provider.chunk import Usage
+from weft.provider.openai_responses import OpenAIResponses
+from weft.provider.scripted import Call, End, Fail, Say, Think
+from weft.testing.fake_responses import ResponsesDialect
+from weft.testing.provider_stand import ServerStand, open_stand
+from weft.tool.invalid import INVALID
+
+T = TypeVar("T")
+
+HI = {"role": "user", "content": [{"type": "input_text", "text": "say hi"}]}
+
+
+@asynccontextmanager
+async def open_session() -> AsyncIterator[tuple[House, ServerStand]]:
+    async with (
+        open_stand(ResponsesDialect(), OpenAIResponses, GPT_5) as stand,
+        open_house(model=GPT_5, provider=stand.provider, tools=(ECHO, INVALID)) as house,
+    ):
+        yield house, stand
+
+
+def sent(stand: ServerStand, number: int) -> list[dict[str, Any]]:
+    """What was said in a request, without the system prompt."""
+    items: list[dict[str, Any]] = stand.server.requests[number].body["input"]
+    return [item for item in items if item.get("role") != "developer"]
+
+
+async def test_a_thought_and_a_call_go_back_as_they_came() -> None:
+    async with open_session() as (house, stand):
+        stand.play(
+            [Think(text="Let me see."), Say(text="One moment."), Call(tool="echo", input={"words": "hi"})],
+            [Say(text="It said hi."), End(usage=Usage(input=7, output=3, reasoning=2, cache_read=40))],
+        )
+        session = await house.api.create_session(SessionInput())
+        answer = await house.api.prompt(session.id, say("say hi"))
+        [_, first, last] = await house.api.list_messages(session.id)
+    thought, call = _one(first.parts, ReasoningPart), _one(first.parts, ToolPart)
+    assert thought.metadata is not None
+    assert sent(stand, 0) == [HI]
+    assert sent(stand, 1) == [
+        HI,
+        {
+            "type": "reasoning",
+            "summary": [{"type": "summary_text", "text": "Let me see."}],
+            "encrypted_content": thought.metadata["openai"]["reasoningEncryptedContent"],
+        },
+        {"role": "assistant", "content": [{"type": "output_text", "text": "One moment."}]},
+        {
+            "type": "function_call",
+            "call_id": call.call_id,
+            "name": "echo",
+            "arguments": '{"words":"hi"}',
+        },
+        {"type": "function_call_output", "call_id": call.call_id, "output": "hi"},
+    ]
+    assert answer == last
+    assert isinstance(last.info, AssistantMessage)
+    assert [part.text for part in last.parts if isinstance(part, TextPart)] == ["It said hi."]
+    used = last.info.tokens
+    assert (used.input, used.output, used.reasoning, used.cache.read) == (7, 3, 2, 40)
+
+
+async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
+    async with open_session() as (house, stand):
+        stand.play(
+            [Think(text="Let me see."), Say(text="One"), Fail(message="boom")],
+            [Say(text="Here I am.")],
+        )
+        session = await house.api.create_session(SessionInput())
+        broken = await house.api.prompt(session.id, say("say hi"))
+        whole = await house.api.prompt(session.id, say("again"))
+    assert isinstance(broken.info, AssistantMessage)
+    assert isinstance(broken.info.error, ApiFailure)
+    assert (broken.info.error.data.message, broken.info.error.data.status_code) == ("boom", 400)
+    assert isinstance(whole.info, AssistantMessage)
+    assert whole.info.error is None
+    assert sent(stand, 1) == [HI, {"role": "user", "content": [{"type": "input_text", "text": "again"}]}]
+
+
+async def test_arguments_that_are_not_json_come_back_as_a_result_and_not_as_a_broken_session() -> None:
+    async with open_session() as (house, stand):
+        stand.play([Call(tool="echo", raw='{"words": "h')], [Say(text="I see.")])
+        session = await house.api.create_session(SessionInput())
+        answer = await house.api.prompt(session.id, say("say hi"))
+    assert isinstance(answer.info, AssistantMessage)
+    assert answer.info.error is None
+    call, result = sent(stand, 1)[1:]
+    assert (call["type"], result["type"]) == ("function_call", "function_call_output")
+    assert result["call_id"] == call["call_id"]
+
+
+async def test_an_answer_cut_by_its_limit_is_kept() -> None:
+    async with open_session() as (house, stand):
+        stand.play([Say(text="As far as"), End(reason="length", usage=Usage(input=1, output=2))])
+        session = await house.api.create_session(SessionInput())
+        answer = await house.api.prompt(session.id, say("say hi"))
+    assert isinstance(answer.info, AssistantMessage)
+    assert (answer.info.finish, answer.info.tokens) == ("length", Tokens(input=1, output=2))
+
+
+def _one(parts: Any, kind: type[T]) -> T:
+    [found] = [part for part in parts if isinstance(part, kind)]
+    return found

@@ -1,0 +1,130 @@
+"""Sessions over Anthropic's and OpenAI's wires, on servers that refuse what the real ones refuse."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from given.house import House, open_house, say
+from given.models import CLAUDE, GPT
+from weft.model.catalog import ref
+from weft.model.event import PartUpdated
+from weft.model.failure import AbortedFailure, ApiFailure
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import CacheTokens, TextPart, Tokens
+from weft.provider.anthropic import AnthropicMessages
+from weft.provider.chunk import Usage
+from weft.provider.openai_chat import OpenAIChat
+from weft.provider.scripted import Call, End, Say, Think
+from weft.store.memory import MemoryStore
+from weft.testing.fake_anthropic import AnthropicDialect, signature_of
+from weft.testing.fake_openai import OpenAIChatDialect
+from weft.testing.provider_stand import ServerStand, open_stand
+
+SPEAKING = {
+    "anthropic": (AnthropicDialect, AnthropicMessages, CLAUDE),
+    "openai": (OpenAIChatDialect, OpenAIChat, GPT),
+}
+
+
+@asynccontextmanager
+async def open_session(
+    wire: str, store: MemoryStore | None = None
+) -> AsyncIterator[tuple[House, ServerStand]]:
+    dialect, make, model = SPEAKING[wire]
+    async with (
+        open_stand(dialect(), make, model) as stand,
+        open_house(model=model, provider=stand.provider, store=store) as house,
+    ):
+        yield house, stand
+
+
+def info(answer: MessageWithParts) -> AssistantMessage:
+    assert isinstance(answer.info, AssistantMessage)
+    return answer.info
+
+
+def words(answer: MessageWithParts) -> str:
+    return "".join(part.text for part in answer.parts if isinstance(part, TextPart))
+
+
+def sent(stand: ServerStand) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = stand.server.requests[-1].body["messages"]
+    return messages
+
+
+@pytest.mark.parametrize("wire", SPEAKING)
+async def test_a_call_is_carried_out_and_its_result_sent_back(wire: str) -> None:
+    async with open_session(wire) as (house, stand):
+        stand.play(
+            [Think(text="hm, so \n"), Say(text="I call."), Call(tool="echo", input={"words": "hi"})],
+            [
+                Say(text="It said hi."),
+                End(usage=Usage(input=7, output=3, reasoning=2, cache_read=40, cache_write=5)),
+            ],
+        )
+        session = await house.api.create_session(SessionInput(title="t"))
+        answer = await house.api.prompt(session.id, say("go"))
+
+        assert (words(answer), info(answer).finish, info(answer).cost) == ("It said hi.", "stop", Decimal(0))
+        assert info(answer).tokens == Tokens(
+            input=7, output=3, reasoning=2, cache=CacheTokens(read=40, write=5)
+        )
+        assert "hi" in str(sent(stand)[-1])
+    if wire == "anthropic":
+        thinking = {"type": "thinking", "thinking": "hm, so \n", "signature": signature_of("hm, so \n")}
+        assert sent(stand)[1]["content"][0] == thinking
+
+
+async def test_another_model_takes_the_conversation_over() -> None:
+    store = MemoryStore()
+    async with open_session("anthropic", store) as (house, stand):
+        stand.play([Think(text="hm"), Call(tool="echo", input={"words": "hi"})], [Say(text="there")])
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        await house.api.prompt(session, say("go"))
+    async with open_session("openai", store) as (house, stand):
+        stand.play([Think(text="well"), Call(tool="echo", input={"words": "ho"})], [Say(text="and there")])
+        answer = await house.api.prompt(session, say("and you?", model=ref(GPT)))
+        assert (words(answer), info(answer).error) == ("and there", None)
+    async with open_session("anthropic", store) as (house, stand):
+        stand.play([Say(text="back")])
+        answer = await house.api.prompt(session, say("and now?", model=ref(CLAUDE)))
+        assert (words(answer), info(answer).error) == ("back", None)
+        kinds = [block["type"] for message in sent(stand) for block in message["content"]]
+        assert kinds.count("thinking") == 1
+
+
+@pytest.mark.parametrize("wire", SPEAKING)
+async def test_a_refusal_is_kept_and_the_session_goes_on(wire: str) -> None:
+    async with open_session(wire) as (house, stand):
+        stand.server.refuse(400, "no, because of this")
+        stand.play([Say(text="fine")])
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        failed = info(await house.api.prompt(session, say("go"))).error
+        assert isinstance(failed, ApiFailure)
+        assert (failed.data.message, failed.data.status_code, failed.data.is_retryable) == (
+            "no, because of this",
+            400,
+            False,
+        )
+        assert words(await house.api.prompt(session, say("again"))) == "fine"
+
+
+@pytest.mark.parametrize("wire", SPEAKING)
+async def test_an_abort_closes_the_connection(wire: str) -> None:
+    async with open_session(wire) as (house, stand):
+        stand.server.hang(Say(text="one two three"), pieces=4)
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        listening = house.api.events()
+        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            prompt = tasks.create_task(house.api.prompt(session, say("go")))
+            async for told in listening:
+                if isinstance(told.event, PartUpdated) and told.event.delta == "one":
+                    break
+            await house.api.abort(session)
+        await stand.server.left()
+        assert isinstance(info(prompt.result()).error, AbortedFailure)

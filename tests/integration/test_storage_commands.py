@@ -1,0 +1,225 @@
+"""The commands that look after stored sessions, as typed: what they print, what they change, how they end."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from given.small_tree import CHILD, FIRST, OTHER, contents, documents, fill, opened
+from weft.cli.care.amount import age, size, told_size
+from weft.cli.main import run_command
+from weft.host.paths import paths_from
+from weft.model.event import ProjectUpdated, SessionCreated
+from weft.model.ids import ProjectID, SessionID
+from weft.model.project import Project, ProjectTime
+from weft.model.session import SessionOwn
+from weft.testing.store_values import NOW, session
+
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+async def root() -> Path:
+    root = Path(paths_from(os.environ).storage)
+    await fill(await opened(root))
+    return root
+
+
+def said(capsys: Out, *words: str, code: int = 0) -> str:
+    assert run_command(words) == code
+    return capsys.readouterr().out
+
+
+def told(capsys: Out, *words: str, code: int = 0) -> Any:
+    return json.loads(said(capsys, *words, "--format", "json", code=code))
+
+
+def test_du_adds_up(root: Path, capsys: Out) -> None:
+    files = [path for path in root.rglob("*") if path.is_file()]
+    for by in ("kind", "project", "session"):
+        report = told(capsys, "storage", "du", "--by", by)
+        assert report["total"] == {"bytes": sum(path.stat().st_size for path in files), "files": len(files)}
+        assert sum(row["bytes"] for row in report["rows"]) == report["total"]["bytes"]
+    assert "total" in said(capsys, "storage", "du")
+
+
+def test_gc_says_first_what_it_would_do_and_then_does_it(root: Path, capsys: Out) -> None:
+    (root / f"session/p1/{OTHER}.json").unlink()
+    before = contents(root)
+    planned = told(capsys, "storage", "gc", "--dry-run", "--age", "0")
+    assert contents(root) == before
+    done = told(capsys, "storage", "gc", "--age", "0")
+    assert [each["path"] for each in done["removed"]] == [each["path"] for each in planned["found"]]
+    assert not [path for path in documents(root) if OTHER[4:] in path]
+    assert said(capsys, "storage", "gc", "--age", "0") == "nothing to sweep away\n"
+
+
+def test_gc_leaves_the_young_alone_unless_told_otherwise(root: Path, capsys: Out) -> None:
+    (root / f"session/p1/{OTHER}.json").unlink()
+    assert told(capsys, "storage", "gc")["found"] == []
+
+
+def test_verify_ends_with_one_when_anything_is_wrong(root: Path, capsys: Out) -> None:
+    report = told(capsys, "storage", "verify")
+    assert report["totals"] == {"sessions": 3, "messages": 6, "parts": 12, "problems": 0}
+    (root / "todo/ses_first.json").write_bytes(b"")
+    report = told(capsys, "storage", "verify", code=1)
+    assert [each["where"] for each in report["problems"]] == [f"{root}/todo/ses_first.json"]
+    assert "problem:" in said(capsys, "storage", "verify", code=1)
+
+
+def test_migrate_prints_a_table_and_refuses_what_cannot_be_meant(
+    root: Path, tmp_path: Path, capsys: Out
+) -> None:
+    words = ("storage", "migrate", "--from", str(root), "--to", str(tmp_path / "new"))
+    assert told(capsys, *words, "--dry-run")["complete"]
+    assert not (tmp_path / "new").exists()
+    table = said(capsys, *words)
+    assert [line.split()[:3] for line in table.splitlines()[1:4]] == [
+        [FIRST, "2/4", "2/4"],
+        [CHILD, "2/4", "2/4"],
+        [OTHER, "2/4", "2/4"],
+    ]
+    hashes = {each["session"]: each["hash"] for each in told(capsys, "storage", "verify")["sessions"]}
+    there = told(capsys, "storage", "verify", "--store", str(tmp_path / "new"))["sessions"]
+    assert {each["session"]: each["hash"] for each in there} == hashes
+    said(capsys, "storage", "migrate", "--from", str(root), "--to", str(root), code=2)
+    said(capsys, "storage", "migrate", "--from", str(tmp_path / "none"), "--to", str(root), code=2)
+
+
+async def pin(root: Path, id: str) -> None:
+    store = await opened(root)
+    await store.edit(SessionID(id), lambda it: replace(it, weft=SessionOwn(pinned=True)))
+
+
+@pytest.fixture
+async def pinned(root: Path) -> Path:
+    await pin(root, OTHER)
+    return root
+
+
+def test_prune_needs_to_be_told_what_and_to_be_sure(pinned: Path, capsys: Out) -> None:
+    before = contents(pinned)
+    said(capsys, "storage", "prune", code=2)
+    planned = told(capsys, "storage", "prune", "--older-than", "1d", "--dry-run")
+    assert [(each["id"], sorted(each["sessions"])) for each in planned["chosen"]] == [(FIRST, [CHILD, FIRST])]
+    assert [(each["id"], each["reason"]) for each in planned["spared"]] == [(OTHER, "pinned")]
+    assert contents(pinned) == before
+
+
+def test_prune_puts_into_the_trash_and_empties_it_when_told(pinned: Path, capsys: Out) -> None:
+    done = told(capsys, "storage", "prune", "--older-than", "1d", "--yes")
+    assert [path for path in documents(pinned) if path.startswith("session/")] == [f"session/p1/{OTHER}.json"]
+    [bundle] = [each["bundle"] for each in done["chosen"]]
+    assert told(capsys, "storage", "prune", "--empty-trash", "1d", "--yes")["emptied"] == []
+    kinds = {row["kind"] for row in told(capsys, "storage", "du")["rows"]}
+    assert "trash" in kinds
+    assert (pinned / ".weft/trash" / bundle).is_dir()
+
+
+def test_without_a_terminal_prune_asks_nobody_and_does_nothing(pinned: Path, capsys: Out) -> None:
+    before = contents(pinned)
+    assert run_command(["storage", "prune", "--older-than", "1d"]) == 2
+    assert "--yes" in capsys.readouterr().err
+    assert contents(pinned) == before
+
+
+def test_doctor_ends_with_one_until_it_was_let_to_work(root: Path, capsys: Out) -> None:
+    assert told(capsys, "doctor")["fine"]
+    (root / f"session/p1/{FIRST}.json").write_bytes(b"")
+    os.utime(root / f"session/p1/{FIRST}.json", (1, 1))
+    report = told(capsys, "doctor", code=1)
+    [finding] = [each for each in report["findings"] if each["severity"] == "problem"]
+    assert (finding["items"][0]["where"], finding["repair"]) == (
+        f"{root}/session/p1/{FIRST}.json",
+        "weft doctor --fix",
+    )
+    fixed = told(capsys, "doctor", "--fix")
+    assert fixed["fine"]
+    assert [each["done"] for each in fixed["fixed"]] == ["laid aside; made anew from 2 messages"]
+    assert (Path(fixed["backup"]) / f"session/p1/{FIRST}.json").read_bytes() == b""
+    assert "all is well" in said(capsys, "doctor")
+
+
+async def repository(root: Path, path: Path) -> ProjectID:
+    """A project with a checkout, a session of it filed under `global`, and one under an id that drifted."""
+    store = await opened(root)
+    home = ProjectID("a" * 40)
+    time = ProjectTime(created=NOW, updated=NOW)
+    await store.apply(ProjectUpdated(info=Project(id=home, worktree=str(path), vcs="git", time=time)))
+    for id, project in (("ses_" + "g" * 26, "global"), ("ses_" + "d" * 26, "b" * 40)):
+        await store.apply(SessionCreated(info=replace(session(id, project=project), directory=str(path))))
+    return home
+
+
+@pytest.fixture
+async def home(root: Path, tmp_path: Path) -> ProjectID:
+    return await repository(root, checkout(tmp_path / "work"))
+
+
+def checkout(path: Path) -> Path:
+    path.mkdir()
+    subprocess.run(["git", "init", "-q", str(path)], check=True)
+    return path
+
+
+def counts(capsys: Out) -> dict[str, int]:
+    return {row["id"]: row["sessions"] for row in told(capsys, "project", "list")}
+
+
+def test_adopt_brings_all_strays_home(home: ProjectID, capsys: Out) -> None:
+    assert counts(capsys) == {"p1": 3, home: 0, "b" * 40: 1}
+    assert len(told(capsys, "session", "adopt", "--all", "--dry-run")) == 2
+    assert counts(capsys)[home] == 0
+    assert {row["project"] for row in told(capsys, "session", "adopt", "--all")} == {home}
+    assert counts(capsys) == {"p1": 3, home: 2}
+    assert said(capsys, "session", "adopt", "--all") == "nothing to adopt\n"
+
+
+def test_adopt_takes_named_sessions_to_the_project_of_a_directory(
+    home: ProjectID, tmp_path: Path, capsys: Out
+) -> None:
+    drifted = "ses_" + "d" * 26
+    other = checkout(tmp_path / "other")
+    [row] = told(capsys, "session", "adopt", drifted, "--dir", str(other))
+    assert (row["id"], row["directory"]) == (drifted, str(tmp_path / "work"))
+    assert row["project"] not in (home, "b" * 40)
+    said(capsys, "session", "adopt", "ses_" + "n" * 26, code=2)
+    said(capsys, "session", "adopt", code=2)
+
+
+def test_merge_moves_every_session(home: ProjectID, capsys: Out) -> None:
+    said(capsys, "project", "merge", "b" * 40, home, "--yes")
+    assert counts(capsys) == {"p1": 3, home: 1}
+    said(capsys, "project", "merge", "p1", "nowhere", "--yes", code=2)
+    assert "here" in said(capsys, "project", "list")
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("90d", 90 * 86_400_000), ("12h", 43_200_000), ("0", 0), ("2w", 14 * 86_400_000)]
+)
+def test_an_age_is_a_number_and_a_unit(text: str, ms: int) -> None:
+    assert age(text) == ms
+
+
+def test_sizes_are_read_and_told() -> None:
+    assert [size(text) for text in ("2G", "1.5k", "10", "3MiB")] == [2 << 30, 1536, 10, 3 << 20]
+    assert [told_size(count) for count in (0, 1023, 1536, 20 << 20, 3 << 40)] == [
+        "0 B",
+        "1023 B",
+        "1.5 kB",
+        "20 MB",
+        "3.0 TB",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words", [("--older-than", "30"), ("--larger-than", "much"), ("--empty-trash", "-1d")]
+)
+def test_an_amount_that_cannot_be_meant_is_refused(words: tuple[str, str]) -> None:
+    with pytest.raises(SystemExit):
+        run_command(["storage", "prune", *words])

@@ -1,0 +1,309 @@
+"""Sweeping a tree: what nothing leads to goes, what anything leads to stays, and what may be missed is laid aside."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from given.small_tree import (
+    CHILD,
+    FIRST,
+    OTHER,
+    age,
+    contents,
+    documents,
+    fill,
+    opened,
+    put_session,
+    readable,
+)
+from weft.host.now import now
+from weft.model.diff import FileDiff
+from weft.model.diff_cap import is_capped
+from weft.model.event import MessageUpdated, PartUpdated, SessionDiffed
+from weft.model.ids import MessageID, SessionID
+from weft.model.message import UserMessage, UserSummary
+from weft.store.files_care.caretaker import Caretaker
+from weft.store.files_care.inventory import take_inventory
+from weft.store.files_care.leftovers import KEPT_MS, Leftover, Leftovers
+from weft.store.files_care.sizes import measure
+from weft.store.files_care.spills import find_spills
+from weft.store.files_care.summaries import find_oversized, shrink
+from weft.store.files_care.sweep import Swept, sweep
+from weft.store.layout import session_lock
+from weft.store.tree import Tree
+from weft.testing.store_values import growth, prompt, text
+
+SOON = 60_000
+
+
+@pytest.fixture
+async def root(tmp_path: Path) -> Path:
+    root = tmp_path / "storage"
+    await fill(await opened(root))
+    return root
+
+
+def found(root: Path, *, before: int) -> list[Leftover]:
+    tree = Tree(str(root))
+    return Leftovers(tree, take_inventory(tree.layout), before=before).find()
+
+
+def swept(root: Path, leftovers: list[Leftover] | None = None) -> Swept:
+    before = now() + SOON
+    tree = Tree(str(root))
+    leftovers = found(root, before=before) if leftovers is None else leftovers
+    return sweep(Caretaker(tree, "gc", now()), leftovers, before=before)
+
+
+def orphan_everything_of(root: Path, id: str) -> set[str]:
+    """Remove a session's document, and say what nothing leads to then."""
+    [path] = root.glob(f"session/*/{id}.json")
+    path.unlink()
+    short = id.removeprefix("ses_")
+    return {path for path in documents(root) if short in path}
+
+
+def test_nothing_is_left_over_in_a_tree_that_is_whole(root: Path) -> None:
+    assert found(root, before=now() + SOON) == []
+
+
+def test_what_has_lost_its_session_is_laid_aside_byte_for_byte(root: Path) -> None:
+    lost = orphan_everything_of(root, OTHER)
+    before = contents(root)
+    report = swept(root)
+    assert {each.kind for each in report.removed} >= {"message", "part", "diff", "todo"}
+    assert report.failed == ()
+    assert set(contents(root)) == set(before) - lost
+    backup = Path(report.backup)
+    assert {path: (backup / path).read_bytes() for path in lost} == {path: before[path] for path in lost}
+    assert found(root, before=now() + SOON) == []
+
+
+def test_parts_of_a_removed_message_go_and_those_of_its_neighbour_stay(root: Path) -> None:
+    (root / "message/ses_first/msg_first_1.json").unlink()
+    report = swept(root)
+    assert [(each.kind, os.path.basename(each.path)) for each in report.removed] == [("part", "msg_first_1")]
+    assert (root / "part/msg_first_2").is_dir()
+
+
+def test_what_is_young_is_left_alone(root: Path) -> None:
+    orphan_everything_of(root, OTHER)
+    age(
+        root
+    )  # the files say that they are old; that they came here just now the directory entries know better
+    assert found(root, before=now() - SOON) == []
+
+
+def test_a_directory_with_a_stranger_in_it_is_left_alone(root: Path) -> None:
+    orphan_everything_of(root, OTHER)
+    (root / "message/ses_other/notes.txt").write_text("mine")
+    kept = {each.kind for each in found(root, before=now() + SOON)}
+    assert kept & {"message", "part"} == set()
+
+
+def test_a_session_that_cannot_be_read_or_is_half_renamed_is_there_all_the_same(root: Path) -> None:
+    [path] = root.glob(f"session/*/{OTHER}.json")
+    path.write_bytes(b"\x00")
+    assert found(root, before=now() + SOON) == []
+    path.rename(path.with_suffix(".json.tmp"))
+    assert found(root, before=now() + SOON) == []
+
+
+def test_what_comes_back_before_the_sweep_is_not_swept(root: Path) -> None:
+    [path] = root.glob(f"session/*/{OTHER}.json")
+    raw = path.read_bytes()
+    path.unlink()
+    leftovers = found(root, before=now() + SOON)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(raw)
+    before = contents(root)
+    assert swept(root, leftovers).removed == ()
+    assert contents(root) == before
+
+
+async def test_locks_temps_notes_and_growth_of_the_dead_go(root: Path) -> None:
+    store = await opened(root)
+    await put_session(store, "ses_1")
+    await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "so")))
+    await store.apply(growth("prt_1", " far", 2))
+    own = root / ".weft"
+    (own / "growth/msg_gone").mkdir(parents=True)
+    (own / "growth/msg_gone/prt_gone").write_text("1 00000000\n")
+    (own / "growth/msg_1/prt_2").write_text("1 00000000\n")
+    (own / "lock" / session_lock(SessionID("ses_gone"))).touch()
+    (own / "run").mkdir(exist_ok=True)
+    (own / "run/ses_gone").touch()
+    (own / "temp").mkdir(exist_ok=True)
+    (own / "temp/session.ses_first~12.0").write_text("{}")
+    report = swept(root)
+    assert sorted((each.kind, os.path.basename(each.path)) for each in report.removed) == [
+        ("growth", "prt_2"),
+        ("growth", "prt_gone"),
+        ("lease", "ses_gone"),
+        ("lock", "session.ses_gone"),
+        ("temp", "session.ses_first~12.0"),
+    ]
+    assert (own / "growth/msg_1/prt_1").exists()
+    assert found(root, before=now() + SOON) == []
+
+
+def test_what_was_laid_aside_goes_for_good_after_a_month(root: Path) -> None:
+    orphan_everything_of(root, OTHER)
+    report = swept(root)
+    assert found(root, before=now() + KEPT_MS - SOON) == []
+    [old] = found(root, before=now() + KEPT_MS + SOON)
+    assert (old.kind, old.path) == ("backup", report.backup)
+    assert swept(root, [old]).removed == (old,)
+    assert not Path(report.backup).exists()
+
+
+async def test_spilled_outputs_go_when_old_and_named_by_no_part(root: Path, tmp_path: Path) -> None:
+    outputs = tmp_path / "tool-output"
+    outputs.mkdir()
+    named, unnamed = (f"tool_{letter * 26}" for letter in "ab")
+    for name in (named, unnamed, "notes.txt"):
+        (outputs / name).write_text("long")
+    store = await opened(root)
+    await store.apply(
+        PartUpdated(part=text("prt_9", f"saved to: {outputs}/{named}", of="msg_first_1", session=FIRST))
+    )
+    layout = Tree(str(root)).layout
+    assert find_spills(layout, str(outputs), before=now() - SOON) == []
+    [leftover] = find_spills(layout, str(outputs), before=now() + SOON)
+    assert (leftover.path, leftover.bytes) == (str(outputs / unnamed), 4)
+    swept(root, [leftover])
+    assert sorted(path.name for path in outputs.iterdir()) == ["notes.txt", named]
+
+
+async def test_large_summaries_are_shrunk_and_their_originals_kept(root: Path) -> None:
+    store = await opened(root)
+    big = FileDiff(file="log", before="", after="line\n" * 100_000, additions=100_000, deletions=0)
+    info = UserMessage(
+        id=MessageID("msg_first_1"),
+        session_id=SessionID(FIRST),
+        time=prompt().time,
+        agent="build",
+        summary=UserSummary(title="Weave", diffs=(big,)),
+    )
+    await store.apply(MessageUpdated(info=info), SessionDiffed(session_id=SessionID(OTHER), diff=(big,)))
+    before = contents(root)
+    tree = Tree(str(root))
+    inventory = take_inventory(tree.layout)
+    paths = [f"{root}/message/{FIRST}/msg_first_1.json", f"{root}/session_diff/{OTHER}.json"]
+    assert [each.path for each in find_oversized(tree, inventory)] == paths
+    assert contents(root) == before
+
+    caretaker = Caretaker(tree, "gc", now())
+    assert [each.path for each in shrink(caretaker, inventory)] == paths
+    message = await store.find_message(SessionID(FIRST), MessageID("msg_first_1"))
+    assert message is not None
+    assert isinstance(message.info, UserMessage)
+    assert message.info.summary is not None
+    [small] = message.info.summary.diffs
+    assert is_capped([small])
+    assert (message.info.summary.title, small.additions) == ("Weave", 100_000)
+    assert [each.additions for each in await store.list_diff(SessionID(OTHER))] == [100_000]
+    for path in paths:
+        name = Path(path).relative_to(root)
+        assert (Path(caretaker.backup) / name).read_bytes() == before[name.as_posix()]
+    assert find_oversized(Tree(str(root)), inventory) == []
+
+
+async def test_sizes_add_up_to_those_of_the_files(root: Path, tmp_path: Path) -> None:
+    outputs = tmp_path / "tool-output"
+    outputs.mkdir()
+    (outputs / "tool_x").write_bytes(b"12345")
+    (root / "stray").write_bytes(b"123")
+    orphan_everything_of(root, OTHER)
+    swept(root)
+    layout = Tree(str(root)).layout
+    sizes = measure(layout, take_inventory(layout), {"tool-output": str(outputs)})
+    files = [path for top in (root, outputs) for path in top.rglob("*") if path.is_file()]
+    assert (sizes.total.bytes, sizes.total.files) == (sum(path.stat().st_size for path in files), len(files))
+    for each in (sizes.kinds, sizes.projects, sizes.sessions):
+        assert sum(weight.bytes for weight in each.values()) == sizes.total.bytes
+        assert sum(weight.files for weight in each.values()) == sizes.total.files
+    own = [path for path in documents(root) if "first" in path]
+    assert sizes.sessions[FIRST].bytes == sum((root / path).stat().st_size for path in own)
+    assert (sizes.kinds["tool-output"].bytes, sizes.kinds["other"].bytes) == (5, 3)
+    assert set(sizes.sessions) == {"", FIRST, CHILD}
+
+
+# --- whatever is missing or broken, nothing that anything leads to is touched ---
+
+PARTS = [
+    f"part/msg_{each}_{n}/prt_{each}_{n}_{letter}.json"
+    for each in ("first", "child", "other")
+    for n in "12"
+    for letter in "ab"
+]
+MESSAGES = [f"message/ses_{each}/msg_{each}_{n}.json" for each in ("first", "child", "other") for n in "12"]
+FLAT = [
+    f"{shelf}/ses_{each}.json"
+    for shelf in ("session_diff", "todo", "session/p1")
+    for each in ("first", "child", "other")
+]
+ALL = [*PARTS, *MESSAGES, *FLAT, "project/p1.json"]
+
+
+def reachable(root: Path) -> dict[str, bytes]:
+    """What something leads to, worked out by the plainest means."""
+    sessions = {path.stem for path in root.glob("session/*/*.json")}
+    messages = {path.stem for path in root.glob("message/*/*.json") if path.parent.name in sessions}
+    return {
+        path: raw
+        for path, raw in contents(root).items()
+        if path.startswith(("session/", "project/"))
+        or (path.startswith("message/") and Path(path).parent.name in sessions)
+        or (path.startswith("part/") and Path(path).parent.name in messages)
+        or (path.startswith(("session_diff/", "todo/")) and Path(path).stem in sessions)
+    }
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One tree to copy from: writing a tree anew for every example would take most of the time."""
+    root = tmp_path_factory.mktemp("template") / "storage"
+
+    async def make() -> None:
+        await fill(await opened(root))
+
+    asyncio.run(make())
+    return root
+
+
+@settings(max_examples=40)
+@given(gone=st.sets(st.sampled_from(ALL)), broken=st.sets(st.sampled_from(ALL)))
+def test_nothing_that_anything_leads_to_is_ever_swept(
+    template: Path, gone: set[str], broken: set[str]
+) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch) / "storage"
+        shutil.copytree(template, root)
+        for path in broken:
+            (root / path).write_bytes(b'{"half')
+        for path in gone:
+            (root / path).unlink()
+        kept, all_before = reachable(root), contents(root)
+        report = swept(root)
+        left = contents(root)
+        assert {path: left.get(path) for path in kept} == kept
+        assert report.failed == ()
+        backup = Path(report.backup) if report.backup else None
+        for path in set(all_before) - set(left):
+            assert backup is not None
+            assert (backup / path).read_bytes() == all_before[path]
+        assert swept(root).removed == ()
+
+
+async def test_after_a_sweep_everything_else_can_still_be_read(root: Path) -> None:
+    before = await readable(root)
+    lost = orphan_everything_of(root, OTHER)
+    swept(root)
+    assert await readable(root) == before - lost - {f"session/p1/{OTHER}.json"}

@@ -1,0 +1,127 @@
+"""`weft export` and `weft import`, from outside."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from given.parcels import parcel, session_id, with_text
+from weft.session.transfer.document import to_document
+
+KEY = "ghp_" + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1234"
+
+
+def weft(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "weft", *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with one session in its project; its prompt holds a key."""
+    given = tmp_path / "given.json"
+    given.write_bytes(to_document(with_text(parcel(), f"use {KEY} please")))
+    imported = weft(tmp_path, "import", str(given))
+    assert imported.stdout == f"Imported session: {session_id()}\nnew here: 2 messages, 3 parts\n"
+    assert (imported.returncode, imported.stderr) == (0, "")
+    return tmp_path
+
+
+def test_an_export_is_what_was_imported(place: Path) -> None:
+    exported = weft(place, "export", session_id())
+    assert (exported.returncode, exported.stderr) == (0, "")
+    assert exported.stdout.endswith("}\n")
+    document: Any = json.loads(exported.stdout)
+    given: Any = json.loads((place / "given.json").read_text())
+    assert list(document) == ["info", "messages"]
+    assert document["messages"][0] == given["messages"][0]
+    assert weft(place, "export", "-o", "out.json").returncode == 0
+    assert (place / "out.json").read_text() == exported.stdout
+    assert (place / "out.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_without_an_id_the_session_last_worked_on_is_exported(place: Path) -> None:
+    exported = weft(place, "export")
+    assert exported.stderr == f"exporting the session last worked on: {session_id()}\n"
+    assert json.loads(exported.stdout)["info"]["id"] == session_id()
+
+
+def test_secrets_are_shown_first_and_covered_then(place: Path) -> None:
+    preview = weft(place, "export", session_id(), "--redact", "--preview")
+    assert KEY not in preview.stdout + preview.stderr
+    assert "[redacted:github-token:1]  ghp_… (40 characters)" in preview.stdout
+    covered = weft(place, "export", session_id(), "--redact")
+    assert KEY not in covered.stdout
+    assert (
+        json.loads(covered.stdout)["messages"][0]["parts"][0]["text"]
+        == "use [redacted:github-token:1] please"
+    )
+    weft(place, "export", session_id(), "--redact", "--bundle", "b.zip")
+    with zipfile.ZipFile(place / "b.zip") as archive:
+        assert all(KEY.encode() not in archive.read(name) for name in archive.namelist())
+        assert json.loads(archive.read("manifest.json"))["redacted"]
+
+
+def test_a_bundle_goes_to_another_store_and_says_so_as_json(place: Path) -> None:
+    made = weft(place, "export", "--all", "--bundle", "b.zip")
+    assert made.stderr == "b.zip: 1 sessions, 2 messages, 0 attachments\n"
+    looked = weft(place, "import", "b.zip", "--store", "other", "--dry-run", "--format", "json")
+    taken = weft(place, "import", "b.zip", "--store", "other", "--format", "json")
+    again = weft(place, "import", "b.zip", "--store", "other", "--format", "json")
+    verdicts = [json.loads(each.stdout)["sessions"][0]["verdict"] for each in (looked, taken, again)]
+    assert verdicts == ["new", "new", "same"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("export", "ses_00000000000000000000000000"), "there is no session"),
+        (("export", "../../etc/passwd"), "is not one"),
+        (("export", "--preview"), "--redact"),
+        (("export", "--all"), "--bundle FILE"),
+        (("import", "missing.json"), "missing.json: No such file or directory"),
+        (("import", "."), "it is a directory"),
+        (("import", "given.json", "--rebind", "here"), "OLD=NEW"),
+        (("import", "--from", "claude", "nowhere"), "nowhere: there is nothing here"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_in_a_sentence(
+    place: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    done = weft(place, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_transcripts_of_others_come_across_once_and_go_on_when_they_have_grown(tmp_path: Path) -> None:
+    said = [
+        {"type": "user", "uuid": "u1", "message": {"role": "user", "content": "Mend the loom"}},
+        {"type": "user", "uuid": "u2", "message": {"role": "user", "content": "And the shuttle"}},
+    ]
+    lines = [
+        json.dumps({**line, "sessionId": "s1", "cwd": "/gone/loom", "timestamp": f"2026-02-03T04:05:0{at}Z"})
+        for at, line in enumerate(said)
+    ]
+    transcripts = tmp_path / "projects" / "-gone-loom"
+    transcripts.mkdir(parents=True)
+    (transcripts / "bad.jsonl").write_text("no json\n")
+    verdicts = []
+    for length in (1, 1, 2):
+        (transcripts / "s1.jsonl").write_text("\n".join(lines[:length]))
+        done = weft(tmp_path, "import", "--from", "claude", "projects", "--format", "json")
+        report = json.loads(done.stdout)
+        verdicts += [(each["verdict"], each["after"]["messages"]) for each in report["sessions"]]
+        assert done.returncode == 1
+        assert [trouble["where"] for trouble in report["troubles"]] == ["projects/-gone-loom/bad.jsonl"]
+        assert report["before"] == report["after"]
+    assert verdicts == [("new", 1), ("same", 1), ("updated", 2)]
+    listed = json.loads(weft(tmp_path, "session", "list", "--all", "--format", "json").stdout)
+    assert [(each["title"], each["directory"], each["projectId"]) for each in listed] == [
+        ("Mend the loom", "/gone/loom", "global")
+    ]

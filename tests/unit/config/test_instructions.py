@@ -1,0 +1,218 @@
+"""Instructions: which files are found, in which order, and what is not read of a project that nobody vouched for."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from unit.config.conftest import Home
+from weft.config.instructions import LIMIT, read_instructions, to_sources
+from weft.config.load import load_config
+from weft.config.remote import Fetch
+from weft.errors import WeftError
+
+
+def read(
+    home: Home,
+    directory: Path | None = None,
+    *,
+    trusted: bool = False,
+    fetch: Fetch | None = None,
+    known: Mapping[str, str] | None = None,
+) -> list[tuple[str, str]]:
+    """What is found, its paths as seen from home."""
+    situation = home.situation(directory, trusted=trusted)
+    found = read_instructions(to_sources(load_config(situation), situation, fetch), known)
+    return [(each.source.removeprefix(f"{home.root}/"), each.text) for each in found]
+
+
+def test_all_files_of_the_first_name_are_read_the_nearest_first(home: Home) -> None:
+    near = home.project / "packages" / "loom"
+    home.write(near / "AGENTS.md", "Near.\n")
+    home.write(near / "CLAUDE.md", "Not this.")
+    home.write(home.project / "AGENTS.md", "Far.")
+    home.write(home.project.parent / "AGENTS.md", "Outside.")
+
+    assert read(home, near) == [
+        ("work/project/packages/loom/AGENTS.md", "Near."),
+        ("work/project/AGENTS.md", "Far."),
+    ]
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md", "CONTEXT.md"])
+def test_each_name_is_known(home: Home, name: str) -> None:
+    home.write(home.project / name, "Go.")
+
+    assert read(home) == [(f"work/project/{name}", "Go.")]
+
+
+def test_of_a_persons_own_files_the_first_there_is_speaks(home: Home) -> None:
+    custom = home.write(home.root / "custom" / "AGENTS.md", "Custom.")
+    home.with_env({"OPENCODE_CONFIG_DIR": str(custom.parent)})
+    assert read(home) == [("custom/AGENTS.md", "Custom.")]
+
+    home.write(home.root / ".claude" / "CLAUDE.md", "Claude.")
+    assert read(home) == [(".claude/CLAUDE.md", "Claude.")]
+    assert read(home.with_env({"OPENCODE_DISABLE_CLAUDE_CODE_PROMPT": "1"})) == [
+        ("custom/AGENTS.md", "Custom.")
+    ]
+
+    home.write(home.config / "AGENTS.md", "Mine.")
+    assert read(home) == [(".config/opencode/AGENTS.md", "Mine.")]
+
+
+def test_a_project_can_be_kept_silent(home: Home) -> None:
+    home.write(home.project / "AGENTS.md", "Project.")
+    home.write(home.config / "AGENTS.md", "Mine.")
+
+    assert read(home.with_env({"OPENCODE_DISABLE_PROJECT_CONFIG": "1"})) == [
+        (".config/opencode/AGENTS.md", "Mine.")
+    ]
+
+
+def test_configured_patterns_are_looked_for_at_every_level_and_each_file_speaks_once(home: Home) -> None:
+    near = home.project / "a"
+    home.write(
+        home.project / "opencode.json",
+        '{"instructions": ["docs/*.md", "rules/**/*.txt", "{x,y}.md", "docs/1.md"]}',
+    )
+    for path in (
+        "a/docs/9.md",
+        "docs/2.md",
+        "docs/1.md",
+        "rules/deep/er/r.txt",
+        "rules/s.txt",
+        "y.md",
+        "z.md",
+    ):
+        home.write(home.project / path, path)
+
+    assert [text for _, text in read(home, near)] == [
+        "a/docs/9.md",
+        "docs/1.md",
+        "docs/2.md",
+        "rules/deep/er/r.txt",
+        "rules/s.txt",
+        "y.md",
+    ]
+
+
+def test_a_persons_own_configuration_may_name_any_file(home: Home) -> None:
+    absolute = home.write(home.root / "team" / "one.md", "One.")
+    home.write(home.root / "two.md", "Two.")
+    home.write(home.config / "opencode.json", f'{{"instructions": ["{absolute}", "~/two.md", "~/none.md"]}}')
+
+    assert read(home) == [("team/one.md", "One."), ("two.md", "Two.")]
+
+
+# --- a project that nobody has vouched for ---
+
+
+def test_a_link_that_leaves_the_project_is_named_and_not_read(home: Home) -> None:
+    home.write(home.root / "secret", "hunter2")
+    (home.project / "AGENTS.md").symlink_to(home.root / "secret")
+
+    assert read(home) == [("work/project/AGENTS.md", "[not read: it leads out of the project]")]
+    assert read(home, trusted=True) == [("work/project/AGENTS.md", "hunter2")]
+
+
+def test_a_link_within_the_project_is_followed(home: Home) -> None:
+    home.write(home.project / "docs" / "agents.md", "Go.")
+    (home.project / "AGENTS.md").symlink_to(Path("docs") / "agents.md")
+
+    assert read(home) == [("work/project/AGENTS.md", "Go.")]
+
+
+def test_a_project_cannot_name_a_persons_files(home: Home) -> None:
+    secret = home.write(home.root / "secret.md", "hunter2")
+    (home.project / "link").symlink_to(home.root)
+    home.write(
+        home.project / "opencode.json",
+        f'{{"instructions": ["{secret}", "~/secret.md", "../../secret.md", "link/secret.md", "*/secret.md"]}}',
+    )
+    found = read(home)
+
+    assert {text for _, text in found} == {"[not read: it leads out of the project]"}
+    assert [source for source, _ in found] == ["secret.md", "work/project/link/secret.md"]
+
+
+def test_where_there_is_no_checkout_a_link_must_stay_in_its_directory(home: Home) -> None:
+    home.write(home.root / "secret", "hunter2")
+    (home.project / "AGENTS.md").symlink_to(home.root / "secret")
+    situation = home.situation(trusted=False)
+    everywhere = type(situation)(
+        directory=situation.directory, worktree="/", paths=situation.paths, env=situation.env, trusted=False
+    )
+    found = read_instructions(to_sources(load_config(everywhere), everywhere))
+
+    assert [each.text for each in found] == ["[not read: it leads out of the project]"]
+
+
+def test_links_in_a_circle_end_the_search(home: Home) -> None:
+    for name in ("a", "b", "c"):
+        (home.project / name).symlink_to(home.project)
+    home.write(home.project / "x" / "y.md", "Found.")
+    home.write(
+        home.project / "opencode.json",
+        f'{{"instructions": ["**/y.md", "{"*/" * 30}z.md", "{"**/" * 8}z.md"]}}',
+    )
+
+    assert read(home) == [("work/project/x/y.md", "Found.")]
+
+
+# --- what cannot be read ---
+
+
+def test_what_cannot_be_read_is_named_with_the_reason(home: Home) -> None:
+    (home.project / "AGENTS.md").mkdir()
+    os.mkfifo(home.root / "pipe.md")
+    home.write(home.config / "opencode.json", '{"instructions": ["~/pipe.md"]}')
+
+    assert read(home) == [("work/project/AGENTS.md", "[not read: not a regular file]")]
+
+
+def test_a_long_file_is_cut_and_says_so(home: Home) -> None:
+    home.write(home.project / "AGENTS.md", "é" * LIMIT)
+    ((_, text),) = read(home)
+
+    assert text == "é" * (LIMIT // 2) + "\n[cut here: the first 65,536 of 131,072 bytes]"
+
+
+def test_an_empty_file_says_nothing_and_broken_text_is_shown_as_far_as_it_goes(home: Home) -> None:
+    home.write(home.project / "AGENTS.md", " \n")
+    home.write(home.config / "AGENTS.md", b"\xef\xbb\xbfBe \xff kind.")
+
+    assert read(home) == [(".config/opencode/AGENTS.md", "Be � kind.")]
+
+
+# --- addresses ---
+
+
+def test_nothing_is_fetched_unless_there_is_a_way_to_and_it_is_the_persons_own_word(home: Home) -> None:
+    home.write(home.config / "opencode.json", '{"instructions": ["https://mine.test/a"]}')
+    home.write(home.project / "opencode.json", '{"instructions": ["https://theirs.test/b"]}')
+    home.write(home.project / "AGENTS.md", "First.")
+
+    def fetch(url: str) -> bytes:
+        return f"from {url}".encode()
+
+    unread = "[not read: it is not fetched]"
+    assert read(home)[1:] == [("https://mine.test/a", unread), ("https://theirs.test/b", unread)]
+    assert read(home, fetch=fetch) == [
+        ("work/project/AGENTS.md", "First."),
+        ("https://mine.test/a", "from https://mine.test/a"),
+        ("https://theirs.test/b", unread),
+    ]
+
+
+def test_what_is_known_is_not_fetched_again_and_what_fails_is_named(home: Home) -> None:
+    home.write(home.config / "opencode.json", '{"instructions": ["https://x.test/a", "https://x.test/b"]}')
+
+    def fail(url: str) -> bytes:
+        raise WeftError(url)
+
+    assert read(home, fetch=fail, known={"https://x.test/a": "Known."}) == [
+        ("https://x.test/a", "Known."),
+        ("https://x.test/b", "[not read: it could not be fetched (WeftError)]"),
+    ]

@@ -1,0 +1,83 @@
+"""Diffs within bounds: small, readable, and true in their counts."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.model.diff import FileDiff
+from weft.model.diff_cap import FILES, IN_ALL, MARK, PER_FILE, around_change, cap_diffs, is_capped, weight
+from weft.model.wire import decode, encode
+
+
+def diff(file: str, before: str, after: str, additions: int = 1, deletions: int = 1) -> FileDiff:
+    return FileDiff(file=file, before=before, after=after, additions=additions, deletions=deletions)
+
+
+def test_what_is_small_is_left_as_it_is() -> None:
+    small = (diff("a", "one\n", "two\n"), diff("b", "", "new\n"))
+    assert cap_diffs(small) == small
+    assert is_capped(small)
+
+
+def test_a_large_file_with_a_small_change_keeps_the_lines_around_it() -> None:
+    lines = [f"line {number}\n" for number in range(100_000)]
+    changed = [*lines[:50_000], "woven\n", *lines[50_001:]]
+    [capped] = cap_diffs([diff("log", "".join(lines), "".join(changed))])
+    near = [f"line {number}\n" for number in range(49_997, 50_004)]
+    assert capped == FileDiff(
+        file="log",
+        before="".join(near),
+        after="".join([*near[:3], "woven\n", *near[4:]]),
+        additions=1,
+        deletions=1,
+        extra_={MARK: True},
+    )
+
+
+def test_a_large_change_is_cut_at_a_line_and_says_so() -> None:
+    [capped] = cap_diffs(
+        [diff("log", "", "x" * 99 + "\n" * 1 + ("y" * 99 + "\n") * 10_000, additions=10_001)]
+    )
+    assert weight(capped) <= PER_FILE
+    assert capped.after.endswith("\n")
+    assert (capped.additions, capped.extra_) == (10_001, {MARK: True})
+
+
+def test_many_files_share_the_room_and_those_beyond_the_last_are_summed() -> None:
+    many = [diff(f"f{number}", "", "z" * 1000 + "\n", additions=2) for number in range(FILES + 500)]
+    capped = cap_diffs(many)
+    assert len(capped) == FILES
+    assert sum(weight(each) for each in capped) <= IN_ALL
+    assert sum(each.additions for each in capped) == sum(each.additions for each in many)
+    assert capped[-1].file == "501 and more files"
+
+
+def test_the_lines_around_a_change_tell_the_same_change() -> None:
+    assert around_change("a\nb\n", "a\nc\n") == ("a\nb\n", "a\nc\n")
+    same = "".join(f"{number}\n" for number in range(9))
+    assert around_change(f"{same}old\n{same}", f"{same}{same}") == (
+        "6\n7\n8\nold\n0\n1\n2\n",
+        "6\n7\n8\n0\n1\n2\n",
+    )
+    assert around_change("", "x") == ("", "x")
+
+
+texts = st.text(alphabet="ab\né\ud800", max_size=60)
+
+
+@given(
+    st.lists(st.builds(diff, st.just("f"), texts, texts, st.integers(0, 9), st.integers(0, 9)), max_size=12),
+    st.integers(0, 80),
+    st.integers(0, 200),
+    st.integers(1, 8),
+)
+def test_whatever_the_diffs_the_bounds_hold_and_capping_twice_is_capping_once(
+    diffs: list[FileDiff], per_file: int, in_all: int, files: int
+) -> None:
+    capped = cap_diffs(diffs, per_file=per_file, in_all=in_all, files=files)
+    assert len(capped) <= files
+    assert all(weight(each) <= per_file for each in capped)
+    assert sum(weight(each) for each in capped) <= in_all
+    assert sum(each.additions for each in capped) == sum(each.additions for each in diffs)
+    assert sum(each.deletions for each in capped) == sum(each.deletions for each in diffs)
+    assert cap_diffs(capped, per_file=per_file, in_all=in_all, files=files) == capped
+    assert decode(encode(capped), tuple[FileDiff, ...]) == capped

@@ -1,0 +1,111 @@
+"""The catalogue: the one that ships, the one that was fetched, and what happens when that is broken."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from weft.errors import ConfigError, ProviderError
+from weft.provider.offer.catalogue import open_catalogue, read_snapshot, refresh
+
+LOOM = b'{"loom": {"name": "Loom", "env": ["LOOM_API_KEY"], "npm": "x", "models": {"one": {"name": "One"}}}}'
+BROKEN = [b"", b"{", b"<html>busy</html>", b"[]", b"null", b'{"loom": 1}', b"{}", b'{"loom"', b"\xff\xfe"]
+
+
+def test_the_one_that_ships_knows_the_great_families() -> None:
+    known = read_snapshot()
+    assert {"anthropic", "openai", "google", "openrouter", "groq", "mistral", "xai"} <= set(known)
+    assert len(known) > 100
+
+
+def test_the_one_that_ships_tells_prices_for_caching_and_for_long_requests() -> None:
+    catalogue = open_catalogue("/nowhere/models.json", pytest.fail)
+    google = catalogue.find("google")
+    assert google is not None
+    found = google.find("gemini-2.5-pro")
+    assert found is not None
+    assert found["cost"] == {
+        "input": 1.25,
+        "output": 10,
+        "cache_read": 0.125,
+        "context_over_200k": {"input": 2.5, "output": 15, "cache_read": 0.25},
+    }
+    assert found["limit"] == {"context": 1048576, "output": 65536}
+
+
+def test_every_provider_and_model_in_it_can_be_read() -> None:
+    catalogue = open_catalogue("/nowhere/models.json", pytest.fail)
+    for id in catalogue.list_providers():
+        shelf = catalogue.find(id)
+        assert shelf is not None
+        assert all(shelf.find(model) for model in shelf.models)
+
+
+def test_what_is_not_in_it_is_not_found() -> None:
+    catalogue = open_catalogue("/nowhere/models.json", pytest.fail)
+    assert catalogue.find("loom") is None
+    anthropic = catalogue.find("anthropic")
+    assert anthropic is not None
+    assert anthropic.find("loom") is None
+
+
+def test_one_that_was_fetched_wins(tmp_path: Path) -> None:
+    path = tmp_path / "models.json"
+    path.write_bytes(LOOM)
+    catalogue = open_catalogue(str(path), pytest.fail)
+    assert catalogue.list_providers() == ["loom"]
+
+
+@pytest.mark.parametrize("raw", BROKEN)
+def test_a_broken_one_is_ignored_with_a_word(raw: bytes, tmp_path: Path) -> None:
+    path, heard = tmp_path / "models.json", list[ConfigError]()
+    path.write_bytes(raw)
+    catalogue = open_catalogue(str(path), heard.append)
+    assert "anthropic" in catalogue.list_providers()
+    assert [error.path for error in heard] == [str(path)]
+
+
+def test_nothing_is_read_before_somebody_asks(tmp_path: Path) -> None:
+    (tmp_path / "models.json").write_bytes(b"broken")
+    open_catalogue(str(tmp_path / "models.json"), pytest.fail)
+
+
+def test_a_provider_told_in_words_we_do_not_know_hides_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "models.json"
+    path.write_bytes(b'{"odd": {"models": [1, 2]}, ' + LOOM[1:])
+    catalogue = open_catalogue(str(path), pytest.fail)
+    assert catalogue.find("odd") is None
+    assert catalogue.find("loom") is not None
+
+
+def test_refreshing_fetches_the_api_and_keeps_it_as_it_came(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def fetch(url: str) -> bytes:
+        asked.append(url)
+        return LOOM
+
+    path = tmp_path / "cache" / "models.json"
+    assert refresh(str(path), "https://models.test/", fetch) == 1
+    assert asked == ["https://models.test/api.json"]
+    assert path.read_bytes() == LOOM
+    assert [each.name for each in path.parent.iterdir()] == ["models.json"]
+
+
+@pytest.mark.parametrize("raw", BROKEN)
+def test_an_answer_that_is_no_catalogue_replaces_nothing(raw: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "models.json"
+    path.write_bytes(LOOM)
+    with pytest.raises(ProviderError, match=r"models\.test"):
+        refresh(str(path), "https://models.test", lambda _: raw)
+    assert path.read_bytes() == LOOM
+
+
+def test_the_snapshot_holds_facts_alone() -> None:
+    told = msgspec.json.decode(read_snapshot()["anthropic"])
+    kept = {"name", "env", "npm", "api", "models"}
+    assert set(told) <= kept
+    assert {key for model in told["models"].values() for key in model} <= {
+        "name", "family", "release_date", "attachment", "reasoning", "temperature", "tool_call", "interleaved",
+        "status", "provider", "limit", "modalities", "cost",
+    }  # fmt: skip

@@ -1,0 +1,64 @@
+"""Whatever was stored, Chat Completions and Anthropic's Messages take the next request."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from msgspec.structs import replace
+
+from given.any_history import histories
+from given.asked_models import request
+from given.models import BLIND, CLAUDE, GPT, LOCAL, MISTRAL, ROUTED
+from weft.model.catalog import Model
+from weft.model.message import MessageWithParts
+from weft.model.part import AnyPart, ReasoningPart
+from weft.provider import anthropic_request, openai_chat_request
+from weft.provider.body import to_bytes
+from weft.testing import fake_anthropic, fake_openai
+from weft.testing.fake_anthropic import signature_of
+from weft.testing.fake_openai import STRICT, Manners
+from weft.testing.provider_stand import READ
+from weft.window.history import to_model_messages
+
+MADE_BY = tuple((model.provider_id, model.id) for model in (CLAUDE, GPT, MISTRAL, ROUTED))
+THINKING = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}
+MANNERS = {
+    GPT.id: STRICT,
+    MISTRAL.id: Manners(mistral=True),
+    LOCAL.id: Manners(longest_id=1000),
+    BLIND.id: Manners(longest_id=1000),
+    ROUTED.id: Manners(marks=True, longest_id=1000),
+}
+
+
+def signed(history: list[MessageWithParts]) -> list[MessageWithParts]:
+    """What Claude is said to have signed, signed."""
+
+    def sign(part: AnyPart) -> AnyPart:
+        kept: Any = part.metadata if isinstance(part, ReasoningPart) else None
+        if not isinstance(part, ReasoningPart) or not kept or "anthropic" not in kept:
+            return part
+        text = part.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return replace(part, text=text, metadata={"anthropic": {"signature": signature_of(text)}})
+
+    return [replace(message, parts=tuple(sign(part) for part in message.parts)) for message in history]
+
+
+@pytest.mark.parametrize("options", [{}, THINKING], ids=["quiet", "thinking"])
+@pytest.mark.parametrize("tools", [(), (READ,)], ids=["no tools", "a tool"])
+@given(history=histories(*MADE_BY))
+@settings(deadline=None, max_examples=100)
+def test_anthropic_takes_it(tools: Any, options: Any, history: list[MessageWithParts]) -> None:
+    shown = to_model_messages(signed(history), CLAUDE)
+    asked = request(CLAUDE, *shown, tools=tools, options=options, temperature=0.5, max_output=32_000)
+    fake_anthropic.check(msgspec.json.decode(to_bytes(anthropic_request.to_body(asked))))
+
+
+@pytest.mark.parametrize("model", [GPT, MISTRAL, LOCAL, BLIND, ROUTED], ids=lambda model: model.id)
+@given(history=histories(*MADE_BY))
+@settings(deadline=None, max_examples=100)
+def test_chat_completions_takes_it(model: Model, history: list[MessageWithParts]) -> None:
+    shown = to_model_messages(history, model)
+    asked = request(model, *shown, tools=(READ,), temperature=0.5, max_output=1000)
+    fake_openai.check(msgspec.json.decode(to_bytes(openai_chat_request.to_body(asked))), MANNERS[model.id])

@@ -1,0 +1,62 @@
+"""Which model is taken when nobody says."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from weft.model.catalog import Capabilities, Cost, Limit, Modalities, Model, ModelApi
+from weft.provider.offer.choice import best, small
+
+
+def model(id: str, *, price: int = 10, **can: Any) -> Model:
+    return Model(
+        id=id,
+        provider_id="p",
+        name=id,
+        api=ModelApi(id=id),
+        capabilities=Capabilities(**can),
+        cost=Cost(input=Decimal(1), output=Decimal(price)),
+        limit=Limit(context=1, output=1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("ids", "chosen"),
+    [
+        (["gpt-4", "gpt-5", "claude-sonnet-4-5"], "claude-sonnet-4-5"),
+        (["claude-sonnet-4", "gemini-3-pro", "gpt-5"], "gemini-3-pro"),
+        (["a", "b-latest", "c"], "b-latest"),
+        (["llama-3", "llama-4"], "llama-4"),
+        (["gpt-5", "gpt-5-chat-latest"], "gpt-5"),
+    ],
+)
+def test_the_best_of_several(ids: list[str], chosen: str) -> None:
+    found = best(model(id) for id in ids)
+    assert found is not None
+    assert found.id == chosen
+
+
+def test_the_dearest_is_not_chosen_for_anyone() -> None:
+    found = best([model("gpt-5.5"), model("gpt-5.5-pro", price=180)])
+    assert found is not None
+    assert found.id == "gpt-5.5"
+
+
+def test_one_that_cannot_work_is_not_chosen() -> None:
+    assert best([model("a", toolcall=False), model("b", output=Modalities(text=False))]) is None
+    assert best([]) is None
+
+
+@pytest.mark.parametrize(
+    ("provider", "ids", "chosen"),
+    [
+        ("anthropic", ["claude-haiku-4-5", "claude-opus-4-5"], "claude-haiku-4-5"),
+        ("google", ["gemini-2.5-flash", "gemini-3-flash"], "gemini-3-flash"),
+        ("opencode", ["claude-haiku-4-5", "gpt-5-nano"], "gpt-5-nano"),
+        ("github-copilot", ["claude-haiku-4.5", "gpt-5-mini"], "gpt-5-mini"),
+        ("groq", ["llama"], None),
+    ],
+)
+def test_the_small_one(provider: str, ids: list[str], chosen: str | None) -> None:
+    assert small(provider, ids) == chosen

@@ -1,0 +1,125 @@
+"""Keys: stored for the owner alone beside what OpenCode keeps there, found in the environment, never shown."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from weft.errors import ConfigError
+from weft.provider.offer.credentials import (
+    Key,
+    Login,
+    key_from_environment,
+    key_variables,
+    list_logins,
+    remove_login,
+    store_key,
+)
+
+OTHERS = {
+    "copilot": {"type": "oauth", "refresh": "r", "access": "a", "expires": 1, "enterpriseUrl": "x"},
+    "https://corp.test": {"type": "wellknown", "key": "CORP", "token": "t"},
+    "later": {"type": "something-new", "nested": {"a": [1, 2]}},
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "opencode" / "auth.json"
+
+
+def test_a_stored_key_is_as_opencode_stores_it(path: Path) -> None:
+    store_key(str(path), "anthropic", "sk-1")
+    assert json.loads(path.read_bytes()) == {"anthropic": {"type": "api", "key": "sk-1"}}
+    assert list_logins(str(path)) == {"anthropic": Login(provider="anthropic", type="api", secret="sk-1")}
+
+
+def test_it_is_for_the_owner_alone_even_where_the_file_was_open_to_all(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("{}")
+    path.chmod(0o644)
+    store_key(str(path), "anthropic", "sk-1")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_others_stored_stays_as_it_was(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text(json.dumps(OTHERS))
+    store_key(str(path), "openai", "sk-2")
+    assert remove_login(str(path), "openai")
+    assert json.loads(path.read_bytes()) == OTHERS
+
+
+def test_only_a_key_is_a_key(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text(json.dumps({**OTHERS, "hollow": {"type": "api"}, "odd": 3}))
+    assert list_logins(str(path)) == {
+        "copilot": Login(provider="copilot", type="oauth"),
+        "https://corp.test": Login(provider="https://corp.test", type="wellknown"),
+        "later": Login(provider="later", type="something-new"),
+        "hollow": Login(provider="hollow", type="unusable"),
+    }
+
+
+def test_storing_again_replaces(path: Path) -> None:
+    store_key(str(path), "openai", "old")
+    store_key(str(path), "openai", "new")
+    assert json.loads(path.read_bytes()) == {"openai": {"type": "api", "key": "new"}}
+
+
+def test_a_link_to_the_file_stays_a_link(path: Path, tmp_path: Path) -> None:
+    path.parent.mkdir()
+    kept = tmp_path / "kept.json"
+    kept.write_text("{}")
+    path.symlink_to(kept)
+    store_key(str(path), "openai", "sk")
+    assert path.is_symlink()
+    assert json.loads(kept.read_bytes()) == {"openai": {"type": "api", "key": "sk"}}
+
+
+def test_forgetting_what_is_not_there_says_so(path: Path) -> None:
+    assert not remove_login(str(path), "openai")
+
+
+@pytest.mark.parametrize("raw", [b"{sk-secret", b"[1]", b"\xff\xfe", b'"sk-secret"'])
+def test_a_broken_file_is_told_without_what_is_in_it_and_never_overwritten(raw: bytes, path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(raw)
+    with pytest.raises(ConfigError) as caught:
+        store_key(str(path), "openai", "sk")
+    assert "secret" not in str(caught.value)
+    assert path.read_bytes() == raw
+
+
+def test_an_empty_file_is_an_empty_store(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b" \n")
+    assert list_logins(str(path)) == {}
+
+
+@pytest.mark.parametrize(
+    ("env", "holding"),
+    [
+        (("ANTHROPIC_API_KEY",), ["ANTHROPIC_API_KEY"]),
+        (("AZURE_RESOURCE_NAME", "AZURE_API_KEY"), ["AZURE_API_KEY"]),
+        (("CLARIFAI_PAT",), ["CLARIFAI_PAT"]),
+        (("DATABRICKS_HOST", "DATABRICKS_TOKEN"), ["DATABRICKS_TOKEN"]),
+        (("SOMETHING",), ["SOMETHING"]),
+        ((), []),
+    ],
+)
+def test_of_a_providers_variables_some_hold_its_key(env: tuple[str, ...], holding: list[str]) -> None:
+    assert key_variables(env) == holding
+
+
+def test_any_variable_that_holds_a_key_will_do() -> None:
+    names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+    found = key_from_environment(names, {"GEMINI_API_KEY": " abc \n", "GOOGLE_API_KEY": ""})
+    assert found == Key(secret="abc", source="environment", variable="GEMINI_API_KEY")
+    assert key_from_environment(names, {}) is None
+
+
+def test_showing_a_key_does_not_show_it() -> None:
+    key, login = Key(secret="sk-secret", source="config"), Login(provider="x", type="api", secret="sk-secret")
+    assert "sk-secret" not in f"{key} {key!r} {login} {login!r}"

@@ -1,0 +1,64 @@
+"""What the APIs of models say when they fail, and what we make of it."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from weft.errors import ProviderAuthError, ProviderError
+from weft.provider.faults import MAX_BODY, MAX_MESSAGE, to_error, wait_of
+
+RECORDED: list[dict[str, Any]] = msgspec.json.decode(
+    (Path(__file__).parents[2] / "golden" / "provider" / "faults.json").read_bytes()
+)
+
+
+@pytest.mark.parametrize("told", RECORDED, ids=lambda told: told["name"])
+def test_a_failure_is_of_its_kind(told: dict[str, Any]) -> None:
+    error = to_error(told["status"], told["headers"], told["body"].encode())
+    assert (error.kind, error.retryable, error.wait_ms) == (told["kind"], told["retryable"], told["wait_ms"])
+    assert told["status"] in (None, error.status)
+    assert error.body == told["body"]
+    assert str(error)
+
+
+def test_a_failure_says_what_the_provider_said() -> None:
+    nested = to_error(400, {}, b'{"error": {"message": "no such field"}}')
+    plain = to_error(400, {}, b'{"error": "no such field"}')
+    page = to_error(502, {}, b"<html>Bad Gateway</html>")
+    words = to_error(500, {}, b"boom")
+    assert [str(each) for each in (nested, plain, page, words)] == [
+        "no such field",
+        "no such field",
+        "the server answered 502 with a web page",
+        "the server answered 500: boom",
+    ]
+
+
+def test_what_is_kept_of_an_answer_is_bounded() -> None:
+    error = to_error(500, {}, b"x" * 1_000_000)
+    assert (len(error.body), len(str(error)) < MAX_MESSAGE + 100) == (MAX_BODY, True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "ms"),
+    [
+        ({}, None),
+        ({"retry-after-ms": "1500"}, 1500),
+        ({"retry-after-ms": "700000"}, 700_000),
+        ({"retry-after": "30"}, 30_000),
+        ({"retry-after": "0.0001"}, 1),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "-5"}, None),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:20 GMT"}, None),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:20 GMT", "date": "Wed, 21 Oct 2026 07:28:30 GMT"}, 0),
+    ],
+)
+def test_how_long_to_wait(headers: dict[str, str], ms: int | None) -> None:
+    assert wait_of(headers) == ms
+
+
+def test_an_error_made_by_hand_has_no_kind() -> None:
+    assert (ProviderError("boom").kind, ProviderAuthError("p", "no key").kind) == ("unknown", "auth")

@@ -1,0 +1,25 @@
+"""Whatever was stored, Gemini takes the next request."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from given.any_history import histories
+from given.asked_models import GEMINI_2, GEMINI_3, READ, request
+from weft.model.catalog import Model
+from weft.model.message import MessageWithParts
+from weft.provider.body import to_bytes
+from weft.provider.google.request import to_body
+from weft.testing.gemini_rules import check_request
+from weft.window.history import to_model_messages
+
+MADE_BY = (("google", "gemini-2.5-flash"), ("google", "gemini-3-pro-preview"), ("openai", "gpt-5"))
+
+
+@pytest.mark.parametrize("model", [GEMINI_2, GEMINI_3], ids=["2.5", "3"])
+@given(history=histories(*MADE_BY))
+@settings(deadline=None, max_examples=150)
+def test_the_request_is_valid(model: Model, history: list[MessageWithParts]) -> None:
+    asked = request(model, *to_model_messages(history, model), tools=(READ,), temperature=0.5)
+    body = msgspec.json.decode(to_bytes(to_body(asked)))
+    check_request(model.api.id, body)

@@ -1,0 +1,313 @@
+"""A request in the words of Gemini."""
+
+from typing import Any
+
+import pytest
+
+from given.any_history import PDF, PNG, SIGNATURE
+from given.asked_models import GEMINI_2, GEMINI_3, READ, model, request
+from weft.model.catalog import Model
+from weft.provider.body import to_bytes
+from weft.provider.contract import (
+    AssistantTurn,
+    CallContent,
+    FileContent,
+    ModelMessage,
+    ReasoningContent,
+    ResultContent,
+    TextContent,
+    ToolSpec,
+    ToolTurn,
+    UserTurn,
+)
+from weft.provider.google.request import UNSIGNED, is_newer, to_body
+from weft.testing.gemini_rules import RefusedError, check_request
+
+IMAGE = FileContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")
+INLINE = {"inlineData": {"mimeType": "image/png", "data": PNG}}
+
+
+def said(*words: str) -> UserTurn:
+    return UserTurn(content=tuple(TextContent(text=each) for each in words))
+
+
+def signed(signature: str = SIGNATURE, **more: str) -> dict[str, Any]:
+    return {"google": {"thoughtSignature": signature, **more}}
+
+
+def call(id: str = "call_1", metadata: dict[str, Any] | None = None, **input: Any) -> CallContent:
+    return CallContent(call_id=id, tool="read", input=input, metadata=metadata)
+
+
+def result(id: str = "call_1", output: str = "ok", **more: Any) -> ResultContent:
+    return ResultContent(call_id=id, tool="read", output=output, **more)
+
+
+def answer(*content: TextContent | ReasoningContent | CallContent) -> AssistantTurn:
+    return AssistantTurn(content=content)
+
+
+def done(*results: ResultContent) -> ToolTurn:
+    return ToolTurn(content=results)
+
+
+def contents(*messages: ModelMessage, model: Model = GEMINI_3) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = to_body(request(model, *messages))["contents"]
+    return made
+
+
+def user(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "user", "parts": list(parts)}
+
+
+def told(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "model", "parts": list(parts)}
+
+
+def response(**fields: Any) -> dict[str, Any]:
+    return {"functionResponse": {"name": "read", **fields}}
+
+
+def test_a_first_prompt_in_full() -> None:
+    asked = request(
+        GEMINI_3,
+        tools=(READ,),
+        temperature=1.0,
+        top_p=0.95,
+        top_k=64,
+        max_output=32_000,
+        options={"thinkingConfig": {"includeThoughts": True, "thinkingLevel": "high"}, "store": False},
+    )
+    assert to_body(asked) == {
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "tools": [
+            {
+                "functionDeclarations": [
+                    {
+                        "name": "read",
+                        "description": "Read a file.",
+                        "parameters": {
+                            "type": "object",
+                            "properties": {
+                                "path": {"type": "string", "description": "Where."},
+                                "limit": {"type": "integer"},
+                            },
+                            "required": ["path"],
+                        },
+                    }
+                ]
+            }
+        ],
+        "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}},
+        "generationConfig": {
+            "temperature": 1.0,
+            "topP": 0.95,
+            "topK": 64,
+            "maxOutputTokens": 32_000,
+            "thinkingConfig": {"includeThoughts": True, "thinkingLevel": "high"},
+        },
+        "contents": [user({"text": "hello"})],
+    }
+
+
+@pytest.mark.parametrize(("choice", "mode"), [("auto", "AUTO"), ("none", "NONE"), ("required", "ANY")])
+def test_how_tools_may_be_chosen(choice: str, mode: str) -> None:
+    body = to_body(request(GEMINI_3, tools=(READ,), tool_choice=choice))
+    assert body["toolConfig"] == {"functionCallingConfig": {"mode": mode}}
+
+
+def test_a_tool_without_input_has_no_parameters_and_odd_names_are_put_in_shape() -> None:
+    odd = ToolSpec(name="9 lives", about="Meow.", schema={"type": "object", "properties": {}})
+    (tools,) = to_body(request(GEMINI_3, tools=(odd,)))["tools"]
+    assert tools == {"functionDeclarations": [{"name": "_9_lives", "description": "Meow."}]}
+
+
+def test_a_model_that_does_not_think_is_not_asked_for_its_thoughts() -> None:
+    plain = model("gemini-2.0-flash", "google")
+    assert "generationConfig" not in to_body(
+        request(plain, options={"thinkingConfig": {"includeThoughts": True}})
+    )
+
+
+def test_of_level_and_budget_only_one_is_sent() -> None:
+    both = {"thinkingLevel": "low", "thinkingBudget": 100}
+    body = to_body(request(GEMINI_3, options={"thinkingConfig": both}))
+    assert body["generationConfig"] == {"thinkingConfig": {"thinkingLevel": "low"}}
+
+
+def test_signatures_and_ids_go_back_where_they_came_from() -> None:
+    made = contents(
+        said("hi"),
+        answer(
+            ReasoningContent(text="hm", metadata=signed()),
+            TextContent(text="Reading.", metadata=signed()),
+            call("fc-1", signed(callId="fc-1"), path="a"),
+            call("resp_1", path="b"),
+        ),
+        done(result("fc-1", "one", metadata=signed(callId="fc-1")), result("resp_1", "no", error=True)),
+    )
+    assert made == [
+        user({"text": "hi"}),
+        told(
+            {"text": "hm", "thought": True, "thoughtSignature": SIGNATURE},
+            {"text": "Reading.", "thoughtSignature": SIGNATURE},
+            {
+                "functionCall": {"id": "fc-1", "name": "read", "args": {"path": "a"}},
+                "thoughtSignature": SIGNATURE,
+            },
+            {"functionCall": {"name": "read", "args": {"path": "b"}}},
+        ),
+        user(
+            response(response={"output": "one"}, id="fc-1"),
+            response(response={"error": "no"}),
+        ),
+    ]
+
+
+def test_a_call_of_another_model_is_marked_as_unsigned() -> None:
+    turns = (
+        said("hi"),
+        answer(call(path="a")),
+        done(result()),
+        answer(call("call_2")),
+        done(result("call_2")),
+    )
+    made = contents(*turns)
+    assert [
+        part.get("thoughtSignature") for each in made for part in each["parts"] if "functionCall" in part
+    ] == [
+        UNSIGNED,
+        UNSIGNED,
+    ]
+    older = contents(*turns, model=GEMINI_2)
+    assert [part for each in older for part in each["parts"] if "thoughtSignature" in part] == []
+
+
+def test_an_unsigned_thought_is_left_out() -> None:
+    assert contents(said("hi"), answer(ReasoningContent(text="foreign")), said("and?")) == [
+        user({"text": "hi"}),
+        user({"text": "and?"}),
+    ]
+
+
+def test_two_answers_in_a_row_are_one() -> None:
+    made = contents(said("hi"), answer(TextContent(text="a")), answer(call()), done(result()))
+    assert made == [
+        user({"text": "hi"}),
+        told({"text": "a"}, {"functionCall": {"name": "read", "args": {}}, "thoughtSignature": UNSIGNED}),
+        user(response(response={"output": "ok"})),
+    ]
+
+
+def test_the_user_speaks_first_and_last() -> None:
+    made = contents(answer(TextContent(text="a")))
+    assert [each["role"] for each in made] == ["user", "model", "user"]
+
+
+def test_pictures_stand_in_a_response_or_beside_it() -> None:
+    turns = (said("hi"), answer(call()), done(result(files=(IMAGE,))))
+    assert contents(*turns)[-1] == user(response(response={"output": "ok"}, parts=[INLINE]))
+    assert contents(*turns, model=GEMINI_2)[-1] == user(
+        response(response={"output": "ok"}), {"text": "What read gave:"}, INLINE
+    )
+
+
+def test_files_of_the_user_are_shown() -> None:
+    document = FileContent(url=f"data:application/pdf;base64,{PDF}", mime="application/pdf")
+    linked = FileContent(url="https://example.com/c.png", mime="image/png")
+    drawn = FileContent(url="data:image/svg+xml;base64,PHN2Zz4=", mime="image/svg+xml", filename="d.svg")
+    assert contents(UserTurn(content=(IMAGE, document, linked, drawn))) == [
+        user(
+            INLINE,
+            {"inlineData": {"mimeType": "application/pdf", "data": PDF}},
+            {"fileData": {"mimeType": "image/png", "fileUri": "https://example.com/c.png"}},
+            {
+                "text": 'ERROR: Cannot read "d.svg" (this model does not support image input). Inform the user.'
+            },
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("id", "newer"),
+    [
+        ("gemini-2.5-pro", False),
+        ("gemini-1.5-flash", False),
+        ("gemini-3-pro-preview", True),
+        ("gemini-3.1-flash", True),
+        ("gemini-flash-latest", True),
+        ("gemma-3-27b-it", False),
+    ],
+)
+def test_which_models_insist_on_signatures(id: str, newer: bool) -> None:
+    assert is_newer(id) is newer
+
+
+def test_what_was_sent_stays_a_prefix_as_the_conversation_grows() -> None:
+    turns: list[ModelMessage] = []
+    before = b""
+    for number in range(6):
+        turns.append(said(f"prompt {number}"))
+        for grown in ((), (answer(call(f"call_{number}")), done(result(f"call_{number}")))):
+            turns.extend(grown)
+            sent = to_bytes(to_body(request(GEMINI_3, *turns, tools=(READ,))))
+            assert sent.startswith(before)
+            before = sent.removesuffix(b"]}")
+
+
+CALL = {"functionCall": {"name": "read", "args": {}}, "thoughtSignature": SIGNATURE}
+UNSIGNED_CALL = {"functionCall": {"name": "read", "args": {}}}
+OK = response(response={})
+HI = user({"text": "hi"})
+
+
+def tool(**schema: Any) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": {"x": schema}}
+    return {"functionDeclarations": [{"name": "a", "description": "", "parameters": parameters}]}
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"contents": []}, "contents is not specified"),
+        ({"contents": [HI], "system": "x"}, 'Unknown name "system"'),
+        ({"contents": [user()]}, "must not be empty"),
+        ({"contents": [user({"text": ""})]}, "empty text"),
+        ({"contents": [user({})]}, "oneof field 'data'"),
+        ({"contents": [{"role": "assistant", "parts": [{"text": "x"}]}]}, "valid role"),
+        ({"contents": [told({"text": "x"}), HI]}, "begin with a user turn"),
+        ({"contents": [HI, told({"text": "x"})]}, "ends with a user turn"),
+        ({"contents": [HI, told({"text": "x"}), told(CALL), user(OK)]}, "immediately after a user turn"),
+        ({"contents": [HI, told(CALL), HI]}, "number of function response parts"),
+        ({"contents": [HI, told(CALL, CALL), user(OK)]}, "number of function response parts"),
+        ({"contents": [HI, user(OK)]}, "immediately after a function call turn"),
+        ({"contents": [HI, told(CALL), user(response(name="other", response={}))]}, "does not match"),
+        ({"contents": [HI, told(UNSIGNED_CALL), user(OK)]}, "missing a thought_signature"),
+        ({"contents": [HI, told(CALL | {"thoughtSignature": "!"}), user(OK)]}, "TYPE_BYTES"),
+        ({"contents": [user({"inlineData": {"mimeType": "image/gif", "data": "AAAA"}})]}, "Unsupported MIME"),
+        ({"contents": [HI], "tools": [tool(type="array")]}, "items: missing field"),
+        ({"contents": [HI], "tools": [tool(type="integer", enum=[1])]}, "only allowed for STRING"),
+        ({"contents": [HI], "tools": [tool(type="string", const="a")]}, 'Unknown name "const"'),
+        ({"contents": [HI], "tools": [tool(type="object", properties={})]}, "should be non-empty"),
+        ({"contents": [HI], "tools": [tool(type="string", format="uri")]}, "format"),
+        (
+            {
+                "contents": [HI],
+                "generationConfig": {"thinkingConfig": {"thinkingLevel": "low", "thinkingBudget": 1}},
+            },
+            "only one of",
+        ),
+    ],
+)
+def test_the_fake_refuses_what_the_api_refuses(body: dict[str, Any], says: str) -> None:
+    with pytest.raises(RefusedError, match=says):
+        check_request("gemini-3-pro-preview", body)
+
+
+def test_an_older_model_takes_calls_without_signatures_but_no_files_in_responses() -> None:
+    check_request("gemini-2.5-flash", {"contents": [HI, told(UNSIGNED_CALL), user(OK)]})
+    with pytest.raises(RefusedError, match="Multimodal"):
+        check_request(
+            "gemini-2.5-flash",
+            {"contents": [HI, told(UNSIGNED_CALL), user(response(response={}, parts=[INLINE]))]},
+        )

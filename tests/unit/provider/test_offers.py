@@ -1,0 +1,402 @@
+"""Offers: the catalogue under the configuration, who is available with which key, and how each is reached."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from weft.config.provider_schema import ProviderConfig
+from weft.errors import ConfigError, InvalidInputError, ProviderAuthError
+from weft.model.catalog import (
+    CachePrice,
+    Capabilities,
+    Cost,
+    Interleaved,
+    Limit,
+    Modalities,
+    Model,
+    ModelApi,
+    Price,
+)
+from weft.provider.offer.catalogue import Catalogue
+from weft.provider.offer.credentials import Key, Login
+from weft.provider.offer.offer import Offer, Sources
+from weft.provider.offer.offers import Offers, to_configured
+
+ONE = {
+    "name": "One",
+    "release_date": "2025-01-01",
+    "attachment": True,
+    "reasoning": True,
+    "temperature": True,
+    "tool_call": True,
+    "interleaved": {"field": "reasoning_content"},
+    "cost": {
+        "input": 1.25,
+        "output": 10,
+        "cache_read": 0.125,
+        "context_over_200k": {"input": 2.5, "output": 15, "cache_write": 3},
+    },
+    "limit": {"context": 400_000, "input": 272_000, "output": 128_000},
+    "modalities": {"input": ["text", "image"], "output": ["text"]},
+}
+LOOM = {
+    "name": "Loom",
+    "env": ["LOOM_API_KEY"],
+    "npm": "@ai-sdk/openai-compatible",
+    "api": "https://loom.test/v1",
+    "models": {
+        "one": ONE,
+        "old": {**ONE, "status": "deprecated"},
+        "raw": {**ONE, "status": "alpha"},
+        "new": {**ONE, "status": "beta"},
+    },
+}
+OTHERS = {
+    "anthropic": {"env": ["ANTHROPIC_API_KEY"], "npm": "@ai-sdk/anthropic", "models": {"claude": {}}},
+    "azure": {"env": ["AZURE_RESOURCE_NAME", "AZURE_API_KEY"], "npm": "@ai-sdk/azure", "models": {"gpt": {}}},
+    "bedrock": {"env": ["AWS_ACCESS_KEY_ID"], "npm": "@ai-sdk/amazon-bedrock", "models": {"nova": {}}},
+    "opencode": {
+        "env": ["OPENCODE_API_KEY"],
+        "npm": "@ai-sdk/openai-compatible",
+        "api": "https://zen.test/v1",
+        "models": {
+            "free": {"cost": {"input": 0, "output": 0}},
+            "paid": {"cost": {"input": 1, "output": 2}},
+            "unpriced": {},
+        },
+    },
+    "zen": {
+        "env": ["ZEN_API_KEY"],
+        "npm": "@ai-sdk/openai-compatible",
+        "api": "https://zen.test/v1",
+        "models": {"claude": {"provider": {"npm": "@ai-sdk/anthropic", "api": "https://zen.test/claude/v1"}}},
+    },
+}
+
+
+def offers(
+    configured: Mapping[str, Any] | None = None, *, env: Mapping[str, str] | None = None, **more: Any
+) -> Offers:
+    known = {id: Raw(msgspec.json.encode(entry)) for id, entry in {"loom": LOOM, **OTHERS}.items()}
+    read = {id: msgspec.convert(entry, ProviderConfig) for id, entry in (configured or {}).items()}
+    return Offers(
+        Sources(
+            catalogue=Catalogue(lambda: known),
+            configured=to_configured(read),
+            env=env or {},
+            **{"warn": pytest.fail, **more},
+        )
+    )
+
+
+def offer(id: str, said: Mapping[str, Any] | None = None, **more: Any) -> Offer:
+    found = offers({id: said} if said is not None else {}, **more).find(id)
+    assert found is not None
+    return found
+
+
+def model(id: str, said: Mapping[str, Any] | None = None, **more: Any) -> Model:
+    """A model of Loom, with Loom configured like this."""
+    found = offer("loom", said, **more).find(id)
+    assert found is not None
+    return found
+
+
+# --- what a model is ---
+
+
+def test_a_model_of_the_catalogue() -> None:
+    assert model("one") == Model(
+        id="one",
+        provider_id="loom",
+        name="One",
+        api=ModelApi(id="one", url="https://loom.test/v1", npm="@ai-sdk/openai-compatible"),
+        capabilities=Capabilities(
+            temperature=True,
+            reasoning=True,
+            attachment=True,
+            toolcall=True,
+            input=Modalities(image=True),
+            output=Modalities(),
+            interleaved=Interleaved(field="reasoning_content"),
+        ),
+        cost=Cost(
+            input=Decimal("1.25"),
+            output=Decimal(10),
+            cache=CachePrice(read=Decimal("0.125"), write=Decimal("1.25")),
+            experimental_over200_k=Price(
+                input=Decimal("2.5"),
+                output=Decimal(15),
+                cache=CachePrice(read=Decimal("2.5"), write=Decimal(3)),
+            ),
+        ),
+        limit=Limit(context=400_000, input=272_000, output=128_000),
+        release_date="2025-01-01",
+        variants={effort: {"reasoningEffort": effort} for effort in ("low", "medium", "high")},
+    )
+
+
+def test_what_is_configured_wins_and_what_is_not_stays() -> None:
+    said = {
+        "limit": {"context": 100, "output": 50},
+        "cost": {"input": 2, "output": 3},
+        "reasoning": False,
+        "options": {"seed": 7},
+        "headers": {"x-a": "b"},
+    }
+    found = model("one", {"models": {"one": said}})
+    assert found.limit == Limit(context=100, input=272_000, output=50)
+    assert found.cost == Cost(
+        input=Decimal(2),
+        output=Decimal(3),
+        cache=CachePrice(read=Decimal("0.125"), write=Decimal(2)),
+        experimental_over200_k=Price(
+            input=Decimal("2.5"), output=Decimal(15), cache=CachePrice(read=Decimal("2.5"), write=Decimal(3))
+        ),
+    )
+    assert (found.options, found.headers, found.name) == ({"seed": 7}, {"x-a": "b"}, "One")
+    assert (found.capabilities.reasoning, found.capabilities.temperature, found.variants) == (
+        False,
+        True,
+        None,
+    )
+
+
+def test_a_model_nobody_knows_is_what_is_said_of_it() -> None:
+    said = {"npm": "@ai-sdk/anthropic", "api": "https://mine.test", "models": {"m": {"name": "Mine"}}}
+    found = offer("mine", said).find("m")
+    assert found == Model(
+        id="m",
+        provider_id="mine",
+        name="Mine",
+        api=ModelApi(id="m", url="https://mine.test", npm="@ai-sdk/anthropic"),
+        limit=Limit(context=0, output=0),
+    )
+
+
+def test_no_price_is_an_unknown_price() -> None:
+    assert model("m", {"models": {"m": {}}}).cost is None
+
+
+def test_a_second_name_for_a_model_has_all_that_is_known_of_the_first() -> None:
+    found = model("fast", {"models": {"fast": {"id": "one", "options": {"a": 1}}}})
+    assert (found.id, found.api.id, found.name, found.limit.input) == ("fast", "one", "fast", 272_000)
+
+
+def test_variants_are_laid_over_those_the_model_has() -> None:
+    said = {"low": {"disabled": True}, "mine": {"reasoningEffort": "high"}}
+    found = model("one", {"models": {"one": {"variants": said}}})
+    assert list(found.variants or {}) == ["medium", "high", "mine"]
+
+
+def test_a_model_may_be_reached_in_another_way_than_its_provider() -> None:
+    found = offer("zen").find("claude")
+    assert found is not None
+    assert found.api == ModelApi(id="claude", url="https://zen.test/claude/v1", npm="@ai-sdk/anthropic")
+
+
+def test_what_is_said_of_the_provider_beats_what_the_catalogue_says_of_the_model() -> None:
+    found = offer("zen", {"npm": "@ai-sdk/openai-compatible"}).find("claude")
+    assert found is not None
+    assert found.api.npm == "@ai-sdk/openai-compatible"
+
+
+# --- which there are ---
+
+
+def ids(offer: Offer) -> list[str]:
+    return [model.id for model in offer.list_models()]
+
+
+def test_models_that_are_going_or_not_yet_there_are_dropped() -> None:
+    assert ids(offer("loom")) == ["new", "one"]
+    assert ids(offer("loom", experimental=True)) == ["new", "one", "raw"]
+    assert offer("loom").find("old") is None
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ({"whitelist": ["one"]}, ["one"]),
+        ({"blacklist": ["one"]}, ["new"]),
+        ({"whitelist": ["one", "new"], "blacklist": ["new"]}, ["one"]),
+        ({"models": {"own": {}}}, ["new", "one", "own"]),
+        ({"models": {"old": {"status": "active"}}}, ["new", "old", "one"]),
+    ],
+)
+def test_the_configuration_says_which_are_left(said: dict[str, Any], left: list[str]) -> None:
+    assert ids(offer("loom", said)) == left
+
+
+def test_a_model_that_makes_no_sense_is_left_out_with_a_word() -> None:
+    heard: list[ConfigError] = []
+    known = {"loom": Raw(b'{"models": {"bad": {"limit": {"context": "much"}}, "good": {}}}')}
+    found = Offers(Sources(catalogue=Catalogue(lambda: known), warn=heard.append)).find("loom")
+    assert found is not None
+    assert ids(found) == ["good"]
+    assert [error.key for error in heard] == ["loom/bad"]
+
+
+def available(made: Offers) -> list[str]:
+    return [offer.id for offer in made.list_available()]
+
+
+def test_a_provider_is_available_with_a_key_from_anywhere_or_a_word_in_the_configuration() -> None:
+    stored = {"anthropic": Login(provider="anthropic", type="api", secret="sk")}
+    browser = {"anthropic": Login(provider="anthropic", type="oauth")}
+    assert available(offers()) == ["opencode"]
+    assert available(offers(env={"LOOM_API_KEY": "k"})) == ["loom", "opencode"]
+    assert available(offers(env={"LOOM_API_KEY": " "})) == ["opencode"]
+    assert available(offers(logins=stored)) == ["anthropic", "opencode"]
+    assert available(offers(logins=browser)) == ["opencode"]
+    assert available(offers({"zen": {}})) == ["zen", "opencode"]
+    assert available(offers({"mine": {"models": {"m": {}}}})) == ["mine", "opencode"]
+
+
+def test_one_that_says_where_it_is_but_has_no_key_is_not_available() -> None:
+    assert available(offers(env={"AZURE_RESOURCE_NAME": "us"})) == ["opencode"]
+    assert available(offers(env={"AZURE_RESOURCE_NAME": "us", "AZURE_API_KEY": "k"})) == ["azure", "opencode"]
+
+
+def test_one_that_we_cannot_speak_with_is_not_available() -> None:
+    assert available(offers(env={"AWS_ACCESS_KEY_ID": "k"})) == ["opencode"]
+
+
+def test_lists_of_providers_switch_them_off() -> None:
+    env = {"LOOM_API_KEY": "k", "ZEN_API_KEY": "k"}
+    assert available(offers(env=env, enabled=frozenset({"loom", "zen"}), disabled=frozenset({"zen"}))) == [
+        "loom"
+    ]
+    assert offers(disabled=frozenset({"loom"})).find("loom") is None
+
+
+def test_without_a_key_only_what_is_free_of_opencodes_own_is_listed() -> None:
+    assert ids(offer("opencode")) == ["free"]
+    assert ids(offer("opencode", env={"OPENCODE_API_KEY": "k"})) == ["free", "paid", "unpriced"]
+
+
+# --- how it is reached ---
+
+
+def test_the_configured_key_wins_over_the_stored_one_and_that_over_the_environments() -> None:
+    env = {"LOOM_API_KEY": "from-env"}
+    stored = {"loom": Login(provider="loom", type="api", secret="from-file")}
+    said = {"options": {"apiKey": "from-config"}}
+    assert offer("loom", said, env=env, logins=stored).key == Key(secret="from-config", source="config")
+    assert offer("loom", env=env, logins=stored).key == Key(secret="from-file", source="stored")
+    assert offer("loom", env=env).key == Key(secret="from-env", source="environment", variable="LOOM_API_KEY")
+    assert offer("loom").key is None
+
+
+def test_access_holds_the_address_the_key_the_headers_and_the_other_options() -> None:
+    said = {
+        "options": {
+            "apiKey": "sk-secret-1234",
+            "baseURL": "https://proxy.test/v1/",
+            "headers": {"x-team": "secret-team"},
+            "timeout": 5000,
+        },
+        "models": {"m": {}},
+    }
+    found = offer("mine", said)
+    made = found.find("m")
+    assert made is not None
+    access = found.access(made)
+    assert (access.provider_id, access.npm, access.url) == (
+        "mine",
+        "@ai-sdk/openai-compatible",
+        "https://proxy.test/v1",
+    )
+    assert access.key == Key(secret="sk-secret-1234", source="config")
+    assert (access.headers, access.options) == ({"x-team": "secret-team"}, {"timeout": 5000})
+    assert "secret" not in repr(access)
+
+
+def reach(id: str, model: str, said: Mapping[str, Any] | None = None, **more: Any) -> str:
+    found = offer(id, said, **more)
+    made = found.find(model)
+    assert made is not None
+    return found.access(made).url
+
+
+def test_the_address_is_the_configured_one_else_the_models_else_the_packages() -> None:
+    env = {"LOOM_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "AZURE_API_KEY": "k", "AZURE_RESOURCE_NAME": "mine"}
+    assert reach("loom", "one", {"options": {"baseURL": "http://x.test"}}, env=env) == "http://x.test"
+    assert reach("loom", "one", env=env) == "https://loom.test/v1"
+    assert reach("anthropic", "claude", env=env) == "https://api.anthropic.com/v1"
+    assert reach("azure", "gpt", env=env) == "https://mine.openai.azure.com/openai/v1"
+
+
+def test_without_a_key_the_variable_to_set_is_named() -> None:
+    with pytest.raises(ProviderAuthError, match=r"set LOOM_API_KEY, or run: weft auth login loom"):
+        reach("loom", "one")
+    with pytest.raises(ProviderAuthError, match="OPENCODE_API_KEY"):
+        reach("opencode", "paid")
+    with pytest.raises(ProviderAuthError, match=r"'oauth'.*set LOOM_API_KEY"):
+        reach("loom", "one", logins={"loom": Login(provider="loom", type="oauth")})
+    with pytest.raises(ProviderAuthError, match="AZURE_RESOURCE_NAME"):
+        reach("azure", "gpt", env={"AZURE_API_KEY": "k"})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"baseURL": "http://127.0.0.1:1234/v1"},
+        {"baseURL": "http://localhost:1234/v1"},
+        {"baseURL": "http://[::1]:1234/v1"},
+        {"headers": {"Authorization": "Bearer x"}},
+        {"headers": {"X-Api-Key": "x"}},
+    ],
+)
+def test_a_server_on_this_machine_or_a_header_of_ones_own_needs_no_key(options: dict[str, Any]) -> None:
+    assert reach("loom", "one", {"options": options})
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x.test", "not an address", "http://"])
+def test_an_address_that_is_none_is_refused_when_it_is_used(url: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"provider\.mine\.options\.baseURL"):
+        reach("mine", "m", {"options": {"baseURL": url}, "models": {"m": {}}})
+
+
+# --- servers of one's own ---
+
+
+def test_ollama_is_known_by_name_and_takes_any_model() -> None:
+    found = offer("ollama").find("llama3:8b")
+    assert found is not None
+    assert found.api == ModelApi(
+        id="llama3:8b", url="http://127.0.0.1:11434/v1", npm="@ai-sdk/openai-compatible"
+    )
+    assert found.cost == Cost(input=Decimal(0), output=Decimal(0))
+    assert reach("ollama", "llama3:8b") == "http://127.0.0.1:11434/v1"
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+        ("0.0.0.0:9999", "http://127.0.0.1:9999/v1"),
+        (":9999", "http://127.0.0.1:9999/v1"),
+        ("gpu.local", "http://gpu.local:11434/v1"),
+        ("[::1]:9999", "http://[::1]:9999/v1"),
+        ("[::]", "http://127.0.0.1:11434/v1"),
+        ("https://gpu.test/", "https://gpu.test/v1"),
+    ],
+)
+def test_ollamas_own_variable_says_where_it_is(host: str, url: str) -> None:
+    assert reach("ollama", "m", env={"OLLAMA_HOST": host}) == url
+
+
+def test_with_models_configured_no_other_name_is_one() -> None:
+    found = offer("ollama", {"models": {"llama3": {}}})
+    assert found.find("llama3") is not None
+    assert found.find("other") is None
+
+
+def test_one_that_nobody_configured_is_not_listed() -> None:
+    assert "ollama" not in available(offers())
+    assert "ollama" in available(offers({"ollama": {}}))

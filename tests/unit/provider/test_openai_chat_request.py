@@ -1,0 +1,268 @@
+"""What is sent to servers of Chat Completions."""
+
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from given.asked_models import request
+from given.models import CLAUDE, GPT, LOCAL, MISTRAL, ROUTED
+from weft.model.catalog import Interleaved, Model
+from weft.provider.body import to_bytes
+from weft.provider.contract import (
+    AssistantTurn,
+    CallContent,
+    FileContent,
+    ReasoningContent,
+    ResultContent,
+    TextContent,
+    ToolTurn,
+    UserTurn,
+)
+from weft.provider.normalise import NO_OUTPUT
+from weft.provider.openai_chat_request import to_body
+from weft.testing.fake_openai import STRICT, Manners, check
+from weft.testing.provider_stand import READ
+from weft.testing.refusing import RefusedError
+
+MARK = {"cache_control": {"type": "ephemeral"}}
+PNG = "iVBORw0KGgoAAAAAAAAAAAAAAAAAAAAA"
+HELLO = UserTurn(content=(TextContent(text="hello"),))
+CALL = CallContent(call_id="call_1", tool="read", input={"path": "a"})
+RESULT = ToolTurn(content=(ResultContent(call_id="call_1", tool="read", output="text"),))
+WIRE_CALL = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path":"a"}'}}
+PICTURE = FileContent(url=f"data:image/jpeg;base64,{PNG}", mime="image/jpeg")
+WIRE_PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+
+
+def messages(model: Model, *turns: Any, manners: Manners = STRICT, **more: Any) -> Any:
+    body = to_body(request(model, *turns, tools=(READ,), **more))
+    check(msgspec.json.decode(to_bytes(body)), manners)
+    return body["messages"][1:]
+
+
+def wanting(field: str) -> Model:
+    return replace(LOCAL, capabilities=replace(LOCAL.capabilities, interleaved=Interleaved(field=field)))
+
+
+def test_a_whole_request() -> None:
+    turn = AssistantTurn(content=(ReasoningContent(text="hm"), TextContent(text="I look"), CALL))
+    asked = request(
+        LOCAL,
+        HELLO,
+        turn,
+        RESULT,
+        tools=(READ,),
+        system=("who you are", "where you are"),
+        max_output=1000,
+        temperature=0.5,
+        top_k=20,
+        options={"reasoningEffort": "low", "chat_template_args": {"x": 1}, "baseURL": "no"},
+    )
+    assert to_body(asked) == {
+        "model": "qwen3",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 1000,
+        "temperature": 0.5,
+        "top_k": 20,
+        "reasoning_effort": "low",
+        "chat_template_args": {"x": 1},
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "read", "description": "Read a file.", "parameters": READ.schema},
+            }
+        ],
+        "tool_choice": "auto",
+        "messages": [
+            {"role": "system", "content": "who you are\n\nwhere you are"},
+            {"role": "user", "content": "hello"},
+            {"role": "assistant", "content": "I look", "tool_calls": [WIRE_CALL]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "text"},
+        ],
+    }
+
+
+def test_openai_itself_has_its_own_words() -> None:
+    body = to_body(request(GPT, HELLO, max_output=10, top_k=3))
+    assert (body["max_completion_tokens"], "max_tokens" in body, "top_k" in body) == (10, False, False)
+
+
+def test_a_call_may_come_without_words() -> None:
+    [_, call, result] = messages(GPT, HELLO, AssistantTurn(content=(CALL,)), replace(RESULT))
+    assert call == {"role": "assistant", "content": None, "tool_calls": [WIRE_CALL]}
+    assert result == {"role": "tool", "tool_call_id": "call_1", "content": "text"}
+
+
+def test_files() -> None:
+    paper = FileContent(
+        url="data:application/pdf;base64,JVBERi0xAAAA", mime="application/pdf", filename="a.pdf"
+    )
+    [told] = messages(GPT, UserTurn(content=(TextContent(text="see"), PICTURE, paper)))
+    assert told["content"] == [
+        {"type": "text", "text": "see"},
+        WIRE_PICTURE,
+        {
+            "type": "file",
+            "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0xAAAA"},
+        },
+    ]
+
+
+def test_pictures_of_a_result_are_shown_after_it() -> None:
+    shown = ToolTurn(content=(ResultContent(call_id="call_1", tool="read", output="", files=(PICTURE,)),))
+    [_, _, result, after] = messages(GPT, HELLO, AssistantTurn(content=(CALL,)), shown)
+    assert result["content"] == NO_OUTPUT
+    assert after == {
+        "role": "user",
+        "content": [{"type": "text", "text": "Files from the call of read:"}, WIRE_PICTURE],
+    }
+
+
+def test_mistral_has_rules_of_its_own() -> None:
+    shown = ToolTurn(content=(ResultContent(call_id="call_1", tool="read", output="x", files=(PICTURE,)),))
+    told = messages(
+        MISTRAL, HELLO, AssistantTurn(content=(CALL,)), shown, HELLO, manners=Manners(mistral=True)
+    )
+    assert [(message["role"], message.get("tool_call_id")) for message in told] == [
+        ("user", None),
+        ("assistant", None),
+        ("tool", "call10000"),
+        ("assistant", None),
+        ("user", None),
+        ("assistant", None),
+        ("user", None),
+    ]
+    assert told[3] == told[5] == {"role": "assistant", "content": "Done."}
+    assert "stream_options" not in to_body(request(MISTRAL, HELLO))
+
+
+def test_long_ids_are_shortened_for_openai() -> None:
+    long = replace(CALL, call_id="x" * 80)
+    [_, call, result] = messages(
+        GPT,
+        HELLO,
+        AssistantTurn(content=(long,)),
+        ToolTurn(content=(ResultContent(call_id="x" * 80, tool="read", output="y"),)),
+    )
+    assert call["tool_calls"][0]["id"] == result["tool_call_id"]
+    assert len(result["tool_call_id"]) <= 40
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ((ReasoningContent(text="a"), ReasoningContent(text="b"), CALL), "ab"),
+        ((CALL,), " "),
+        ((TextContent(text="x"),), None),
+    ],
+)
+def test_thoughts_go_back_in_the_field_the_model_wants(content: Any, expected: str | None) -> None:
+    manners = Manners(message_fields=frozenset({"reasoning_content"}))
+    told = messages(
+        wanting("reasoning_content"), HELLO, AssistantTurn(content=content), RESULT, HELLO, manners=manners
+    )
+    assert told[1].get("reasoning_content") == expected
+
+
+def test_thoughts_are_not_sent_unasked() -> None:
+    thought = ReasoningContent(text="a", metadata={"ollama": {"x": 1}})
+    assert set(messages(LOCAL, HELLO, AssistantTurn(content=(thought, TextContent(text="b"))), HELLO)[1]) == {
+        "role",
+        "content",
+    }
+
+
+def test_a_router_gets_its_details_back() -> None:
+    details = [{"type": "reasoning.encrypted", "data": "abc", "index": 0}]
+    kept = {"openrouter": {"reasoning_details": details}}
+    thought = ReasoningContent(text="", metadata=kept)
+    manners = Manners(message_fields=frozenset({"reasoning_details"}), marks=True)
+    with_thought = AssistantTurn(content=(thought, replace(CALL, metadata=kept)))
+    with_call = AssistantTurn(content=(replace(CALL, metadata=kept),))
+    for turn in (with_thought, with_call):
+        [_, answer, _] = messages(ROUTED, HELLO, turn, RESULT, manners=manners)
+        assert answer["reasoning_details"] == details
+
+
+def test_claude_behind_a_router_is_marked() -> None:
+    turn = AssistantTurn(content=(TextContent(text="I look"), CALL))
+    body = to_body(request(ROUTED, HELLO, turn, RESULT, tools=(READ,), system=("a", "b", "c")))
+    check(msgspec.json.decode(to_bytes(body)), Manners(marks=True))
+
+    def words(text: str, **mark: Any) -> list[Any]:
+        return [{"type": "text", "text": text, **mark}]
+
+    assert body["messages"] == [
+        {"role": "system", "content": words("a", **MARK)},
+        {"role": "system", "content": words("b", **MARK)},
+        {"role": "system", "content": words("c")},
+        {"role": "user", "content": words("hello")},
+        {"role": "assistant", "content": words("I look", **MARK), "tool_calls": [WIRE_CALL]},
+        {"role": "tool", "tool_call_id": "call_1", "content": words("text", **MARK)},
+    ]
+
+
+def test_litellm_gets_a_tool_that_does_nothing() -> None:
+    proxy = replace(LOCAL, provider_id="my-LiteLLM")
+    turns = (HELLO, AssistantTurn(content=(CALL,)), RESULT)
+    [tool] = to_body(request(proxy, *turns))["tools"]
+    assert tool["function"]["name"] == "_noop"
+    assert "tools" not in to_body(request(proxy, HELLO))
+    assert "tools" not in to_body(request(LOCAL, *turns))
+    assert "tools" in to_body(request(LOCAL, *turns, options={"litellmProxy": True}))
+
+
+def test_half_a_pair_is_replaced() -> None:
+    broken = replace(CALL, input={"path": "\ud83d"})
+    told = UserTurn(content=(TextContent(text="\ud83d half"),))
+    raw = to_bytes(to_body(request(GPT, told, AssistantTurn(content=(broken,)), RESULT)))
+    assert b"\xef\xbf\xbd half" in raw
+    assert b"ud83d" not in raw
+
+
+def test_a_longer_conversation_begins_as_the_shorter_did() -> None:
+    for model in (GPT, LOCAL, MISTRAL, CLAUDE):
+        turns: list[Any] = [HELLO]
+        sent = []
+        for number in range(30):
+            sent.append(to_body(request(model, *turns, tools=(READ,))))
+            id = f"call_{number}"
+            turns += [AssistantTurn(content=(TextContent(text="x"), replace(CALL, call_id=id)))]
+            turns += [ToolTurn(content=(ResultContent(call_id=id, tool="read", output="x"),))]
+
+        def bare(body: Any) -> bytes:
+            return to_bytes(body).replace(b',"cache_control":{"type":"ephemeral"}', b"").removesuffix(b"]}")
+
+        for before, after in pairwise(sent):
+            assert bare(after).startswith(bare(before))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda body: body["messages"].pop(3),
+        lambda body: body["messages"].pop(2),
+        lambda body: body["messages"].append(body["messages"][3]),
+        lambda body: body["messages"][1].update(content=""),
+        lambda body: body["messages"][1].update(role="person"),
+        lambda body: body["messages"][2].update(reasoning_content="x"),
+        lambda body: body["messages"][2]["tool_calls"][0]["function"].update(arguments="{"),
+        lambda body: body["messages"][2]["tool_calls"][0].update(id="x" * 41),
+        lambda body: body["messages"].append({"role": "system", "content": "late"}),
+        lambda body: body.update(promptCacheKey="x"),
+        lambda body: body.update(tools=[]),
+        lambda body: body.pop("tools"),
+    ],
+)
+def test_the_fake_refuses_what_the_api_refuses(spoil: Any) -> None:
+    good = msgspec.json.decode(
+        to_bytes(to_body(request(GPT, HELLO, AssistantTurn(content=(CALL,)), RESULT, tools=(READ,))))
+    )
+    check(good)
+    spoil(good)
+    with pytest.raises(RefusedError):
+        check(good)

@@ -1,0 +1,25 @@
+"""Whatever was stored, the Responses API takes the next request."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from given.any_history import ENCRYPTED, histories
+from given.asked_models import GPT_4O, GPT_5, READ, request
+from weft.model.catalog import Model
+from weft.model.message import MessageWithParts
+from weft.provider.body import to_bytes
+from weft.provider.responses.request import to_body
+from weft.testing.responses_rules import check_request
+from weft.window.history import to_model_messages
+
+MADE_BY = (("openai", "gpt-5"), ("openai", "gpt-4o"), ("google", "gemini-3-pro-preview"))
+
+
+@pytest.mark.parametrize("model", [GPT_5, GPT_4O], ids=["reasons", "does not reason"])
+@given(history=histories(*MADE_BY))
+@settings(deadline=None, max_examples=150)
+def test_the_request_is_valid(model: Model, history: list[MessageWithParts]) -> None:
+    asked = request(model, *to_model_messages(history, model), tools=(READ,), temperature=0.5, max_output=1)
+    body = msgspec.json.decode(to_bytes(to_body(asked)))
+    check_request(body, knows=lambda content: content == ENCRYPTED)

@@ -1,0 +1,102 @@
+"""Bytes to events, cut anywhere."""
+
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from weft.errors import ProviderError
+from weft.provider.sse import SseEvent, SseReader, decode_data
+
+
+def read(*pieces: bytes, limit: int = 1000) -> list[SseEvent]:
+    reader = SseReader(limit)
+    return [*(event for piece in pieces for event in reader.feed(piece)), *reader.end()]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_an_event_is_its_name_and_its_data(end: bytes) -> None:
+    raw = b"event: one\ndata: {}\n\ndata:two\n\n".replace(b"\n", end)
+    assert read(raw) == [SseEvent("one", b"{}"), SseEvent("", b"two")]
+
+
+def test_lines_of_data_are_joined() -> None:
+    assert read(b"data: a\ndata\ndata:  b\n\n") == [SseEvent("", b"a\n\n b")]
+
+
+def test_what_is_not_for_us_is_left_out() -> None:
+    assert read(b"\xef\xbb\xbf: hello\nid: 7\nretry: 10\n\n\nevent: x\n\ndata: a\nnonsense\n\n") == [
+        SseEvent("", b"a")
+    ]
+
+
+def test_a_name_holds_for_one_event() -> None:
+    assert read(b"event: x\n\ndata: a\n\n") == [SseEvent("", b"a")]
+
+
+def test_the_last_event_needs_no_blank_line() -> None:
+    assert read(b"data: a") == [SseEvent("", b"a")]
+    assert read(b"data: a\n") == [SseEvent("", b"a")]
+    assert read(b"data: a\r") == [SseEvent("", b"a")]
+    assert read(b"") == []
+
+
+RAW = "event: a\ndata: é五👩\ndata: b\n\n: c\ndata: {}\n\nevent: z\ndata: end\n\n".encode()
+
+
+@given(st.lists(st.integers(0, len(RAW)), max_size=12), st.sampled_from([b"\n", b"\r\n", b"\r"]))
+def test_it_makes_no_difference_where_bytes_are_cut(cuts: list[int], end: bytes) -> None:
+    raw = RAW.replace(b"\n", end)
+    places = sorted({0, *cuts, len(raw)})
+    pieces = [raw[start:stop] for start, stop in pairwise(places)]
+    assert read(*pieces) == read(RAW)
+
+
+@given(st.lists(st.binary(max_size=20), max_size=20))
+def test_any_bytes_are_read(pieces: list[bytes]) -> None:
+    read(*pieces)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"data: ", *[b"x" * 100] * 20],
+        [b"data: x\n" * 1, *[b"data: " + b"y" * 100 + b"\n"] * 20],
+        [b": ", *[b"comment " * 20] * 20],
+    ],
+    ids=["a line", "many lines", "a comment"],
+)
+def test_what_does_not_end_is_refused(pieces: list[bytes]) -> None:
+    with pytest.raises(ProviderError, match="more than 1000 bytes") as raised:
+        read(*pieces)
+    assert raised.value.kind == "protocol"
+
+
+def test_a_long_line_in_many_pieces_is_read() -> None:
+    assert read(b"data: ", *[b"x"] * 900, b"\n\n") == [SseEvent("", b"x" * 900)]
+
+
+class Word(Struct):
+    text: str
+    more: msgspec.Raw = msgspec.Raw(b"")
+
+
+WORD = msgspec.json.Decoder(Word, strict=False)
+
+
+def test_data_is_json() -> None:
+    assert decode_data(b'{"text": "a", "unknown": 1}', WORD).text == "a"
+    assert (
+        decode_data(b'{"text": "half \\ud83d", "more": {"x": 0.1}}', WORD).text
+        == "half \N{REPLACEMENT CHARACTER}"
+    )
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"text": 1}', b"\xff", b"[" * 100_000, b"NaN", b"null"])
+def test_what_is_not_the_json_we_know_is_refused(data: bytes) -> None:
+    with pytest.raises(ProviderError) as raised:
+        decode_data(data, WORD)
+    assert (raised.value.kind, raised.value.retryable) == ("protocol", False)

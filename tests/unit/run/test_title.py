@@ -1,0 +1,64 @@
+"""Naming a session."""
+
+import pytest
+from msgspec.structs import replace
+
+from given.house import MODEL, NOW, House, open_house, say
+from weft.model.agent import Agent
+from weft.model.input import SessionInput
+from weft.provider.registry import Served
+from weft.provider.scripted import AnyMove, Fail, Say, ScriptedProvider
+from weft.run.title import to_title
+from weft.testing.clock import HandClock
+
+TITLER = Agent(name="title", mode="primary", hidden=True, prompt="You are a title generator.")
+SMALL = replace(MODEL, id="small")
+
+
+def small(*moves: AnyMove) -> Served:
+    return Served(SMALL, ScriptedProvider([moves], HandClock(NOW)))
+
+
+async def titled(house: House, *prompts: str, title: str | None = None) -> str:
+    session = await house.api.create_session(SessionInput(title=title))
+    for words in prompts:
+        await house.api.prompt(session.id, say(words))
+    return (await house.api.get_session(session.id)).title
+
+
+async def test_without_a_small_model_the_prompt_names_the_session() -> None:
+    async with open_house([Say(text="ok")], [Say(text="ok")]) as house:
+        assert await titled(house, "\n  mend the loom  \nand hurry", "what else?") == "mend the loom"
+        assert len(house.provider.requests) == 2
+
+
+async def test_the_small_model_names_it_once() -> None:
+    served = small(Say(text="<think>hm</think>\n\nMending the loom\nmore"))
+    async with open_house([Say(text="ok")], [Say(text="ok")], agents=(TITLER,), small=served) as house:
+        assert await titled(house, "mend the loom please", "and then?") == "Mending the loom"
+        assert len(house.provider.requests) == 2
+
+
+async def test_when_the_small_model_fails_the_prompt_names_it_and_the_run_goes_on() -> None:
+    served = small(Fail(message="no", status=500, retryable=True))
+    async with open_house([Say(text="ok")], agents=(TITLER,), small=served) as house:
+        assert await titled(house, "mend the loom") == "mend the loom"
+
+
+async def test_a_title_given_by_a_person_is_final() -> None:
+    async with open_house([Say(text="ok")], agents=(TITLER,), small=small(Say(text="Another"))) as house:
+        assert await titled(house, "mend the loom", title="Mine") == "Mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("", ""),
+        ("  \n\n ", ""),
+        ("<think>a\nb</think>\n  Title  ", "Title"),
+        ("x" * 100, "x" * 100),
+        ("x" * 101, "x" * 97 + "..."),
+    ],
+)
+def test_a_title_is_one_line_of_at_most_a_hundred_characters(text: str, title: str) -> None:
+    assert to_title(text) == title

@@ -1,0 +1,234 @@
+"""A fork: what the model is shown next, what every reference leads to, and what is not carried over."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from given.house import MODEL, NOW, open_house
+from weft.app.local import Local
+from weft.model.event import SessionUpdated, TodoUpdated
+from weft.model.failure import AbortedFailure
+from weft.model.ids import MessageID, Mint, PartID, SessionID
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage
+from weft.model.part import (
+    AnyPart,
+    CallTime,
+    CompactionPart,
+    CompletedState,
+    ErrorState,
+    FilePart,
+    Moment,
+    RunningState,
+    Span,
+    StepStartPart,
+    TextPart,
+    ToolPart,
+)
+from weft.model.session import SessionRevert, own_of
+from weft.model.todo import Todo
+from weft.session.fork import fork_title
+from weft.window.history import since_compaction, to_model_messages
+
+
+class Talk:
+    """A session as it was lived: prompts, answers with tools, and compactions."""
+
+    def __init__(self, api: Local, session: SessionID) -> None:
+        self.api = api
+        self.session = session
+        self.mint: Mint = api.kit.mint
+        self.now = NOW - 100_000
+
+    def _ids(self, message: MessageID) -> dict[str, Any]:
+        return {"id": self.mint.part(), "session_id": self.session, "message_id": message}
+
+    async def ask(self, words: str, *more: AnyPart, id: MessageID | None = None) -> UserMessage:
+        self.now += 1
+        info = UserMessage(
+            id=id or self.mint.message(),
+            session_id=self.session,
+            time=Moment(created=self.now),
+            agent="build",
+        )
+        await self.api.update_message(info)
+        for part in (TextPart(**self._ids(info.id), text=words), *more):
+            await self.api.update_part(part)
+        return info
+
+    async def answer(self, to: UserMessage, words: str, **more: Any) -> AssistantMessage:
+        self.now += 1
+        info = AssistantMessage(
+            id=self.mint.message(),
+            session_id=self.session,
+            time=AssistantTime(created=self.now, completed=self.now),
+            parent_id=to.id,
+            provider_id=MODEL.provider_id,
+            model_id=MODEL.id,
+            finish="stop",
+            **more,
+        )
+        await self.api.update_message(info)
+        await self.api.update_part(StepStartPart(**self._ids(info.id)))
+        await self.api.update_part(TextPart(**self._ids(info.id), text=words))
+        await self.api.update_part(self.call(info.id))
+        return info
+
+    def call(self, message: MessageID) -> ToolPart:
+        picture = FilePart(**self._ids(message), mime="image/png", url="data:image/png;base64,AAAA")
+        state = CompletedState(
+            input={"messageID": message},
+            output=message,
+            title="t",
+            metadata={"of": {"message": message}},
+            time=CallTime(start=1, end=2),
+            attachments=(picture,),
+        )
+        return ToolPart(**self._ids(message), call_id=f"call_{message}", tool="read", state=state)
+
+    async def compact(self, *, finish: str | None = "stop") -> None:
+        asked = MessageID(self.mint.message())
+        request = await self.ask("", CompactionPart(**self._ids(asked), auto=True), id=asked)
+        summary = await self.answer(request, "All so far, in short.", summary=True)
+        await self.api.update_message(replace(summary, finish=finish))
+
+    async def history(self) -> list[MessageWithParts]:
+        return await self.api.list_messages(self.session)
+
+
+async def talk(api: Local, *, title: str = "Loom") -> Talk:
+    return Talk(api, (await api.create_session(SessionInput(title=title))).id)
+
+
+def shown(history: list[MessageWithParts]) -> object:
+    return to_model_messages(since_compaction(history), MODEL)
+
+
+async def test_at_every_message_of_a_compacted_session_the_model_is_shown_what_it_was_shown_there() -> None:
+    async with open_house() as house:
+        spoken = await talk(house.api)
+        for number in range(3):
+            await spoken.answer(await spoken.ask(f"prompt {number}"), f"answer {number}")
+        await spoken.compact()
+        await spoken.answer(await spoken.ask("after"), "the first compaction")
+        await spoken.compact(finish=None)  # one that never came to its end
+        await spoken.compact()
+        await spoken.answer(await spoken.ask("last"), "of all")
+        history = await spoken.history()
+        for index, message in enumerate(history):
+            fork = await house.api.fork_session(spoken.session, at=message.info.id)
+            assert shown(await house.api.list_messages(fork.id)) == shown(history[:index])
+        whole = await house.api.fork_session(spoken.session)
+        assert shown(await house.api.list_messages(whole.id)) == shown(history)
+        # A fork from before a compaction has what was said before it.
+        assert len(history) == 16
+
+
+async def test_every_reference_among_what_is_copied_leads_to_the_copy_and_words_stay_as_they_were() -> None:
+    async with open_house() as house:
+        spoken = await talk(house.api)
+        first = await spoken.ask("hello")
+        pointed = replace(await spoken.answer(first, "hi"), extra_={"tail_start_id": first.id})
+        await house.api.update_message(pointed)
+        fork = await house.api.fork_session(spoken.session)
+        asked, answered = await house.api.list_messages(fork.id)
+        assert isinstance(answered.info, AssistantMessage)
+        assert answered.info.parent_id == asked.info.id
+        assert answered.info.extra_ == {"tail_start_id": asked.info.id}
+        assert {part.message_id for part in answered.parts} == {answered.info.id}
+        call = answered.parts[-1]
+        assert isinstance(call, ToolPart)
+        assert isinstance(call.state, CompletedState)
+        assert (call.state.input, call.state.output) == ({"messageID": pointed.id}, pointed.id)
+        assert call.state.metadata == {"of": {"message": answered.info.id}}
+        [picture] = call.state.attachments or ()
+        assert (picture.session_id, picture.message_id) == (fork.id, answered.info.id)
+        old = {part.id for message in await spoken.history() for part in message.parts}
+        assert old.isdisjoint([picture.id, *(part.id for part in answered.parts)])
+
+
+async def test_a_revert_is_carried_over_if_what_it_points_to_is() -> None:
+    async with open_house() as house:
+        spoken = await talk(house.api)
+        first, second = await spoken.ask("one"), await spoken.ask("two")
+        known = await house.api.get_session(spoken.session)
+        reverted = replace(known, revert=SessionRevert(message_id=second.id, snapshot="abc"))
+        await house.api.kit.journal.commit(SessionUpdated(info=reverted))
+        whole = await house.api.fork_session(spoken.session)
+        copies = await house.api.list_messages(whole.id)
+        assert whole.revert == SessionRevert(message_id=copies[1].info.id, snapshot="abc")
+        assert (await house.api.fork_session(spoken.session, at=second.id)).revert is None
+        assert first.id != copies[0].info.id
+
+
+async def test_a_fork_has_spent_nothing_and_has_the_todos_only_if_it_is_whole() -> None:
+    async with open_house() as house:
+        spoken = await talk(house.api)
+        last = await spoken.ask("one")
+        todos = (Todo(content="weave", status="pending", priority="low"),)
+        await house.api.kit.journal.commit(TodoUpdated(session_id=spoken.session, todos=todos))
+        whole = await house.api.fork_session(spoken.session)
+        ledger = own_of(whole).spent
+        assert ledger is not None
+        assert (ledger.own.cost, ledger.below) == (0, {})
+        assert await house.api.list_todos(whole.id) == list(todos)
+        part = await house.api.fork_session(spoken.session, at=last.id)
+        assert await house.api.list_todos(part.id) == []
+
+
+async def test_what_runs_on_in_the_original_is_over_in_the_fork() -> None:
+    async with open_house() as house:
+        spoken = await talk(house.api)
+        open_answer = await spoken.answer(await spoken.ask("go"), "going")
+        await house.api.update_message(
+            replace(open_answer, time=AssistantTime(created=spoken.now), finish=None)
+        )
+        history = await spoken.history()
+        call = history[-1].parts[-1]
+        assert isinstance(call, ToolPart)
+        running = replace(call, state=RunningState(input={"x": 1}, time=Span(start=1)))
+        await house.api.update_part(running)
+        fork = await house.api.fork_session(spoken.session)
+        copied = (await house.api.list_messages(fork.id))[-1]
+        assert isinstance(copied.info, AssistantMessage)
+        assert copied.info.time.completed == NOW
+        assert isinstance(copied.info.error, AbortedFailure)
+        settled = copied.parts[-1]
+        assert isinstance(settled, ToolPart)
+        assert isinstance(settled.state, ErrorState)
+        assert (await spoken.history())[-1].parts[-1] == running
+
+
+async def test_parts_of_one_name_in_two_messages_keep_their_order() -> None:
+    async with open_house() as house:
+        spoken = await talk(house.api)
+        for words in ("first", "second"):
+            info = await spoken.ask("")
+            for number in (1, 2):
+                part = PartID(f"prt_{number:012x}AbCdEfGhIjKlMn")
+                await house.api.update_part(
+                    TextPart(id=part, session_id=spoken.session, message_id=info.id, text=f"{words} {number}")
+                )
+        fork = await house.api.fork_session(spoken.session)
+        said = [
+            [part.text for part in message.parts if isinstance(part, TextPart) and part.text]
+            for message in await house.api.list_messages(fork.id)
+        ]
+        assert said == [["first 1", "first 2"], ["second 1", "second 2"]]
+
+
+@pytest.mark.parametrize(
+    ("title", "fork"),
+    [
+        ("Loom", "Loom (fork #1)"),
+        ("Loom (fork #1)", "Loom (fork #2)"),
+        ("Loom (fork #99)", "Loom (fork #100)"),
+        ("Loom (fork #x)", "Loom (fork #x) (fork #1)"),
+        ("(fork #1)", "(fork #1) (fork #1)"),
+        ("two\nlines (fork #1)", "two\nlines (fork #2)"),
+        ("", " (fork #1)"),
+    ],
+)
+def test_a_fork_is_numbered(title: str, fork: str) -> None:
+    assert fork_title(title) == fork

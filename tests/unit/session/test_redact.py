@@ -1,0 +1,218 @@
+"""Secrets covered: none survives, and code is not mangled."""
+
+import base64
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from given.parcels import parcel, with_parts, with_text, words
+from weft.model.ids import MessageID, PartID
+from weft.model.part import FilePart
+from weft.model.wire import encode
+from weft.session.transfer.redact import Redactor, find_secrets
+from weft.session.transfer.secret_shapes import SHAPES
+
+LETTERS = string.ascii_letters + string.digits
+TAIL = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
+HEX = "0123456789abcdef" * 8
+KEYS = {
+    "anthropic-key": f"sk-ant-api03-{TAIL}-{TAIL}",
+    "openrouter-key": f"sk-or-v1-{HEX[:64]}",
+    "openai-key": f"sk-proj-{TAIL}",
+    "aws-key": "AKIA" + "Z7Q2X9W4V1B8N5M3",
+    "github-token": f"ghp_{TAIL}abcd",
+    "gitlab-token": f"glpat-{TAIL[:20]}",
+    "google-key": "AIza" + (TAIL + TAIL)[:35],
+    "google-token": f"ya29.{TAIL}",
+    "google-secret": f"GOCSPX-{TAIL[:28]}",
+    "slack-token": "xoxb-" + "123456789012-" + TAIL[:24],
+    "slack-webhook": "https://hooks.slack.com/services/"
+    f"T0{TAIL[:6].upper()}/B0{TAIL[:6].upper()}/{TAIL[:24]}",
+    "discord-webhook": "https://discord.test/api/webhooks/" + f"123456789012345678/{TAIL}{TAIL}",
+    "discord-token": f"M{TAIL[:23]}.{TAIL[:6]}.{TAIL[:27]}",
+    "telegram-token": f"123456789:AA{(TAIL + TAIL)[:33]}",
+    "stripe-key": f"sk_live_{TAIL[:24]}",
+    "webhook-secret": f"whsec_{TAIL}",
+    "twilio-key": f"SK{HEX[:32]}",
+    "sendgrid-key": f"SG.{TAIL[:22]}.{(TAIL + TAIL)[:43]}",
+    "mailgun-key": f"key-{HEX[:32]}",
+    "mailchimp-key": f"{HEX[:32]}-us12",
+    "npm-token": f"npm_{(TAIL + TAIL)[:36]}",
+    "pypi-token": f"pypi-{TAIL}{TAIL}",
+    "rubygems-key": f"rubygems_{HEX[:48]}",
+    "docker-token": f"dckr_pat_{TAIL[:27]}",
+    "huggingface-token": f"hf_{(TAIL + TAIL)[:34]}",
+    "replicate-token": f"r8_{(TAIL + TAIL)[:37]}",
+    "groq-key": f"gsk_{TAIL}",
+    "xai-key": f"xai-{TAIL}",
+    "perplexity-key": f"pplx-{TAIL}",
+    "cerebras-key": f"csk-{TAIL.lower()}",
+    "fireworks-key": f"fw_{TAIL[:24]}",
+    "digitalocean-token": f"dop_v1_{HEX[:64]}",
+    "shopify-token": f"shpat_{HEX[:32]}",
+    "square-token": f"sq0atp-{TAIL[:22]}",
+    "databricks-token": f"dapi{HEX[:32]}",
+    "linear-key": f"lin_api_{(TAIL + TAIL)[:40]}",
+    "notion-token": f"ntn_{(TAIL + TAIL)[:44]}",
+    "figma-token": f"figd_{(TAIL + TAIL)[:40]}",
+    "planetscale-token": f"pscale_tkn_{TAIL}{TAIL[:11]}",
+    "doppler-token": f"dp.pt.{(TAIL + TAIL)[:43]}",
+    "vault-token": f"hvs.{TAIL}",
+    "terraform-token": f"{TAIL[:14]}.atlasv1.{TAIL}{TAIL}",
+    "grafana-token": f"glsa_{TAIL}_{HEX[:8]}",
+    "newrelic-key": f"NRAK-{TAIL[:27].upper()}",
+    "sentry-token": f"sntryu_{HEX[:64]}",
+    "postman-key": f"PMAK-{HEX[:24]}-{HEX[:34]}",
+    "atlassian-token": f"ATATT3{TAIL}{TAIL}",
+    "bitbucket-password": f"ATBB{TAIL}",
+    "airtable-token": f"pat{TAIL[:14]}.{HEX[:64]}",
+    "supabase-key": f"sbp_{HEX[:40]}",
+    "tailscale-key": f"tskey-auth-{TAIL[:12]}-{TAIL}",
+    "heroku-key": f"HRKU-{TAIL}",
+    "flyio-token": f"fo1_{TAIL}",
+    "cloudflare-key": f"v1.0-{HEX[:24]}-{HEX[:128]}",
+    "jwt": f"eyJ{TAIL[:16]}.eyJ{TAIL}.{TAIL}",
+    "private-key": f"-----BEGIN RSA PRIVATE KEY-----\n{TAIL}\n{TAIL}\n-----END RSA PRIVATE KEY-----",
+}
+PLACES = (
+    "{}",
+    "the key is {} and no other",
+    '{{"value": "{}"}}',
+    "curl -H 'x-thing: {}'",
+    "FOO={}",
+    "line one\\n{}\\nline two",
+    "https://example.test/?q={}&x=1",
+)
+
+
+def covered(text: str) -> str:
+    session, redactor = with_text(parcel(), text), Redactor()
+    redactor.look(session)
+    return words(redactor.cover(session).messages)[0]
+
+
+def test_there_is_an_example_of_every_shape() -> None:
+    assert {shape.kind for shape in SHAPES} == set(KEYS)
+    assert len(KEYS) >= 50
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", KEYS)
+def test_a_credential_is_covered_wherever_it_stands(kind: str, place: str) -> None:
+    key = KEYS[kind]
+    secret = key.rpartition("services/" if "slack.com" in key else "webhooks/")[2]
+    assert secret not in covered(place.format(key))
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("DB_PASSWORD=hunter22", "hunter22"),
+        ("export API_TOKEN=correcthorse", "correcthorse"),
+        ("password: 'tr0ub4dor&3'", "tr0ub4dor&3"),
+        ('{"clientSecret": "q8Zp2LmX0vTt"}', "q8Zp2LmX0vTt"),
+        ('{\\"apiKey\\": \\"q8Zp2LmX0vTt\\"}', "q8Zp2LmX0vTt"),
+        ("Authorization: Bearer q8Zp2LmX0vTt9", "q8Zp2LmX0vTt9"),
+        ("Authorization: Basic YWRhOmxvdmVsYWNlMTIz", "YWRhOmxvdmVsYWNlMTIz"),
+        ("postgres://ada:l0velace@db.test/x", "l0velace"),
+        ("redis://:s3cr3t@cache.test:6379", "s3cr3t"),
+        ("mysql --password q8Zp2LmX", "q8Zp2LmX"),
+        ("machine host.test login ada password xyzzy9", "xyzzy9"),
+        ("Cookie: session=q8Zp2LmX0vTt; theme=dark", "q8Zp2LmX0vTt"),
+        ("X-Api-Key: q8Zp2LmX0vTt", "q8Zp2LmX0vTt"),
+        ("AZURE_STORAGE_ACCOUNT_KEY=q8Zp2LmX0vTt==", "q8Zp2LmX0vTt"),
+        ("?access_token=q8Zp2LmX0vTt&page=2", "q8Zp2LmX0vTt"),
+    ],
+)
+def test_what_a_name_declares_secret_is_covered(text: str, secret: str) -> None:
+    assert secret not in covered(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_tokens: 4096, tokens = count_tokens(text)",
+        "token = self.tokens.next()",
+        "password: str | None = None",
+        'api_key = os.environ["API_KEY"]',
+        "const apiKey = process.env.OPENAI_API_KEY;",
+        "API_KEY=$OTHER_KEY TOKEN=${TOKEN} SECRET=<your secret>",
+        'PASSWORD="changeme" # or <password>',
+        "export GITHUB_TOKEN=your-token-here",
+        "postgres://user:password@localhost/db",
+        "postgres://user:${PASSWORD}@localhost/db",
+        "TOKEN_FILE=/var/run/secrets/token",
+        "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+        "def primary_key(self) -> str: return self.key",
+        'sort_key = "created_at"; cache_key: "user-profile-page"',
+        "uuid 123e4567-e89b-12d3-a456-426614174000",
+        "Bearer authentication is used; send a bearer token header",
+        "<input type='password' name=\"password\" placeholder='Password'>",
+        "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
+        "class TokenStream: secret_name = get_secret_name(region)",
+        "disk-usage-monitoring-and-alerting-service-for-2024-q3",
+        "risk-assessment-of-the-2019-financial-report-section-4",
+    ],
+)
+def test_ordinary_code_and_prose_are_left_alone(text: str) -> None:
+    assert covered(text) == text
+
+
+def test_our_own_source_is_left_alone() -> None:
+    source = Path(__file__).parents[3] / "src" / "weft"
+    found = [
+        (path.name, text[span.start - 20 : span.end])
+        for path in sorted(source.rglob("*.py"))
+        for text in [path.read_text()]
+        for span in find_secrets("", text)
+    ]
+    assert found == []
+
+
+secrets = st.text(LETTERS, min_size=16, max_size=40).filter(
+    lambda it: any(map(str.isdigit, it)) and any(map(str.isalpha, it)) and len(set(it)) >= 8
+)
+
+
+@given(secrets, st.sampled_from(["API_KEY={}", "my_token: '{}'", "Bearer {}", "https://ada:{}@host.test"]))
+def test_a_planted_secret_survives_nowhere(secret: str, place: str) -> None:
+    """Also where nothing gives it away: in an answer, in a call, in a file that came along."""
+    raw = base64.b64encode(f"the value is {secret}".encode()).decode()
+    session = with_text(parcel(turns=2), place.format(secret))
+    ids = {"session_id": session.info.id, "message_id": MessageID(session.messages[0].info.id)}
+    attached = FilePart(id=PartID("prt_file"), **ids, mime="text/plain", url=f"data:text/plain;base64,{raw}")
+    bare = FilePart(id=PartID("prt_bare"), **ids, mime="text/plain", url=f"file:///tmp/{secret}.txt")
+    redactor, session = Redactor(), with_parts(session, attached, bare)
+    redactor.look(session)
+    left = redactor.cover(session)
+    assert secret.encode() not in encode(left)
+    [_, kept, _] = left.messages[0].parts
+    assert isinstance(kept, FilePart)
+    assert secret.encode() not in base64.b64decode(kept.url.partition(",")[2])
+
+
+def test_the_same_secret_is_always_covered_by_the_same_words() -> None:
+    text = f"{KEYS['github-token']} {KEYS['groq-key']} {KEYS['github-token']}"
+    assert covered(text) == "[redacted:github-token:1] [redacted:groq-key:1] [redacted:github-token:1]"
+
+
+def test_covering_twice_is_covering_once() -> None:
+    once = covered(f"API_KEY={KEYS['groq-key']} and Bearer {TAIL}")
+    assert covered(once) == once
+
+
+def test_what_is_found_is_told_without_giving_it_away() -> None:
+    redactor, session = Redactor(), with_text(parcel(), f"use {KEYS['github-token']}")
+    redactor.look(session)
+    redactor.cover(session)
+    [finding] = redactor.findings()
+    assert (finding.kind, finding.placeholder, finding.times) == (
+        "github-token",
+        "[redacted:github-token:1]",
+        1,
+    )
+    assert finding.glimpse == "ghp_… (40 characters)"
+    assert finding.where == f"{session.messages[0].info.id} {session.messages[0].parts[0].id}"

@@ -1,0 +1,89 @@
+"""What a session spent: kept as it runs, and the same when worked out afterwards."""
+
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from weft.model.ids import MessageID, SessionID
+from weft.model.message import AnyMessage, AssistantMessage, AssistantTime, UserMessage
+from weft.model.part import CacheTokens, Moment, Tokens
+from weft.model.session import Session, SessionTime, own_of
+from weft.model.spent import Ledger, Spending, Spent, add_up
+from weft.session.totals import counted, ledger_of, spending, spent_by, with_ledger
+
+START = 1000
+
+
+def session(name: str = "ses_a", **more: Any) -> Session:
+    return Session(id=SessionID(name), time=SessionTime(created=START, updated=START), **more)
+
+
+def answer(at: int, cost: str = "0", *, priced: bool = True, tokens: int = 1) -> AssistantMessage:
+    used = Tokens(input=tokens, output=tokens, reasoning=tokens, cache=CacheTokens(read=tokens, write=tokens))
+    return AssistantMessage(
+        id=MessageID(f"msg_{at}"), session_id=SessionID("ses_a"), time=AssistantTime(created=at, completed=at),
+        cost=Decimal(cost), tokens=used, priced=priced,
+    )  # fmt: skip
+
+
+def asked(at: int) -> UserMessage:
+    return UserMessage(id=MessageID(f"msg_{at}"), session_id=SessionID("ses_a"), time=Moment(created=at))
+
+
+MESSAGES = st.lists(
+    st.tuples(st.booleans(), st.decimals(0, 10, places=9), st.booleans(), st.integers(0, 10**9)), max_size=30
+).map(
+    lambda rows: [
+        asked(START + at) if is_prompt else answer(START + at, str(cost), priced=priced, tokens=tokens)
+        for at, (is_prompt, cost, priced, tokens) in enumerate(rows)
+    ]
+)
+
+
+@given(messages=MESSAGES, crashes=st.sets(st.integers(0, 30)))
+def test_what_is_kept_step_by_step_is_what_the_messages_say(
+    messages: list[AnyMessage], crashes: set[int]
+) -> None:
+    kept = session()
+    for number in range(len(messages)):
+        if number not in crashes:  # a crash after the message was stored, and before it was counted
+            kept = with_ledger(kept, counted(ledger_of(kept), messages[: number + 1]))
+    by_hand = add_up(spent_by(each) for each in messages if isinstance(each, AssistantMessage))
+
+    assert spending(kept, [], lambda _: messages).own == by_hand
+    assert spending(session(), [], lambda _: messages).own == by_hand
+    assert counted(ledger_of(kept), messages) == counted(counted(ledger_of(kept), messages), messages)
+
+
+def test_a_removed_message_stays_paid_for() -> None:
+    kept = with_ledger(
+        session(), counted(ledger_of(session()), [answer(START + 1, "1"), answer(START + 2, "2")])
+    )
+    assert spending(kept, [], lambda _: [answer(START + 1, "1")]).own.cost == 3
+
+
+def test_what_a_fork_copied_was_paid_for_elsewhere() -> None:
+    assert spending(session(), [], lambda _: [answer(START - 1, "5"), answer(START, "1")]).own.cost == 1
+
+
+def test_an_unknown_price_makes_the_whole_unknown_and_keeps_what_is_known() -> None:
+    spent = spending(session(), [], lambda _: [answer(START, "1"), answer(START + 1, priced=False)]).own
+    assert (spent.cost, spent.priced) == (Decimal(1), False)
+
+
+def test_a_tree_holds_its_children_those_that_are_gone_and_ends_where_it_goes_in_a_circle() -> None:
+    gone, here = SessionID("ses_gone"), SessionID("ses_b")
+    ledger = Ledger(until=START - 1, below={gone: Spent(cost=Decimal(4)), here: Spent(cost=Decimal(999))})
+    root = with_ledger(session("ses_a", parent_id=SessionID("ses_c")), ledger)
+    child = session("ses_b", parent_id=root.id)
+    grandchild = session("ses_c", parent_id=child.id)
+    costs = {"ses_a": "1", "ses_b": "0.5", "ses_c": "0.25"}
+
+    found = spending(root, [root, child, grandchild], lambda each: [answer(START, costs[each.id])])
+
+    one = spent_by(answer(START, "1"))
+    assert found == Spending(own=one, tree=replace(add_up([one] * 3), cost=Decimal("5.75")))
+    assert own_of(child).spent is None

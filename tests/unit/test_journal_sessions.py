@@ -1,0 +1,48 @@
+"""The journal, when sessions begin with a history, go into the trash and come back."""
+
+from weft.bus import Bus
+from weft.journal import open_journal
+from weft.model.event import (
+    Event,
+    MessageUpdated,
+    PartUpdated,
+    SessionCreated,
+    SessionDeleted,
+)
+from weft.model.ids import SessionID
+from weft.store.memory import MemoryStore
+from weft.testing.clock import HandClock
+from weft.testing.store_values import NOW, PROMPT, SESSION, growth, prompt, session, text, whole
+
+CHILD = SessionID("ses_2")
+
+
+async def told(bus: Bus) -> list[Event]:
+    """All there is to hear from the beginning."""
+    return [each.event for each in await bus.listen(after=0).take()]
+
+
+async def test_of_a_session_that_begins_with_a_history_only_the_session_is_told() -> None:
+    store, bus = MemoryStore(), Bus()
+    async with open_journal(store, bus, HandClock(NOW), directory="/") as journal:
+        await journal.begin(session(), MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "a")))
+    assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "a"))]
+    assert await told(bus) == [SessionCreated(info=session())]
+
+
+async def test_what_goes_into_the_trash_has_grown_to_the_last_letter() -> None:
+    store, bus = MemoryStore(), Bus()
+    async with open_journal(store, bus, HandClock(NOW), directory="/") as journal:
+        await journal.begin(session(), MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "a")))
+        await journal.begin(session(CHILD))
+        journal.grow(growth("prt_1", "bc", 1, of=PROMPT))
+        trashed = await journal.discard([SESSION, CHILD], at=NOW)
+        assert await store.list_sessions() == []
+        await journal.restore(trashed.id)
+    assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "abc"))]
+    assert (await told(bus))[-4:] == [
+        SessionDeleted(info=session(CHILD)),
+        SessionDeleted(info=session()),
+        SessionCreated(info=session()),
+        SessionCreated(info=session(CHILD)),
+    ]
