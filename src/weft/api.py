@@ -13,8 +13,7 @@ from weft.model.parcel import Parcel, Received
 from weft.model.part import AnyPart
 from weft.model.permission import PermissionRequest, Reply
 from weft.model.project import Project
-from weft.model.session import Session, SessionTree, Trashed
-from weft.model.session_input import EVERY, SessionChange, SessionQuery
+from weft.model.session import EVERY, Session, SessionChange, SessionQuery, SessionTree, Trashed
 from weft.model.spent import Spending
 from weft.model.todo import Todo
 

@@ -17,8 +17,7 @@ from weft.model.ids import ProjectID
 from weft.model.input import PromptInput, TextInput
 from weft.model.part import ModelRef
 from weft.model.permission import Rule
-from weft.model.place import Place
-from weft.model.project import Project, ProjectTime
+from weft.model.project import Place, Project, ProjectTime
 from weft.provider.contract import Provider
 from weft.provider.demo import scripted_model
 from weft.provider.registry import Registry, Served

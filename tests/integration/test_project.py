@@ -12,8 +12,7 @@ import pytest
 from weft.errors import GitError
 from weft.host.git import Git
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
-from weft.model.place import Place
-from weft.model.project import Project, ProjectTime
+from weft.model.project import Place, Project, ProjectTime
 from weft.model.session import Session, SessionTime
 from weft.project.adopt import adopted
 from weft.project.facts import Alias, History, Known, Resolution, alias_from_plain, alias_to_plain

@@ -16,7 +16,7 @@ from weft.journal import Journal, open_journal
 from weft.model.agent import Agent, ReadInstructions, no_instructions
 from weft.model.event import FileEdited
 from weft.model.ids import Mint, SessionID
-from weft.model.place import Place
+from weft.model.project import Place
 from weft.permission.gate import Gate
 from weft.provider.registry import Registry
 from weft.run.kit import Compaction, Kit

@@ -10,7 +10,7 @@ from weft.host.clock import Clock
 from weft.journal import Journal
 from weft.model.event import ProjectUpdated
 from weft.model.ids import GLOBAL_PROJECT, ProjectID
-from weft.model.place import Place
+from weft.model.project import Place
 from weft.session.transfer.intake import Home
 from weft.store.contract import Store
 

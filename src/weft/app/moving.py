@@ -16,7 +16,7 @@ from weft.host.paths import paths_from
 from weft.journal import Journal, open_journal
 from weft.model.event import ProjectUpdated
 from weft.model.parcel import Counts, Received, total
-from weft.model.place import Place
+from weft.model.project import Place
 from weft.session.foreign.claude import ClaudeTranscripts
 from weft.session.foreign.codex import CodexRollouts
 from weft.session.foreign.exported import open_exported

@@ -28,7 +28,7 @@ from weft.config.sources import Situation
 from weft.errors import ConfigError
 from weft.host.paths import Paths, paths_from
 from weft.host.process import tool_environment
-from weft.model.place import Place
+from weft.model.project import Place
 from weft.provider.registry import Served
 from weft.run.kit import Compaction
 from weft.store.tree import Tree

@@ -21,7 +21,7 @@ from weft.model.event import MessageUpdated, PartUpdated
 from weft.model.ids import Mint
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import Moment, TextPart
-from weft.model.place import Place
+from weft.model.project import Place
 from weft.model.session import Session
 from weft.model.transcript import Transcript
 from weft.provider.contract import ModelRequest

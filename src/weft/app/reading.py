@@ -11,7 +11,7 @@ from weft.errors import NotFoundError
 from weft.host.now import now
 from weft.host.paths import paths_from
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, checked
-from weft.model.place import Place
+from weft.model.project import Place
 from weft.model.session import Session
 from weft.project.facts import Checkout, Known, Resolution, alias_from_plain, alias_key
 from weft.project.look import look

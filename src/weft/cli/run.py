@@ -25,8 +25,7 @@ from weft.model.input import AnyPartInput, FileInput, PromptInput, SessionInput,
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ModelRef
 from weft.model.permission import PermissionRequest, Reply
-from weft.model.session import Session
-from weft.model.session_input import SessionQuery
+from weft.model.session import Session, SessionQuery
 
 TITLE_LENGTH = 50
 NOT_YET = {

@@ -10,8 +10,7 @@ from typing import Any
 from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain
 from weft.host.now import now as read_clock
-from weft.model.session import Session, own_of
-from weft.model.session_input import SessionQuery
+from weft.model.session import Session, SessionQuery, own_of
 from weft.model.wire import encode_pretty
 from weft.session.select import select
 

@@ -1,6 +1,8 @@
-"""Project: what sessions belong to; a repository, or `global` for all that is in none."""
+"""Project: what sessions belong to, a repository, or `global` for all that is in none; and where in it work happens."""
 
 from typing import Literal
+
+from msgspec import Struct
 
 from weft.model.ids import ProjectID
 from weft.model.wire import Wire, always
@@ -33,3 +35,11 @@ class Project(Wire, frozen=True, kw_only=True):
     commands: ProjectCommands | None = None
     time: ProjectTime
     sandboxes: tuple[str, ...] = always(())
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where work happens: a directory, the top of the checkout it lies in, and the project that is."""
+
+    project: Project
+    directory: str
+    worktree: str

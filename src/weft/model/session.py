@@ -1,7 +1,8 @@
-"""Session: one conversation with an agent, at rest."""
+"""Session: one conversation with an agent, at rest; which of them to list, and what of one to change."""
 
 import re
 from datetime import UTC, datetime
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -88,6 +89,41 @@ class SessionTree(Wire, frozen=True, kw_only=True):
 
     session: Session
     children: tuple["SessionTree", ...] = always(())
+
+
+Order = Literal["created", "updated"]
+
+
+class SessionQuery(Wire, frozen=True, kw_only=True):
+    """Which sessions to list. What is not said does not matter.
+
+    `start` is the earliest time of last work (ms), `search` words of the title, `archived` whether only archived ones
+    or none of them are wanted. `everywhere` looks beyond the project. `order` is newest first, by what.
+    """
+
+    roots: bool = False
+    start: int | None = None
+    search: str | None = None
+    tag: str | None = None
+    directory: str | None = None
+    archived: bool | None = None
+    everywhere: bool = False
+    order: Order = "created"
+    limit: int | None = None
+
+
+EVERY = SessionQuery()
+
+
+class SessionChange(Wire, frozen=True, kw_only=True):
+    """What of a session is to be another. What is not said stays."""
+
+    title: str | None = None
+    archived: bool | None = None
+    pinned: bool | None = None
+    tag: tuple[str, ...] = ()
+    untag: tuple[str, ...] = ()
+    permission: Ruleset | None = None
 
 
 class Trashed(Wire, frozen=True, kw_only=True):

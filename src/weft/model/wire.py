@@ -170,7 +170,7 @@ def to_plain(value: Any) -> Any:
 def _struct_to_plain(value: Struct) -> dict[str, Any]:
     config = value.__struct_config__
     plain: dict[str, Any] = {config.tag_field: config.tag} if config.tag_field else {}
-    for field in msgspec.structs.fields(value):
+    for field in _told_fields(type(value)):
         item = getattr(value, field.name)
         if field.encode_name != EXTRA and item is not UNSET and not _omitted(config, field, item):
             plain[field.encode_name] = to_plain(item)
@@ -181,6 +181,11 @@ def _struct_to_plain(value: Struct) -> dict[str, Any]:
         if config.tag_field and config.tag_field in extra:
             plain[config.tag_field] = extra[config.tag_field]
     return plain
+
+
+@cache
+def _told_fields(struct: type[Struct]) -> tuple[Any, ...]:
+    return msgspec.structs.fields(struct)
 
 
 def _omitted(config: Any, field: Any, item: Any) -> bool:

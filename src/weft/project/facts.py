@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from weft.errors import DocumentError
 from weft.model.ids import GLOBAL_PROJECT, ProjectID
-from weft.model.place import Place
-from weft.model.project import Project
+from weft.model.project import Place, Project
 from weft.model.wire import Wire, from_plain, to_plain
 
 Vcs = Literal["git"] | None

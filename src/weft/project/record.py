@@ -5,8 +5,7 @@ from collections.abc import Container
 from msgspec.structs import replace
 
 from weft.model.ids import GLOBAL_PROJECT, ProjectID
-from weft.model.place import Place
-from weft.model.project import Project, ProjectTime
+from weft.model.project import Place, Project, ProjectTime
 from weft.project.facts import Adoption, Alias, Checkout, Facts, IdFile, Known, Resolution, Verdict
 
 

@@ -1,7 +1,6 @@
 """The short way: a repository that is as we left it needs no other project, no git, and no writing."""
 
-from weft.model.place import Place
-from weft.model.project import Project
+from weft.model.project import Place, Project
 from weft.project.facts import Alias, Checkout, Resolution
 from weft.project.look import stands
 

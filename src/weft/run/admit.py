@@ -13,6 +13,7 @@ from weft.run.attach import attach
 from weft.run.decide import newest_prompt
 from weft.run.kit import Kit
 from weft.run.moment import after
+from weft.run.request import variant_of
 from weft.session.lifecycle import touch
 
 PARTS: dict[type[AnyPartInput], type[AnyPart]] = {
@@ -56,7 +57,7 @@ def choose(kit: Kit, input: PromptInput, history: Sequence[MessageWithParts]) ->
         raise NotFoundError("agent", name, hint=f"there are {', '.join(visible)}")
     last = newest_prompt(history)
     model = input.model or agent.model or (last.model if last else None) or kit.models.default()
-    kit.models.get(model)
+    variant_of(kit.models.get(model).model, input.variant)
     return name, model
 
 

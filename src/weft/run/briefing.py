@@ -16,7 +16,7 @@ from weft.model.event import Event, PartUpdated
 from weft.model.ids import Mint
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage, place_of
 from weft.model.part import TextPart
-from weft.model.place import Place
+from weft.model.project import Place
 from weft.model.session import Session, own_of
 from weft.model.transcript import Transcript
 from weft.model.wire import from_plain, to_plain

@@ -8,7 +8,7 @@ from weft.host.clock import Clock
 from weft.journal import Journal
 from weft.model.agent import Agent, ReadInstructions
 from weft.model.ids import Mint, SessionID
-from weft.model.place import Place
+from weft.model.project import Place
 from weft.permission.gate import Gate
 from weft.provider.registry import Registry
 from weft.store.contract import Store

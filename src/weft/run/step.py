@@ -18,6 +18,7 @@ from weft.model.agent import Agent
 from weft.model.event import Event, MessageUpdated, PartGrew, SessionFailed, StatusChanged
 from weft.model.failure import AnyFailure, aborted
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath
+from weft.model.part import ModelRef
 from weft.model.permission import CallRef
 from weft.model.session import Session
 from weft.model.status import Busy, Retry
@@ -73,6 +74,7 @@ class _Taking:
         self._step = step
         self._prompt = step.prompt
         self._agent = "compaction" if step.summary else step.prompt.agent
+        self._model = self._choose_model()
         self._queue: Queue = asyncio.Queue()
         self._open: set[str] = set()
         self._calls = 0
@@ -103,7 +105,7 @@ class _Taking:
 
     async def _answer(self) -> AnyFailure | None:
         agent = self._kit.agents[self._agent]
-        served = self._kit.models.get(agent.model or self._prompt.model or self._kit.models.default())
+        served = self._kit.models.get(self._model or self._kit.models.default())
         error: ProviderError | None = None
         basis = (
             None
@@ -238,9 +240,13 @@ class _Taking:
             self._kit, caller, ask=ask_for(self._kit, self._session, agent, call), report=report
         )
 
+    def _choose_model(self) -> ModelRef | None:
+        """The prompt's own: what its agent prefers was weighed when it was admitted. Who sums up may have another."""
+        summariser = self._kit.agents.get(self._agent) if self._step.summary else None
+        return (summariser.model if summariser else None) or self._prompt.model
+
     def _message(self) -> AssistantMessage:
-        kit, prompt = self._kit, self._prompt
-        model = prompt.model
+        kit, prompt, model = self._kit, self._prompt, self._model
         return AssistantMessage(
             id=kit.mint.message(),
             session_id=prompt.session_id,

@@ -6,8 +6,7 @@ from difflib import get_close_matches
 
 from weft.errors import AmbiguousError, InvalidIdError, NotFoundError
 from weft.model.ids import PREFIXES
-from weft.model.session import Session
-from weft.model.session_input import SessionQuery
+from weft.model.session import Session, SessionQuery
 from weft.session.select import select
 
 LAST = "last"

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from weft.errors import ConflictError, InvalidInputError
 from weft.journal import Journal
 from weft.model.ids import SessionID
-from weft.model.session import Session, own_of, with_own
-from weft.model.session_input import SessionChange
+from weft.model.session import Session, SessionChange, own_of, with_own
 
 TITLE_LIMIT = 1000
 TAG_LIMIT = 64

@@ -11,9 +11,8 @@ from weft.journal import Journal
 from weft.model.event import SessionCreated
 from weft.model.ids import Mint, ProjectID, SessionID
 from weft.model.input import SessionInput
-from weft.model.place import Place
-from weft.model.session import Session, SessionTime, default_title
-from weft.model.session_input import SessionQuery
+from weft.model.project import Place
+from weft.model.session import Session, SessionQuery, SessionTime, default_title
 from weft.model.slug import make_slug
 from weft.session.child import child_rules
 from weft.session.select import select

@@ -2,7 +2,7 @@
 
 import os
 
-from weft.model.place import Place
+from weft.model.project import Place
 from weft.model.session import Session
 
 

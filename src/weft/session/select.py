@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from weft.model.session import Session, newest_first, own_of
-from weft.model.session_input import SessionQuery
+from weft.model.session import Session, SessionQuery, newest_first, own_of
 
 
 def select(sessions: Iterable[Session], query: SessionQuery) -> list[Session]:

@@ -13,7 +13,7 @@ from weft.model.ids import MessageID, PermissionID, SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput, prompt
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ModelRef, TextPart
-from weft.model.session_input import SessionQuery
+from weft.model.session import SessionQuery
 from weft.model.transcript import Transcript
 from weft.testing.api_finding import FINDING_CHECKS
 from weft.testing.api_messages import MESSAGE_CHECKS

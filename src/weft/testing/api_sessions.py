@@ -8,8 +8,7 @@ from weft.model.event import SessionCreated, SessionDeleted, SessionUpdated, Tol
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.permission import Rule
-from weft.model.session import ForkedFrom, SessionTree, own_of
-from weft.model.session_input import SessionChange, SessionQuery
+from weft.model.session import ForkedFrom, SessionChange, SessionQuery, SessionTree, own_of
 
 MISSING = SessionID("ses_00000000000000000000000000")
 OWN_ID = SessionID("ses_1e10b972bffeAbCdEfGhIjKlMn")

@@ -24,17 +24,18 @@ def as_shown(history: Iterable[MessageWithParts], *, plan_files: bool) -> list[M
     shown: list[MessageWithParts] = []
     busy_until, planned = 0.0, False
     for message in history:
-        match message.info:
-            case AssistantMessage(agent=agent, error=None, time=time):
-                busy_until = max(busy_until, float("inf") if time.completed is None else time.completed)
-                planned = planned or agent == PLAN
-                shown.append(message)
-            case UserMessage(agent=agent, time=time) if not _asks_for_summary(message):
-                reminders = [] if plan_files else _on_plans(agent, planned=planned)
-                planned = planned and agent == PLAN
-                shown.append(_with(message, reminders, queued=time.created < busy_until))
-            case _:
-                shown.append(message)
+        info, changed = message.info, message
+        if isinstance(info, UserMessage):
+            reminders = [] if plan_files else _on_plans(info.agent, planned=planned)
+            queued = info.time.created < busy_until
+            if (reminders or queued) and not _asks_for_summary(message):
+                changed = _with(message, reminders, queued=queued)
+                planned = planned and info.agent == PLAN
+        elif info.error is None:
+            completed = info.time.completed
+            busy_until = max(busy_until, float("inf") if completed is None else completed)
+            planned = planned or info.agent == PLAN
+        shown.append(changed)
     return shown
 
 
@@ -49,7 +50,7 @@ def _on_plans(agent: str, *, planned: bool) -> list[str]:
 
 
 def _with(message: MessageWithParts, reminders: Sequence[str], *, queued: bool) -> MessageWithParts:
-    if not message.parts or not (reminders or queued):
+    if not message.parts:
         return message
     parts = [_wrapped(part) for part in message.parts] if queued else list(message.parts)
     for number, text in enumerate(reminders):

@@ -3,8 +3,7 @@
 from msgspec.structs import replace
 
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
-from weft.model.place import Place
-from weft.model.project import Project, ProjectTime
+from weft.model.project import Place, Project, ProjectTime
 from weft.model.session import Session, SessionTime
 from weft.project.adopt import adopted, takes
 from weft.project.facts import (

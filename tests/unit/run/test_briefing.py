@@ -19,7 +19,7 @@ from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.message import MessageWithParts
 from weft.model.part import TextPart
-from weft.model.place import Place
+from weft.model.project import Place
 from weft.provider.chunk import Usage
 from weft.provider.contract import ModelRequest, TextContent, UserTurn
 from weft.provider.scripted import Call, End, Say

@@ -5,8 +5,7 @@ from msgspec.structs import replace
 
 from weft.errors import AmbiguousError, InvalidIdError, NotFoundError
 from weft.model.ids import SessionID
-from weft.model.session import Session, SessionOwn, SessionTime, SessionTree
-from weft.model.session_input import SessionQuery
+from weft.model.session import Session, SessionOwn, SessionQuery, SessionTime, SessionTree
 from weft.session.choose import choose
 from weft.session.select import select
 from weft.session.tree import below, children_of, grow_tree

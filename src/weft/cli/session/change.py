@@ -9,8 +9,7 @@ from weft.app.resting import open_resting
 from weft.cli.paint import Paint, plain
 from weft.cli.session.meant import meant, read
 from weft.model.ids import MessageID, checked
-from weft.model.session import Session, own_of
-from weft.model.session_input import SessionChange
+from weft.model.session import Session, SessionChange, own_of
 from weft.model.wire import encode_pretty
 from weft.session.edit import changed, edit
 from weft.session.fork import fork

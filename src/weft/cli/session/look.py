@@ -10,8 +10,7 @@ from weft.cli.sessions import told, warn_of_damage
 from weft.cli.table import to_table
 from weft.host.now import now as read_clock
 from weft.model.diff import FileDiff
-from weft.model.session import SessionTree
-from weft.model.session_input import SessionQuery
+from weft.model.session import SessionQuery, SessionTree
 from weft.model.wire import encode_pretty
 from weft.session.select import select
 from weft.session.tree import grow_tree

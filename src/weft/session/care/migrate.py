@@ -32,7 +32,7 @@ Outcome = Literal["copied", "same", "grown", "ahead", "differs", "failed"]
 
 AT_ONCE = 1000
 
-OF_SESSION = ("session_share", "share")
+OF_SESSION = ("session_share", "share", "prompt")
 OF_PROJECT = ("alias", "permission")
 
 

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from weft.errors import NotFoundError
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
-from weft.model.place import Place
-from weft.model.project import Project
+from weft.model.project import Place, Project
 from weft.model.session import Session
 from weft.project.adopt import adopted
 from weft.project.facts import Adoption, Alias, alias_from_plain, alias_key

@@ -23,7 +23,7 @@ from weft.model.event import (
 from weft.model.ids import GLOBAL_PROJECT, MessageID, ProjectID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.parcel import Counts, Parcel, Received, Verdict, count
-from weft.model.place import Place
+from weft.model.project import Place
 from weft.model.session import ForkedFrom, Session, own_of, with_own
 from weft.model.spent import Ledger
 from weft.model.wire import from_plain, to_plain
