@@ -90,7 +90,7 @@ class World:
         return id
 
 
-def happen(world: World, draw: Callable[..., object]) -> None:
+def happen(world: World, draw: Callable[..., object], *, strips: bool = True) -> None:
     """One thing happens to the disk."""
     taken = sorted(world.disk)
     free = [path for path in PATHS if path not in world.disk]
@@ -113,6 +113,8 @@ def happen(world: World, draw: Callable[..., object]) -> None:
     if repositories and free:
         deeds["copy"] = lambda: world.copy(pick(repositories), pick(free))
         deeds["move"] = lambda: world.move(pick(repositories), pick(free))
+    if not strips:
+        deeds.pop("strip", None)
     deeds[str(draw(st.sampled_from(sorted(deeds))))]()
 
 
@@ -137,7 +139,9 @@ def test_no_two_folders_share_a_project_however_much_happened_unseen(data: st.Da
     world = World()
     for _ in range(data.draw(st.integers(1, 4))):
         for _ in range(data.draw(st.integers(1, 4))):
-            happen(world, data.draw)
+            # A folder that lost its `.git` is known by its path alone. If the repository that stood there has moved
+            # on unseen, both answer to it until it is looked at in its new place: that much cannot be told apart.
+            happen(world, data.draw, strips=False)
         order = data.draw(st.permutations(sorted(world.disk)))
         ids = {path: world.open(path) for path in order}
         assert {path: world.open(path) for path in order} == ids
