@@ -10,7 +10,7 @@ from weft.model.ids import MessageID, PartID, PermissionID, ProjectID, SessionID
 from weft.model.input import PromptInput, SessionInput
 from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.parcel import Parcel, Received
-from weft.model.part import AnyPart
+from weft.model.part import AnyPart, ModelRef
 from weft.model.permission import PermissionRequest, Reply
 from weft.model.project import Project
 from weft.model.session import EVERY, Session, SessionChange, SessionQuery, SessionTree, Trashed
@@ -137,12 +137,20 @@ class Runs(Protocol):
     * `prompt` gives the last message of the run; sent while one is under way, it joins it;
     * the same `message_id` sent twice is one prompt;
     * `check_prompt` raises what `prompt` would raise about agent and model, and does nothing else;
+    * `compact` sums a conversation up now; nothing stored is changed by it;
+    * `initialize` has an agent write an `AGENTS.md`, and the project remembers when;
     * `abort` ends the run of a session and gives whether there was one; no part stays open behind it.
     """
 
     async def check_prompt(self, input: PromptInput) -> None: ...
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts: ...
+
+    async def compact(self, session: SessionID) -> MessageWithParts: ...
+
+    async def initialize(
+        self, session: SessionID, *, model: ModelRef | None = None, message_id: MessageID | None = None
+    ) -> MessageWithParts: ...
 
     async def abort(self, session: SessionID) -> bool: ...
 

@@ -16,13 +16,14 @@ from weft.model.ids import MessageID, PartID, PermissionID, ProjectID, SessionID
 from weft.model.input import PromptInput, SessionInput
 from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.parcel import Parcel, Received
-from weft.model.part import AnyPart
+from weft.model.part import AnyPart, ModelRef
 from weft.model.permission import PermissionRequest, Reply
 from weft.model.project import Project
 from weft.model.session import EVERY, Session, SessionChange, SessionQuery, SessionTree, Trashed
 from weft.model.spent import Spending
 from weft.model.todo import Todo
 from weft.run.admit import choose
+from weft.run.initialize import initialize
 from weft.run.kit import Kit
 from weft.run.runner import Runner
 from weft.session import edit, fork, lifecycle, messages, remove, trash, tree
@@ -191,6 +192,15 @@ class Local(Struct, frozen=True, kw_only=True):
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
         return await self.runner.prompt(SessionID(checked("session", session)), input)
+
+    async def compact(self, session: SessionID) -> MessageWithParts:
+        return await self.runner.compact(SessionID(checked("session", session)))
+
+    async def initialize(
+        self, session: SessionID, *, model: ModelRef | None = None, message_id: MessageID | None = None
+    ) -> MessageWithParts:
+        id = SessionID(checked("session", session))
+        return await initialize(self.kit, self.runner, id, model=model, message_id=message_id)
 
     async def abort(self, session: SessionID) -> bool:
         return await self.runner.abort(SessionID(checked("session", session)))

@@ -4,10 +4,11 @@ What only an unsettled place or a whole transcript needs is imported when it com
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from weft.app.address import storage_root
 from weft.app.listing import list_shelved
-from weft.errors import NotFoundError
+from weft.errors import InvalidIdError
 from weft.host.now import now
 from weft.host.paths import paths_from
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, checked
@@ -18,8 +19,6 @@ from weft.project.look import look
 from weft.project.settled import find_settled
 from weft.store.damage import Damage
 from weft.store.tree import Tree
-
-NEAR = 3
 
 
 class Reading:
@@ -58,13 +57,15 @@ class Reading:
     def place(self) -> Place:
         return self._place().place
 
-    def get_session(self, id: str) -> Session:
-        session = self.tree.find_session(SessionID(checked("session", id)))
-        if session is None:
-            raise NotFoundError(
-                "session", id, near=self._near(id), hint="see them all: weft session list --all"
-            )
-        return session
+    def get_session(self, given: str) -> Session:
+        """The one that is meant: by its whole id without a look at the others, by the beginning of one, or as `last`."""
+        from weft.session.choose import choose  # noqa: PLC0415
+
+        with suppress(InvalidIdError):
+            found = self.tree.find_session(SessionID(checked("session", given)))
+            if found is not None:
+                return found
+        return choose(given, self.list_sessions(), self.list_sessions(everywhere=True))
 
     def problems(self) -> list[Damage]:
         """What could not be read on the way."""
@@ -97,13 +98,6 @@ class Reading:
             session for source in found.adoption.sources for session in self.tree.list_sessions(source)
         ]
         return adopted(found.adoption, elsewhere)
-
-    def _near(self, id: str) -> list[str]:
-        from difflib import get_close_matches  # noqa: PLC0415
-
-        return get_close_matches(
-            id, [session.id for session in self.tree.list_sessions()], n=NEAR, cutoff=0.8
-        )
 
 
 def _by_age(session: Session) -> tuple[int, str]:

@@ -11,6 +11,7 @@ from typing import TextIO
 
 from weft.api import Api
 from weft.app.open import Opening, open_app
+from weft.app.reading import Reading
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint
 from weft.cli.screen import JsonLines, Screen, Terminal
@@ -41,6 +42,8 @@ def run_prompt(chosen: argparse.Namespace) -> int:
     words = message_of(chosen.message, piped(sys.stdin))
     if not words.strip():
         raise InvalidInputError("message", "there is none", hint='type one: weft run "fix the failing test"')
+    if chosen.session:
+        chosen.session = Reading(chosen.dir, os.environ, store=chosen.store).get_session(chosen.session).id
     return asyncio.run(_run(chosen, words, os.environ))
 
 

@@ -9,7 +9,6 @@ from decimal import Decimal
 from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain
 from weft.cli.screen import describe, hunks, shortened
-from weft.cli.session.meant import meant
 from weft.cli.sessions import told, warn_of_damage
 from weft.host.now import now as read_clock
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
@@ -21,7 +20,7 @@ from weft.store.messages import Messages
 
 def show_session(chosen: argparse.Namespace) -> int:
     reading = Reading(chosen.dir, os.environ, store=chosen.store)
-    session = meant(reading, chosen.session)
+    session = reading.get_session(chosen.session)
     messages = Messages(reading.tree).list_messages(session.id)
     if chosen.format == "json":
         sys.stdout.write(encode_pretty({"info": session, "messages": messages}).decode() + "\n")

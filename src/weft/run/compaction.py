@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from weft.model.event import Event, MessageUpdated, PartUpdated, SessionCompacted
-from weft.model.ids import SessionID
+from weft.model.ids import MessageID, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import AnyPart, CompactionPart, CompletedState, Moment, TextPart, ToolPart
 from weft.model.transcript import Transcript
@@ -51,8 +51,8 @@ def _added(part: AnyPart, *, counted: bool) -> int:
             return 0
 
 
-async def ask_for_summary(kit: Kit, session: SessionID, transcript: Transcript, *, auto: bool) -> None:
-    """Mark where the history is to be cut; what must not be lost goes along word for word."""
+async def ask_for_summary(kit: Kit, session: SessionID, transcript: Transcript, *, auto: bool) -> MessageID:
+    """Mark where the history is to be cut; what must not be lost goes along word for word. Gives the mark's message."""
     history = transcript.messages()
     last = next(message.info for message in reversed(history) if isinstance(message.info, UserMessage))
     words = carried(since_compaction(history), await kit.store.list_todos(session))
@@ -62,6 +62,7 @@ async def ask_for_summary(kit: Kit, session: SessionID, transcript: Transcript, 
     await _commit(
         kit, transcript, [MessageUpdated(info=message), *(PartUpdated(part=part) for part in parts)]
     )
+    return message.id
 
 
 async def go_on(kit: Kit, transcript: Transcript, request: UserMessage) -> None:

@@ -17,8 +17,8 @@ from weft.tool.registry import UNSEEN
 from weft.window.history import since_compaction, to_model_messages, without_media
 from weft.window.notes import as_told
 from weft.window.reminders import as_shown, with_last_step
-from weft.window.summary import summary_instruction
 from weft.window.system import Basis, system_prompt
+from weft.window.written import written
 
 SHARES = (1.0, 0.5, 0.25, 0.1)
 
@@ -71,7 +71,7 @@ def summary_requests(
         yield ModelRequest(
             model=model,
             system=(agent.prompt or "",),
-            messages=(*turns, UserTurn(content=(TextContent(text=summary_instruction()),))),
+            messages=(*turns, UserTurn(content=(TextContent(text=written("summarise")),))),
             parameters=parameters(model, agent, request, most=most),
             session=request.session_id,
         )

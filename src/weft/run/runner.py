@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from weft.errors import SessionBusyError
+from weft.errors import InvalidInputError, SessionBusyError
 from weft.host.tasks import open_tasks
 from weft.model.event import Event, SessionFailed, SessionRested, StatusChanged
 from weft.model.ids import MessageID, SessionID
@@ -13,7 +13,8 @@ from weft.model.session import Session
 from weft.model.status import Busy, Idle
 from weft.model.transcript import Transcript
 from weft.run.admit import admit
-from weft.run.decide import last_answer
+from weft.run.compaction import ask_for_summary
+from weft.run.decide import last_answer, newest_prompt
 from weft.run.failure import to_failure
 from weft.run.kit import Kit
 from weft.run.loop import run
@@ -57,6 +58,20 @@ class Runner:
                 unstarted.pop_all()
         await going.over.wait()
         return answer_to(going.transcript, prompt)
+
+    async def compact(self, session: SessionID) -> MessageWithParts:
+        """Sum up what was said so far; gives the summary. A session that is being run is busy."""
+        async with self._doors.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
+            if await self._under_way(session) is not None:
+                raise SessionBusyError(session, self._kit.owner)
+            going = await self._open(session, unstarted)
+            if newest_prompt(going.transcript.messages()) is None:
+                raise InvalidInputError("session", "there is nothing in it to sum up")
+            request = await ask_for_summary(self._kit, session, going.transcript, auto=False)
+            self._start(going)
+            unstarted.pop_all()
+        await going.over.wait()
+        return answer_to(going.transcript, request)
 
     async def abort(self, session: SessionID) -> bool:
         """End the run of a session; it is over, and settled, when this returns."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from weft.errors import WeftError
 from weft.model.message import UserMessage
 from weft.model.part import TextPart
-from weft.model.session import Session, is_default_title
+from weft.model.session import Session, may_be_titled
 from weft.model.transcript import Transcript
 from weft.provider.chunk import TextDelta
 from weft.provider.contract import ModelRequest, TextContent, UserTurn
@@ -29,7 +29,7 @@ _THOUGHT = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
 async def name_session(kit: Kit, session: Session, transcript: Transcript) -> None:
     """Give the session a title, if it has none and this is its first prompt."""
     prompts = [message for message in transcript.messages() if isinstance(message.info, UserMessage)]
-    if session.parent_id is not None or not is_default_title(session.title) or len(prompts) != 1:
+    if session.parent_id is not None or not may_be_titled(session) or len(prompts) != 1:
         return
     (first,) = prompts
     words = "\n".join(
@@ -40,9 +40,7 @@ async def name_session(kit: Kit, session: Session, transcript: Transcript) -> No
     assert isinstance(first.info, UserMessage)
     title = await _asked(kit, first.info, words) or to_title(words, longest=LONGEST_WORDS)
     if title:
-        await kit.journal.edit(
-            session.id, lambda it: replace(it, title=title) if is_default_title(it.title) else it
-        )
+        await kit.journal.edit(session.id, lambda it: replace(it, title=title) if may_be_titled(it) else it)
 
 
 def to_title(text: str, *, longest: int = LONGEST) -> str:

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
+import pytest
 from msgspec.structs import replace
 
 from given.conversation import answered, asked, called, text
 from given.house import MODEL, House, open_house, say
-from weft.errors import ProviderError
+from weft.errors import InvalidInputError, ProviderError
 from weft.model.agent import Agent
 from weft.model.catalog import Limit
 from weft.model.event import SessionCompacted, SessionFailed
@@ -202,3 +203,35 @@ def test_what_must_not_be_lost_is_carried_word_for_word() -> None:
     assert "spin" not in words
     assert carried([], []) == ""
     assert changed_files([asked("U1", 1)]) == []
+
+
+async def test_a_person_may_have_a_conversation_summed_up_at_any_time() -> None:
+    script = ([Say(text="a")], [Say(text="We said a.")], [Say(text="b")])
+    async with open_house(*script, agents=(SUMMARISER,)) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("one"))
+        summary = await house.api.compact(session)
+        await house.api.prompt(session, say("two"))
+
+        assert isinstance(summary.info, AssistantMessage)
+        assert summary.info.summary
+        assert len(house.provider.requests) == 3
+        assert len(house.provider.requests[2].messages) == 3
+
+
+async def test_an_empty_conversation_cannot_be_summed_up() -> None:
+    async with open_house(agents=(SUMMARISER,)) as house:
+        with pytest.raises(InvalidInputError, match="nothing in it to sum up"):
+            await house.api.compact(await start(house))
+
+
+async def test_initialising_writes_down_when() -> None:
+    async with open_house([Say(text="written")]) as house:
+        session = await start(house)
+        answer = await house.api.initialize(session)
+        project = await house.store.find_project(house.api.kit.place.project.id)
+
+        assert isinstance(answer.info, AssistantMessage)
+        assert project is not None
+        assert project.time.initialized is not None
+        assert "AGENTS.md" in str(house.provider.requests[0].messages[0])

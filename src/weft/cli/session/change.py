@@ -7,7 +7,7 @@ import sys
 
 from weft.app.resting import open_resting
 from weft.cli.paint import Paint, plain
-from weft.cli.session.meant import meant, read
+from weft.cli.session.read import read
 from weft.model.ids import MessageID, checked
 from weft.model.session import Session, SessionChange, own_of
 from weft.model.wire import encode_pretty
@@ -37,7 +37,7 @@ def archive(chosen: argparse.Namespace) -> int:
 
 
 def fork_session(chosen: argparse.Namespace) -> int:
-    source = meant(read(chosen.dir, chosen.store), chosen.session)
+    source = read(chosen.dir, chosen.store).get_session(chosen.session)
     session = asyncio.run(_fork(chosen, source))
     return _say(chosen, session, f"begins as a fork of {source.id}: {session.title}")
 
@@ -49,7 +49,7 @@ async def _fork(chosen: argparse.Namespace, source: Session) -> Session:
 
 
 def _change(chosen: argparse.Namespace, change: SessionChange) -> Session:
-    session = meant(read(chosen.dir, chosen.store), chosen.session)
+    session = read(chosen.dir, chosen.store).get_session(chosen.session)
     return asyncio.run(_edit(chosen, session, change))
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from weft.app.preview import PLACEHOLDER, Preview, preview
 from weft.cli.paint import Paint, plain
-from weft.cli.session.meant import meant, read
+from weft.cli.session.read import read
 from weft.cli.sessions import warn_of_damage
 from weft.cli.table import to_table
 from weft.model.session import Session
@@ -45,7 +45,7 @@ class Piece(Struct, frozen=True, kw_only=True):
 
 def show_context(chosen: argparse.Namespace) -> int:
     reading = read(chosen.dir, chosen.store)
-    session = meant(reading, chosen.session)
+    session = reading.get_session(chosen.session)
     found = preview(reading, session, os.environ)
     pieces = list(to_pieces(found))
     if chosen.format == "json":

@@ -10,7 +10,7 @@ from weft.app.resting import open_resting
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain
-from weft.cli.session.meant import meant, read
+from weft.cli.session.read import read
 from weft.cli.sessions import told
 from weft.cli.table import to_table
 from weft.host.now import now as read_clock
@@ -26,7 +26,7 @@ from weft.store.trash import Trash
 
 def remove_session(chosen: argparse.Namespace) -> int:
     reading = read(chosen.dir, chosen.store)
-    session = meant(reading, chosen.session)
+    session = reading.get_session(chosen.session)
     if not confirmed(_question(reading, session, trash=not chosen.no_trash), yes=chosen.yes):
         return Exit.DONE
     gone = asyncio.run(_remove(chosen, session))

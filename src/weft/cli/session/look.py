@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable
 
 from weft.cli.paint import Paint, plain
-from weft.cli.session.meant import meant, read
+from weft.cli.session.read import read
 from weft.cli.sessions import told, warn_of_damage
 from weft.cli.table import to_table
 from weft.host.now import now as read_clock
@@ -25,7 +25,7 @@ def show_tree(chosen: argparse.Namespace) -> int:
         sessions = reading.list_sessions()
         roots = select(sessions, SessionQuery(roots=True, order="updated"))
     else:
-        roots = [meant(reading, chosen.session)]
+        roots = [reading.get_session(chosen.session)]
         sessions = reading.tree.list_sessions(roots[0].project_id)
     trees = [grow_tree(sessions, root) for root in roots]
     if chosen.format == "json":
@@ -54,7 +54,7 @@ def _drawn(tree: SessionTree, paint: Paint, now: int) -> Iterable[str]:
 def show_diff(chosen: argparse.Namespace) -> int:
     """What a session did to files, in numbers; the texts are in the JSON."""
     reading = read(chosen.dir, chosen.store)
-    diffs = reading.tree.list_diff(meant(reading, chosen.session).id)
+    diffs = reading.tree.list_diff(reading.get_session(chosen.session).id)
     if chosen.format == "json":
         sys.stdout.write(encode_pretty(diffs).decode() + "\n")
     else:
@@ -73,7 +73,7 @@ def _print_diffs(diffs: list[FileDiff], paint: Paint) -> None:
 
 def show_todos(chosen: argparse.Namespace) -> int:
     reading = read(chosen.dir, chosen.store)
-    todos = reading.tree.list_todos(meant(reading, chosen.session).id)
+    todos = reading.tree.list_todos(reading.get_session(chosen.session).id)
     if chosen.format == "json":
         sys.stdout.write(encode_pretty(todos).decode() + "\n")
     else:
