@@ -176,7 +176,7 @@ def test_history_can_be_read_whatever_the_configuration_looks_like(shell: Shell)
         (["run", "-m", "demo", "hello"], 2, "'demo' does not name a model", "provider/model"),
         (["run", "-m", "scripted/demo", "--agent", "nobody", "hello"], 2, "no agent 'nobody'", "build"),
         (["run", "-m", "scripted/demo", "-f", "nothing.txt", "hello"], 2, "no file 'nothing.txt'", ""),
-        (["run", "-m", "scripted/demo", "-s", "ses_1", "hello"], 2, "'ses_1' is not one", ""),
+        (["run", "-m", "scripted/demo", "-s", "ses_1", "hello"], 2, "there is no session 'ses_1'", "session list --all"),
         (["run", "-m", "scripted/demo", "-c", "hello"], 2, "there is no session", "weft run"),
         (["run", "-m", "scripted/demo"], 2, "message: there is none", "weft run"),
         (["session", "show", "ses_00000000000000000000000000"], 2, "no session 'ses_0", "session list --all"),
