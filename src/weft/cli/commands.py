@@ -66,18 +66,20 @@ def _add(
     prog = " ".join(("weft", *under))  # argparse would lay out a usage line to find it
     branches = parser.add_subparsers(title="commands", metavar="COMMAND", prog=prog, required=bool(under))
     depth = len(under)
-    for word in dict.fromkeys(command.words[depth] for command in commands):
-        words = (*under, word)
-        below = [command for command in commands if command.words[: depth + 1] == words]
-        about = GROUPS.get(words) or below[0].about
+    words = dict.fromkeys(command.words[depth] for command in commands)
+    asked = arguments[depth : depth + 1]
+    # Making a parser for each of thirty commands takes longer than listing sessions; only the help needs them all.
+    for word in asked if asked and asked[0] in words else words:
+        below = [command for command in commands if command.words[: depth + 1] == (*under, word)]
+        about = GROUPS.get((*under, word)) or below[0].about
         branch = branches.add_parser(word, help=about, description=about[0].upper() + about[1:] + ".")
-        if arguments[: depth + 1] != words:
+        if asked != (word,):
             continue
-        if below[0].words == words:
+        if below[0].words == (*under, word):
             below[0].takes(branch)
             branch.set_defaults(runs=below[0].runs)
         else:
-            _add(branch, below, words, arguments)
+            _add(branch, below, (*under, word), arguments)
 
 
 def _run(parser: Parser) -> None:
