@@ -5,8 +5,9 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from shutil import which
 
 from weft.app.open import Opening, open_app
 from weft.cli.paint import Paint
@@ -25,7 +26,10 @@ def demo(_: argparse.Namespace) -> int:
     scratch = Path(tempfile.mkdtemp(prefix="weft-demo-"))
     repository = scratch / "greeter"
     make_repository(repository)
-    env = {**os.environ, "XDG_DATA_HOME": str(scratch / "data"), "XDG_CONFIG_HOME": str(scratch / "config")}
+    places = {
+        f"XDG_{kind.upper()}_HOME": str(scratch / kind) for kind in ("data", "config", "cache", "state")
+    }
+    env = {**os.environ, **places}
     return asyncio.run(_demo(repository, env))
 
 
@@ -52,10 +56,16 @@ async def _demo(repository: Path, env: Mapping[str, str]) -> int:
         )
         say(f"\n{paint.bold('The session is kept')} (weft session list):")
         print_table(await api.list_sessions(), now=session.time.updated)
-    say(f"\n{paint.bold('What next')}")
-    say(
-        f"  see it again      cd {repository} && XDG_DATA_HOME={env['XDG_DATA_HOME']} weft session show {session.id}"
-    )
-    say('  on a real model   set "model" in opencode.json and run: weft run "explain this repository"')
-    say("  all commands      weft --help")
+    for line in what_next(repository, env["XDG_DATA_HOME"], paint):
+        say(line)
     return code
+
+
+def what_next(repository: Path, data: str, paint: Paint) -> Iterable[str]:
+    weft = "weft" if which("weft") else os.path.abspath(sys.argv[0])
+    yield f"\n{paint.bold('What next')}"
+    yield f"  see it again      cd {repository} && XDG_DATA_HOME={data} {weft} session show last"
+    yield f"  on a real model   {weft} auth login anthropic"
+    yield f'                    then, in a repository of yours: {weft} run "explain this repository"'
+    yield f"  which models      {weft} models --all"
+    yield f"  all commands      {weft} --help"
