@@ -8,11 +8,11 @@ from weft.model.session import Session, SessionTime
 from weft.session.plan import plan_path
 
 MADE = Session(id=SESSION, slug="calm-loom", time=SessionTime(created=17, updated=18))
-CHECKOUT = replace(PLACE, worktree="/work", project=replace(PLACE.project, vcs="git"))
+CHECKOUT = replace(PLACE, worktree="/checkout", project=replace(PLACE.project, vcs="git"))
 
 
 def test_a_plan_lies_in_the_checkout_and_without_one_in_the_data_directory() -> None:
-    assert plan_path(MADE, CHECKOUT, "/data/plans") == "/work/.opencode/plans/17-calm-loom.md"
+    assert plan_path(MADE, CHECKOUT, "/data/plans") == "/checkout/.opencode/plans/17-calm-loom.md"
     assert plan_path(MADE, PLACE, "/data/plans") == "/data/plans/17-calm-loom.md"
 
 

@@ -158,7 +158,7 @@ def test_how_a_message_is_shown_never_depends_on_what_comes_after_it(
 def note(history: list[MessageWithParts], agent: str, *, exists: bool) -> str | None:
     prompt = by(agent, asked("msg_9", 9)).info
     assert isinstance(prompt, UserMessage)
-    found = plan_note(history, prompt, "/work/.opencode/plans/1-a.md", exists=exists)
+    found = plan_note(history, prompt, "/checkout/.opencode/plans/1-a.md", exists=exists)
     return None if found is None else found.text
 
 
@@ -166,7 +166,7 @@ def test_who_begins_to_plan_is_told_how_and_where_to() -> None:
     told = note([], "plan", exists=False)
 
     assert told is not None
-    assert "The plan file: /work/.opencode/plans/1-a.md\nIt does not exist yet: create it." in told
+    assert "The plan file: /checkout/.opencode/plans/1-a.md\nIt does not exist yet: create it." in told
     assert "`plan_exit`" in told
     assert "read it, and go on from it" in (note([], "plan", exists=True) or "")
 
@@ -184,7 +184,7 @@ def test_who_carries_out_a_plan_is_led_to_it_if_there_is_one() -> None:
     summed_up = [*planned, by("compaction", answered("msg_3", 3, "msg_2", summary=True))]
     expected = remind(
         written("build_switch")
-        + "\n\nA plan file exists at /work/.opencode/plans/1-a.md. You should execute on the plan defined within it"
+        + "\n\nA plan file exists at /checkout/.opencode/plans/1-a.md. You should execute on the plan defined within it"
     )
 
     assert note(planned, "build", exists=True) == expected
