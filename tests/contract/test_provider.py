@@ -8,8 +8,8 @@ import pytest
 from given.models import CLAUDE, GPT, ROUTED
 from weft.provider.anthropic import AnthropicMessages
 from weft.provider.openai_chat import OpenAIChat
-from weft.testing.fake_anthropic import AnthropicDialect
-from weft.testing.fake_openai import Manners, OpenAIChatDialect
+from weft.testing.fake.anthropic import AnthropicDialect
+from weft.testing.fake.openai import Manners, OpenAIChatDialect
 from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
 from weft.testing.provider_stand import ScriptedStand, ServerStand, open_stand
 

@@ -8,8 +8,8 @@ import pytest
 from given.asked_models import GEMINI_2, GEMINI_3, GPT_4O, GPT_5
 from weft.provider.gemini import Gemini
 from weft.provider.openai_responses import OpenAIResponses
-from weft.testing.fake_gemini import GeminiDialect
-from weft.testing.fake_responses import ResponsesDialect
+from weft.testing.fake.gemini import GeminiDialect
+from weft.testing.fake.responses import ResponsesDialect
 from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
 from weft.testing.provider_stand import ServerStand, open_stand
 

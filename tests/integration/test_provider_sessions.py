@@ -21,8 +21,8 @@ from weft.provider.chunk import Usage
 from weft.provider.openai_chat import OpenAIChat
 from weft.provider.scripted import Call, End, Say, Think
 from weft.store.memory import MemoryStore
-from weft.testing.fake_anthropic import AnthropicDialect, signature_of
-from weft.testing.fake_openai import OpenAIChatDialect
+from weft.testing.fake.anthropic import AnthropicDialect, signature_of
+from weft.testing.fake.openai import OpenAIChatDialect
 from weft.testing.provider_stand import ServerStand, open_stand
 
 SPEAKING = {

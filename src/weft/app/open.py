@@ -30,6 +30,7 @@ from weft.host.paths import Paths, paths_from
 from weft.host.process import tool_environment
 from weft.model.project import Place
 from weft.provider.registry import Served
+from weft.provider.tape import Tape, TapedModels
 from weft.run.kit import Compaction
 from weft.store.tree import Tree
 from weft.store.url import open_store
@@ -44,7 +45,8 @@ class Opening(Struct, frozen=True, kw_only=True):
     """What is to be opened, and how.
 
     `answered` says that somebody will reply to questions about permissions. `models` are served beside the
-    configured ones. `warn` hears what is odd in the configuration and in force all the same.
+    configured ones. `tape` records what models answer, or answers in their place. `warn` hears what is odd in the
+    configuration and in force all the same.
     """
 
     directory: str = "."
@@ -52,6 +54,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     store: str | None = None
     answered: bool = False
     models: tuple[Served, ...] = ()
+    tape: Tape | None = None
     seams: Seams = Seams()
     warn: Callable[[ConfigError], None] = _ignore
 
@@ -69,6 +72,9 @@ async def open_app(opening: Opening) -> AsyncIterator[Local]:
         trusted = is_trusted(paths, env, found.place.worktree)
         around = Around(env=env, paths=paths, warn=opening.warn, trusted=trusted)
         models = find_models(loaded, around, opening.seams.clock, opening.models)
+        if opening.tape is not None:
+            opening.tape.at(to_places(found.place, paths))
+            models = TapedModels(models, opening.tape)
         settings = to_settings(loaded, found.place, paths, opening)
         async with (
             aclosing(models),
@@ -92,15 +98,33 @@ async def _indexed(local: Local, url: str, paths: Paths) -> AsyncIterator[Local]
 
 @asynccontextmanager
 async def open_weft(
-    directory: str = ".", *, store: str | None = None, answered: bool = False, models: tuple[Served, ...] = ()
+    directory: str = ".",
+    *,
+    store: str | None = None,
+    answered: bool = False,
+    models: tuple[Served, ...] = (),
+    tape: Tape | None = None,
 ) -> AsyncIterator[Api]:
     """weft for Python programs: an `Api` over a directory, as `weft run` has it there.
 
     `store` is an address (`memory:` keeps nothing), `models` are served beside the configured ones. Say `answered`
-    if you reply to questions about permissions; otherwise what has to be asked is refused.
+    if you reply to questions about permissions; otherwise what has to be asked is refused. A `tape` records what the
+    models answer, or answers in their place (`weft.testing.replay`).
     """
-    async with open_app(Opening(directory=directory, store=store, answered=answered, models=models)) as api:
+    opening = Opening(directory=directory, store=store, answered=answered, models=models, tape=tape)
+    async with open_app(opening) as api:
         yield api
+
+
+def to_places(place: Place, paths: Paths) -> dict[str, str]:
+    """What is somewhere else on another machine, and may be spoken of in a request."""
+    return {
+        "directory": place.directory,
+        "worktree": place.worktree,
+        "config": paths.config,
+        "data": paths.data,
+        "home": paths.home,
+    }
 
 
 def _load(place: Place, paths: Paths, env: Mapping[str, str]) -> Loaded:

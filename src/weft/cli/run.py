@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
+from msgspec.structs import replace
+
 from weft.api import Api
 from weft.app.open import Opening, open_app
 from weft.app.reading import Reading
@@ -27,6 +29,7 @@ from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ModelRef
 from weft.model.permission import PermissionRequest, Reply
 from weft.model.session import Session, SessionQuery
+from weft.provider.tape import Recording, Replay, Tape
 
 TITLE_LENGTH = 50
 NOT_YET = {
@@ -71,7 +74,7 @@ def piped(stdin: TextIO | None) -> str:
 async def _run(chosen: argparse.Namespace, words: str, env: Mapping[str, str]) -> int:
     answered = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     opening = Opening(directory=chosen.dir, env=env, store=chosen.store, answered=answered, warn=warn)
-    async with open_app(opening) as api:
+    async with open_app(replace(opening, tape=tape_of(chosen))) as api:
         input = PromptInput(
             parts=(*(attachment(path) for path in chosen.file), TextInput(text=words)),
             model=model_of(chosen.model),
@@ -83,6 +86,12 @@ async def _run(chosen: argparse.Namespace, words: str, env: Mapping[str, str]) -
         session = await find_session(api, chosen, words)
         screen: Screen = JsonLines(session.id, SystemClock()) if chosen.format == "json" else Terminal()
         return await follow(api, session.id, input, screen)
+
+
+def tape_of(chosen: argparse.Namespace) -> Tape | None:
+    if chosen.record:
+        return Recording(chosen.record)
+    return Replay(chosen.replay) if chosen.replay else None
 
 
 def warn(warning: ConfigError) -> None:

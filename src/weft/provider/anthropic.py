@@ -6,10 +6,10 @@ from typing import Final
 
 import httpx2
 
-from weft.provider.anthropic_fold import AnthropicFold
-from weft.provider.anthropic_request import to_body
 from weft.provider.body import to_bytes
 from weft.provider.chunk import AnyChunk
+from weft.provider.claude.fold import AnthropicFold
+from weft.provider.claude.request import to_body
 from weft.provider.contract import ModelRequest
 from weft.provider.http import Endpoint, drain, stream_events
 

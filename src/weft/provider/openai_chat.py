@@ -6,12 +6,12 @@ from contextlib import aclosing
 import httpx2
 
 from weft.provider.body import to_bytes
+from weft.provider.chat.fold import OpenAIChatFold
+from weft.provider.chat.request import to_body
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
 from weft.provider.http import Endpoint, drain, stream_events
 from weft.provider.normalise import metadata_key
-from weft.provider.openai_chat_fold import OpenAIChatFold
-from weft.provider.openai_chat_request import to_body
 
 
 class OpenAIChat:

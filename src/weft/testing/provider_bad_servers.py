@@ -7,7 +7,7 @@ from weft.errors import FaultKind, ProviderError
 from weft.provider.http import Deadlines
 from weft.provider.scripted import Call, Say
 from weft.provider.sse import MAX_EVENT
-from weft.testing.fake_server import Reply
+from weft.testing.fake.server import Reply
 from weft.testing.provider_stand import ServerStand, asking, hear
 
 SHORT: Final = Deadlines(connect=5, first_byte=0.05, between=0.05)

@@ -27,7 +27,7 @@ from weft.provider.chunk import (
 from weft.provider.contract import ModelMessage, ModelRequest, Provider, TextContent, ToolSpec, UserTurn
 from weft.provider.http import Deadlines, Endpoint
 from weft.provider.scripted import AnyMove, ScriptedProvider
-from weft.testing.fake_server import Dialect, FakeServer, open_server
+from weft.testing.fake.server import Dialect, FakeServer, open_server
 
 Make = Callable[[httpx2.AsyncClient, Endpoint], Provider]
 KEY = "sk-fake-0123456789"

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from weft.errors import ProviderError
-from weft.provider.anthropic_fold import AnthropicFold, to_usage
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -22,6 +21,7 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
+from weft.provider.claude.fold import AnthropicFold, to_usage
 from weft.provider.sse import SseEvent
 from weft.testing.provider_stand import check_order
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from given.asked_models import request
 from given.models import CLAUDE
-from weft.provider.anthropic_request import to_body
 from weft.provider.body import to_bytes
+from weft.provider.claude.request import to_body
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
@@ -22,9 +22,9 @@ from weft.provider.contract import (
     UserTurn,
 )
 from weft.provider.normalise import GO_ON, INTERRUPTED, NO_OUTPUT
-from weft.testing.fake_anthropic import check, redacted, signature_of
+from weft.testing.fake.anthropic import check, redacted, signature_of
+from weft.testing.fake.refusing import RefusedError
 from weft.testing.provider_stand import READ
-from weft.testing.refusing import RefusedError
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 PNG = "iVBORw0KGgoAAAAAAAAAAAAAAAAAAAAA"

@@ -13,11 +13,13 @@ from given.models import BLIND, CLAUDE, GPT, LOCAL, MISTRAL, ROUTED
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts
 from weft.model.part import AnyPart, ReasoningPart
-from weft.provider import anthropic_request, openai_chat_request
 from weft.provider.body import to_bytes
-from weft.testing import fake_anthropic, fake_openai
-from weft.testing.fake_anthropic import signature_of
-from weft.testing.fake_openai import STRICT, Manners
+from weft.provider.chat import request as openai_chat_request
+from weft.provider.claude import request as anthropic_request
+from weft.testing.fake import anthropic as fake_anthropic
+from weft.testing.fake import openai as fake_openai
+from weft.testing.fake.anthropic import signature_of
+from weft.testing.fake.openai import STRICT, Manners
 from weft.testing.provider_stand import READ
 from weft.window.history import to_model_messages
 

@@ -10,7 +10,7 @@ from weft.model.catalog import Model
 from weft.model.message import MessageWithParts
 from weft.provider.body import to_bytes
 from weft.provider.google.request import to_body
-from weft.testing.gemini_rules import check_request
+from weft.testing.fake.gemini_rules import check_request
 from weft.window.history import to_model_messages
 
 MADE_BY = (("google", "gemini-2.5-flash"), ("google", "gemini-3-pro-preview"), ("openai", "gpt-5"))

@@ -21,7 +21,7 @@ from weft.provider.contract import (
     UserTurn,
 )
 from weft.provider.google.request import UNSIGNED, is_newer, to_body
-from weft.testing.gemini_rules import RefusedError, check_request
+from weft.testing.fake.gemini_rules import RefusedError, check_request
 
 IMAGE = FileContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")
 INLINE = {"inlineData": {"mimeType": "image/png", "data": PNG}}

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.provider.google.schema import to_parameters, to_schema
-from weft.testing.gemini_rules import check_request
+from weft.testing.fake.gemini_rules import check_request
 from weft.tool.contract import schema_of
 from weft.tool.registry import TOOLS
 

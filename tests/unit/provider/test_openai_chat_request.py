@@ -11,6 +11,7 @@ from given.asked_models import request
 from given.models import CLAUDE, GPT, LOCAL, MISTRAL, ROUTED
 from weft.model.catalog import Interleaved, Model
 from weft.provider.body import to_bytes
+from weft.provider.chat.request import to_body
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
@@ -22,10 +23,9 @@ from weft.provider.contract import (
     UserTurn,
 )
 from weft.provider.normalise import NO_OUTPUT
-from weft.provider.openai_chat_request import to_body
-from weft.testing.fake_openai import STRICT, Manners, check
+from weft.testing.fake.openai import STRICT, Manners, check
+from weft.testing.fake.refusing import RefusedError
 from weft.testing.provider_stand import READ
-from weft.testing.refusing import RefusedError
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 PNG = "iVBORw0KGgoAAAAAAAAAAAAAAAAAAAAA"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from weft.provider.chat.usage import to_usage
 from weft.provider.chunk import Usage
-from weft.provider.openai_usage import to_usage
 
 CASES: dict[str, tuple[dict[str, Any], Usage]] = {
     "openai": (

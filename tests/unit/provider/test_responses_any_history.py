@@ -10,7 +10,7 @@ from weft.model.catalog import Model
 from weft.model.message import MessageWithParts
 from weft.provider.body import to_bytes
 from weft.provider.responses.request import to_body
-from weft.testing.responses_rules import check_request
+from weft.testing.fake.responses_rules import check_request
 from weft.window.history import to_model_messages
 
 MADE_BY = (("openai", "gpt-5"), ("openai", "gpt-4o"), ("google", "gemini-3-pro-preview"))

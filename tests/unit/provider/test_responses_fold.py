@@ -24,7 +24,7 @@ from weft.provider.chunk import (
 from weft.provider.responses.fold import ResponsesFold, to_usage
 from weft.provider.scripted import Call, End, Say, Think
 from weft.provider.sse import SseEvent, SseReader
-from weft.testing.fake_responses import ResponsesDialect
+from weft.testing.fake.responses import ResponsesDialect
 
 CREATED = {"type": "response.created", "response": {"id": "resp_1"}}
 COUNTS = {

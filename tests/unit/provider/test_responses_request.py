@@ -21,7 +21,7 @@ from weft.provider.contract import (
     UserTurn,
 )
 from weft.provider.responses.request import to_body
-from weft.testing.responses_rules import RefusedError, check_request
+from weft.testing.fake.responses_rules import RefusedError, check_request
 
 IMAGE = FileContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")
 

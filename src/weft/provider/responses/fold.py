@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from weft.provider.chat.usage import to_usage as chat_usage
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -25,7 +26,6 @@ from weft.provider.chunk import (
     Usage,
 )
 from weft.provider.faults import broken, fault, to_error
-from weft.provider.openai_usage import to_usage as chat_usage
 from weft.provider.responses.request import KEY, PHASES
 from weft.provider.sse import SseEvent, decode_data
 

@@ -5,7 +5,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from weft.provider.anthropic_request import KEY
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -23,6 +22,7 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
+from weft.provider.claude.request import KEY
 from weft.provider.faults import broken, fault, to_error
 from weft.provider.sse import SseEvent, decode_data
 

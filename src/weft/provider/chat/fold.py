@@ -7,6 +7,10 @@ from msgspec import Raw, Struct
 
 from weft.errors import DocumentError
 from weft.model.wire import parse
+from weft.provider.chat.calls import CallDelta, CallsFold
+from weft.provider.chat.request import DETAILS
+from weft.provider.chat.think_tags import Kind, ThinkSplitter
+from weft.provider.chat.usage import to_usage
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -22,11 +26,7 @@ from weft.provider.chunk import (
     Usage,
 )
 from weft.provider.faults import broken, to_error
-from weft.provider.openai_calls import CallDelta, CallsFold
-from weft.provider.openai_chat_request import DETAILS
-from weft.provider.openai_usage import to_usage
 from weft.provider.sse import SseEvent, decode_data
-from weft.provider.think_tags import Kind, ThinkSplitter
 
 LAST: Final = b"[DONE]"
 REASONS: Final[dict[str, FinishReason]] = {

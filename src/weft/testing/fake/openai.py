@@ -10,9 +10,8 @@ import msgspec
 
 from weft.provider.chunk import Usage
 from weft.provider.scripted import AnyMove, Call, End, Fail, Say, Think, Wait
-from weft.testing.fake_anthropic import words
-from weft.testing.fake_server import Received
-from weft.testing.refusing import (
+from weft.testing.fake.anthropic import words
+from weft.testing.fake.refusing import (
     NAME,
     PICTURES,
     Json,
@@ -23,6 +22,7 @@ from weft.testing.refusing import (
     need_list,
     need_text,
 )
+from weft.testing.fake.server import Received
 
 FIELDS: Final = frozenset(
     [

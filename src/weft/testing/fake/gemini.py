@@ -9,9 +9,9 @@ import msgspec
 
 from weft.provider.chunk import FinishReason, Usage
 from weft.provider.scripted import AnyMove, Call, End, Fail, Say, Think, Wait
-from weft.testing.fake_responses import pieces
-from weft.testing.fake_server import Received
-from weft.testing.gemini_rules import SKIP, RefusedError, check_request
+from weft.testing.fake.gemini_rules import SKIP, RefusedError, check_request
+from weft.testing.fake.responses import pieces
+from weft.testing.fake.server import Received
 
 Json = dict[str, Any]
 

@@ -8,8 +8,8 @@ import msgspec
 
 from weft.provider.chunk import FinishReason, Usage
 from weft.provider.scripted import AnyMove, Call, End, Fail, Say, Think, Wait
-from weft.testing.fake_server import Received
-from weft.testing.responses_rules import RefusedError, check_request
+from weft.testing.fake.responses_rules import RefusedError, check_request
+from weft.testing.fake.server import Received
 
 Json = dict[str, Any]
 
