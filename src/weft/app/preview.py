@@ -30,7 +30,7 @@ from weft.run.briefing import basis_keys, is_answered, to_basis, to_environment,
 from weft.run.compaction import to_forgotten
 from weft.run.decide import Step, decide, newest_prompt
 from weft.run.moment import after
-from weft.run.request import build_request, summary_requests
+from weft.run.request import build_request, permitted, summary_requests
 from weft.session.plan import plan_path
 from weft.session.settle import to_settle
 from weft.store.messages import Messages
@@ -84,7 +84,8 @@ def preview(reading: Reading, session: Session, env: Mapping[str, str]) -> Previ
         return Preview(request=request, agent=SUMMARISER, placeholder=False)
     basis = _brief(house, session, reading)
     _note(house, session, transcript, basis, step.prompt)
-    request = build_request(_means(house.settings), transcript.messages(), step, model, basis)
+    built = build_request(_means(house.settings), transcript.messages(), step, model, basis)
+    request = permitted(built, house.settings.agents[step.prompt.agent], session)
     return Preview(request=request, agent=step.prompt.agent, placeholder=placeholder)
 
 

@@ -3,11 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from weft.errors import InvalidInputError
 from weft.model.agent import Agent
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts, UserMessage
+from weft.model.session import Session
 from weft.permission.rules import disabled
+from weft.permission.rules import merge as join
 from weft.provider.contract import ModelRequest, Parameters, TextContent, ToolSpec, UserTurn
 from weft.provider.offer import options as table
 from weft.provider.offer.entry import merge
@@ -56,6 +60,19 @@ def build_request(
         tools=() if step.last else to_specs(shown(means.tools, agent, prompt)),
         parameters=parameters(model, agent, prompt, most=means.output_limit),
         session=prompt.session_id,
+    )
+
+
+def permitted(request: ModelRequest, agent: Agent, session: Session) -> ModelRequest:
+    """The request without the tools that the session's own rules forbid for good: a model need not be told of them.
+
+    OpenCode hides what an agent may never use, and shows what its session may not.
+    """
+    off = disabled([tool.name for tool in request.tools], join(agent.permission, session.permission or ()))
+    return (
+        replace(request, tools=tuple(tool for tool in request.tools if tool.name not in off))
+        if off
+        else request
     )
 
 

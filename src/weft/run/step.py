@@ -34,7 +34,7 @@ from weft.run.failure import to_failure
 from weft.run.kit import Kit
 from weft.run.moment import after
 from weft.run.processor import Bill, CallDone, CallFailed, CallReported, CallStarted, Feed, Processor
-from weft.run.request import build_request, summary_requests
+from weft.run.request import build_request, permitted, summary_requests
 from weft.run.retry import decide_retry
 from weft.run.usage import cost_of, to_tokens
 from weft.tool.contract import ToolContext
@@ -127,7 +127,8 @@ class _Taking:
                 history, self._prompt, served.model, agent, most=self._kit.output_limit
             )
         else:
-            yield build_request(self._kit, history, self._step, served.model, basis)
+            request = build_request(self._kit, history, self._step, served.model, basis)
+            yield permitted(request, agent, self._session)
 
     async def _try(self, served: Served, request: ModelRequest, agent: Agent) -> ProviderError | None:
         """Ask until there is an answer, or no point in asking again."""

@@ -481,6 +481,15 @@ async def test_what_a_rule_forbids_is_told_to_the_model_and_it_goes_on() -> None
         assert (await story(house, session))[2] == ("A", "StepStart 'ok then' StepFinish")
 
 
+async def test_a_tool_that_the_session_forbids_is_not_offered() -> None:
+    deny = (Rule(permission="echo", pattern="*", action="deny"),)
+    async with open_house([Say(text="ok")]) as house:
+        session = await house.api.create_session(SessionInput(permission=deny))
+        await house.api.prompt(session.id, say("go"))
+
+        assert house.provider.requests[0].tools == ()
+
+
 async def test_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() -> None:
     script = [[Call(tool="echo", input={"words": "x"})]] * 9
     async with open_house(*script, steps=3) as house:
