@@ -65,7 +65,7 @@ def _text(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-READ_CALL = _text('Called the Read tool with the following input: {"filePath":"/root/project/dot.png"}')
+READ_CALL = _text('Called the Read tool with the following input: {"filePath":"/sandbox/project/dot.png"}')
 DIFFERENCES = (
     Difference(
         what="system prompt",
@@ -106,8 +106,8 @@ DIFFERENCES = (
         what="failed call",
         why="the name of a class tells a model nothing",
         at=r"\d\.messages\.4\.content",
-        theirs="Error: File not found: /root/project/missing.txt",
-        ours="File not found: /root/project/missing.txt",
+        theirs="Error: File not found: /sandbox/project/missing.txt",
+        ours="File not found: /sandbox/project/missing.txt",
     ),
     Difference(
         what="failed command without output",
@@ -185,7 +185,7 @@ def converse(sandbox: Sandbox, model: FakeModel, name: str) -> list[Json]:
 
 def alike(requests: list[Json], root: Path) -> list[Json]:
     names: dict[str, str] = {}
-    raw = json.dumps(requests).replace(str(root), "/root")
+    raw = json.dumps(requests).replace(str(root), "/sandbox")
     renamed = re.sub(r"call_\d+_\d+", lambda call: names.setdefault(call[0], f"call {len(names)}"), raw)
     made: list[Json] = json.loads(renamed)
     return made

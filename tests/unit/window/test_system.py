@@ -14,26 +14,26 @@ from weft.window.written import written
 
 AGENT = Agent(name="build", mode="primary")
 CLAUDE = replace(MODEL, api=ModelApi(id="claude-sonnet-4-5"))
-PLACE = Environment(directory="/work", git=True, platform="linux", today="Sun Nov 15 2026")
+PLACE = Environment(directory="/checkout", git=True, platform="linux", today="Sun Nov 15 2026")
 BASIS = Basis(
     environment=PLACE,
     instructions=(
-        Instruction(source="/work/pkg/AGENTS.md", text="Near."),
-        Instruction(source="/work/AGENTS.md", text="Far."),
+        Instruction(source="/checkout/pkg/AGENTS.md", text="Near."),
+        Instruction(source="/checkout/AGENTS.md", text="Far."),
     ),
 )
 GROUND = """This is where you work:
 <env>
-  Working directory: /work
+  Working directory: /checkout
   Is directory a git repo: yes
   Platform: linux
   Today's date: Sun Nov 15 2026
 </env>
 
-Instructions from: /work/pkg/AGENTS.md
+Instructions from: /checkout/pkg/AGENTS.md
 Near.
 
-Instructions from: /work/AGENTS.md
+Instructions from: /checkout/AGENTS.md
 Far."""
 
 
