@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import stat
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from given.files import age, files, opened, shelved
 from weft.errors import InvalidIdError, NewerFormatError
 from weft.host.files import Disk, locked
 from weft.model.diff import FileDiff
@@ -59,27 +59,8 @@ async def store(root: Path) -> FileStore:
     return await opened(root)
 
 
-async def opened(root: Path, disk: Disk | None = None) -> FileStore:
-    store = FileStore(str(root), disk=disk)
-    await store.prepare(lambda _: None)
-    return store
-
-
-def files(root: Path) -> set[str]:
-    return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
-
-
-def shelved(root: Path) -> set[str]:
-    return {name for name in files(root) if not name.startswith(".weft/")}
-
-
 def modes(root: Path) -> set[tuple[bool, int]]:
     return {(path.is_file(), stat.S_IMODE(path.stat().st_mode)) for path in (root, *root.rglob("*"))}
-
-
-def age(path: Path) -> None:
-    """Make a file as old as one that is safe to remember."""
-    os.utime(path, (1, 1))
 
 
 # --- where things lie ---

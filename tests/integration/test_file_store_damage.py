@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.host.files import Disk
+from given.files import age, opened, shelved
 from weft.model.event import (
     MessageUpdated,
     PartUpdated,
@@ -37,25 +37,6 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 async def store(root: Path) -> FileStore:
     return await opened(root)
-
-
-async def opened(root: Path, disk: Disk | None = None) -> FileStore:
-    store = FileStore(str(root), disk=disk)
-    await store.prepare(lambda _: None)
-    return store
-
-
-def files(root: Path) -> set[str]:
-    return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
-
-
-def shelved(root: Path) -> set[str]:
-    return {name for name in files(root) if not name.startswith(".weft/")}
-
-
-def age(path: Path) -> None:
-    """Make a file as old as one that is safe to remember."""
-    os.utime(path, (1, 1))
 
 
 BROKEN = {

@@ -178,9 +178,9 @@ async def test_a_project_that_has_a_record_keeps_it(data: Path, root: Path) -> N
 async def test_what_cannot_be_carried_is_reported_and_tried_again_and_the_rest_goes_on(
     data: Path, root: Path
 ) -> None:
-    old = data / "project/work/storage/session"
+    old = data / "project/old/storage/session"
     for id in ("ses_a", "ses_b", "ses_c"):
-        put_old(data / "project/work", id, "/work")
+        put_old(data / "project/old", id, "/work")
     broken = [old / "info/ses_b.json", old / "part/ses_c/msg_of_ses_c/prt_of_ses_c.json"]
     sound = [path.read_bytes() for path in broken]
     for path in broken:
