@@ -1,7 +1,6 @@
 """Anthropic's Messages API, and servers that speak as it does."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Final
 
 import httpx2
@@ -11,7 +10,7 @@ from weft.provider.chunk import AnyChunk
 from weft.provider.claude.fold import AnthropicFold
 from weft.provider.claude.request import to_body
 from weft.provider.contract import ModelRequest
-from weft.provider.http import Endpoint, drain, stream_events
+from weft.provider.http import Endpoint, folded, stream_events
 
 VERSION: Final = "2023-06-01"
 BETAS: Final = ("interleaved-thinking-2025-05-14", "fine-grained-tool-streaming-2025-05-14")
@@ -24,21 +23,13 @@ class AnthropicMessages:
         self._client = client
         self._endpoint = endpoint
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         endpoint, fold = self._endpoint, AnthropicFold()
         body = to_bytes(to_body(request))
         answer = stream_events(
             self._client, endpoint.at("/messages"), self._headers(request), body, endpoint.deadlines
         )
-        async with aclosing(answer) as events:
-            async for event in events:
-                for chunk in fold.feed(event):
-                    yield chunk
-                if fold.done:
-                    await drain(events)
-                    return
-        for chunk in fold.end():
-            yield chunk
+        return folded(answer, fold)
 
     def _headers(self, request: ModelRequest) -> dict[str, str]:
         given = {**self._endpoint.headers, **request.parameters.headers}

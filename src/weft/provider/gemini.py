@@ -1,7 +1,6 @@
 """Google's Gemini API (`streamGenerateContent`), and servers that speak as it does."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from urllib.parse import quote
 
 import httpx2
@@ -11,7 +10,7 @@ from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
 from weft.provider.google.fold import GeminiFold
 from weft.provider.google.request import named_tools, to_body
-from weft.provider.http import Endpoint, drain, stream_events
+from weft.provider.http import Endpoint, folded, stream_events
 
 
 class Gemini:
@@ -21,7 +20,7 @@ class Gemini:
         self._client = client
         self._endpoint = endpoint
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         names = {name: tool.name for name, tool in named_tools(request).items()}
         # Most servers give an answer an id and a call none; where there is neither, the place in the history tells.
         endpoint, fold = self._endpoint, GeminiFold(names, f"call_{len(request.messages)}")
@@ -29,17 +28,7 @@ class Gemini:
         answer = stream_events(
             self._client, self._url(request), self._headers(request), body, endpoint.deadlines
         )
-        async with aclosing(answer) as events:
-            async for event in events:
-                for chunk in fold.feed(event):
-                    yield chunk
-                if fold.done:
-                    for chunk in fold.end():
-                        yield chunk
-                    await drain(events)
-                    return
-        for chunk in fold.end():
-            yield chunk
+        return folded(answer, fold)
 
     def _url(self, request: ModelRequest) -> str:
         id = request.model.api.id

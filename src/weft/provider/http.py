@@ -2,14 +2,15 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import httpx2
 from msgspec import Struct
 
 from weft.errors import ProviderError
+from weft.provider.chunk import AnyChunk
 from weft.provider.faults import MAX_BODY, broken, fault, to_error
 from weft.provider.sse import SseEvent, SseReader
 from weft.version import VERSION
@@ -63,6 +64,30 @@ async def stream_events(
                 yield event
             if not told:
                 raise broken("the server answered with nothing")
+
+
+class Fold(Protocol):
+    """Events of one API's stream to chunks. It is `done` when the answer is whole; `end` tells what is left to tell
+    when the stream is over, and raises `ProviderError` if the answer is not whole."""
+
+    done: bool
+
+    def feed(self, event: SseEvent, /) -> Iterable[AnyChunk]: ...
+
+    def end(self) -> Iterable[AnyChunk]: ...
+
+
+async def folded(answer: AsyncGenerator[SseEvent], fold: Fold) -> AsyncGenerator[AnyChunk]:
+    """An answer as chunks. Closing it closes the connection; one that is whole is read to its end first."""
+    async with aclosing(answer) as events:
+        async for event in events:
+            for chunk in fold.feed(event):
+                yield chunk
+            if fold.done:
+                break
+        for chunk in fold.end():
+            yield chunk
+        await drain(events)
 
 
 async def drain(events: AsyncGenerator[SseEvent]) -> None:

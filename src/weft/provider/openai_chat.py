@@ -1,7 +1,6 @@
 """OpenAI's Chat Completions, and every server that speaks it."""
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 
 import httpx2
 
@@ -10,7 +9,7 @@ from weft.provider.chat.fold import OpenAIChatFold
 from weft.provider.chat.request import to_body
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.http import Endpoint, drain, stream_events
+from weft.provider.http import Endpoint, folded, stream_events
 from weft.provider.normalise import metadata_key
 
 
@@ -21,7 +20,7 @@ class OpenAIChat:
         self._client = client
         self._endpoint = endpoint
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         endpoint, fold = self._endpoint, OpenAIChatFold(metadata_key(request.model))
         headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
         headers |= _lower(endpoint.headers) | _lower(request.parameters.headers)
@@ -32,15 +31,7 @@ class OpenAIChat:
             to_bytes(to_body(request)),
             endpoint.deadlines,
         )
-        async with aclosing(answer) as events:
-            async for event in events:
-                for chunk in fold.feed(event):
-                    yield chunk
-                if fold.done:
-                    await drain(events)
-                    return
-        for chunk in fold.end():
-            yield chunk
+        return folded(answer, fold)
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

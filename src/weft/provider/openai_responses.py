@@ -1,14 +1,13 @@
 """OpenAI's Responses API, and servers that speak as it does."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 import httpx2
 
 from weft.provider.body import to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.http import Endpoint, drain, stream_events
+from weft.provider.http import Endpoint, folded, stream_events
 from weft.provider.responses.fold import ResponsesFold
 from weft.provider.responses.request import named_tools, to_body
 
@@ -20,21 +19,14 @@ class OpenAIResponses:
         self._client = client
         self._endpoint = endpoint
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         names = {name: tool.name for name, tool in named_tools(request).items()}
         endpoint, fold = self._endpoint, ResponsesFold(names)
         body = to_bytes(to_body(request))
         answer = stream_events(
             self._client, endpoint.at("/responses"), self._headers(request), body, endpoint.deadlines
         )
-        async with aclosing(answer) as events:
-            async for event in events:
-                for chunk in fold.feed(event):
-                    yield chunk
-                if fold.done:
-                    await drain(events)
-                    return
-        fold.end()
+        return folded(answer, fold)
 
     def _headers(self, request: ModelRequest) -> dict[str, str]:
         given = {**self._endpoint.headers, **request.parameters.headers}

@@ -1,7 +1,7 @@
 """The events of one answer of the Responses API, folded into chunks."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -100,9 +100,11 @@ class ResponsesFold:
         self._started = True
         return [Started(), *fold(self, event)]
 
-    def end(self) -> NoReturn:
-        """The events are over, and none of them was the last."""
-        raise broken("the model's answer broke off before its end")
+    def end(self) -> list[AnyChunk]:
+        """The events are over. The last of them tells everything; without it the answer is not whole."""
+        if not self.done:
+            raise broken("the model's answer broke off before its end")
+        return []
 
     def begin(self, _: Event) -> Iterable[AnyChunk]:
         return []
