@@ -42,7 +42,7 @@ cov: $(READY) ## the tests, and which branches they never took
 	$(TESTS) --cov=weft --cov-branch --cov-report=term-missing:skip-covered tests
 
 bench: $(READY) ## how fast it is, on this machine, now
-	@for each in start_up listing fork; do echo "== $$each"; $(RUN)/python bench/$$each.py || exit 1; done
+	@for each in start_up listing fork tokens running; do echo "== $$each"; $(RUN)/python bench/$$each.py || exit 1; done
 
 shape: $(READY) ## how many modules, and the largest of them
 	@$(RUN)/python tests/architecture/shape.py

@@ -16,12 +16,13 @@ _HOMES = {
     "open": "weft.app.open:open_weft",
     "prompt": "weft.model.input:prompt",
     "Api": "weft.api:Api",
+    "JsonFormat": "weft.model.message:JsonFormat",
     "PromptInput": "weft.model.input:PromptInput",
     "SessionInput": "weft.model.input:SessionInput",
     "WeftError": "weft.errors:WeftError",
 }
 
-__all__ = ["Api", "PromptInput", "SessionInput", "WeftError", "__version__", "open", "prompt"]
+__all__ = ["Api", "JsonFormat", "PromptInput", "SessionInput", "WeftError", "__version__", "open", "prompt"]
 
 
 def __getattr__(name: str) -> object:

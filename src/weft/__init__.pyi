@@ -4,5 +4,6 @@ from weft.errors import WeftError as WeftError
 from weft.model.input import PromptInput as PromptInput
 from weft.model.input import SessionInput as SessionInput
 from weft.model.input import prompt as prompt
+from weft.model.message import JsonFormat as JsonFormat
 
 __version__: str

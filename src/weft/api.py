@@ -3,19 +3,23 @@
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from weft.model.agent import Command
 from weft.model.diff import FileDiff
-from weft.model.event import Told
+from weft.model.event import Event, Told
 from weft.model.finding import Figures, Hit
-from weft.model.ids import MessageID, PartID, PermissionID, ProjectID, SessionID
-from weft.model.input import PromptInput, SessionInput
+from weft.model.ids import GrantID, MessageID, PartID, PermissionID, ProjectID, QuestionID, SessionID
+from weft.model.input import CommandInput, PromptInput, SessionInput, ShellInput
 from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.parcel import Parcel, Received
 from weft.model.part import AnyPart, ModelRef
-from weft.model.permission import PermissionRequest, Reply
+from weft.model.permission import USUAL_TERMS, Grant, GrantTerms, PermissionRequest, Reply
 from weft.model.project import Project
-from weft.model.session import EVERY, Session, SessionChange, SessionQuery, SessionTree, Trashed
+from weft.model.question import QuestionRequest
+from weft.model.session import EVERY, Reverted, Session, SessionChange, SessionQuery, SessionTree, Trashed
 from weft.model.spent import Spending
+from weft.model.status import AnyStatus
 from weft.model.todo import Todo
+from weft.outlook import Configuration, Files, Surroundings, Terminals
 
 
 class Sessions(Protocol):
@@ -70,7 +74,7 @@ class Sessions(Protocol):
 
     async def list_trash(self) -> list[Trashed]: ...
 
-    async def list_diff(self, session: SessionID) -> list[FileDiff]: ...
+    async def list_diff(self, session: SessionID, *, message: MessageID | None = None) -> list[FileDiff]: ...
 
     async def list_todos(self, session: SessionID) -> list[Todo]: ...
 
@@ -89,6 +93,8 @@ class Messages(Protocol):
     ) -> list[MessageWithParts]: ...
 
     def stream_messages(self, session: SessionID) -> AsyncIterator[MessageWithParts]: ...
+
+    async def get_message(self, session: SessionID, id: MessageID) -> MessageWithParts: ...
 
     async def update_message(self, message: AnyMessage) -> AnyMessage: ...
 
@@ -137,16 +143,25 @@ class Runs(Protocol):
     * `prompt` gives the last message of the run; sent while one is under way, it joins it;
     * the same `message_id` sent twice is one prompt;
     * `check_prompt` raises what `prompt` would raise about agent and model, and does nothing else;
-    * `compact` sums a conversation up now; nothing stored is changed by it;
+    * `submit` does the same and does not wait for the answer: it gives the prompt, which is on disk by then;
+    * `compact` sums a conversation up now, by the `model` if one is named; nothing stored is changed by it;
+    * `uncompact` shows the model again what the last summary cut off, and gives whether there was one;
     * `initialize` has an agent write an `AGENTS.md`, and the project remembers when;
-    * `abort` ends the run of a session and gives whether there was one; no part stays open behind it.
+    * `abort` ends the run of a session and gives whether there was one; no part stays open behind it, nor in the
+      children it had sent out: no session is idle while one that works for it is not;
+    * a session is idle unless it is being run here; `list_status` gives those that are not. A run that waits for a
+      person is busy, and says what it is waiting for.
     """
 
     async def check_prompt(self, input: PromptInput) -> None: ...
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts: ...
 
-    async def compact(self, session: SessionID) -> MessageWithParts: ...
+    async def submit(self, session: SessionID, input: PromptInput) -> MessageWithParts: ...
+
+    async def compact(self, session: SessionID, *, model: ModelRef | None = None) -> MessageWithParts: ...
+
+    async def uncompact(self, session: SessionID) -> bool: ...
 
     async def initialize(
         self, session: SessionID, *, model: ModelRef | None = None, message_id: MessageID | None = None
@@ -154,30 +169,144 @@ class Runs(Protocol):
 
     async def abort(self, session: SessionID) -> bool: ...
 
+    async def get_status(self, session: SessionID) -> AnyStatus: ...
+
+    async def list_status(self) -> dict[SessionID, AnyStatus]: ...
+
+
+class Undoing(Protocol):
+    """Conversations taken back, and what they did to files with them.
+
+    * `revert` takes a session back to before a message; an answer goes with its prompt; with `part`, what stands before
+      it in the message stays. Nothing is removed before the session goes on: until then `unrevert` brings all of it back;
+    * per file: what is as the agent left it is restored, what the person changed since is kept, and said to be; what
+      cannot be read any more is a refusal (`SnapshotMissingError`), and then nothing is changed at all;
+    * with `files` (absolute paths) only those are touched, with none of them no file is; `dry_run` changes nothing, and
+      says what would become of each;
+    * a session that is being run is busy; taken back once more, it goes further back, or forward again.
+    """
+
+    async def revert(
+        self,
+        session: SessionID,
+        message: MessageID,
+        part: PartID | None = None,
+        *,
+        files: tuple[str, ...] | None = None,
+        dry_run: bool = False,
+    ) -> Reverted: ...
+
+    async def unrevert(
+        self, session: SessionID, *, files: tuple[str, ...] | None = None, dry_run: bool = False
+    ) -> Reverted: ...
+
+
+class Commands(Protocol):
+    """Prompts that have a name, and commands of the person's own.
+
+    * `list_commands` gives the built-in ones first; a name there is none of raises `NotFoundError` with those near it;
+    * `command` fills in a template and prompts with it; gives the last message, and tells `command.executed`. What it
+      names (agent, model) is checked, and its shell commands are permitted, before anything is stored;
+    * what is typed behind a command is put in as it is: nothing of it is ever run;
+    * `shell` runs a command as the person would, asking nobody and no model; gives the message it stands in, complete.
+      A session that is being run is busy; a prompt that comes in meanwhile is answered after it.
+    """
+
+    async def list_commands(self) -> list[Command]: ...
+
+    async def get_command(self, name: str) -> Command: ...
+
+    async def command(self, session: SessionID, input: CommandInput) -> MessageWithParts: ...
+
+    async def shell(self, session: SessionID, input: ShellInput) -> MessageWithParts: ...
+
 
 class Permissions(Protocol):
     """Questions of an agent about what it may do.
 
     * an answer to a question that is not open raises `NotFoundError`;
-    * `reject` also answers every other open question of that session; a `message` tells the agent what to do instead.
+    * `reject` also answers every other open question of that session; a `message` tells the agent what to do instead;
+    * `always` is a grant, of the reach and for the time that `grant` says; it answers what would be asked, and never
+      allows what is denied;
+    * a question outlives the process that asked it: it stays listed, and its answer is used by the next run that asks
+      for the same; one whose run is aborted is withdrawn, and that is told as a `reject`;
+    * a grant that is revoked is not used again.
     """
 
     async def list_permissions(self) -> list[PermissionRequest]: ...
 
-    async def reply_permission(self, id: PermissionID, reply: Reply, *, message: str = "") -> None: ...
+    async def reply_permission(
+        self, id: PermissionID, reply: Reply, *, message: str = "", grant: GrantTerms = USUAL_TERMS
+    ) -> None: ...
+
+    async def list_grants(self) -> list[Grant]: ...
+
+    async def revoke_grant(self, id: GrantID) -> None: ...
+
+
+class Questions(Protocol):
+    """Questions of an agent about what the person wants.
+
+    * `reply_question` takes one list of answers for each question, none or several in it;
+    * a question that is rejected ends the run; one that is not open raises `NotFoundError`.
+    """
+
+    async def list_questions(self) -> list[QuestionRequest]: ...
+
+    async def reply_question(self, id: QuestionID, answers: tuple[tuple[str, ...], ...]) -> None: ...
+
+    async def reject_question(self, id: QuestionID) -> None: ...
+
+
+class Sharing(Protocol):
+    """Conversations shown to others. Until it is built, both raise `UnsupportedError`."""
+
+    async def share(self, session: SessionID) -> Session: ...
+
+    async def unshare(self, session: SessionID) -> Session: ...
 
 
 class Events(Protocol):
     """What happens, as it happens.
 
     * events come in the order they happened, each with a cursor to resume after;
-    * a cursor that is no longer held raises `CursorLostError`.
+    * a cursor that is no longer held raises `CursorLostError`;
+    * `tell` is for what a front end wants others to hear: nothing that is stored.
     """
 
     def events(self, *, after: int | None = None) -> AsyncIterator[Told]: ...
 
+    async def tell(self, event: Event) -> None: ...
 
-class Api(Sessions, Messages, Finding, Transfers, Runs, Permissions, Events, Protocol):
+
+class Api(
+    Sessions,
+    Messages,
+    Finding,
+    Transfers,
+    Runs,
+    Undoing,
+    Commands,
+    Permissions,
+    Questions,
+    Events,
+    Protocol,
+):
     """All of it, for one directory of one project."""
+
+    @property
+    def surroundings(self) -> Surroundings: ...
+
+    @property
+    def configuration(self) -> Configuration: ...
+
+    @property
+    def files(self) -> Files: ...
+
+    @property
+    def terminals(self) -> Terminals: ...
+
+    @property
+    def sharing(self) -> Sharing: ...
 
     async def current_project(self) -> Project: ...

@@ -6,7 +6,7 @@ has to read the sessions again; nothing is ever dropped silently. Growth of one 
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ class Bus:
         self._log: deque[Told] = deque(maxlen=held)
         self._cursor = 0
         self._waiting: set[asyncio.Future[None]] = set()
+        self._watching: list[Callable[[Event], None]] = []
 
     @property
     def cursor(self) -> int:
@@ -31,10 +32,16 @@ class Bus:
         for event in events:
             self._cursor += 1
             self._log.append(Told(cursor=self._cursor, directory=directory, event=event))
+            for see in self._watching:
+                see(event)
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
         self._waiting.clear()
+
+    def watch(self, see: Callable[[Event], None]) -> None:
+        """Have this called with every event, in the very moment it is told; what it tells comes right after."""
+        self._watching.append(see)
 
     def listen(self, after: int | None = None) -> "Listener":
         """Listen from now on, or from just after a cursor. Raises `CursorLostError` when that is no longer held."""

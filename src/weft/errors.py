@@ -12,11 +12,15 @@ WeftError
 │   └── NewerFormatError     written by a version that knows more than we do
 ├── IndexFailedError         the search index cannot be used; the store can
 ├── DirectoryError           not a place we can work in
+├── OutsideError             a path that leaves the project
+├── UnsupportedError         a thing that weft does not do
 ├── GitError                 git refused
+├── SnapshotMissingError     what a file was like cannot be read any more
 ├── ConfigError              a configuration file, and where in it
 ├── SessionBusyError         another run holds the session
 ├── CursorLostError          the event to resume after is no longer held
 ├── CompactionIneffectiveError  a summary did not make room
+├── DeadlineError            it took longer than it may
 ├── NoModelError             nothing says which model to use
 ├── ModelNotFoundError       no such model, and the nearest names
 ├── ProviderError            a model's API failed
@@ -25,7 +29,10 @@ WeftError
 └── NotPermittedError        a call may not be carried out
     ├── DeniedError          a rule forbids it
     ├── RejectedError        the person said no
-    └── CorrectedError       the person said no, and what to do instead
+    │   ├── DismissedError   … to a question
+    │   └── UnansweredError  nobody was there to say yes, and that ends the run
+    ├── CorrectedError       the person said no, and what to do instead
+    └── NobodyError          nobody is there to answer
 """
 
 from collections.abc import Mapping, Sequence
@@ -147,12 +154,38 @@ class DirectoryError(WeftError):
         self.reason = reason
 
 
+class OutsideError(WeftError):
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path[:200]!r} is not in the project", hint="links that lead out of it count, too")
+        self.path = path
+
+
+class UnsupportedError(WeftError):
+    def __init__(self, what: str, *, hint: str = "") -> None:
+        super().__init__(f"weft does not do this: {what}", hint=hint)
+        self.what = what
+
+
 class GitError(WeftError):
-    def __init__(self, args: Sequence[str], code: int, stderr: str, *, hint: str = "") -> None:
+    def __init__(
+        self, args: Sequence[str], code: int, stderr: str, *, hint: str = "", stdout: str = ""
+    ) -> None:
         said = stderr.strip().splitlines()[-1:] or [f"exit code {code}"]
         super().__init__(f"git {' '.join(args)}: {said[0]}", hint=hint)
         self.code = code
         self.stderr = stderr
+        self.stdout = stdout
+
+
+class SnapshotMissingError(WeftError):
+    """`files` are the ones it would take, as far as they are known."""
+
+    def __init__(self, reason: str, *, files: Sequence[str] = ()) -> None:
+        super().__init__(
+            f"{reason}; nothing was changed", hint="files can be restored one by one, without it"
+        )
+        self.reason = reason
+        self.files = tuple(files)
 
 
 class ConfigError(WeftError):
@@ -195,6 +228,18 @@ class CompactionIneffectiveError(WeftError):
             hint="start a new session, or go on with a model that takes in more",
         )
         self.session = session
+
+
+class DeadlineError(WeftError):
+    """`limit` is whose deadline it was: the turn's, a tool's …"""
+
+    def __init__(self, limit: str, seconds: float) -> None:
+        super().__init__(
+            f"the {limit} took longer than {seconds:g} seconds, and was ended",
+            hint="a longer one can be set: experimental.weft.deadlines in opencode.json",
+        )
+        self.limit = limit
+        self.seconds = seconds
 
 
 class NoModelError(WeftError):
@@ -268,8 +313,26 @@ class DeniedError(NotPermittedError):
 
 
 class RejectedError(NotPermittedError):
+    def __init__(
+        self, message: str = "The user rejected permission to use this specific tool call.", *, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+
+
+class DismissedError(RejectedError):
     def __init__(self) -> None:
-        super().__init__("The user rejected permission to use this specific tool call.")
+        super().__init__("The user dismissed this question")
+
+
+class UnansweredError(RejectedError):
+    def __init__(self, permission: str, patterns: Sequence[str], request: str) -> None:
+        super().__init__(
+            f"This needs the user's permission, and nobody is there to give it: {permission} {', '.join(patterns)}",
+            hint=f"allow it with `weft permission reply {request} once` (or always), and go on",
+        )
+        self.permission = permission
+        self.patterns = tuple(patterns)
+        self.request = request
 
 
 class CorrectedError(NotPermittedError):
@@ -278,3 +341,9 @@ class CorrectedError(NotPermittedError):
             f"The user rejected permission to use this specific tool call with the following feedback: {feedback}"
         )
         self.feedback = feedback
+
+
+class NobodyError(NotPermittedError):
+    def __init__(self, message: str = "Nobody is there to answer.", *, request: str = "") -> None:
+        super().__init__(message)
+        self.request = request

@@ -28,6 +28,7 @@ from weft.model.event import (
 )
 from weft.model.ids import SessionID
 from weft.model.session import Session, Trashed
+from weft.model.transcript import Transcript
 from weft.store.contract import Store
 
 FLUSH_SECONDS = 0.25
@@ -44,19 +45,27 @@ class Journal:
         self._has_grown = asyncio.Event()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def commit(self, *events: Event) -> None:
-        """Store what is durable, all or nothing, then tell everything in order."""
+    async def commit(self, *events: Event, into: Transcript | None = None) -> None:
+        """Store what is durable, all or nothing, then tell everything in order.
+
+        What was stored is folded `into` the transcript of whoever works on the session, also if they are cancelled
+        meanwhile: what they know is what is stored.
+        """
         durable = [event for event in events if isinstance(event, Durable)]
         if durable:
-            await undivided(self._store_and_tell(durable, events))
+            await undivided(self._store_and_tell(durable, events, into))
         else:
             self._bus.publish(*events, directory=self._directory)
 
-    async def _store_and_tell(self, durable: list[Durable], events: tuple[Event, ...]) -> None:
+    async def _store_and_tell(
+        self, durable: list[Durable], events: tuple[Event, ...], into: Transcript | None = None
+    ) -> None:
         sessions = {found for event in durable if (found := session_of(event)) is not None}
         async with self._holding(sessions):
             with self._growth_of(sorted(sessions), before=durable) as growth:
                 await self._store.apply(*growth, *durable)
+            if into is not None:
+                into.feed(*durable)
             self._bus.publish(*events, directory=self._directory)
 
     async def begin(self, session: Session, *history: Durable) -> None:

@@ -16,7 +16,15 @@ PACKAGE_MODULES = 25
 BANNED = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "service", "core", "base", "v2"}
 BANNED_ENDINGS = ("Manager", "Service", "Helper", "Handler", "Controller", "Factory", "Util", "Utils", "V2")
 # A small command must not pay for what it does not use: these choose what to load when they know what is wanted.
-LATE_IMPORTS = {"__main__.py", "app/address.py", "app/reading.py", "index/driver.py", "store/url.py"}
+LATE_IMPORTS = {
+    "__main__.py",
+    "app/address.py",
+    "app/books.py",
+    "app/reading.py",
+    "index/driver.py",
+    "store/url.py",
+    "tool/shell/parse.py",
+}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = ast.ClassDef | Function

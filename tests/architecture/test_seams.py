@@ -10,7 +10,7 @@ import pytest
 from architecture import shape
 
 CLOCKS = {"host/now.py", "host/files.py"}  # files: how old a file is, by the kernel's own stamps
-# Where a fault of any kind becomes a value: the tool call, the run, the command, the route, the plugin. `host/tasks.py`
+# Where a fault of any kind becomes a value: the tool call, the step, the run (and its title), the command, the route, the plugin. `host/tasks.py`
 # carries one out of a group. A handler that raises again needs no place here.
 BROAD = {
     "cli/main.py",
@@ -18,7 +18,10 @@ BROAD = {
     "plugin/load.py",
     "run/calls.py",
     "run/runner.py",
-    "server/errors.py",
+    "run/step.py",
+    "run/title.py",
+    "server/asgi.py",
+    "server/directories.py",  # what opening one raises is its caller's
 }
 
 PROCESSES = {

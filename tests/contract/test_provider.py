@@ -10,6 +10,7 @@ from weft.provider.anthropic import AnthropicMessages
 from weft.provider.openai_chat import OpenAIChat
 from weft.testing.fake.anthropic import AnthropicDialect
 from weft.testing.fake.openai import Manners, OpenAIChatDialect
+from weft.testing.provider_bad_servers import IN_LINES
 from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
 from weft.testing.provider_stand import ScriptedStand, ServerStand, open_stand
 
@@ -42,6 +43,6 @@ async def test_the_scripted_provider_keeps_its_promise(check: Check) -> None:
     await check(ScriptedStand(GPT))
 
 
-@pytest.mark.parametrize("check", SERVER_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [*SERVER_CHECKS, *IN_LINES], ids=lambda check: check.__name__)
 async def test_a_provider_stands_any_server(check: ServerCheck, server_stand: ServerStand) -> None:
     await check(server_stand)

@@ -10,6 +10,7 @@ from weft.provider.gemini import Gemini
 from weft.provider.openai_responses import OpenAIResponses
 from weft.testing.fake.gemini import GeminiDialect
 from weft.testing.fake.responses import ResponsesDialect
+from weft.testing.provider_bad_servers import IN_LINES
 from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
 from weft.testing.provider_stand import ServerStand, open_stand
 
@@ -37,6 +38,6 @@ async def test_a_provider_keeps_its_promise(check: Check, stand: ServerStand) ->
     await check(stand)
 
 
-@pytest.mark.parametrize("check", SERVER_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [*SERVER_CHECKS, *IN_LINES], ids=lambda check: check.__name__)
 async def test_a_provider_stands_any_server(check: ServerCheck, stand: ServerStand) -> None:
     await check(stand)

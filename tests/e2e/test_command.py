@@ -91,6 +91,7 @@ def test_json_lines_are_those_of_opencode(shell: Shell) -> None:
         *("step_start", "text", "tool_use", "step_finish"),
         *("step_start", "text", "tool_use", "step_finish"),
         *("step_start", "text", "step_finish"),
+        "result",  # ours: the whole of it in one line
     ]
     assert {line["sessionID"] for line in lines} == {session["id"]}
     assert all(isinstance(line["timestamp"], int) for line in lines)

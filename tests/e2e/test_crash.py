@@ -25,6 +25,21 @@ LONG_CALL = json.dumps(
         ]
     ]
 )
+LONG_TASK = json.dumps(
+    [
+        [
+            {
+                "do": "call",
+                "tool": "task",
+                "input": {"description": "Wait", "prompt": "Wait long.", "subagent_type": "general"},
+            }
+        ],
+        [
+            {"do": "say", "text": "I wait."},
+            {"do": "call", "tool": "bash", "input": {"command": "sleep 600", "description": "Wait"}},
+        ],
+    ]
+)
 ANSWER = json.dumps([[{"do": "say", "text": "Here again."}]])
 
 
@@ -111,6 +126,25 @@ def test_killed_while_a_tool_runs_the_call_is_settled_and_its_process_is_gone(di
     assert call["state"]["status"] == "error"
     assert call["state"]["error"] == "Tool execution was interrupted"
     assert call["state"]["input"]["command"] == "echo begun; sleep 600"
+    assert last_text(after["messages"][3]) == "Here again."
+    assert still_running(str(directory)) == []
+
+
+def test_killed_while_a_child_works_both_it_and_its_parent_are_settled(directory: Path) -> None:
+    running = start(directory, LONG_TASK)
+    session = said(running, "session").split()[1]
+    said(running, "running bash")
+    kill(running)
+    after = go_on(directory, session)
+    (call,) = [part for part in after["messages"][1]["parts"] if part["type"] == "tool"]
+    child = document(directory, call["state"]["metadata"]["sessionId"])
+    (command,) = [part for part in child["messages"][1]["parts"] if part["type"] == "tool"]
+
+    assert child["info"]["parentID"] == session
+    for left, state in ((after["messages"][1], call["state"]), (child["messages"][1], command["state"])):
+        assert left["info"]["error"]["name"] == "MessageAbortedError"
+        assert left["info"]["time"]["completed"]
+        assert (state["status"], state["error"]) == ("error", "Tool execution was interrupted")
     assert last_text(after["messages"][3]) == "Here again."
     assert still_running(str(directory)) == []
 

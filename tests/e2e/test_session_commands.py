@@ -194,3 +194,12 @@ def answer_at_a_terminal(shell: Shell, words: bytes) -> int:
     os.close(theirs)
     assert b"Remove the session" in ran.stderr
     return ran.returncode
+
+
+def test_notes_are_pinned_listed_and_taken_away(shell: Shell) -> None:
+    shell.said("note", SOURCE, "never", "touch", "main")
+    assert "1. never touch main" in shell.said("note", SOURCE)
+    assert "has no notes" in shell.said("note", SOURCE, "--remove", "1")
+    refused = shell.run("note", SOURCE, "--remove", "1")
+    assert refused.returncode != 0
+    assert "there is no note 1" in refused.stderr

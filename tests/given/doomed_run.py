@@ -10,7 +10,8 @@ from weft.model.event import PartGrew, PartUpdated, SessionRested
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, prompt
 from weft.model.part import RunningState, ToolPart
-from weft.provider.demo import PROVIDER, serve_script
+from weft.provider.demo import serve_script
+from weft.provider.offer.scripted import PROVIDER
 
 
 async def main(directory: str, named: str, script: str) -> None:
@@ -25,9 +26,9 @@ async def main(directory: str, named: str, script: str) -> None:
             match told.event:
                 case PartGrew(delta=delta):
                     print("grew", len(delta), flush=True)
-                case PartUpdated(part=ToolPart(state=RunningState())):
-                    print("running", flush=True)
-                case SessionRested():
+                case PartUpdated(part=ToolPart(tool=tool, state=RunningState())):
+                    print("running", tool, flush=True)
+                case SessionRested(session_id=rested) if rested == session:
                     break
                 case _:
                     pass

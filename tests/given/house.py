@@ -19,7 +19,7 @@ from weft.model.part import ModelRef
 from weft.model.permission import Rule
 from weft.model.project import Place, Project, ProjectTime
 from weft.provider.contract import Provider
-from weft.provider.demo import scripted_model
+from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Registry, Served
 from weft.provider.scripted import AnyMove, ScriptedProvider
 from weft.run.kit import Compaction
@@ -69,6 +69,7 @@ async def open_house(
     provider: Provider | None = None,
     agents: tuple[Agent, ...] = (),
     small: Served | None = None,
+    also: tuple[Served, ...] = (),
     auto: bool = True,
     quick: bool = False,
     **settings: Any,
@@ -82,14 +83,14 @@ async def open_house(
         compaction=Compaction(auto=auto),
         default_agent="build",
         tools=tools,
-        tool_output="/nowhere/tool-output",
+        tool_output=settings.pop("tool_output", "/nowhere/tool-output"),
         environment={},
         output_limit=32_000,
         **settings,
     )
     named = ModelRef(provider_id=model.provider_id, model_id=model.id)
     models = Registry(
-        [Served(model, provider or scripted), *([small] if small else [])],
+        [Served(model, provider or scripted), *([small] if small else []), *also],
         default=named,
         small=ModelRef(provider_id=small.model.provider_id, model_id=small.model.id) if small else None,
     )

@@ -21,3 +21,6 @@ LOCAL = model("ollama", "qwen3", "@ai-sdk/openai-compatible")
 BLIND = model(
     "ollama", "qwen3-coder", "@ai-sdk/openai-compatible", capabilities=Capabilities(temperature=True)
 )
+ON_BEDROCK = model("amazon-bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0", "@ai-sdk/amazon-bedrock")
+NOVA = model("amazon-bedrock", "amazon.nova-pro-v1:0", "@ai-sdk/amazon-bedrock")
+QWEN_ON_BEDROCK = model("amazon-bedrock", "qwen.qwen3-32b-v1:0", "@ai-sdk/amazon-bedrock")

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ class Answer(NamedTuple):
     body: bytes
     status: int = 200
     kind: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Asked(NamedTuple):
@@ -38,9 +39,12 @@ def open_web(pages: Mapping[str, Answer]) -> Iterator[Web]:
             page = pages.get(self.path, Answer(b"no such page", 404, "text/plain"))
             self.send_response(page.status)
             self.send_header("content-type", page.kind)
+            for name, value in page.headers:
+                self.send_header(name, value)
             self.send_header("content-length", str(len(page.body)))
             self.end_headers()
-            self.wfile.write(page.body)
+            with suppress(ConnectionError):  # who asked may have heard enough
+                self.wfile.write(page.body)
 
         do_GET = do_POST = answer  # noqa: N815
 

@@ -51,7 +51,8 @@ def test_secrets_are_covered_and_problems_go_to_stderr(
         '{"provider": {"p": {"options": {"apiKey": "{env:MY_SECRET}", "odd": "x {env:MY_SECRET}"}}},\n'
         ' "modle": "hunter2-hunter2",\n "snapshot": "hunter2-hunter2"}'
     )
-    code = show_config(str(project), str(project), env(project), as_json=False)
+    trusted = {**env(project), "WEFT_TRUST": "1"}
+    code = show_config(str(project), str(project), trusted, as_json=False)
     shown = capsys.readouterr()
     assert code == 2
     assert "hunter2" not in shown.out + shown.err
@@ -88,4 +89,21 @@ def test_as_json_it_can_be_read_by_a_program(project: Path, capsys: pytest.Captu
             "near": "share",
         }
     ]
+    assert report["trusted"] is False
+    assert report["held"] == [
+        {"kind": "setting", "name": "keybinds", "path": str(path), "does": "changes how weft works"}
+    ]
     assert report["directories"] == [str(project.parent / ".config" / "opencode"), str(project / ".opencode")]
+
+
+def test_what_a_project_that_is_not_trusted_may_not_say_is_named(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "opencode.json").write_text('{"share": "auto", "theme": "x", "username": "{env:MY_SECRET}"}')
+    code = show_config(str(project), str(project), env(project), as_json=False)
+    shown = capsys.readouterr()
+    assert (code, "share" in shown.out, 'theme = "x"' in shown.out) == (0, False, True)
+    assert shown.err == (
+        f"warning: {project}: not trusted, so held back: setting share, substitution username; "
+        "see: weft trust --show\n"
+    )

@@ -17,7 +17,7 @@ from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.part import ModelRef
 from weft.model.wire import to_plain
 from weft.provider.contract import ModelRequest
-from weft.provider.demo import scripted_model
+from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import Say, ScriptedProvider
 

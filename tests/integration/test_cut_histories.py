@@ -7,80 +7,32 @@ knows its own again. What is left of it is then asked about over that wire and o
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from given.asked_models import GEMINI_3, GPT_5
 from given.house import ECHO, House, open_house, say
-from given.models import CLAUDE, GPT
-from weft.model.agent import Agent
-from weft.model.catalog import Limit, Model, ref
+from given.models import CLAUDE
+from given.wires import SUMMARISER, WIRES, Reader, greeting, next_requests
+from weft.model.catalog import Limit, ref
 from weft.model.event import Event, PartGrew, PartUpdated
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.input import SessionInput
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import AnyPart, Moment, RunningState, TextPart, ToolPart
 from weft.model.transcript import Transcript
-from weft.provider.anthropic import AnthropicMessages
-from weft.provider.body import to_bytes
-from weft.provider.chat import request as openai_chat_request
 from weft.provider.chunk import Usage
-from weft.provider.claude import request as anthropic_request
-from weft.provider.contract import ModelRequest
-from weft.provider.gemini import Gemini
-from weft.provider.google import request as gemini_request
-from weft.provider.openai_chat import OpenAIChat
-from weft.provider.openai_responses import OpenAIResponses
-from weft.provider.responses import request as responses_request
 from weft.provider.scripted import AnyMove, Call, End, Fail, Say, Think
-from weft.run.decide import Step, newest_prompt
-from weft.run.kit import Kit
-from weft.run.request import build_request, summary_requests
+from weft.run.decide import newest_prompt
 from weft.session.settle import to_settle
-from weft.testing.fake.anthropic import AnthropicDialect
-from weft.testing.fake.gemini import GeminiDialect
-from weft.testing.fake.openai import OpenAIChatDialect
-from weft.testing.fake.responses import ResponsesDialect
-from weft.testing.fake.server import Dialect, Received
-from weft.testing.provider_stand import Make, ServerStand, open_stand
+from weft.testing.provider_stand import ServerStand, open_stand
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 from weft.tool.invalid import INVALID
-from weft.window.environment import Environment
-from weft.window.system import Basis
 
 PATIENCE = 20
 LATER = 1_800_000_000_000
-THINKING = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}
 SMALL = Limit(context=100_000, output=8_000)
-SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
-BASIS = Basis(environment=Environment(directory="/nowhere", git=False, platform="linux", today="a day"))
-
-
-class Wire(Struct, frozen=True, kw_only=True):
-    """How one API is spoken: by us, by its server, and with which model."""
-
-    dialect: Callable[[], Dialect]
-    make: Make
-    to_body: Callable[[ModelRequest], dict[str, Any]]
-    model: Model
-
-
-WIRES = {
-    "chat": Wire(dialect=OpenAIChatDialect, make=OpenAIChat, to_body=openai_chat_request.to_body, model=GPT),
-    "anthropic": Wire(
-        dialect=AnthropicDialect,
-        make=AnthropicMessages,
-        to_body=anthropic_request.to_body,
-        model=replace(CLAUDE, options=THINKING),
-    ),
-    "responses": Wire(
-        dialect=ResponsesDialect, make=OpenAIResponses, to_body=responses_request.to_body, model=GPT_5
-    ),
-    "gemini": Wire(dialect=GeminiDialect, make=Gemini, to_body=gemini_request.to_body, model=GEMINI_3),
-}
 
 
 class Nothing(Struct, frozen=True):
@@ -258,47 +210,6 @@ def prompted(history: Sequence[MessageWithParts]) -> MessageWithParts:
     )
     words = TextPart(id=PartID("prt_next"), session_id=session, message_id=id, text="and now?")
     return MessageWithParts(info=info, parts=(words,))
-
-
-def next_requests(
-    kit: Kit, history: Sequence[MessageWithParts], model: Model
-) -> Iterator[tuple[str, ModelRequest]]:
-    """What may be asked of a model next: the next step, the last one, which has no tools, or a summary."""
-    prompt = newest_prompt(history)
-    assert prompt is not None
-    yield "step", build_request(kit, history, Step(prompt), model, BASIS)
-    yield "last step", build_request(kit, history, Step(prompt, last=True), model, BASIS)
-    for request in summary_requests(history, prompt, model, SUMMARISER, most=kit.output_limit):
-        yield "summary", request
-
-
-class Reader:
-    """A server that is only asked whether it would take a request; what it was asked before it is not asked again."""
-
-    def __init__(self, wire: Wire, dialect: Dialect, like: Received) -> None:
-        self._wire = wire
-        self._dialect = dialect
-        self._like = like
-        self._seen: set[bytes] = set()
-
-    def problem(self, request: ModelRequest) -> str | None:
-        raw = to_bytes(self._wire.to_body(request))
-        if raw in self._seen:
-            return None
-        self._seen.add(raw)
-        return self._dialect.problem(replace(self._like, raw=raw))
-
-
-async def greeting(wire: Wire) -> Received:
-    """A request as the adapter sends it, for its address and headers."""
-    async with (
-        open_stand(wire.dialect(), wire.make, wire.model) as stand,
-        open_house(model=wire.model, provider=stand.provider) as house,
-    ):
-        stand.play([Say(text="hello")])
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        await house.api.prompt(session, say("hello"))
-        return stand.server.requests[0]
 
 
 @pytest.mark.parametrize("session", SESSIONS)

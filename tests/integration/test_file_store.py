@@ -152,6 +152,8 @@ async def test_ids_that_are_paths_are_refused_and_nothing_is_written(root: Path,
     with pytest.raises(InvalidIdError):
         await store.keep(("lease", evil), 1)
     with pytest.raises(InvalidIdError):
+        await store.rework(("lease", evil), lambda _: 1)
+    with pytest.raises(InvalidIdError):
         await store.get_session(SessionID(evil))
     with pytest.raises(InvalidIdError):
         await store.find_message(SESSION, MessageID(evil))

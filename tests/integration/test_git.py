@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import GitError
-from weft.host.git import Git
+from weft.host.git import STOPPED, TOO_SLOW, Git, Plumbing
 
 AUTHOR = {
     "GIT_AUTHOR_NAME": "Ada",
@@ -116,3 +116,36 @@ def test_programs_a_repository_configures_are_not_run(git: Git, repository: Path
     git.find_branch(str(repository))
 
     assert not sprung.exists()
+
+
+def test_a_repository_tells_its_settings_and_how_its_objects_are_named(git: Git, repository: Path) -> None:
+    assert git.find_setting(str(repository), "core.excludesFile") is None
+    run(repository, "config", "core.excludesFile", "/ignored everywhere")
+    assert git.find_setting(str(repository), "core.excludesFile") == "/ignored everywhere"
+    assert git.object_format(str(repository)) == "sha1"
+
+
+def test_plumbing_hears_nobody_is_bounded_in_time_and_can_be_stopped(
+    repository: Path, tmp_path: Path
+) -> None:
+    run(tmp_path, "init", "-q", "--bare", "own: git")
+    own = str(tmp_path / "own: git")
+    misled = {**os.environ, "GIT_DIR": str(repository / ".git"), "GIT_CONFIG_COUNT": "not a number"}
+    plumbing = Plumbing(misled, own, str(repository))
+
+    assert plumbing.run(["rev-parse", "--absolute-git-dir"], seconds=10) == os.fsencode(f"{own}\n")
+    head = run(repository, "rev-parse", "HEAD").encode()
+    check = ["cat-file", "--batch-check=%(objecttype)"]
+    assert plumbing.run(check, input=head, seconds=10) == head + b" missing\n"
+    lent = str(repository / ".git" / "objects")
+    assert plumbing.run(check, input=head, borrow=lent, seconds=10) == b"commit\n"
+    plumbing.feed(["fast-import", "--quiet", "--done"], [b"blob\n", b"data 1\nx\n", b"done\n"], seconds=10)
+    with pytest.raises(GitError) as slow:
+        plumbing.run(["cat-file", "--batch"], seconds=0)
+    assert slow.value.code == TOO_SLOW
+    with pytest.raises(GitError):
+        plumbing.run(["no-such-command"], seconds=10)
+    plumbing.stop()
+    with pytest.raises(GitError) as stopped:
+        plumbing.run(["version"], seconds=10)
+    assert (stopped.value.code, plumbing.stopped) == (STOPPED, True)

@@ -76,7 +76,11 @@ def test_what_there_is_a_key_for_is_listed_by_name(
 
 def test_the_rest_is_listed_on_demand(weft: Run, cache: Path) -> None:
     assert weft("models") == (0, "opencode/free\n", "")
-    assert weft("models", "--all") == (0, "opencode/free\nloom/one\nloom/two\n", "")
+    assert weft("models", "--all") == (0, "opencode/free\nloom/one\nloom/two\nscripted/demo\n", "")
+
+
+def test_the_scripted_model_is_listed_when_asked_for(weft: Run, cache: Path) -> None:
+    assert weft("models", "scripted") == (0, "scripted/demo\n", "")
 
 
 def test_a_provider_without_a_key_says_what_to_set(weft: Run, cache: Path) -> None:
@@ -153,7 +157,7 @@ def test_refreshing_fetches_the_catalogue(weft: Run, cache: Path, monkeypatch: p
     with open_web({"/api.json": Answer(CATALOGUE)}) as web:
         monkeypatch.setenv("OPENCODE_MODELS_URL", web.url)
         code, out, err = weft("models", "--all", "--refresh")
-    assert (code, out) == (0, "opencode/free\nloom/one\nloom/two\n")
+    assert (code, out) == (0, "opencode/free\nloom/one\nloom/two\nscripted/demo\n")
     assert "2 providers" in err
     assert [(asked.method, asked.path) for asked in web.asked] == [("GET", "/api.json")]
     assert cache.read_bytes() == CATALOGUE

@@ -17,6 +17,9 @@ from weft.model.event import ProjectUpdated, SessionCreated
 from weft.model.ids import ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
 from weft.model.session import SessionOwn
+from weft.snapshot.settings import snapshot_base
+from weft.snapshot.shadow import open_snapshots
+from weft.snapshot.works import Site
 from weft.testing.store_values import NOW, session
 
 Out = pytest.CaptureFixture[str]
@@ -56,6 +59,26 @@ def test_gc_says_first_what_it_would_do_and_then_does_it(root: Path, capsys: Out
     assert [each["path"] for each in done["removed"]] == [each["path"] for each in planned["found"]]
     assert not [path for path in documents(root) if OTHER[4:] in path]
     assert said(capsys, "storage", "gc", "--age", "0") == "nothing to sweep away\n"
+
+
+async def test_gc_lets_go_of_the_snapshots_of_sessions_that_are_gone(
+    root: Path, capsys: Out, tmp_path: Path
+) -> None:
+    base = snapshot_base(paths_from(os.environ).data)
+    site = Site(root=str(tmp_path), project=ProjectID("prj"), base=base)
+    gone = SessionID("ses_gone")
+    async with open_snapshots(site, os.environ) as snapshots:
+        for whose in (FIRST, gone):
+            async with snapshots.watch(whose, [str(tmp_path / whose)]):
+                (tmp_path / whose).write_text(whose)
+            await snapshots.take(whose)
+            await snapshots.stored(whose)
+
+    [told_of] = told(capsys, "storage", "gc", "--dry-run")["snapshots"]
+    assert told_of["released"] == [{"session": gone, "reason": "it is gone"}]
+    assert "it is gone" in said(capsys, "storage", "gc")
+    assert [each["released"] for each in told(capsys, "storage", "gc")["snapshots"]] == [[]]
+    assert [row["kind"] for row in told(capsys, "storage", "du")["rows"]].count("undo") == 1
 
 
 def test_gc_leaves_the_young_alone_unless_told_otherwise(root: Path, capsys: Out) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ from weft.errors import DeniedError, ToolError
 from weft.model.todo import Todo
 from weft.testing.clock import HandClock
 from weft.testing.tool_contract import Asked, Bench, processes_in
-from weft.tool.bash import BASH, shell_of
 from weft.tool.contract import ToolResult
+from weft.tool.shell.bash import BASH, shell_of
 from weft.tool.todo import TODOREAD, TODOWRITE
 
 
@@ -37,7 +38,7 @@ async def test_a_command_is_run_and_its_output_given(bench: Bench) -> None:
             "truncated": False,
         },
     )
-    assert bench.asked == [Asked(permission="bash", patterns=("echo hi; pwd",), always=("echo hi; pwd",))]
+    assert bench.asked == [Asked(permission="bash", patterns=("echo hi", "pwd"), always=("echo *", "pwd *"))]
 
 
 async def test_a_failure_is_an_answer_and_not_an_error(bench: Bench) -> None:
@@ -52,6 +53,42 @@ async def test_time_runs_out(bench: Bench) -> None:
         "hi\n\n\n<bash_metadata>\nbash tool terminated command after exceeding timeout 1000 ms\n</bash_metadata>"
     )
     assert processes_in(bench.directory) == []
+
+
+@pytest.mark.parametrize(
+    "child",
+    [
+        "setsid sleep 999",
+        "(sleep 999 &)",
+        "(setsid sleep 999 &)",
+        "setsid sh -c '(sleep 999 &) ; sleep 999'",
+        "trap '' TERM HUP INT; sleep 999",
+    ],
+)
+async def test_whatever_it_started_ends_when_time_runs_out(bench: Bench, child: str) -> None:
+    result = await bench.call(
+        BASH, command=f"( {child} ) & echo hi; sleep 999", description="Wait", timeout=500
+    )
+    assert result.output.startswith("hi\n")
+    assert "exceeding timeout 500 ms" in result.output
+    assert processes_in(bench.directory) == []
+
+
+async def test_a_child_that_holds_the_pipe_holds_up_nobody(bench: Bench) -> None:
+    async with asyncio.timeout(30):
+        result = await bench.call(BASH, command="(setsid sleep 999 &); echo hi", description="Leave")
+    assert result.output.startswith("hi\n")
+    assert processes_in(bench.directory) == []
+
+
+async def test_huge_output_never_sits_in_memory(bench: Bench) -> None:
+    size = 100_000_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result = await bench.call(BASH, command=f"head -c {size} /dev/zero", description="Much")
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert size_of(result.metadata["outputPath"]) == size
+    assert len(result.output) < 60_000
+    assert grown * 1024 < size / 4
 
 
 async def test_what_runs_on_in_the_background_is_ended_and_said(bench: Bench) -> None:

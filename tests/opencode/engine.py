@@ -13,7 +13,7 @@ from weft.host.clock import SystemClock
 from weft.model.catalog import Model
 from weft.model.input import PromptInput, TextInput
 from weft.model.part import ModelRef
-from weft.provider.demo import scripted_model
+from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import AnyMove, ScriptedProvider
 from weft.store.contract import Store

@@ -84,9 +84,23 @@ DIFFERENCES = (
     ),
     Difference(
         what="tools offered",
-        why="not there yet",
-        at=r"\d\.tools\.(question|task|webfetch|skill)",
+        why="there is no skill to load",
+        at=r"\d\.tools\.skill",
         ours=ABSENT,
+    ),
+    Difference(
+        what="what a call of `webfetch` must say",
+        why="markdown is its default, and a default need not be said",
+        at=r"\d\.tools\.webfetch\.needs",
+        theirs=["format", "url"],
+        ours=["url"],
+    ),
+    Difference(
+        what="what `bash` takes",
+        why="a server or a watcher goes on, known by an id, and ends with the session",
+        at=r"\d\.tools\.bash\.takes",
+        theirs=["command", "description", "timeout", "workdir"],
+        ours=["background", "command", "description", "timeout", "workdir"],
     ),
     Difference(
         what="words of a prompt",

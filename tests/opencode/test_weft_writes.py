@@ -21,7 +21,7 @@ pytestmark = pytest.mark.opencode
 TODO = {"content": "Say goodbye", "status": "completed", "priority": "high", "id": "1"}
 IDS = {"id", "sessionID", "messageID", "parentID"}
 # What OpenCode has no name for, and leaves out where it writes a message or part again.
-OURS = {"priced"}
+OURS = {"priced", "weft"}
 
 
 async def work(sandbox: Sandbox) -> list[SessionID]:
@@ -95,7 +95,7 @@ async def test_every_kind_of_part_is_there_to_be_read(sandbox: Sandbox, sessions
             ["text"],
             ["step-start", "reasoning", "text", "read completed", "step-finish"],
             ["step-start", "bash completed", "step-finish"],
-            ["step-start", "edit completed", "step-finish"],
+            ["step-start", "edit completed", "patch", "step-finish"],
             ["step-start", "read error", "step-finish"],
             ["step-start", "todowrite completed", "invalid completed", "step-finish"],
             answered,

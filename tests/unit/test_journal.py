@@ -25,6 +25,7 @@ from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import UserMessage
 from weft.model.part import Moment, TextPart
 from weft.model.session import Session, SessionTime
+from weft.model.transcript import Transcript
 from weft.store.contract import SessionEditor
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
@@ -230,6 +231,28 @@ async def test_whoever_is_cancelled_while_committing_has_stored_and_told_all_the
         assert committing.cancelled()
         assert await store.get_session(ONE) == session(ONE)
         assert await desk.told() == [SessionCreated(info=session(ONE))]
+
+
+async def test_what_is_stored_is_in_the_transcript_also_of_who_is_cancelled_meanwhile() -> None:
+    store, known = SlowStore(), Transcript()
+    async with at_desk(store) as desk, asyncio.TaskGroup() as tasks:
+        committing = tasks.create_task(desk.journal.commit(message(ONE), part("a"), into=known))
+        await settled()
+        assert known.messages() == []
+        committing.cancel()
+        store.gate.set()
+        await settled()
+        assert committing.cancelled()
+        assert known.messages() == await store.list_messages(ONE) != []
+
+
+async def test_what_could_not_be_stored_is_not_in_the_transcript() -> None:
+    store, known = FailingStore(), Transcript()
+    async with at_desk(store) as desk:
+        store.full_for.add(ONE)
+        with pytest.raises(StoreError):
+            await desk.journal.commit(SessionCreated(info=session(ONE)), message(ONE), into=known)
+        assert known.messages() == []
 
 
 # --- editing ---

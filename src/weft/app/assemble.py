@@ -8,26 +8,43 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
+from weft.app.around.configuration import Configured
+from weft.app.around.files import ProjectFiles
+from weft.app.around.known import Known
+from weft.app.around.sharing import Unshared
+from weft.app.around.surroundings import Around as Surrounding
+from weft.app.around.terminals import OpenTerminals, open_terminals
+from weft.app.gates import Permitting, open_gates
 from weft.app.local import Local
+from weft.app.statuses import Statuses
+from weft.app.tooling import Aides, Workshop, open_aides
+from weft.app.undoing import Undoing, open_undoing, to_undoer
 from weft.bus import Bus
+from weft.config.command.known import build_commands
+from weft.config.schema import Config
 from weft.host.clock import Clock, SystemClock
 from weft.host.tasks import open_tasks
 from weft.journal import Journal, open_journal
-from weft.model.agent import Agent, ReadInstructions, no_instructions
+from weft.model.agent import Agent, Command, ReadInstructions, no_instructions
 from weft.model.event import FileEdited
+from weft.model.finding import Recalled
 from weft.model.ids import Mint, SessionID
 from weft.model.project import Place
-from weft.permission.gate import Gate
+from weft.model.spent import Budgets
+from weft.permission.terms import Around
 from weft.provider.registry import Registry
-from weft.run.kit import Compaction, Kit
+from weft.run.kit import Amend, Compaction, Deadlines, Kit, Subtasks, unamended
 from weft.run.runner import Runner
 from weft.session.lifecycle import Maker
+from weft.session.purse import Purse
 from weft.session.todo import SessionTodos
+from weft.session.undo.rescue import recover
 from weft.store.contract import Store
 from weft.tool.contract import AnyTool
-from weft.tool.desk import Desk
+from weft.tool.desk import Desk, Recall
 from weft.tool.guard import Guard
 from weft.tool.spill import Spill
+from weft.window.recall import recall
 
 
 class Seams(Struct, frozen=True, kw_only=True):
@@ -46,12 +63,29 @@ class Settings(Struct, frozen=True, kw_only=True):
     tool_output: str
     environment: Mapping[str, str]
     output_limit: int
+    commands: Mapping[str, Command] | None = None
+    workshop: Workshop = Workshop()
     compaction: Compaction = Compaction()
+    subtasks: Subtasks = Subtasks()
+    deadlines: Deadlines = Deadlines()
+    budgets: Budgets = Budgets()
     instructions: ReadInstructions = no_instructions
     plans: str = ""
     plan_files: bool = False
     guard_off: bool = False
-    answered: bool = False
+    permitting: Permitting = Permitting()
+    undoing: Undoing = Undoing()
+    known: Known = Known()
+    amend: Amend = unamended
+
+
+class Beside(Struct, frozen=True):
+    """What is opened for a directory and is not part of a run."""
+
+    bus: Bus
+    statuses: Statuses
+    aides: Aides
+    terminals: OpenTerminals
 
 
 @asynccontextmanager
@@ -59,10 +93,21 @@ async def open_local(
     place: Place, store: Store, models: Registry, settings: Settings, seams: Seams
 ) -> AsyncIterator[Local]:
     """An `Api` over this directory. Leaving ends its runs and writes what is unwritten."""
-    clock, bus = seams.clock, Bus()
-    mint = Mint(clock.now, seams.random)
+    clock, bus, mint = seams.clock, Bus(), Mint(seams.clock.now, seams.random)
+    statuses = Statuses(bus, directory=place.directory)
     spill = Spill(settings.tool_output, mint)
-    async with open_journal(store, bus, clock, directory=place.directory) as journal, open_tasks() as tasks:
+    async with (
+        open_journal(store, bus, clock, directory=place.directory) as journal,
+        open_gates(
+            settings.permitting,
+            Around(clock=clock, mint=mint, project=place.project.id, tell=journal.commit),
+        ) as (gate, questions),
+        open_aides(settings.workshop, place, settings.environment, clock) as aides,
+        open_undoing(settings.undoing, place) as snapshots,
+        open_terminals(place.directory, settings.environment, mint, journal.commit) as terminals,
+        open_tasks() as tasks,
+    ):
+        maker = Maker(journal=journal, clock=clock, mint=mint, random=seams.random, place=place)
         kit = Kit(
             store=store,
             journal=journal,
@@ -81,25 +126,67 @@ async def open_local(
             plans=settings.plans,
             plan_files=settings.plan_files,
             tools={tool.name: tool for tool in settings.tools},
-            gate=Gate(journal.commit, answered=settings.answered),
-            desk=_desks(store, journal, spill, settings),
+            commands=_commands(place, settings),
+            gate=gate,
+            questions=questions,
+            desk=_desks(store, journal, spill, settings, aides),
+            end_jobs=aides.jobs.end,
+            amend=settings.amend,
+            maker=maker,
+            listen=bus.listen,
+            subtasks=settings.subtasks,
+            deadlines=settings.deadlines,
+            purse=Purse(store, settings.budgets),
+            undoer=to_undoer(maker, store, snapshots),
         )
         await spill.sweep(clock.now())
-        maker = Maker(journal=journal, clock=clock, mint=mint, random=seams.random, place=place)
         runner = Runner(kit, tasks)
         await runner.recover()
+        await recover(kit.undoer)
         try:
-            yield Local(kit=kit, bus=bus, runner=runner, maker=maker)
+            yield _local(kit, runner, settings, Beside(bus, statuses, aides, terminals))
         finally:
+            gate.close()
+            questions.close()
             await runner.close()
 
 
-def _desks(store: Store, journal: Journal, spill: Spill, settings: Settings) -> Callable[[SessionID], Desk]:
+def _local(kit: Kit, runner: Runner, settings: Settings, beside: Beside) -> Local:
+    return Local(
+        kit=kit,
+        bus=beside.bus,
+        runner=runner,
+        maker=kit.maker,
+        statuses=beside.statuses,
+        surroundings=Surrounding(kit=kit, known=settings.known, aides=beside.aides),
+        configuration=Configured(settings.known, kit.models, kit.clock.now),
+        files=ProjectFiles(kit.place, settings.known.env, settings.environment),
+        terminals=beside.terminals,
+        sharing=Unshared(kit.store),
+    )
+
+
+def _commands(place: Place, settings: Settings) -> Mapping[str, Command]:
+    """As configured; the built-in ones are there in any case."""
+    return build_commands(Config(), place.worktree) if settings.commands is None else settings.commands
+
+
+def _desks(
+    store: Store, journal: Journal, spill: Spill, settings: Settings, aides: Aides
+) -> Callable[[SessionID], Desk]:
     """A desk for each session, the same one every time."""
     guards: defaultdict[SessionID, Guard] = defaultdict(lambda: Guard(off=settings.guard_off))
 
     async def edited(path: str) -> None:
+        # First, so that whoever is told of the file reads it as it stays. OpenCode tells, and then formats.
+        await aides.tidy(path)
         await journal.commit(FileEdited(file=path))
+
+    def recall_in(session: SessionID) -> Recall:
+        async def found(words: str, *, limit: int) -> list[Recalled]:
+            return recall(await store.list_messages(session), words, limit=limit)
+
+        return found
 
     def desk(session: SessionID) -> Desk:
         return Desk(
@@ -107,7 +194,11 @@ def _desks(store: Store, journal: Journal, spill: Spill, settings: Settings) -> 
             spill=spill,
             todos=SessionTodos(store, journal, session),
             edited=edited,
+            recall=recall_in(session),
             environment=settings.environment,
+            lookout=aides.lookout,
+            jobs=aides.jobs,
+            sandbox=settings.workshop.sandbox,
         )
 
     return desk

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from time import localtime
 
 from weft.app.library import Library, in_memory
+from weft.host.now import day_of
 from weft.index.driver import Database
 from weft.index.entry import to_entry
 from weft.index.figures import DAY_MS, Wanted, figures
@@ -52,12 +53,6 @@ def want(now: int, *, days: int | None, project: ProjectID | None) -> Wanted:
         return Wanted(day_of=day_of, project=project)
     since = _midnight(now) if days == 0 else now - days * DAY_MS
     return Wanted(day_of=day_of, project=project, since=since, days=max(days, 1))
-
-
-def day_of(at: int) -> str:
-    """The day a time falls on where the person is."""
-    then = localtime(at / 1000)
-    return f"{then.tm_year:04}-{then.tm_mon:02}-{then.tm_mday:02}"
 
 
 def _midnight(now: int) -> int:

@@ -2,188 +2,44 @@
 
 from collections.abc import AsyncIterator
 
-from msgspec import Struct
-
-from weft.app import finding
-from weft.app.homes import recorded_home
-from weft.app.library import Library
+from weft.api import Sharing
+from weft.app.at_rest import AtRest
+from weft.app.statuses import Statuses
 from weft.bus import Bus
-from weft.errors import ConflictError, NotFoundError
-from weft.model.diff import FileDiff
-from weft.model.event import Told
-from weft.model.finding import Figures, Hit
-from weft.model.ids import MessageID, PartID, PermissionID, ProjectID, SessionID, checked
-from weft.model.input import PromptInput, SessionInput
-from weft.model.message import AnyMessage, MessageWithParts
-from weft.model.parcel import Parcel, Received
-from weft.model.part import AnyPart, ModelRef
-from weft.model.permission import PermissionRequest, Reply
+from weft.config.command.known import get_command
+from weft.errors import InvalidInputError
+from weft.model.agent import Command
+from weft.model.event import Durable, Event, Told
+from weft.model.ids import GrantID, MessageID, PartID, PermissionID, QuestionID, SessionID, checked
+from weft.model.input import CommandInput, PromptInput, ShellInput
+from weft.model.message import MessageWithParts
+from weft.model.part import ModelRef
+from weft.model.permission import USUAL_TERMS, Grant, GrantTerms, PermissionRequest, Reply
 from weft.model.project import Project
-from weft.model.session import EVERY, Session, SessionChange, SessionQuery, SessionTree, Trashed
-from weft.model.spent import Spending
-from weft.model.todo import Todo
+from weft.model.question import QuestionRequest
+from weft.model.session import Reverted
+from weft.model.status import AnyStatus
+from weft.outlook import Configuration, Files, Surroundings, Terminals
 from weft.run.admit import choose
+from weft.run.command.acting import execute
 from weft.run.initialize import initialize
-from weft.run.kit import Kit
-from weft.run.runner import Runner
-from weft.session import edit, fork, lifecycle, messages, remove, trash, tree
-from weft.session.transfer.document import sound
-from weft.session.transfer.intake import Intake, Terms, pack
+from weft.session.undo.revert import Wish
 
 
-class Local(Struct, frozen=True, kw_only=True):
-    """An `Api` over one directory. Each method hands on to the module that knows how."""
+class Local(AtRest, frozen=True, kw_only=True):
+    """An `Api` over one directory: what is at rest, and what is in motion."""
 
-    kit: Kit
     bus: Bus
-    runner: Runner
-    maker: lifecycle.Maker
-    revoke: remove.Revoke = remove.nothing_shared
-    library: Library | None = None
+    statuses: Statuses
+    surroundings: Surroundings
+    configuration: Configuration
+    files: Files
+    terminals: Terminals
+    sharing: Sharing
 
     async def current_project(self) -> Project:
-        return self.kit.place.project
-
-    # --- sessions ---
-
-    async def create_session(self, input: SessionInput) -> Session:
-        return await self.create_next(input)
-
-    async def create_next(
-        self, input: SessionInput, *, id: SessionID | None = None, directory: str | None = None
-    ) -> Session:
-        parent = None if input.parent_id is None else await self.get_session(input.parent_id)
-        if id is not None and await self._is_taken(id):
-            raise ConflictError("session", id, "is there already")
-        return await lifecycle.create(self.maker, input, parent=parent, id=id, directory=directory)
-
-    async def get_session(self, id: SessionID) -> Session:
-        return await self.kit.store.get_session(SessionID(checked("session", id)))
-
-    async def list_sessions(self, query: SessionQuery = EVERY) -> list[Session]:
-        return await lifecycle.list_sessions(self.kit.store, self.kit.place.project.id, query)
-
-    async def list_children(self, id: SessionID) -> list[Session]:
-        parent = await self.get_session(id)
-        return tree.children_of(await self.kit.store.list_sessions(parent.project_id), id)
-
-    async def get_tree(self, id: SessionID) -> SessionTree:
-        root = await self.get_session(id)
-        return tree.grow_tree(await self.kit.store.list_sessions(root.project_id), root)
-
-    async def update_session(
-        self, id: SessionID, change: SessionChange, *, expected: Session | None = None
-    ) -> Session:
-        now, id = self.kit.clock.now(), SessionID(checked("session", id))
-        return await edit.edit(
-            self.kit.journal, id, lambda it: edit.changed(it, change, now), expected=expected
-        )
-
-    async def touch_session(self, id: SessionID) -> Session:
-        return await lifecycle.touch(
-            self.kit.journal, SessionID(checked("session", id)), self.kit.clock.now()
-        )
-
-    async def rename_session(self, id: SessionID, title: str) -> Session:
-        return await self.update_session(id, SessionChange(title=title))
-
-    async def archive_session(self, id: SessionID, *, archived: bool = True) -> Session:
-        return await self.update_session(id, SessionChange(archived=archived))
-
-    async def pin_session(self, id: SessionID, *, pinned: bool = True) -> Session:
-        return await self.update_session(id, SessionChange(pinned=pinned))
-
-    async def tag_session(self, id: SessionID, *tags: str) -> Session:
-        return await self.update_session(id, SessionChange(tag=tags))
-
-    async def untag_session(self, id: SessionID, *tags: str) -> Session:
-        return await self.update_session(id, SessionChange(untag=tags))
-
-    async def fork_session(self, id: SessionID, *, at: MessageID | None = None) -> Session:
-        return await fork.fork(self.maker, self.kit.store, await self.get_session(id), at=at)
-
-    async def remove_session(self, id: SessionID, *, trash: bool = True) -> list[Session]:
-        return await remove.remove(self._remover(), SessionID(checked("session", id)), trash=trash)
-
-    async def restore_session(self, id: SessionID) -> list[Session]:
-        return await trash.restore(self.kit.journal, self.kit.store, SessionID(checked("session", id)))
-
-    async def list_trash(self) -> list[Trashed]:
-        return await self.kit.store.list_trash()
-
-    async def list_diff(self, session: SessionID) -> list[FileDiff]:
-        await self.get_session(session)
-        return await self.kit.store.list_diff(session)
-
-    async def list_todos(self, session: SessionID) -> list[Todo]:
-        await self.get_session(session)
-        return await self.kit.store.list_todos(session)
-
-    async def _is_taken(self, id: SessionID) -> bool:
-        try:
-            await self.get_session(id)
-        except NotFoundError:
-            return False
-        return True
-
-    def _remover(self) -> remove.Remover:
-        kit = self.kit
-        return remove.Remover(
-            store=kit.store,
-            journal=kit.journal,
-            clock=kit.clock,
-            owner=kit.owner,
-            stop=self.runner.abort,
-            revoke=self.revoke,
-        )
-
-    # --- messages ---
-
-    async def list_messages(
-        self, session: SessionID, *, limit: int | None = None, before: MessageID | None = None
-    ) -> list[MessageWithParts]:
-        await self.get_session(session)
-        return await self.kit.store.list_messages(session, last=limit, before=before)
-
-    def stream_messages(self, session: SessionID) -> AsyncIterator[MessageWithParts]:
-        return messages.newest_first(self.kit.store, SessionID(checked("session", session)))
-
-    async def update_message(self, message: AnyMessage) -> AnyMessage:
-        return await messages.put_message(self.kit.journal, self.kit.store, message)
-
-    async def update_part(self, part: AnyPart, *, delta: str | None = None) -> AnyPart:
-        return await messages.put_part(self.kit.journal, self.kit.store, part, delta=delta)
-
-    async def remove_message(self, session: SessionID, id: MessageID) -> None:
-        await messages.remove_message(self.kit.journal, self.kit.store, session, id)
-
-    async def remove_part(self, session: SessionID, message: MessageID, id: PartID) -> None:
-        await messages.remove_part(self.kit.journal, self.kit.store, session, message, id)
-
-    # --- finding ---
-
-    async def search(self, words: str, *, limit: int = 20, everywhere: bool = False) -> list[Hit]:
-        project = None if everywhere else self.kit.place.project.id
-        return await finding.search(self.kit.store, self.library, words, limit=limit, project=project)
-
-    async def get_spending(self, session: SessionID) -> Spending:
-        return await finding.get_spending(self.kit.store, await self.get_session(session))
-
-    async def get_figures(self, *, days: int | None = None, project: ProjectID | None = None) -> Figures:
-        wanted = finding.want(self.kit.clock.now(), days=days, project=project)
-        return await finding.get_figures(self.kit.store, self.library, wanted)
-
-    # --- transfers ---
-
-    async def export_session(self, id: SessionID) -> Parcel:
-        await self.kit.journal.flush()
-        return await pack(self.kit.store, SessionID(checked("session", id)))
-
-    async def import_session(self, parcel: Parcel, *, dry_run: bool = False) -> Received:
-        store, place = self.kit.store, self.kit.place
-        terms = Terms(home=recorded_home(store, place), dry_run=dry_run)
-        intake = Intake(store, self.kit.journal, place, terms)
-        return await intake.receive(sound(parcel, where=parcel.info.id))
+        own = self.kit.place.project
+        return await self.kit.store.find_project(own.id) or own
 
     # --- runs ---
 
@@ -193,8 +49,14 @@ class Local(Struct, frozen=True, kw_only=True):
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
         return await self.runner.prompt(SessionID(checked("session", session)), input)
 
-    async def compact(self, session: SessionID) -> MessageWithParts:
-        return await self.runner.compact(SessionID(checked("session", session)))
+    async def submit(self, session: SessionID, input: PromptInput) -> MessageWithParts:
+        return await self.runner.submit(SessionID(checked("session", session)), input)
+
+    async def compact(self, session: SessionID, *, model: ModelRef | None = None) -> MessageWithParts:
+        return await self.runner.compact(SessionID(checked("session", session)), model=model)
+
+    async def uncompact(self, session: SessionID) -> bool:
+        return await self.runner.uncompact(SessionID(checked("session", session)))
 
     async def initialize(
         self, session: SessionID, *, model: ModelRef | None = None, message_id: MessageID | None = None
@@ -202,19 +64,86 @@ class Local(Struct, frozen=True, kw_only=True):
         id = SessionID(checked("session", session))
         return await initialize(self.kit, self.runner, id, model=model, message_id=message_id)
 
+    async def list_commands(self) -> list[Command]:
+        return list(self.kit.commands.values())
+
+    async def get_command(self, name: str) -> Command:
+        return get_command(self.kit.commands, name)
+
+    async def command(self, session: SessionID, input: CommandInput) -> MessageWithParts:
+        return await execute(self.kit, self.runner, SessionID(checked("session", session)), input)
+
+    async def shell(self, session: SessionID, input: ShellInput) -> MessageWithParts:
+        return await self.runner.shell(SessionID(checked("session", session)), input)
+
+    async def revert(
+        self,
+        session: SessionID,
+        message: MessageID,
+        part: PartID | None = None,
+        *,
+        files: tuple[str, ...] | None = None,
+        dry_run: bool = False,
+    ) -> Reverted:
+        to = MessageID(checked("message", message)), part and PartID(checked("part", part))
+        id = SessionID(checked("session", session))
+        return await self.runner.revert(id, to, Wish(files=files, dry_run=dry_run))
+
+    async def unrevert(
+        self, session: SessionID, *, files: tuple[str, ...] | None = None, dry_run: bool = False
+    ) -> Reverted:
+        id = SessionID(checked("session", session))
+        return await self.runner.unrevert(id, Wish(files=files, dry_run=dry_run))
+
     async def abort(self, session: SessionID) -> bool:
-        return await self.runner.abort(SessionID(checked("session", session)))
+        id = SessionID(checked("session", session))
+        aborted = await self.runner.abort(id)
+        await self.kit.end_jobs(id)
+        return aborted
+
+    async def get_status(self, session: SessionID) -> AnyStatus:
+        return self.statuses.get(SessionID(checked("session", session)))
+
+    async def list_status(self) -> dict[SessionID, AnyStatus]:
+        return self.statuses.list_all()
 
     # --- permissions ---
 
     async def list_permissions(self) -> list[PermissionRequest]:
-        return self.kit.gate.pending()
+        pending = [asked.permission for asked in await self.kit.gate.pending()]
+        return [each for each in pending if each is not None and await self._is_taken(each.session_id)]
 
-    async def reply_permission(self, id: PermissionID, reply: Reply, *, message: str = "") -> None:
-        await self.kit.gate.reply(PermissionID(checked("permission", id)), reply, message=message)
+    async def reply_permission(
+        self, id: PermissionID, reply: Reply, *, message: str = "", grant: GrantTerms = USUAL_TERMS
+    ) -> None:
+        asked = PermissionID(checked("permission", id))
+        await self.kit.gate.reply(asked, reply, message=message, terms=grant)
+
+    async def list_grants(self) -> list[Grant]:
+        return await self.kit.gate.list_grants()
+
+    async def revoke_grant(self, id: GrantID) -> None:
+        await self.kit.gate.revoke(GrantID(checked("grant", id)))
+
+    # --- questions ---
+
+    async def list_questions(self) -> list[QuestionRequest]:
+        pending = await self.kit.questions.pending()
+        return [each for each in pending if await self._is_taken(each.session_id)]
+
+    async def reply_question(self, id: QuestionID, answers: tuple[tuple[str, ...], ...]) -> None:
+        await self.kit.questions.reply(QuestionID(checked("question", id)), answers)
+
+    async def reject_question(self, id: QuestionID) -> None:
+        await self.kit.questions.reject(QuestionID(checked("question", id)))
 
     # --- events ---
 
     def events(self, *, after: int | None = None) -> AsyncIterator[Told]:
         # Made here and now, not at the first `anext`: what happens from this call on is heard.
         return aiter(self.bus.listen(after))
+
+    async def tell(self, event: Event) -> None:
+        if isinstance(event, Durable):
+            raise InvalidInputError("event", f"{event.type} is stored, and not for others to tell")
+        await self.kit.journal.commit(event)

@@ -1,11 +1,9 @@
 """The providers that a configuration, the stored keys and an environment make available."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from msgspec import Struct
 
-from weft.app.trust import without_redirects
 from weft.config.flags import read_flags
 from weft.config.load import Loaded
 from weft.errors import ConfigError
@@ -17,13 +15,11 @@ from weft.provider.offer.offers import Offers, to_configured
 
 
 class Around(Struct, frozen=True, kw_only=True):
-    """The machine as far as providers go. `warn` hears what is odd and does no harm; `trusted` if the person vouches
-    for the project."""
+    """The machine as far as providers go. `warn` hears what is odd and does no harm."""
 
     env: Mapping[str, str]
     paths: Paths
     warn: Callable[[ConfigError], None]
-    trusted: bool = False
 
 
 def find_offers(loaded: Loaded, around: Around) -> Offers:
@@ -33,7 +29,7 @@ def find_offers(loaded: Loaded, around: Around) -> Offers:
         Sources(
             catalogue=open_catalogue(around.paths.models_file, around.warn),
             warn=around.warn,
-            configured=_configured(loaded, around),
+            configured=to_configured(config.provider),
             logins=_logins(around),
             env={**around.env, **loaded.environment},
             enabled=frozenset(allowed) if allowed is not None else None,
@@ -41,15 +37,6 @@ def find_offers(loaded: Loaded, around: Around) -> Offers:
             experimental=flags.enable_experimental_models,
         )
     )
-
-
-def _configured(loaded: Loaded, around: Around) -> dict[str, Any]:
-    if around.trusted:
-        return to_configured(loaded.config.provider)
-    providers, refused = without_redirects(loaded)
-    for each in refused:
-        around.warn(each)
-    return providers
 
 
 def _logins(around: Around) -> dict[str, Login]:

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from decimal import Decimal
 from functools import partial
 
 from msgspec import Struct
@@ -11,30 +12,46 @@ from msgspec.structs import replace
 
 from weft.api import Api
 from weft.app.address import store_url
+from weft.app.around.known import Known
 from weft.app.assemble import Seams, Settings, open_local
+from weft.app.books import permission_directory, person_of
+from weft.app.gates import Permitting, to_terms
 from weft.app.indexing import open_indexer
+from weft.app.isolation.walls import read_asked, stand
 from weft.app.library import Library
 from weft.app.local import Local
 from weft.app.models import find_models
-from weft.app.offers import Around
+from weft.app.offers import Around, find_offers
 from weft.app.place import find_place, settle_place
-from weft.app.trust import is_trusted
+from weft.app.resting import who_we_are
+from weft.app.tooling import to_equipment, to_workshop
+from weft.app.trust import is_trusted, list_held_back, to_warning
+from weft.app.undoing import to_undoing
 from weft.config.agents import build_agents, choose_agent
+from weft.config.command.known import build_commands
 from weft.config.flags import read_flags
 from weft.config.instructions import read_instructions, to_sources
 from weft.config.load import Loaded, load_config
-from weft.config.schema import Config
+from weft.config.schema import Budget as BudgetConfig
+from weft.config.schema import CompactAt, Config, Experimental, Limits, Own
+from weft.config.skills import find_skills
 from weft.config.sources import Situation
 from weft.errors import ConfigError
 from weft.host.paths import Paths, paths_from
 from weft.host.process import tool_environment
 from weft.model.project import Place
+from weft.model.spent import Budget, Budgets
 from weft.provider.registry import Served
 from weft.provider.tape import Tape, TapedModels
-from weft.run.kit import Compaction
+from weft.run.budget import stricter
+from weft.run.kit import Amend, Compaction, Deadlines, Subtasks, unamended
 from weft.store.tree import Tree
 from weft.store.url import open_store
-from weft.tool.registry import TOOLS
+from weft.tool.registry import equipped
+from weft.window.overflow import Threshold
+
+TOOL_SECONDS = 60 * 60
+TURN_SECONDS = 6 * 60 * 60
 
 
 def _ignore(_: ConfigError) -> None:
@@ -46,7 +63,8 @@ class Opening(Struct, frozen=True, kw_only=True):
 
     `answered` says that somebody will reply to questions about permissions. `models` are served beside the
     configured ones. `tape` records what models answer, or answers in their place. `warn` hears what is odd in the
-    configuration and in force all the same.
+    configuration and in force all the same. `budgets` stand in place of the configured ones. `amend`
+    has the last word on the parameters of each request.
     """
 
     directory: str = "."
@@ -55,6 +73,8 @@ class Opening(Struct, frozen=True, kw_only=True):
     answered: bool = False
     models: tuple[Served, ...] = ()
     tape: Tape | None = None
+    budgets: Budgets | None = None
+    amend: Amend = unamended
     seams: Seams = Seams()
     warn: Callable[[ConfigError], None] = _ignore
 
@@ -66,16 +86,19 @@ async def open_app(opening: Opening) -> AsyncIterator[Local]:
     url = store_url(env, paths, opening.store)
     async with open_store(url) as store:
         found = await find_place(store, opening.directory, env, opening.seams.clock.now())
-        loaded = await asyncio.to_thread(_load, found.place, paths, env)
+        situation = await asyncio.to_thread(to_situation, found.place, paths, env)
+        loaded = await asyncio.to_thread(load_config, situation, strict=True)
+        _tell_held(loaded, situation, opening)
         for warning in loaded.warnings:
             opening.warn(warning)
-        trusted = is_trusted(paths, env, found.place.worktree)
-        around = Around(env=env, paths=paths, warn=opening.warn, trusted=trusted)
+        around = Around(env=env, paths=paths, warn=opening.warn)
         models = find_models(loaded, around, opening.seams.clock, opening.models)
         if opening.tape is not None:
             opening.tape.at(to_places(found.place, paths))
             models = TapedModels(models, opening.tape)
-        settings = to_settings(loaded, found.place, paths, opening)
+        settings = to_settings(loaded, found.place, situation, opening)
+        settings = replace(settings, known=to_known(loaded, situation, around))
+        settings = await _walled(settings, loaded, situation, opening)
         async with (
             aclosing(models),
             open_local(found.place, store, models, settings, opening.seams) as local,
@@ -127,40 +150,139 @@ def to_places(place: Place, paths: Paths) -> dict[str, str]:
     }
 
 
-def _load(place: Place, paths: Paths, env: Mapping[str, str]) -> Loaded:
-    return load_config(to_situation(place, paths, env), strict=True)
+def to_known(loaded: Loaded, situation: Situation, around: Around) -> Known:
+    """What front ends may ask about, found out when they do. What is odd about it has been said."""
+    quiet = replace(around, warn=_ignore)
+    return Known(
+        env=around.env,
+        paths=around.paths,
+        situation=situation,
+        loaded=loaded,
+        offers=lambda: find_offers(loaded, quiet),
+        skills=lambda: find_skills(situation).skills,
+    )
+
+
+def _tell_held(loaded: Loaded, situation: Situation, opening: Opening) -> None:
+    """In one line: what does nothing cannot be missed only by who reads far."""
+    held = [] if situation.trusted else list_held_back(loaded, situation)
+    if held:
+        opening.warn(to_warning(situation, held))
+
+
+async def _walled(settings: Settings, loaded: Loaded, situation: Situation, opening: Opening) -> Settings:
+    """With the sandbox that is asked for around its tools. That there is none is said once, and work goes on or not."""
+    asked = read_asked(loaded)
+    if asked.mode == "off":
+        return settings
+    found = await asyncio.to_thread(stand, asked, situation)
+    if found.warning is not None:
+        opening.warn(found.warning)
+    return replace(settings, workshop=replace(settings.workshop, sandbox=found.sandbox))
 
 
 def to_situation(place: Place, paths: Paths, env: Mapping[str, str]) -> Situation:
-    trusted = is_trusted(paths, env, place.worktree)
+    """Where one stands, and whether what lies there is trusted."""
+    trusted = is_trusted(paths, env, place.worktree, place.directory)
     return Situation(
         directory=place.directory, worktree=place.worktree, paths=paths, env=env, trusted=trusted
     )
 
 
-def to_settings(loaded: Loaded, place: Place, paths: Paths, opening: Opening) -> Settings:
-    flags = read_flags(opening.env)
-    agents = build_agents(loaded.config, paths, place.worktree)
-    sources = to_sources(loaded, to_situation(place, paths, opening.env))
+def to_settings(loaded: Loaded, place: Place, situation: Situation, opening: Opening) -> Settings:
+    flags, paths = read_flags(opening.env), situation.paths
+    agents = build_agents(loaded.config, paths, place.worktree, loaded.vouched)
+    sources = to_sources(loaded, situation)
     return Settings(
         agents=agents,
         default_agent=choose_agent(agents, loaded.config),
-        tools=TOOLS,
+        commands=build_commands(loaded.config, place.worktree),
+        tools=equipped(to_equipment(loaded, flags, situation, opening.warn)),
+        workshop=replace(to_workshop(loaded, flags, trusted=situation.trusted), jobs=paths.jobs),
         tool_output=paths.tool_output,
         environment=tool_environment(opening.env),
         output_limit=flags.output_token_max,
         compaction=to_compaction(loaded.config),
+        subtasks=to_subtasks(loaded.config),
+        deadlines=to_deadlines(loaded.config),
+        budgets=to_budgets(loaded) if opening.budgets is None else opening.budgets,
+        amend=opening.amend,
         instructions=partial(read_instructions, sources),
         plans=paths.plans,
         plan_files=flags.plan_mode,
         guard_off=flags.disable_filetime_check,
-        answered=opening.answered,
+        permitting=to_permitting(loaded, paths, opening),
+        undoing=to_undoing(
+            loaded.config, loaded.vouched, paths, opening.env, store_url(opening.env, paths, opening.store)
+        ),
+    )
+
+
+def to_permitting(loaded: Loaded, paths: Paths, opening: Opening) -> Permitting:
+    kept = not store_url(opening.env, paths, opening.store).startswith("memory:")
+    return Permitting(
+        terms=to_terms(
+            loaded.vouched, person=person_of(opening.env), owner=who_we_are(), answered=opening.answered
+        ),
+        directory=permission_directory(paths) if kept else "",
     )
 
 
 def to_compaction(config: Config) -> Compaction:
     """Both are on unless switched off (the environment's switches are in the configuration by now)."""
     said = config.compaction
+    own = config.experimental.weft if config.experimental else None
+    at = (own.compaction if own else None) or CompactAt()
     return Compaction(
-        auto=said is None or said.auto is not False, prune=said is None or said.prune is not False
+        auto=said is None or said.auto is not False,
+        prune=said is None or said.prune is not False,
+        threshold=None if at.threshold is None else to_threshold(at.threshold),
+        models={model: to_threshold(given) for model, given in (at.models or {}).items()},
     )
+
+
+def to_subtasks(config: Config) -> Subtasks:
+    """`subagent_depth` is what later versions of OpenCode call it; 1.1.34 refuses a file that says so."""
+    experimental, usual = config.experimental or Experimental(), Subtasks()
+    own = experimental.weft or Own()
+    seconds = own.deadlines.subtask if own.deadlines else None
+    named = own.subagent_depth if own.subagent_depth is not None else config.subagent_depth
+    return Subtasks(
+        depth=usual.depth if named is None else named,
+        seconds=seconds or usual.seconds,
+        primary_tools=experimental.primary_tools or (),
+    )
+
+
+def to_deadlines(config: Config) -> Deadlines:
+    """Long enough for honest work: what they are for is that nothing hangs for ever. OpenCode has none."""
+    own = (config.experimental or Experimental()).weft or Own()
+    said = own.deadlines
+    return Deadlines(
+        tool=said.tool if said and said.tool else TOOL_SECONDS,
+        turn=said.turn if said and said.turn else TURN_SECONDS,
+    )
+
+
+def to_budgets(loaded: Loaded) -> Budgets:
+    """A project that nobody has vouched for may lower a limit, and not raise one."""
+    vouched = _budgets_of(loaded.vouched)
+    return vouched if loaded.vouched is loaded.config else stricter(vouched, _budgets_of(loaded.config))
+
+
+def _budgets_of(config: Config) -> Budgets:
+    own = (config.experimental or Experimental()).weft or Own()
+    said = own.budget or BudgetConfig()
+    return Budgets(session=_budget(said.session), tree=_budget(said.tree), day=_budget(said.day))
+
+
+def _budget(said: Limits | None) -> Budget:
+    if said is None:
+        return Budget()
+    cost = None if said.cost is None else Decimal(str(said.cost))
+    return Budget(cost=cost, tokens=said.tokens, steps=said.steps, seconds=said.seconds)
+
+
+def to_threshold(given: int | str) -> Threshold:
+    """A number of tokens stays one; "80%" is a share."""
+    return given if isinstance(given, int) else int(given.rstrip("%")) / 100

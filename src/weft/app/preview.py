@@ -11,7 +11,6 @@ from weft.app.models import find_models
 from weft.app.offers import Around
 from weft.app.open import Opening, to_settings, to_situation
 from weft.app.reading import Reading
-from weft.app.trust import is_trusted
 from weft.config.load import load_config
 from weft.host.clock import SystemClock
 from weft.host.paths import paths_from
@@ -26,18 +25,19 @@ from weft.model.session import Session
 from weft.model.transcript import Transcript
 from weft.provider.contract import ModelRequest
 from weft.provider.registry import Registry
-from weft.run.briefing import basis_keys, is_answered, to_basis, to_environment, to_events
+from weft.run.briefing import basis_keys, is_answered, to_basis, to_environment, to_events, to_pinned
 from weft.run.compaction import to_forgotten
 from weft.run.decide import Step, decide, newest_prompt
-from weft.run.moment import after
-from weft.run.request import build_request, permitted, summary_requests
+from weft.run.request import SummaryAsk, build_request, permitted, summary_requests, to_sum_up
 from weft.session.plan import plan_path
 from weft.session.settle import to_settle
+from weft.session.undo.point import cut_at
 from weft.store.messages import Messages
 from weft.tool.contract import AnyTool
 from weft.window.notes import Note, as_told, list_notes
 from weft.window.reminders import is_reminded, plan_note
 from weft.window.system import Basis
+from weft.window.view import View
 
 PLACEHOLDER = "[your next prompt]"
 SUMMARISER = "compaction"
@@ -56,6 +56,7 @@ class Means(Struct, frozen=True, kw_only=True):
     tools: Mapping[str, AnyTool]
     output_limit: int
     plan_files: bool
+    view: View
 
 
 class _House(Struct, frozen=True, kw_only=True):
@@ -70,7 +71,8 @@ class _House(Struct, frozen=True, kw_only=True):
 
 def preview(reading: Reading, session: Session, env: Mapping[str, str]) -> Preview:
     house = _furnish(reading.place(), env)
-    transcript = Transcript(Messages(reading.tree).list_messages(session.id))
+    history = Messages(reading.tree).list_messages(session.id)
+    transcript = Transcript(cut_at(session.revert, history).kept)
     transcript.feed(*to_settle(transcript.messages(), house.now))
     if house.settings.compaction.prune:
         transcript.feed(*to_forgotten(transcript.messages(), house.now))
@@ -91,11 +93,12 @@ def preview(reading: Reading, session: Session, env: Mapping[str, str]) -> Previ
 
 def _furnish(place: Place, env: Mapping[str, str]) -> _House:
     paths, clock = paths_from(env), SystemClock()
-    loaded = load_config(to_situation(place, paths, env), strict=True)
-    around = Around(env=env, paths=paths, warn=lambda _: None, trusted=is_trusted(paths, env, place.worktree))
+    situation = to_situation(place, paths, env)
+    loaded = load_config(situation, strict=True)
+    around = Around(env=env, paths=paths, warn=lambda _: None)
     return _House(
         place=place,
-        settings=to_settings(loaded, place, paths, Opening(directory=place.directory, env=env)),
+        settings=to_settings(loaded, place, situation, Opening(directory=place.directory, env=env)),
         models=find_models(loaded, around, clock, ()),
         mint=Mint(clock.now, os.urandom),
         now=clock.now(),
@@ -110,7 +113,7 @@ def _next_prompt(house: _House, session: Session, transcript: Transcript) -> Use
     prompt = UserMessage(
         id=house.mint.message(),
         session_id=session.id,
-        time=Moment(created=after(transcript, house.now)),
+        time=Moment(created=transcript.next_time(house.now)),
         agent=agent,
         model=model,
     )
@@ -121,12 +124,14 @@ def _next_prompt(house: _House, session: Session, transcript: Transcript) -> Use
 
 def _brief(house: _House, session: Session, reading: Reading) -> Basis:
     kept = (to_basis(reading.tree.kept(key)) for key in basis_keys(session))
-    return next((basis for basis in kept if basis is not None), None) or _look_around(house, {})
+    return next((basis for basis in kept if basis is not None), None) or _look_around(house, session, {})
 
 
-def _look_around(house: _House, known: Mapping[str, str]) -> Basis:
+def _look_around(house: _House, session: Session, known: Mapping[str, str]) -> Basis:
     environment = to_environment(house.place, sys.platform, house.now)
-    return Basis(environment=environment, instructions=house.settings.instructions(known))
+    return Basis(
+        environment=environment, instructions=(*house.settings.instructions(known), *to_pinned(session))
+    )
 
 
 def _note(house: _House, session: Session, transcript: Transcript, basis: Basis, prompt: UserMessage) -> None:
@@ -136,7 +141,10 @@ def _note(house: _House, session: Session, transcript: Transcript, basis: Basis,
         return
     known = as_told(basis, history)
     texts = {each.source: each.text for each in known.instructions}
-    notes = [*list_notes(known, _look_around(house, texts)), *_on_plans(house, session, history, prompt)]
+    notes = [
+        *list_notes(known, _look_around(house, session, texts)),
+        *_on_plans(house, session, history, prompt),
+    ]
     transcript.feed(*to_events(notes, prompt, house.mint))
 
 
@@ -153,7 +161,8 @@ def _on_plans(
 
 def _summary(house: _House, history: list[MessageWithParts], step: Step, model: Model) -> ModelRequest:
     agent, most = house.settings.agents[SUMMARISER], house.settings.output_limit
-    return next(summary_requests(history, step.prompt, model, agent, most=most))
+    first = to_sum_up(history, step.prompt, model, most=most)[0]
+    return next(summary_requests(first, "", step.prompt, agent, SummaryAsk(model=model, most=most)))
 
 
 def _means(settings: Settings) -> Means:
@@ -162,4 +171,5 @@ def _means(settings: Settings) -> Means:
         tools={tool.name: tool for tool in settings.tools},
         output_limit=settings.output_limit,
         plan_files=settings.plan_files,
+        view=View(),
     )

@@ -23,13 +23,14 @@ from weft.store.url import open_store
 
 
 class Resting(Struct, frozen=True, kw_only=True):
-    """What the verbs on sessions at rest need."""
+    """What the verbs on sessions at rest need. `url` is the store's address if one was given."""
 
     store: Store
     journal: Journal
     clock: Clock
     directory: str
     env: Mapping[str, str]
+    url: str | None = None
 
     async def maker(self) -> Maker:
         """To make sessions in the place that the directory is."""
@@ -52,7 +53,7 @@ async def open_resting(
         open_store(store_url(env, paths_from(env), store)) as opened,
         open_journal(opened, Bus(), clock, directory=directory) as journal,
     ):
-        yield Resting(store=opened, journal=journal, clock=clock, directory=directory, env=env)
+        yield Resting(store=opened, journal=journal, clock=clock, directory=directory, env=env, url=store)
 
 
 def who_we_are() -> str:

@@ -1,61 +1,136 @@
-"""Trust: what a project's own configuration may do before a person has vouched for it.
+"""Trust: what a project brings along acts only once the person has vouched for it, and while it stays as it was.
 
-A repository that was merely cloned must not send the person's keys to an address of its choosing, nor read their
-environment or files into it. Whose word it is stands beside every setting (`Origin.own`).
+A repository that was merely cloned must run nothing, send the person's keys and files nowhere, and loosen no rule. What
+it says is sifted where configuration is loaded (`config/trust`); here is whether that is called for. A person says so
+once for each project, by its real path and the content of the files that could act, as `weft trust` or when asked; or
+beforehand, for whatever a project may come to hold, by `experimental.weft.trusted` in their own configuration or by
+`WEFT_TRUST=1`. No file of a project has a say in it.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import os
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.app.address import find_own_setting
-from weft.config.finding import KeyPath
-from weft.config.layer import Origin
-from weft.config.load import Loaded
-from weft.errors import ConfigError
-from weft.host.paths import Paths
-from weft.model.wire import to_plain
-from weft.provider.offer.access import is_loopback
+from weft.app.vouch.book import Book, Vouched
+from weft.app.vouch.seal import find_root, seal
+from weft.config.instructions import list_held, to_sources
+from weft.config.load import Loaded, load_config
+from weft.config.skills import list_scripted
+from weft.config.sources import Situation
+from weft.config.trust.held import Held
+from weft.errors import ConfigError, DirectoryError
+from weft.host.paths import Paths, paths_from
+from weft.project.look import look
 
 KEY = ("experimental", "weft", "trusted")
-ADDRESSES = frozenset({"baseURL", "api", "enterpriseUrl"})
-REFUSED = (
-    "a project may not say where your keys are sent; put it into your own configuration, or name the project under "
-    "experimental.weft.trusted there"
-)
+SHOWN = 6
+
+Why = Literal["environment", "configured", "given", "refused", "changed", "unknown"]
 
 
-def is_trusted(paths: Paths, env: Mapping[str, str], worktree: str) -> bool:
-    """Whether the person has named this checkout in their own configuration, or trusts for this once."""
-    if env.get("WEFT_TRUST") == "1":
-        return True
-    named = find_own_setting(paths, KEY)
-    return isinstance(named, list) and worktree in named
+class Change(Struct, frozen=True, kw_only=True):
+    """A file that is not as it was when the person vouched for the project."""
+
+    what: Literal["new", "changed"]
+    name: str
 
 
-def without_redirects(loaded: Loaded) -> tuple[dict[str, Any], list[ConfigError]]:
-    """The providers as configured, less the addresses a project chose that are not on this machine; and a word on
-    each. OpenCode sends the person's key there."""
-    providers: dict[str, Any] = to_plain(loaded.config.provider or {})
-    refused: list[ConfigError] = []
-    for path, holder in list(_holders(providers, ("provider",))):
-        for name in ADDRESSES & holder.keys():
-            origin = _origin(loaded, (*path, name))
-            url = holder[name]
-            if origin is not None and not origin.own and isinstance(url, str) and not is_loopback(url):
-                del holder[name]
-                refused.append(ConfigError(origin.path, REFUSED, key=".".join((*path, name))))
-    return providers, refused
+class Standing(Struct, frozen=True, kw_only=True):
+    """Whether a project is trusted, and by what; `changes` are why one that was is not any more."""
+
+    trusted: bool
+    why: Why
+    changes: tuple[Change, ...] = ()
 
 
-def _holders(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
-    """Every object below, with the way to it."""
-    if isinstance(value, dict):
-        yield path, value
-        for key, item in list(value.items()):
-            yield from _holders(item, (*path, key))
+class Trusting:
+    """The trust in the project of one directory."""
+
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        self._book = Book(situation.paths)
+        self.root = find_root(situation)
+
+    def standing(self) -> Standing:
+        if self._situation.env.get("WEFT_TRUST") == "1":
+            return Standing(trusted=True, why="environment")
+        if self._is_named():
+            return Standing(trusted=True, why="configured")
+        found = self._book.find(self.root)
+        if found is None:
+            return Standing(trusted=False, why="unknown")
+        changes = self._changes(found)
+        if changes:
+            return Standing(trusted=False, why="changed", changes=changes)
+        return Standing(trusted=not found.refused, why="refused" if found.refused else "given")
+
+    def held_back(self) -> list[Held]:
+        """All that the project brings along and that does nothing as long as it is not trusted."""
+        untrusted = replace(self._situation, trusted=False)
+        return list_held_back(load_config(untrusted), untrusted)
+
+    def trust(self, now: int) -> Vouched:
+        """Vouch for the project as it is now. What was vouched for elsewhere in it stays so."""
+        found = self._book.find(self.root)
+        before = {} if found is None or found.refused else found.files
+        return self._book.put(self.root, files=before | seal(self._situation), time=now)
+
+    def refuse(self, now: int) -> Vouched:
+        """Remember that the person was asked, and said no to what is there now."""
+        return self._book.put(self.root, files=seal(self._situation), time=now, refused=True)
+
+    def revoke(self) -> bool:
+        """Forget what was said of the project. Gives whether anything was."""
+        return self._book.remove(self.root)
+
+    def _is_named(self) -> bool:
+        named = find_own_setting(self._situation.paths, KEY)
+        known = {self._situation.worktree, self.root}
+        return isinstance(named, list) and any(
+            isinstance(each, str) and (each in known or os.path.realpath(each) == self.root) for each in named
+        )
+
+    def _changes(self, found: Vouched) -> tuple[Change, ...]:
+        try:
+            now = seal(self._situation)
+        except DirectoryError as error:
+            return (Change(what="changed", name=str(error)),)
+        return tuple(
+            Change(what="changed" if name in found.files else "new", name=name)
+            for name, digest in now.items()
+            if found.files.get(name) != digest
+        )
 
 
-def _origin(loaded: Loaded, path: KeyPath) -> Origin | None:
-    """Whose word a setting is: that of the nearest thing above it that has one."""
-    lengths = range(len(path), 0, -1)
-    return next((loaded.origins[path[:end]] for end in lengths if path[:end] in loaded.origins), None)
+def trusting_in(directory: str, env: Mapping[str, str]) -> Trusting:
+    """The trust in what lies around a directory."""
+    at = look(directory, fake_vcs=env.get("OPENCODE_FAKE_VCS", ""))
+    worktree = at.top or os.sep
+    return Trusting(
+        Situation(directory=at.directory, worktree=worktree, paths=paths_from(env), env=env, trusted=False)
+    )
+
+
+def is_trusted(paths: Paths, env: Mapping[str, str], worktree: str, directory: str | None = None) -> bool:
+    """Whether what the project brings along may act. `directory` is where in it one is, its top if left out."""
+    situation = Situation(
+        directory=directory or worktree, worktree=worktree, paths=paths, env=env, trusted=False
+    )
+    return Trusting(situation).standing().trusted
+
+
+def list_held_back(loaded: Loaded, situation: Situation) -> list[Held]:
+    """All that is held back of a project that is not trusted, given its configuration loaded as such."""
+    return [*loaded.held, *list_scripted(situation), *list_held(to_sources(loaded, situation))]
+
+
+def to_warning(situation: Situation, held: list[Held]) -> ConfigError:
+    """One line that says what was held back."""
+    named = [f"{each.kind} {each.name}" for each in held]
+    more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
+    said = f"not trusted, so held back: {', '.join(named[:SHOWN])}{more}; see: weft trust --show"
+    return ConfigError(find_root(situation), said)

@@ -8,8 +8,13 @@ from typing import Any, NamedTuple
 from weft.cli import transfer_arguments as transfer
 from weft.cli.agent import arguments as agent
 from weft.cli.care import arguments as care
+from weft.cli.command import arguments as command
 from weft.cli.exit import EXPLAINED
+from weft.cli.permission import arguments as permission
 from weft.cli.session import arguments as session
+from weft.cli.trust import arguments as trust
+from weft.cli.undo import arguments as undo
+from weft.cli.worktree import arguments as worktree
 from weft.version import VERSION
 
 WIDTH = 100
@@ -20,6 +25,7 @@ EXAMPLES = """examples:
   weft run -c "now document it"               go on with the last session
   weft run -m scripted/demo --format json hi  one JSON object a line, for scripts
   weft session list -n 5                      the newest sessions of this project
+  weft undo --dry-run                         what taking the last prompt back would do to each file
   weft auth login anthropic                   store a key; weft models shows what it opens
   weft config                                 what is configured, and where it came from
 """
@@ -93,14 +99,21 @@ def _run(parser: Parser) -> None:
     add("-f", "--file", action="append", default=[], metavar="PATH", help="a file to attach (repeatable)")
     add("--title", nargs="?", const="", help="the session's title; without a value, the prompt's beginning")
     add("--format", choices=("default", "json"), default="default", help="json: one object a line")
+    add("--json-schema", metavar="FILE|JSON", help="answer with a value of this schema")
+    add("--max-cost", type=_dollars, metavar="USD", help="spend at most this much on this prompt")
+    add("--max-tokens", type=_whole, metavar="N", help="at most so many tokens, cached ones too")
+    add("--max-steps", type=_whole, metavar="N", help="at most so many answers of the model")
+    add("--max-seconds", type=_whole, metavar="N", help="work at most so long")
     tape = parser.add_mutually_exclusive_group()
     tape.add_argument("--record", metavar="FILE", help="write down what the model answers, into a new file")
     tape.add_argument("--replay", metavar="FILE", help="answer from a recording: no key, no network")
-    add("--command", metavar="NAME", help=argparse.SUPPRESS)
+    add("--command", metavar="NAME", help="a slash command to run; the message is what it takes")
+    worktree.option(parser)
     add("--share", action="store_true", help=argparse.SUPPRESS)
     add("--attach", metavar="URL", help=argparse.SUPPRESS)
     add("--port", type=int, help=argparse.SUPPRESS)
     _place(parser)
+    parser.epilog = EXPLAINED
 
 
 def _session_list(parser: Parser) -> None:
@@ -163,7 +176,7 @@ def _models(parser: Parser) -> None:
         nargs="?",
         help="of this provider only; a local server such as ollama is asked for its list",
     )
-    add("--all", action="store_true", help="those without a key, too")
+    add("--all", action="store_true", help="those without a key, and the scripted one, too")
     add("--verbose", action="store_true", help="all that is known of each, as JSON")
     add("--refresh", action="store_true", help="fetch the catalogue anew first")
     add("--format", choices=("table", "json"), default="table")
@@ -184,6 +197,25 @@ def _auth_list(parser: Parser) -> None:
 
 def _auth_logout(parser: Parser) -> None:
     parser.add_argument("provider", nargs="?", help="the provider whose key is to be forgotten")
+
+
+def _serve(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--hostname", metavar="HOST", help="listen at this address (127.0.0.1)")
+    add("--port", type=_count, metavar="N", help="listen at this port; 0 for any that is free (4096)")
+    add("--auth", choices=("password", "none"), default="password", help="none: for this machine alone")
+    add("--cors", action="append", default=[], metavar="ORIGIN", help="let pages from there in (repeatable)")
+    add(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="answer to this name, too (repeatable)",
+    )
+    add("--no-shell", action="store_true", help="offer no shell commands and no terminals")
+    add("--no-files", action="store_true", help="offer no files to look at")
+    add("--access-log", action="store_true", help="a line on standard error for each request")
+    _place(parser)
 
 
 def _nothing(_: Parser) -> None:
@@ -209,12 +241,28 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _whole(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _dollars(text: str) -> str:
+    amount = text.removeprefix("$")
+    if not amount.replace(".", "", 1).isdigit() or not amount.strip("0."):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of dollars such as 1.50")
+    return amount
+
+
 GROUPS: dict[tuple[str, ...], str] = {
     ("project",): "list and merge projects",
     ("storage",): "look after stored sessions: size, leftovers, retention, soundness, moving",
     ("session",): "list, show, change, fork and remove sessions",
     ("agent",): "list, show and create agents",
+    ("command",): "list and show slash commands",
+    ("permission",): "what agents ask for, what was granted, what was decided and why",
     ("auth",): "keys of providers: store, list and forget them",
+    ("worktree",): "checkouts that sessions have for their own: list, merge, discard",
 }
 
 COMMANDS = (
@@ -224,21 +272,30 @@ COMMANDS = (
     Command(("session", "tree"), "a session and all below it", session.tree, "session.look:show_tree"),
     Command(("session", "rename"), "give a session its title", session.rename, "session.change:rename"),
     Command(("session", "tag"), "give a session tags, or take them away", session.tag, "session.change:tag"),
+    Command(("session", "note"), "pin a note to a session: no compaction cuts it off", session.note, "session.change:note"),
+    Command(("session", "compact"), "sum a conversation up now, to make room", session.compact, "session.summing:compact"),
+    Command(("session", "uncompact"), "show the model again what the last summary cut off", session.one, "session.summing:uncompact"),
     Command(("session", "pin"), "list a session first, and never prune it", session.pin, "session.change:pin"),
     Command(("session", "archive"), "leave a session out of lists", session.archive, "session.change:archive"),
     Command(("session", "fork"), "begin a session with another's history", session.fork, "session.change:fork_session"),
-    Command(("session", "diff"), "what a session did to files", session.one, "session.look:show_diff"),
+    Command(("session", "diff"), "what a session did to files", session.diff, "session.diff:show_diff"),
     Command(("session", "todo"), "the todo list of a session", session.one, "session.look:show_todos"),
+    Command(("session", "jobs"), "what goes on in the background for a session", session.one, "session.jobs:show_jobs"),
     Command(("session", "rm"), "remove a session and all below it, into the trash", session.rm, "session.gone:remove_session"),
     Command(("session", "restore"), "bring a session back from the trash", session.restore, "session.gone:restore_session"),
     Command(("session", "trash"), "what is in the trash", session.trash, "session.gone:list_trash"),
     Command(("session", "context"), "what the next request of a session would carry", session.one, "session.context:show_context"),
     Command(("session", "search"), "find words in all that was said and done", _session_search, "search:search_sessions"),
     Command(("session", "cost"), "what a session spent, itself and with all below it", _session_cost, "cost:show_cost"),
+    Command(("undo",), "take a session back by a prompt, its files too", undo.undo, "undo.command:undo"),
+    Command(("redo",), "bring a session forward again, its files too", undo.redo, "undo.command:redo"),
     Command(("stats",), "sessions in numbers: cost, tokens, models, tools", _stats, "stats:show_stats"),
     Command(("agent", "list"), "the agents there are", agent.list_, "agent.look:list_agents"),
     Command(("agent", "show"), "one agent: prompt, model, rules", agent.show, "agent.look:show_agent"),
     Command(("agent", "create"), "write a new agent's file", agent.create, "agent.create:create_agent"),
+    Command(("command", "list"), "the slash commands there are", command.list_, "command.look:list_commands"),
+    Command(("command", "show"), "one slash command: its template, agent, model", command.show, "command.look:show_command"),
+    Command(("trust",), "let what a project brings along act, or see what is held back", trust.trust, "trust.command:trust_command"),
     Command(("models",), "the models there are: context, prices, abilities", _models, "models:models_command"),
     Command(("auth", "login"), "store a provider's key", _auth_login, "auth:log_in"),
     Command(("auth", "list"), "the keys there are, and where they come from", _auth_list, "auth:list_keys"),
@@ -254,6 +311,16 @@ COMMANDS = (
     Command(("doctor",), "find out what is wrong, and put it right", care.doctor, "care.doctor:doctor"),
     Command(("export",), "a session as OpenCode exports it, or several in one file", transfer.export, "export:export_command"),
     Command(("import",), "sessions from a file, or from what another program kept", transfer.import_, "import_:import_command"),
+    Command(("permission", "list"), "what agents want to be allowed", permission.list_, "permission.asked:list_asked"),
+    Command(("permission", "reply"), "allow it, or not", permission.reply, "permission.asked:reply_to"),
+    Command(("permission", "grants"), "what was allowed for longer", permission.grants, "permission.granted:list_grants"),
+    Command(("permission", "revoke"), "take a grant back", permission.revoke, "permission.granted:revoke"),
+    Command(("permission", "explain"), "what the rules say of a shell command, which is not run", permission.explain, "permission.explained:explain_command"),
+    Command(("permission", "log"), "every decision there was, and whether the log is whole", permission.log, "permission.logged:show_log"),
+    Command(("serve",), "serve sessions over HTTP, for OpenCode's clients and for programs", _serve, "serve:serve"),
+    Command(("worktree", "list"), "the worktrees of this project, and how they stand", worktree.list_, "worktree.command:list_command"),
+    Command(("worktree", "merge"), "bring the work of a worktree into this checkout, uncommitted", worktree.merge, "worktree.command:merge_command"),
+    Command(("worktree", "discard"), "remove a worktree and its branch", worktree.discard, "worktree.command:discard_command"),
     Command(("config",), "what is configured, and where it came from", _config, "config:config_command"),
     Command(("demo",), "watch a scripted agent work in a scratch repository, offline", _nothing, "demo:demo"),
 )  # fmt: skip

@@ -7,7 +7,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import asdict
+
+from weft.app.trust import is_trusted, list_held_back, to_warning
 from weft.cli.exit import Exit
+from weft.cli.offers import warn
 from weft.cli.paint import Paint
 from weft.config.finding import KeyPath
 from weft.config.layer import Origin
@@ -27,16 +31,22 @@ def config_command(chosen: argparse.Namespace) -> int:
 
 def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_json: bool) -> int:
     """Prints every setting in force and its source, secrets covered. Gives 2 if something is not in force, else 0."""
-    situation = Situation(directory=directory, worktree=worktree, paths=paths_from(env), env=env)
+    paths = paths_from(env)
+    trusted = is_trusted(paths, env, worktree, directory)
+    situation = Situation(directory=directory, worktree=worktree, paths=paths, env=env, trusted=trusted)
     loaded = load_config(situation)
+    held = [] if trusted else list_held_back(loaded, situation)
     secrets = secret_values({**env, **loaded.environment})
     shown = mask(to_plain(loaded.config), secrets=secrets | set(loaded.environment.values()))
     if as_json:
-        print(json.dumps(_to_report(loaded, shown), indent=2, default=str))
+        report = _to_report(loaded, shown) | {"trusted": trusted, "held": [asdict(each) for each in held]}
+        print(json.dumps(report, indent=2, default=str))
     else:
         for line in _to_lines(loaded, shown, Paint(sys.stdout)):
             print(line)
     _print_problems(loaded, Paint(sys.stderr))
+    if held and not as_json:
+        warn(to_warning(situation, held))
     return Exit.USAGE if loaded.problems else Exit.DONE
 
 

@@ -5,9 +5,11 @@ import os
 import sys
 from collections.abc import Iterable
 
+from weft.app.address import find_own_setting
 from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain
 from weft.cli.sessions import warn_of_damage
+from weft.host.paths import paths_from
 from weft.model.message import AnyMessage
 from weft.model.session import Session, SessionTree
 from weft.model.spent import Spending, Spent
@@ -15,6 +17,8 @@ from weft.model.wire import encode_pretty
 from weft.session.totals import spending
 from weft.session.tree import below, grow_tree
 from weft.store.messages import Messages
+
+BUDGET = ("experimental", "weft", "budget")
 
 
 def show_cost(chosen: argparse.Namespace) -> int:
@@ -52,6 +56,9 @@ def _document(
         "own": costs[session.id].own,
         "tree": costs[session.id].tree,
     }
+    budget = find_own_setting(paths_from(os.environ), BUDGET)
+    if budget is not None:
+        document["budget"] = budget
     if tree:
         document["sessions"] = [
             {"id": each.id, "parentID": each.parent_id, "title": each.title, "own": costs[each.id].own}

@@ -11,7 +11,7 @@ from shutil import which
 
 from weft.app.open import Opening, open_app
 from weft.cli.paint import Paint
-from weft.cli.run import follow
+from weft.cli.running.follow import follow
 from weft.cli.screen import Terminal
 from weft.cli.sessions import print_table
 from weft.host.git import Git

@@ -23,6 +23,7 @@ from weft.provider.offer.catalogue import Fetch, refresh
 from weft.provider.offer.local import list_served
 from weft.provider.offer.offer import Offer
 from weft.provider.offer.offers import Offers
+from weft.provider.offer.scripted import DEMO, PROVIDER, scripted_model
 
 # A server on this machine answers at once or is not there.
 SHORT = 1.5
@@ -70,13 +71,17 @@ def load_fetch(**more: Any) -> Fetch:
 def find_models(
     offers: Offers, provider: str | None, env: Mapping[str, str], *, everything: bool
 ) -> list[Model]:
+    if provider == PROVIDER and offers.find(provider) is None:
+        return [scripted_model(DEMO)]
     if provider is not None:
         return _of_provider(get_offer(offers, provider), env, everything=everything)
     chosen = offers.list_all() if everything else offers.list_available()
     for offer in offers.list_all():
         if offer.configured and not offer.known:
             warn(ConfigError(f"provider.{offer.id}", f"weft has no adapter for {offer.npm!r}", key="npm"))
-    return [model for offer in chosen for model in _of_one_of_many(offer, env, everything=everything)]
+    found = [model for offer in chosen for model in _of_one_of_many(offer, env, everything=everything)]
+    # The one that only pretends is not among those that a person chooses from.
+    return [*found, scripted_model(DEMO)] if everything else found
 
 
 def get_offer(offers: Offers, provider: str) -> Offer:
@@ -92,7 +97,7 @@ def _of_provider(offer: Offer, env: Mapping[str, str], *, everything: bool) -> l
     if offer.open:
         return ask_server(offer, env)
     if not everything and not offer.available and offer.known:
-        raise missing_key(offer.id, offer.variables, stored=offer.stored)
+        raise missing_key(offer.id, offer.key_names, stored=offer.stored)
     return offer.list_models(everything=everything)
 
 

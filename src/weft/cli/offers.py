@@ -18,12 +18,12 @@ def load_offers(directory: str, env: Mapping[str, str]) -> tuple[Offers, Paths]:
     """What is broken in the configuration is told, and does not hide the rest."""
     at, paths = look(directory), paths_from(env)
     worktree = at.top or at.directory
-    trusted = is_trusted(paths, env, worktree)
+    trusted = is_trusted(paths, env, worktree, at.directory)
     situation = Situation(directory=at.directory, worktree=worktree, paths=paths, env=env, trusted=trusted)
     loaded = load_config(situation)
     for problem in (*loaded.problems, *loaded.warnings):
         warn(problem)
-    return find_offers(loaded, Around(env=env, paths=paths, warn=warn, trusted=trusted)), paths
+    return find_offers(loaded, Around(env=env, paths=paths, warn=warn)), paths
 
 
 def warn(warning: ConfigError) -> None:

@@ -5,7 +5,8 @@ import asyncio
 import mimetypes
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import TextIO
 
@@ -16,24 +17,27 @@ from weft.app.open import Opening, open_app
 from weft.app.reading import Reading
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint
+from weft.cli.running.follow import Company, follow
+from weft.cli.running.stop import Stop
 from weft.cli.screen import JsonLines, Screen, Terminal
+from weft.cli.trust.asking import offer_trust
+from weft.cli.wanted import read_format
+from weft.cli.worktree.workplace import take_words_back, workplace
 from weft.errors import ConfigError, InvalidInputError, NotFoundError
 from weft.host.clock import SystemClock
-from weft.host.tasks import open_tasks
+from weft.host.ending import LastResort
 from weft.model.catalog import parse_ref
-from weft.model.event import PermissionAsked, PermissionReplied, SessionRested, Told, session_of
-from weft.model.failure import AbortedFailure
 from weft.model.ids import SessionID
-from weft.model.input import AnyPartInput, FileInput, PromptInput, SessionInput, TextInput
-from weft.model.message import AssistantMessage, MessageWithParts
-from weft.model.part import ModelRef
-from weft.model.permission import PermissionRequest, Reply
+from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput, TextInput
+from weft.model.message import AssistantMessage
+from weft.model.part import ModelRef, ToolPart
 from weft.model.session import Session, SessionQuery
+from weft.model.spent import UNLIMITED, Budget
 from weft.provider.tape import Recording, Replay, Tape
+from weft.run.compaction import CONTINUE
 
 TITLE_LENGTH = 50
 NOT_YET = {
-    "command": "slash commands",
     "share": "sharing",
     "attach": "running on a server",
     "port": "running on a server",
@@ -42,12 +46,30 @@ NOT_YET = {
 
 def run_prompt(chosen: argparse.Namespace) -> int:
     refuse_what_is_not_here_yet(chosen)
+    take_words_back(chosen)
     words = message_of(chosen.message, piped(sys.stdin))
-    if not words.strip():
+    if not words.strip() and not (chosen.session or chosen.go_on or chosen.command):
         raise InvalidInputError("message", "there is none", hint='type one: weft run "fix the failing test"')
     if chosen.session:
         chosen.session = Reading(chosen.dir, os.environ, store=chosen.store).get_session(chosen.session).id
-    return asyncio.run(_run(chosen, words, os.environ))
+    with workplace(chosen, os.environ) as where:
+        code = _run_to_its_end(chosen, words)
+        where.leave(code)
+    return code
+
+
+def _run_to_its_end(chosen: argparse.Namespace, words: str) -> int:
+    if is_watched():
+        offer_trust(chosen.dir, os.environ)
+    last_resort = LastResort()
+    try:
+        return asyncio.run(_run(chosen, words, os.environ, last_resort))
+    except BrokenPipeError:
+        # Unlike a list that `head` has seen enough of, this was work, and it was cut short.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.UNREAD
+    finally:
+        last_resort.rest()
 
 
 def refuse_what_is_not_here_yet(chosen: argparse.Namespace) -> None:
@@ -71,21 +93,104 @@ def piped(stdin: TextIO | None) -> str:
     return "" if stdin is None or stdin.isatty() else stdin.read()
 
 
-async def _run(chosen: argparse.Namespace, words: str, env: Mapping[str, str]) -> int:
-    answered = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+async def _run(
+    chosen: argparse.Namespace, words: str, env: Mapping[str, str], last_resort: LastResort
+) -> int:
+    stop = Stop(last_resort)
+    try:
+        with stop.listening():
+            code = await _prompt(chosen, words, env, stop)
+    except asyncio.CancelledError:
+        if stop.signal is None:
+            raise
+        return 128 + stop.signal
+    return code
+
+
+async def _prompt(chosen: argparse.Namespace, words: str, env: Mapping[str, str], stop: Stop) -> int:
+    answered = is_watched()
     opening = Opening(directory=chosen.dir, env=env, store=chosen.store, answered=answered, warn=warn)
     async with open_app(replace(opening, tape=tape_of(chosen))) as api:
-        input = PromptInput(
-            parts=(*(attachment(path) for path in chosen.file), TextInput(text=words)),
-            model=model_of(chosen.model),
-            agent=chosen.agent,
-            variant=chosen.variant,
-        )
+        input = to_command(chosen, words) if chosen.command else to_input(chosen, words)
         if not (chosen.session or chosen.go_on):
-            await api.check_prompt(input)  # a mistake must not leave an empty session behind
+            await check(api, input)  # a mistake must not leave an empty session behind
         session = await find_session(api, chosen, words)
-        screen: Screen = JsonLines(session.id, SystemClock()) if chosen.format == "json" else Terminal()
-        return await follow(api, session.id, input, screen)
+        if not words.strip() and not chosen.command:
+            await check_left_open(api, session)
+        screen: Screen = (
+            JsonLines(session.id, SystemClock())
+            if chosen.format == "json"
+            else Terminal(aside=input.format is not None)
+        )
+        code = await follow(api, session.id, input, screen, Company(person=answered, stop=stop))
+        # All that is stored is stored. Whatever hangs from here on must not keep a script waiting.
+        stop.done(code)
+        return code
+
+
+def is_watched() -> bool:
+    """Whether somebody sits at a terminal, and can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def check(api: Api, input: PromptInput | CommandInput) -> None:
+    match input:
+        case PromptInput():
+            await api.check_prompt(input)
+        case CommandInput(agent=agent, model=model):
+            await api.get_command(input.command)
+            if agent or model:
+                await api.check_prompt(PromptInput(agent=agent, model=model_of(model), parts=()))
+
+
+def to_command(chosen: argparse.Namespace, words: str) -> CommandInput:
+    files = [attachment(path) for path in chosen.file]
+    return CommandInput(
+        command=chosen.command,
+        arguments=words,
+        agent=chosen.agent,
+        model=chosen.model,
+        variant=chosen.variant,
+        budget=budget_of(chosen),
+        format=read_format(chosen.json_schema),
+        parts=tuple(files),
+    )
+
+
+def to_input(chosen: argparse.Namespace, words: str) -> PromptInput:
+    said = TextInput(text=words) if words.strip() else TextInput(text=CONTINUE, synthetic=True)
+    return PromptInput(
+        parts=(*(attachment(path) for path in chosen.file), said),
+        model=model_of(chosen.model),
+        agent=chosen.agent,
+        variant=chosen.variant,
+        budget=budget_of(chosen),
+        format=read_format(chosen.json_schema),
+    )
+
+
+def budget_of(chosen: argparse.Namespace) -> Budget | None:
+    cost = Decimal(chosen.max_cost) if chosen.max_cost else None
+    budget = Budget(cost=cost, tokens=chosen.max_tokens, steps=chosen.max_steps, seconds=chosen.max_seconds)
+    return None if budget == UNLIMITED else budget
+
+
+async def check_left_open(api: Api, session: Session) -> None:
+    """Without words there has to be something to go on with: a prompt or results that nobody answered, or a failure."""
+    last = await api.list_messages(session.id, limit=1)
+    finished = [
+        message
+        for message in last
+        if isinstance(message.info, AssistantMessage)
+        and message.info.error is None
+        and not any(isinstance(part, ToolPart) for part in message.parts)
+    ]
+    if finished or not last:
+        raise InvalidInputError(
+            "message",
+            f"there is none, and session {session.id} is not in the middle of anything",
+            hint='say what to do: weft run --continue "…"',
+        )
 
 
 def tape_of(chosen: argparse.Namespace) -> Tape | None:
@@ -97,62 +202,6 @@ def tape_of(chosen: argparse.Namespace) -> Tape | None:
 def warn(warning: ConfigError) -> None:
     hint = f" ({warning.hint})" if warning.hint else ""
     print(f"{Paint(sys.stderr).yellow('warning:')} {warning}{hint}", file=sys.stderr)
-
-
-async def follow(api: Api, session: SessionID, input: PromptInput, screen: Screen) -> int:
-    """Send the prompt and show what happens until the session rests."""
-    events = api.events()
-    async with open_tasks() as tasks:
-        showing = tasks.create_task(show(api, events, session, screen))
-        try:
-            answer = await api.prompt(session, input)
-            refused = await showing
-        finally:
-            showing.cancel()
-    screen.end()
-    return code_for(answer, refused=refused)
-
-
-async def show(api: Api, events: AsyncIterator[Told], session: SessionID, screen: Screen) -> bool:
-    """Whether a permission was refused on the way."""
-    refused = False
-    async for told in events:
-        if session_of(told.event) != session:
-            continue
-        screen.feed(told.event)
-        match told.event:
-            case PermissionAsked(request=request) if sys.stdin.isatty():
-                await api.reply_permission(request.id, await ask_person(request))
-            case PermissionReplied(reply="reject"):
-                refused = True
-            case SessionRested():
-                return refused
-            case _:
-                pass
-    return refused
-
-
-async def ask_person(request: PermissionRequest) -> Reply:
-    wanted = ", ".join(request.patterns)
-    question = f"? {request.permission}: {wanted}\n  allow [o]nce, [a]lways, or [r]eject? "
-    answer = (await asyncio.to_thread(input_on_stderr, question)).strip().lower()
-    replies: dict[str, Reply] = {"o": "once", "once": "once", "y": "once", "a": "always", "always": "always"}
-    return replies.get(answer, "reject")
-
-
-def input_on_stderr(question: str) -> str:
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    return sys.stdin.readline()
-
-
-def code_for(answer: MessageWithParts, *, refused: bool) -> int:
-    error = answer.info.error if isinstance(answer.info, AssistantMessage) else None
-    if isinstance(error, AbortedFailure):
-        return Exit.INTERRUPTED
-    if error is not None:
-        return Exit.FAILED
-    return Exit.REFUSED if refused else Exit.DONE
 
 
 async def find_session(api: Api, chosen: argparse.Namespace, words: str) -> Session:
@@ -183,7 +232,7 @@ def model_of(text: str | None) -> ModelRef | None:
     return ref
 
 
-def attachment(path: str) -> AnyPartInput:
+def attachment(path: str) -> FileInput:
     found = Path(path)
     if not found.exists():
         raise InvalidInputError("--file", f"there is no file {path!r}")

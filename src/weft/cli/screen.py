@@ -1,13 +1,15 @@
 """What a run looks like while it goes on: words to stdout, everything about them to stderr; or JSON lines."""
 
 import sys
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Protocol
+from typing import Any, Protocol
 
+from weft.cli.ending import Ending, to_result
 from weft.cli.paint import Paint, plain
 from weft.host.clock import Clock
-from weft.model.event import Event, PartGrew, PartUpdated, SessionFailed
-from weft.model.failure import AnyFailure, AuthFailure, OtherFailure, OutputLengthFailure
+from weft.model.event import Event, PartGrew, PartUpdated, SessionFailed, SessionWarned, StatusChanged
+from weft.model.failure import AnyFailure, AuthFailure, BudgetFailure, OtherFailure, OutputLengthFailure
 from weft.model.ids import PartID, SessionID
 from weft.model.part import (
     AnyPart,
@@ -19,18 +21,23 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
-from weft.model.wire import encode, to_plain
+from weft.model.status import Retry
+from weft.model.wire import encode, encode_pretty, to_plain
 
 OUTPUT_LINES = 12
 NAME_WIDTH = 7
 
 
 class Screen(Protocol):
-    """Shows what happens in one session; `end` is called once, when the run is over."""
+    """Shows what happens in one session, and shortly in those below it; `end` is called once, when the run is over."""
 
     def feed(self, event: Event) -> None: ...
 
-    def end(self) -> None: ...
+    def feed_below(self, event: Event) -> None: ...
+
+    def tell_value(self, value: Any) -> None: ...
+
+    def end(self, ending: Ending) -> None: ...
 
 
 class JsonLines:
@@ -39,11 +46,14 @@ class JsonLines:
     def __init__(self, session: SessionID, clock: Clock) -> None:
         self._session = session
         self._clock = clock
+        self._begun: set[PartID] = set()
 
     def feed(self, event: Event) -> None:
         match event:
             case PartUpdated(part=StepStartPart() as part):
-                self._line("step_start", part=part)
+                if part.id not in self._begun:  # it is told again when the files of that moment are known
+                    self._line("step_start", part=part)
+                self._begun.add(part.id)
             case PartUpdated(part=StepFinishPart() as part):
                 self._line("step_finish", part=part)
             case PartUpdated(part=ToolPart(state=CompletedState() | ErrorState()) as part):
@@ -53,13 +63,23 @@ class JsonLines:
                 self._line("text", part=part)
             case SessionFailed(error=error):
                 self._line("error", error=error)
+            case SessionWarned(message=message):
+                self._line("warning", message=message)
+                print(f"warning: {plain(message)}", file=sys.stderr, flush=True)
             case _:
                 pass
 
-    def end(self) -> None:
-        pass
+    def feed_below(self, event: Event) -> None:
+        """Nothing, as in OpenCode: what a child did stands in the `task` call of its parent."""
 
-    def _line(self, type: str, **more: AnyPart | AnyFailure | None) -> None:
+    def tell_value(self, value: Any) -> None:
+        """Nothing: it stands in the object at the end."""
+
+    def end(self, ending: Ending) -> None:
+        """The last line is the whole of it: whoever wants only the outcome reads no other."""
+        self._line("result", **to_result(ending))
+
+    def _line(self, type: str, **more: Any) -> None:
         head = {"type": type, "timestamp": self._clock.now(), "sessionID": self._session}
         line = encode(head | {name: to_plain(value) for name, value in more.items()})
         sys.stdout.write(line.decode() + "\n")
@@ -67,15 +87,20 @@ class JsonLines:
 
 
 class Terminal:
-    """For a person: text as it is streamed, calls with what came of them, and at the end what it took."""
+    """For a person: text as it is streamed, calls with what came of them, and at the end what it took.
 
-    def __init__(self) -> None:
+    Where a value is wanted, the words go `aside`: it stands alone on stdout.
+    """
+
+    def __init__(self, *, aside: bool = False) -> None:
         self._paint = Paint(sys.stderr)
+        self._aside = aside
         self._writing: PartID | None = None
         self._steps = 0
         self._cost = Decimal(0)
         self._priced = True
         self._tokens = [0, 0]
+        self._waiting: list[str] = []
 
     def feed(self, event: Event) -> None:
         match event:
@@ -89,13 +114,39 @@ class Terminal:
                 self._say(f"{self._head(part)} {self._paint.red(plain(error))}")
             case PartUpdated(part=StepFinishPart() as part):
                 self._count(part)
+            case StatusChanged(status=Retry(message=message, next=until)):
+                self._close()
+                self._say(self._paint.yellow(f"again at {to_hour(until)}: {plain(message)}"))
+            case SessionWarned(message=message):
+                self._close()
+                self._say(f"{self._paint.yellow('warning:')} {plain(message)}")
             case SessionFailed(error=error) if error is not None:
+                self._close()
                 self._say(f"{self._paint.red('error:')} {plain(describe(error))}")
             case _:
                 pass
 
-    def end(self) -> None:
+    def feed_below(self, event: Event) -> None:
+        """A line for each call of a child, and what it took is counted. Its words are for whoever sent it."""
+        match event:
+            case PartUpdated(part=ToolPart(state=CompletedState(title=title)) as part):
+                self._below(part, self._paint.dim(plain(title)))
+            case PartUpdated(part=ToolPart(state=ErrorState(error=error)) as part):
+                self._below(part, self._paint.red(plain(shortened(error))))
+            case PartUpdated(part=StepFinishPart() as part):
+                self._count(part)
+            case _:
+                pass
+
+    def tell_value(self, value: Any) -> None:
         self._close()
+        sys.stdout.write(encode_pretty(value).decode() + "\n")
+        sys.stdout.flush()
+
+    def end(self, ending: Ending) -> None:
+        self._close()
+        if isinstance(ending.error, BudgetFailure):
+            self._say(f"       {ending.error.data.hint}")
         cost = f"${self._cost:.4f}" + ("" if self._priced else " and more: the price of the model is unknown")
         spent = f"{self._tokens[0]:,} tokens in, {self._tokens[1]:,} out"
         self._say(self._paint.dim(f"{self._steps} step{'s' * (self._steps != 1)} · {spent} · {cost}"))
@@ -114,7 +165,7 @@ class Terminal:
         return part.id != self._writing
 
     def _write(self, text: str) -> None:
-        if self._thinking:
+        if self._thinking or self._aside:
             sys.stderr.write(self._paint.dim(plain(text)))
             sys.stderr.flush()
         else:
@@ -123,10 +174,13 @@ class Terminal:
 
     def _close(self) -> None:
         if self._writing is not None:
-            stream = sys.stderr if self._thinking else sys.stdout
+            stream = sys.stderr if self._thinking or self._aside else sys.stdout
             stream.write("\n")
             stream.flush()
         self._writing = None
+        for line in self._waiting:
+            self._say(line)
+        self._waiting.clear()
 
     _thinking = False
 
@@ -140,6 +194,14 @@ class Terminal:
             self._indented(self._paint.diff(plain(hunks(diff))))
         elif part.tool == "bash":
             self._indented(self._paint.dim(plain(shortened(state.output))))
+
+    def _below(self, part: ToolPart, what: str) -> None:
+        line = f"  {self._paint.dim(f'· {part.tool.capitalize().ljust(NAME_WIDTH)}')} {what}"
+        # A child works while its parent may still be speaking: its lines wait for the end of the sentence.
+        if self._writing is None:
+            self._say(line)
+        else:
+            self._waiting.append(line)
 
     def _head(self, part: ToolPart) -> str:
         self._close()
@@ -159,6 +221,11 @@ class Terminal:
 
     def _say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
+
+
+def to_hour(ms: int) -> str:
+    """The time of day, by the clock of whoever sits here."""
+    return f"{datetime.fromtimestamp(ms / 1000, UTC).astimezone():%H:%M:%S}"
 
 
 def hunks(diff: str) -> str:

@@ -12,9 +12,22 @@ from weft.cli.screen import describe, hunks, shortened
 from weft.cli.sessions import told, warn_of_damage
 from weft.host.now import now as read_clock
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
-from weft.model.part import AnyPart, CompletedState, ErrorState, FilePart, ReasoningPart, TextPart, ToolPart
+from weft.model.part import (
+    AnyPart,
+    AnyToolState,
+    CompletedState,
+    ErrorState,
+    FilePart,
+    PendingState,
+    ReasoningPart,
+    RunningState,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+)
 from weft.model.session import Session
 from weft.model.wire import encode_pretty
+from weft.session.undo.point import cut_at
 from weft.store.messages import Messages
 
 
@@ -37,10 +50,15 @@ def transcript(
     """A session as lines to read."""
     yield paint.bold(plain(session.title))
     yield paint.dim(f"{session.id} · {session.directory} · updated {told(session.time.updated, now=now)}")
-    for message in messages:
+    parted = cut_at(session.revert, messages)
+    for message in parted.kept:
         yield ""
         yield from _message(message, paint)
     yield ""
+    if parted.gone:
+        yield paint.yellow(
+            f"{len(parted.gone)} messages were taken back; weft redo {session.id} brings them back"
+        )
     yield paint.dim(totals(messages))
 
 
@@ -52,6 +70,8 @@ def _message(message: MessageWithParts, paint: Paint) -> Iterable[str]:
                     yield f"{paint.green('>')} {plain(part.text)}"
                 if isinstance(part, FilePart):
                     yield f"{paint.green('>')} {paint.dim(plain(part.filename or part.url[:80]))}"
+                if isinstance(part, SubtaskPart):
+                    yield f"{paint.green('>')} {paint.dim(f'@{plain(part.agent)}')} {plain(part.description or part.prompt)}"
         case AssistantMessage(error=error):
             for part in message.parts:
                 yield from _part(part, paint)
@@ -66,7 +86,7 @@ def _part(part: AnyPart, paint: Paint) -> Iterable[str]:
         case ReasoningPart(text=text) if text:
             yield paint.dim(plain(text))
         case ToolPart(tool=tool, state=CompletedState() as state):
-            yield f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.dim(plain(state.title))}"
+            yield f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.dim(plain(state.title) + child_of(state))}"
             diff = state.metadata.get("diff")
             shown = (
                 paint.diff(plain(hunks(diff)))
@@ -74,12 +94,21 @@ def _part(part: AnyPart, paint: Paint) -> Iterable[str]:
                 else paint.dim(plain(shortened(state.output)))
             )
             yield from (f"  {line}" for line in shown.splitlines())
-        case ToolPart(tool=tool, state=ErrorState(error=error)):
-            yield f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.red(plain(error))}"
-        case ToolPart(tool=tool, state=state):
-            yield f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.yellow(str(state.__struct_config__.tag))}"
+        case ToolPart(tool=tool, state=ErrorState(error=error) as state):
+            head = f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.red(plain(error))}"
+            yield head + paint.dim(child_of(state))
+        case ToolPart(tool=tool, state=PendingState() | RunningState() as state):
+            head = f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.yellow(str(state.__struct_config__.tag))}"
+            yield head + paint.dim(child_of(state))
         case _:
             pass
+
+
+def child_of(state: AnyToolState) -> str:
+    """The session that a call was handed to, if it was."""
+    metadata = None if isinstance(state, PendingState) else state.metadata
+    child = (metadata or {}).get("sessionId")
+    return f" · {plain(child)}" if isinstance(child, str) else ""
 
 
 def totals(messages: list[MessageWithParts]) -> str:

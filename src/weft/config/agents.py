@@ -17,6 +17,19 @@ from weft.model.part import ModelRef
 from weft.model.permission import Action, Ruleset
 
 ALLOW: Action = "allow"
+# Held against the path from the top; elsewhere in a checkout the same things count as if they lay there (tool/paths.py).
+ACTING_ASK: dict[str, Action] = {
+    ".git": "ask",
+    ".git/config*": "ask",
+    ".git/*/config*": "ask",
+    ".git/hooks*": "ask",
+    ".git/*/hooks*": "ask",
+    "opencode.json": "ask",
+    "opencode.jsonc": "ask",
+    ".opencode": "ask",
+    ".opencode/*": "ask",
+    ".opencode/plans/*": "allow",
+}
 SECRETS_ASK: dict[str, Action] = {"*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"}
 
 
@@ -31,18 +44,53 @@ class _Ground(Struct, frozen=True, kw_only=True):
     def rules(self, permission: PermissionMap | None) -> Ruleset:
         return to_ruleset(permission, home=self.paths.os_home)
 
+    def anyone(self) -> Ruleset:
+        """The rules of an agent that has none of its own."""
+        return self.defaults + self.person
 
-def build_agents(config: Config, paths: Paths, worktree: str) -> dict[str, Agent]:
-    """Every agent by its key, the built-in ones first, then in the order configured."""
+
+def build_agents(
+    config: Config, paths: Paths, worktree: str, vouched: Config | None = None
+) -> dict[str, Agent]:
+    """Every agent by its key, the built-in ones first, then in the order configured.
+
+    Where `config` says more than what is `vouched` for, its rules only limit: OpenCode lets a repository that was
+    merely cloned allow what the person asks to be asked about.
+    """
+    agents = _build(config, paths, worktree)
+    if vouched is None or vouched is config:
+        return agents
+    person = _build(vouched, paths, worktree)
+    newcomer = _ground(vouched, paths, worktree)
+    disabled = {key for key, agent in (vouched.agent or {}).items() if agent.disable}
+    return {
+        key: _limited(agent, person[key].permission if key in person else newcomer.anyone())
+        for key, agent in agents.items()
+        if key not in disabled
+    }
+
+
+def _limited(agent: Agent, person: Ruleset) -> Agent:
+    """What the person's rules say holds, and of the others what is stricter."""
+    if agent.permission == person:
+        return agent
+    return replace(agent, permission=person, limits=(agent.permission,))
+
+
+def _ground(config: Config, paths: Paths, worktree: str) -> _Ground:
     defaults = to_ruleset(_default_permission(paths), home=paths.os_home)
     person = to_ruleset(config.permission, home=paths.os_home)
-    ground = _Ground(paths=paths, worktree=worktree, defaults=defaults, person=person)
+    return _Ground(paths=paths, worktree=worktree, defaults=defaults, person=person)
+
+
+def _build(config: Config, paths: Paths, worktree: str) -> dict[str, Agent]:
+    ground = _ground(config, paths, worktree)
     agents = {agent.name: agent for agent in _built_in(ground)}
     for key, configured in (config.agent or {}).items():
         if configured.disable:
             agents.pop(key, None)
             continue
-        start = agents.get(key) or Agent(name=key, mode="all", permission=defaults + person)
+        start = agents.get(key) or Agent(name=key, mode="all", permission=ground.anyone())
         agents[key] = _configure(start, configured, ground)
     return {key: _may_read_tool_output(agent, ground) for key, agent in agents.items()}
 
@@ -87,11 +135,17 @@ def _default_permission(paths: Paths) -> PermissionMap:
     return {
         "*": "allow",
         "doom_loop": "ask",
+        # A call that a crash cut off may have had its effect. OpenCode leaves it open for ever.
+        "interrupted": "ask",
         "external_directory": {"*": "ask", **_tool_output(paths)},
         "question": "deny",
         "plan_enter": "deny",
         "plan_exit": "deny",
         "read": {"*": "allow", **SECRETS_ASK},
+        # What runs by itself is not the work. OpenCode lets tools write hooks, and the configuration of agents.
+        "edit": ACTING_ASK,
+        # What is behind the person's own firewall is not the web. OpenCode fetches it unasked.
+        "webfetch_private": "ask",
     }
 
 
@@ -157,6 +211,7 @@ def _configure(agent: Agent, configured: AgentConfig, ground: _Ground) -> Agent:
     given = {
         "name": configured.name,
         "model": models[0] if models else None,
+        "fallback": models[1:] if models else None,
         "prompt": configured.prompt,
         "description": configured.description,
         "temperature": configured.temperature,

@@ -75,6 +75,8 @@ class _Checker:
                 return self._visit_dict(value, kind, path)
             case inspect.VarTupleType() if isinstance(value, list):
                 return self._visit_list(value, kind, path)
+            case inspect.IntType() if fits(value, kind):
+                return int(value)  # whoever writes 3.0 means 3
             case _:
                 return value if fits(value, kind) else self._lose(value, kind, path)
 
@@ -109,8 +111,10 @@ class _Checker:
             return self._lose(value, inspect.UnionType(tuple(members)), path)
         if isinstance(value, dict | list):
             return self.visit(value, likely[0], path)
-        fitting = any(fits(value, member) for member in likely)
-        return value if fitting else self._lose(value, inspect.UnionType(tuple(members)), path)
+        fitting = next((member for member in likely if fits(value, member)), None)
+        if fitting is None:
+            return self._lose(value, inspect.UnionType(tuple(members)), path)
+        return self.visit(value, fitting, path)
 
     def _visit_tagged(self, value: dict[str, Any], members: list[inspect.StructType], path: KeyPath) -> Any:
         tag_field = members[0].tag_field or ""

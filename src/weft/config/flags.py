@@ -51,6 +51,7 @@ class Flags(Struct, frozen=True, kw_only=True):
     output_token_max: int = OUTPUT_TOKENS
     disable_copy_on_select: bool = False
     store: str | None = None
+    exa_url: str | None = None
     opencode_order: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -122,6 +123,7 @@ def _names(reader: _Reader) -> dict[str, str | None]:
         "server_username": text("OPENCODE_SERVER_USERNAME") or "opencode",
         "git_bash_path": text("OPENCODE_GIT_BASH_PATH"),
         "store": text("WEFT_STORE"),
+        "exa_url": text("WEFT_EXA_URL"),
     }
 
 

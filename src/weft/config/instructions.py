@@ -15,6 +15,8 @@ from weft.config.load import Loaded
 from weft.config.patterns import find_files
 from weft.config.remote import Fetch
 from weft.config.sources import Situation
+from weft.config.trust.bounds import is_inside
+from weft.config.trust.held import Held, leads_out
 from weft.errors import WeftError
 from weft.host.files import read_file
 from weft.model.agent import Instruction
@@ -27,10 +29,12 @@ MOST_FILES = 100
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """An entry of `instructions`: a pattern or an address, and whether it is the person's own word, or vouched for."""
+    """An entry of `instructions`: a pattern or an address, whether it is the person's own word, or vouched for; and
+    the file it stands in."""
 
     pattern: str
     own: bool
+    path: str = ""
 
 
 class Sources(Struct, frozen=True, kw_only=True):
@@ -52,7 +56,11 @@ def to_sources(loaded: Loaded, situation: Situation, fetch: Fetch | None = None)
     entries = enumerate(loaded.config.instructions or ())
     origins = ((pattern, loaded.origins.get(("instructions", str(number)))) for number, pattern in entries)
     asked = tuple(
-        Asked(pattern=pattern, own=situation.trusted or (origin is not None and origin.own))
+        Asked(
+            pattern=pattern,
+            own=situation.trusted or (origin is not None and origin.own),
+            path=origin.path if origin is not None else "",
+        )
         for pattern, origin in origins
     )
     return Sources(situation=situation, asked=asked, fetch=fetch)
@@ -69,6 +77,16 @@ def read_instructions(sources: Sources, known: Mapping[str, str] | None = None) 
     found = [_read(file) for file in list(files.values())[:MOST_FILES]]
     found += [_fetch(sources, asked, known or {}) for asked in sources.asked if _is_address(asked.pattern)]
     return tuple(each for each in found if each.text)
+
+
+def list_held(sources: Sources) -> list[Held]:
+    """What the project has for instructions that is not read, since nobody has vouched for it."""
+    files = dict.fromkeys(file.path for file in _list_files(sources) if not _is_bounded(file))
+    asked = [each for each in sources.asked if _is_address(each.pattern) and not each.own]
+    return [
+        *(Held(kind="instructions", name=_spelled(path), path=path, does=leads_out()) for path in files),
+        *(Held(kind="instructions", name=each.pattern, path=each.path, does="is fetched") for each in asked),
+    ]
 
 
 def _list_files(sources: Sources) -> Iterator[_File]:
@@ -144,18 +162,17 @@ def _bounds(situation: Situation, level: str) -> str:
 
 
 def _read(file: _File) -> Instruction:
-    real = os.path.realpath(file.path)
-    if file.within and not _inside(real, os.path.realpath(file.within)):
-        return _unread(file.path, "it leads out of the project")
+    if not _is_bounded(file):
+        return _unread(file.path, f"it {leads_out()}")
     try:
-        raw, _ = read_file(real, limit=READABLE)
+        raw, _ = read_file(os.path.realpath(file.path), limit=READABLE)
     except OSError as error:
         return _unread(file.path, error.strerror or "it cannot be read")
     return _to_instruction(file.path, raw)
 
 
-def _inside(path: str, home: str) -> bool:
-    return path == home or path.startswith(home.rstrip(os.sep) + os.sep)
+def _is_bounded(file: _File) -> bool:
+    return not file.within or is_inside(file.path, file.within)
 
 
 def _fetch(sources: Sources, asked: Asked, known: Mapping[str, str]) -> Instruction:

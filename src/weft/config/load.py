@@ -37,7 +37,11 @@ from weft.config.merge import Merged
 from weft.config.remote import Fetch, fetch_layer, list_logins
 from weft.config.schema import Config
 from weft.config.sources import Directory, File, Inline, Situation, Source, list_sources
-from weft.config.substitute import Resolve, resolver
+from weft.config.substitute import Resolve, bounded_resolver, resolver
+from weft.config.trust.bounds import find_root, is_inside, is_plain
+from weft.config.trust.code import hold_tools
+from weft.config.trust.held import Held
+from weft.config.trust.withhold import hold_back, narrowed
 from weft.errors import ConfigError
 
 
@@ -47,16 +51,20 @@ class Loaded(Struct, frozen=True, kw_only=True):
     `origins` tells the source of every setting; an entry of `plugin` and `instructions` has its own. `layers` are
     the sources that spoke, the weakest first. A problem is a setting or a file that is not in force, a warning is not.
     `environment` is to be added for what the organisations in `layers` configure. `directories` are the configuration
-    directories there are, the weakest first.
+    directories there are, the weakest first. `vouched` is what it comes to without a project that nobody has vouched
+    for: the same as `config` for one that is trusted. `held` is what such a project says or brings, and what is not in
+    force for that.
     """
 
     config: Config
+    vouched: Config
     origins: Mapping[KeyPath, Origin]
     layers: tuple[Layer, ...]
     problems: tuple[ConfigError, ...]
     warnings: tuple[ConfigError, ...]
     environment: Mapping[str, str]
     directories: tuple[str, ...]
+    held: tuple[Held, ...] = ()
 
 
 def load_config(situation: Situation, *, fetch: Fetch | None = None, strict: bool = False) -> Loaded:
@@ -69,18 +77,32 @@ def load_config(situation: Situation, *, fetch: Fetch | None = None, strict: boo
     layers = [layer for login in logins if (layer := fetch_layer(login, fetch, env, problems)) is not None]
     sources = list_sources(situation, flags)
     layers += [layer for source in sources for layer in _read(source, situation, env, problems)]
+    held: list[Held] = []
+    if not situation.trusted:
+        layers, held = hold_back(layers, situation)
+        held += hold_tools(sources)
     merged = _merge(layers, flags, situation.env, problems)
     if strict and problems.errors:
         raise problems.errors[0]
+    config = convert(merged.data, Config)
+    own = [layer for layer in layers if layer.origin.own or situation.trusted]
+    vouched = config if len(own) == len(layers) else _without_others(own, flags, situation.env)
     return Loaded(
-        config=convert(merged.data, Config),
+        config=config if vouched is config else narrowed(config, vouched),
+        vouched=vouched,
         origins=merged.origins,
         layers=tuple(layers),
         problems=tuple(problems.errors),
         warnings=tuple(problems.warnings),
         environment=environment,
         directories=_list_directories(sources),
+        held=tuple(held),
     )
+
+
+def _without_others(own: list[Layer], flags: Flags, env: Mapping[str, str]) -> Config:
+    """What is wrong in these layers has been noted."""
+    return convert(_merge(own, flags, env, Problems()).data, Config)
 
 
 def _merge(layers: list[Layer], flags: Flags, env: Mapping[str, str], problems: Problems) -> Merged:
@@ -135,13 +157,16 @@ def _read_file(
     if os.path.basename(origin.path) == "config":
         yield make_layer(origin, from_toml(origin.path, text), None, problems)
         return
+    yield from _read_document(origin, text, _resolver(origin, situation, env), problems)
+
+
+def _resolver(origin: Origin, situation: Situation, env: Mapping[str, str]) -> Resolve:
+    directory = os.path.dirname(origin.path)
+    if origin.own or situation.trusted:
+        return resolver(env, directory=directory, home=situation.paths.os_home)
     # A project that nobody has vouched for could send what it names to wherever it likes.
-    resolve = (
-        resolver(env, directory=os.path.dirname(origin.path), home=situation.paths.os_home)
-        if origin.own or situation.trusted
-        else None
-    )
-    yield from _read_document(origin, text, resolve, problems)
+    root = find_root(situation, origin.path)
+    return bounded_resolver(directory, lambda path: is_inside(path, root) and is_plain(path, root))
 
 
 def _read_document(origin: Origin, text: str, resolve: Resolve | None, problems: Problems) -> Iterator[Layer]:

@@ -103,6 +103,104 @@ class LspServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     initialization: dict[str, Any] | None = None
 
 
+# As a string it is exact whatever the digits are.
+Dollars = (
+    Annotated[str, Meta(pattern=r"^[0-9]+([.][0-9]+)?$", extra={"expected": 'dollars such as "2.50"'})]
+    | Annotated[float, Meta(ge=0)]
+)
+
+
+class Limits(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How much may be spent: money in US dollars, tokens, steps of the model, seconds of work."""
+
+    cost: Dollars | None = None
+    tokens: Positive | None = None
+    steps: Positive | None = None
+    seconds: Positive | None = None
+
+
+class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Limits for one session, for a session with all below it, and for a day."""
+
+    session: Limits | None = None
+    tree: Limits | None = None
+    day: Limits | None = None
+
+
+class Deadlines(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many seconds a thing may take: one call of a tool, a whole turn, a subtask with all below it; and at a
+    model's server, to connect, to begin an answer, to go on with one (a provider's own `timeout` goes before)."""
+
+    connect: Positive | None = None
+    first_byte: Positive | None = field(default=None, name="firstByte")
+    chunk: Positive | None = None
+    tool: Positive | None = None
+    turn: Positive | None = None
+    subtask: Positive | None = None
+
+
+class Snapshots(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is kept to undo with: at most so many bytes in all, and of one file; and how many seconds a command waits for
+    the first look at all files."""
+
+    max_bytes: Positive | None = field(default=None, name="maxBytes")
+    max_file_bytes: Positive | None = field(default=None, name="maxFileBytes")
+    wait_seconds: Positive | None = field(default=None, name="waitSeconds")
+
+
+# A number of tokens, or a share of what the model has room for, such as "80%".
+Threshold = (
+    Positive | Annotated[str, Meta(pattern=r"^[1-9][0-9]?%$", extra={"expected": 'a share such as "80%"'})]
+)
+
+
+class CompactAt(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When to sum up: at a threshold, for some models (`provider/model`) at another."""
+
+    threshold: Threshold | None = None
+    models: dict[str, Threshold] | None = None
+
+
+class Asking(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to do with a question that nobody answers, after how many seconds nobody does, and how far `always` goes.
+
+    Read from the person's own files, and from a trusted project's.
+    """
+
+    unanswered: Literal["deny", "skip", "allow"] | None = None
+    timeout: Positive | None = None
+    always: Literal["turn", "session", "project", "user"] | None = None
+
+
+Walled = Literal["off", "auto", "required"]
+
+
+class Sandboxing(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether tools run their programs behind a wall, and what they may reach there besides the project.
+
+    An untrusted project can ask for a stricter wall, and not add to what is readable or writable.
+    """
+
+    mode: Walled | None = None
+    network: Literal["allow", "deny"] | None = None
+    readable: tuple[str, ...] | None = None
+    writable: tuple[str, ...] | None = None
+
+
+class Own(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Settings that OpenCode does not have. `store` and `trusted` are read from the person's own files alone."""
+
+    store: str | None = None
+    trusted: tuple[str, ...] | None = None
+    budget: Budget | None = None
+    deadlines: Deadlines | None = None
+    snapshots: Snapshots | None = None
+    compaction: CompactAt | None = None
+    subagent_depth: Positive | None = field(default=None, name="subagentDepth")
+    asking: Asking | None = None
+    sandbox: Walled | Sandboxing | None = None
+
+
 class Experimental(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`hook` and `chatMaxRetries` are accepted and, as in OpenCode, do nothing.
 
@@ -119,7 +217,7 @@ class Experimental(Struct, frozen=True, kw_only=True, omit_defaults=True):
     continue_loop_on_deny: bool | None = None
     mcp_timeout: Positive | None = None
     policies: tuple[Any, ...] | None = None
-    weft: dict[str, Any] | None = None
+    weft: Own | None = None
 
 
 class Config(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -17,7 +17,7 @@ MISSING = "\ue000missing\ue000"
 LIMIT = 1 << 20
 
 _PIECE = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|\{(?:env|file):[^}\n]+\}', re.DOTALL)
-_PLACEHOLDER = re.compile(r"\{(env|file):([^}\n]+)\}")
+PLACEHOLDER = re.compile(r"\{(env|file):([^}\n]+)\}")
 
 # Gives the content for ("env", name) or ("file", path), or raises LookupError with the reason it cannot.
 Resolve = Callable[[str, str], str]
@@ -74,7 +74,7 @@ class Substitution:
         if piece[0].startswith("/"):
             return
         quoted = piece[0].startswith('"')
-        for found in _PLACEHOLDER.finditer(self._original, piece.start(), piece.end()):
+        for found in PLACEHOLDER.finditer(self._original, piece.start(), piece.end()):
             self._replace(found, quoted=quoted)
 
     def _replace(self, found: re.Match[str], *, quoted: bool) -> None:
@@ -82,6 +82,8 @@ class Substitution:
         name = _unescape(found[2]) if quoted else found[2]
         try:
             content = self._look_up(found[1], name)
+            if not quoted and content == found[0]:
+                content = "null"  # held back, and no JSON as it stands
             new = json.dumps(content, ensure_ascii=False)[1:-1] if quoted else content
         except LookupError as error:
             self.failures.append(Failure(self._length, str(error.args[0])))
@@ -134,6 +136,18 @@ def resolver(env: Mapping[str, str], *, directory: str | None, home: str) -> Res
             raise LookupError("a file cannot be named here")
         path = os.path.join(home, name[2:]) if name.startswith("~/") else os.path.join(directory, name)
         return _read_reference(os.path.normpath(path), name)
+
+    return resolve
+
+
+def bounded_resolver(directory: str, is_readable: Callable[[str], bool]) -> Resolve:
+    """Looks up files that may be read, and nothing else. What is held back stays as it is written."""
+
+    def resolve(kind: str, name: str) -> str:
+        path = os.path.normpath(os.path.join(directory, name))
+        if kind == "file" and not name.startswith("~/") and is_readable(path):
+            return _read_reference(path, name)
+        return f"{{{kind}:{name}}}"
 
     return resolve
 

@@ -2,12 +2,15 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
+import threading
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 
 from weft.errors import GitError
 
 NOT_THERE = 127
 TOO_SLOW = 124
+NO_SUCH_THING = 128
 SECONDS = 10.0
 # Finding the roots walks the whole history: a million commits take ten seconds on a slow disk.
 HISTORY_SECONDS = 120.0
@@ -25,6 +28,16 @@ QUIET = {
 }
 # Neither belongs to what we ask, but a repository's own configuration may make a program of it.
 HARMLESS = ("--no-pager", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+
+# A repository of our own hears nobody: no configuration but its own file, no program, no pattern in a name.
+ALONE = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_LITERAL_PATHSPECS": "1",
+}
+STOPPED = 130
 
 
 class Git:
@@ -63,6 +76,50 @@ class Git:
                 return None
             raise
 
+    def find_setting(self, worktree: str, key: str) -> str | None:
+        """What the person's or the repository's configuration says, a leading `~` made out; None if nothing."""
+        try:
+            return self._line(["-C", worktree, "config", "--type=path", "--get", key])
+        except GitError as error:
+            if error.code in (1, 128):
+                return None
+            raise
+
+    def list_ignored(self, directory: str, names: Sequence[str]) -> set[str]:
+        """Those of the names in a directory that the rules of the repository pass over; none with a line break in it."""
+        plainly = ["-C", directory, "-c", "core.quotePath=false", "check-ignore", "--"]
+        try:
+            return set(self._run([*plainly, *names]).splitlines())
+        except GitError as error:
+            if error.code == 1:
+                return set()
+            raise
+
+    def list_changes(self, worktree: str) -> list[tuple[str, int, int]]:
+        """Files that are not as committed: path, lines that came, lines that went (none of a binary one)."""
+        plainly = ["--no-ext-diff", "--no-textconv", "--no-renames", "--numstat", "-z"]
+        args = ["-C", worktree, "diff", *plainly, "HEAD"]
+        found = (entry.split("\t", 2) for entry in self._run(args).split("\0") if entry)
+        return [(path, _count(came), _count(went)) for came, went, path in found]
+
+    def list_untracked(self, worktree: str) -> list[str]:
+        """Files that are not in the repository, and that its rules do not pass over."""
+        args = ["-C", worktree, "ls-files", "-z", "--others", "--exclude-standard"]
+        return [name for name in self._run(args).split("\0") if name]
+
+    def find_committed(self, worktree: str, path: str) -> str | None:
+        """A file as it was last committed; None if it was not."""
+        try:
+            return self._run(["-C", worktree, "cat-file", "blob", f"HEAD:{path}"])
+        except GitError as error:
+            if error.code == NO_SUCH_THING:
+                return None
+            raise
+
+    def object_format(self, worktree: str) -> str:
+        """How its objects are named: `sha1` or `sha256`."""
+        return self._line(["-C", worktree, "rev-parse", "--show-object-format"])
+
     def start(self, directory: str, *, message: str) -> None:
         """Make a repository of a directory, with all that is in it as its first commit."""
         named = ["-c", "user.name=weft", "-c", "user.email=weft@localhost", "-c", "commit.gpgSign=false"]
@@ -91,3 +148,105 @@ class Git:
         if ended.returncode != 0:
             raise GitError(args, ended.returncode, os.fsdecode(ended.stderr))
         return os.fsdecode(ended.stdout)
+
+
+def _count(lines: str) -> int:
+    """Of a binary file no lines are counted."""
+    return int(lines) if lines.isdigit() else 0
+
+
+class Plumbing:
+    """Git's inner commands on a repository of our own, over files that are not ours. Calls block.
+
+    `borrow` is a directory of objects that may be read besides our own, and is never written to. May be used by
+    several threads; `stop` ends what runs and refuses what comes.
+    """
+
+    def __init__(self, environ: Mapping[str, str], git_dir: str, worktree: str) -> None:
+        inherited = {name: value for name, value in environ.items() if name[:4] != "GIT_"}
+        self._environ = inherited | QUIET | ALONE | {"GIT_DIR": git_dir, "GIT_WORK_TREE": worktree}
+        self._worktree = worktree
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def run(
+        self, args: Sequence[str], *, input: bytes = b"", index: str = "", borrow: str = "", seconds: float
+    ) -> bytes:
+        """What it says."""
+        with self._start(args, index, borrow) as child:
+            try:
+                said, complaint = child.communicate(input, timeout=seconds)
+            except subprocess.TimeoutExpired as error:
+                raise GitError(args, TOO_SLOW, f"no answer within {seconds:g} s") from error
+        self._check(args, child.returncode, complaint)
+        return said
+
+    def feed(self, args: Sequence[str], pieces: Iterable[bytes], *, seconds: float) -> None:
+        """Have it read piece by piece what would not fit into memory, for as long as it takes to write the last."""
+        with self._start(args, "", "") as child:
+            if child.stdin is None:
+                return
+            try:
+                for piece in pieces:
+                    child.stdin.write(piece)
+                _, complaint = child.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired as error:
+                raise GitError(args, TOO_SLOW, f"no answer within {seconds:g} s") from error
+            except BrokenPipeError:
+                _, complaint = child.communicate()
+        self._check(args, child.returncode, complaint)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            for child in self._running:
+                child.kill()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+    @contextmanager
+    def _start(self, args: Sequence[str], index: str, borrow: str) -> Generator[subprocess.Popen[bytes]]:
+        """A child that has ended, one way or the other, when this is left."""
+        environ = dict(self._environ)
+        if index:
+            environ["GIT_INDEX_FILE"] = index
+        if borrow:
+            environ["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quoted(borrow)
+        pipe = subprocess.PIPE
+        with self._lock:
+            if self._stopped:
+                raise GitError(args, STOPPED, "stopped")
+            try:
+                command = ["git", *HARMLESS, *args]
+                child = subprocess.Popen(
+                    command, cwd=self._worktree, env=environ, stdin=pipe, stdout=pipe, stderr=pipe
+                )
+            except OSError as error:
+                reason = f"cannot be started ({error.strerror})"
+                raise GitError(args, NOT_THERE, reason, hint="install git, or put it on PATH") from error
+            self._running.add(child)
+        try:
+            with child:
+                try:
+                    yield child
+                except BaseException:
+                    child.kill()
+                    raise
+        finally:
+            with self._lock:
+                self._running.discard(child)
+
+    def _check(self, args: Sequence[str], code: int, complaint: bytes) -> None:
+        if self._stopped:
+            raise GitError(args, STOPPED, "stopped")
+        if code != 0:
+            raise GitError(args, code, os.fsdecode(complaint))
+
+
+def _quoted(path: str) -> str:
+    """A path in a list of paths, which a colon would part."""
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 MARK: Final = "WEFT_CHILD"
 GRACE_SECONDS: Final = 0.2
 LOOK_SECONDS: Final = 0.01
+# Bubblewrap, which stays a moment longer than what it keeps: it ends with the rest, and is not told of.
+KEEPER: Final = b"bwrap"
 # A process that forks faster than it is found is looked for again, but not for ever.
 ROUNDS: Final = 50
 
@@ -36,6 +38,7 @@ def end_all(leader: int, token: str) -> int:
         _signal_group(leader, signal.SIGKILL)
         return 0
     found = kin(leader, token)
+    counted = sum(_read(pid, "comm").strip() != KEEPER for pid in found)
     _signal(found, signal.SIGTERM)
     until = time.monotonic() + GRACE_SECONDS
     while (left := kin(leader, token)) and time.monotonic() < until:
@@ -47,7 +50,7 @@ def end_all(leader: int, token: str) -> int:
         time.sleep(LOOK_SECONDS)
         left = kin(leader, token)
     _end_watcher(leader)
-    return len(found)
+    return counted
 
 
 def _end_watcher(leader: int) -> None:
@@ -115,3 +118,19 @@ def _signal(pids: set[int], which: signal.Signals) -> None:
 def _signal_group(leader: int, which: signal.Signals) -> None:
     with suppress(OSError):
         os.killpg(leader, which)
+
+
+def list_below(pid: int) -> dict[int, str]:
+    """The living processes below one, by number, with the name of each. Nothing where they cannot be found out."""
+    if not sys.platform.startswith("linux"):
+        return {}
+    everyone = {process.pid: process for process in _living()}
+    found: dict[int, str] = {}
+    waiting = [pid]
+    while waiting:
+        above = waiting.pop()
+        for child in everyone.values():
+            if child.parent == above and child.pid not in found:
+                found[child.pid] = _read(child.pid, "comm").decode(errors="replace").strip()
+                waiting.append(child.pid)
+    return found

@@ -50,6 +50,10 @@ class Paths(Struct, frozen=True, kw_only=True):
         return os.path.join(self.cache, "models.json")
 
     @property
+    def jobs(self) -> str:
+        return os.path.join(self.state, "jobs")
+
+    @property
     def log(self) -> str:
         return os.path.join(self.data, "log")
 

@@ -109,6 +109,7 @@ class Output:
             self._file = open(self.path, "xb", opener=_for_owner)  # noqa: SIM115  closed by `close`
             self._file.write(self.head)
         self._file.write(piece)
+        self._file.flush()  # who reads it meanwhile sees all that was said
 
     @property
     def lost(self) -> int:

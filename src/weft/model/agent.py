@@ -4,13 +4,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from weft.model.part import ModelRef
-from weft.model.permission import Ruleset
+from weft.model.permission import Limits, Ruleset
 from weft.model.wire import Wire, always
 
 Mode = Literal["subagent", "primary", "all"]
 
 
 class Agent(Wire, frozen=True, kw_only=True):
+    """When its `model` fails for good, those in `fallback` are asked in turn.
+
+    `limits` are rules that may only withhold: those of a project nobody has vouched for.
+    """
+
     name: str
     description: str | None = None
     mode: Mode
@@ -21,9 +26,11 @@ class Agent(Wire, frozen=True, kw_only=True):
     color: str | None = None
     permission: Ruleset = always(())
     model: ModelRef | None = None
+    fallback: tuple[ModelRef, ...] = ()
     prompt: str | None = None
     options: dict[str, Any] = always({})
     steps: int | None = None
+    limits: Limits = ()
 
 
 class Instruction(Wire, frozen=True, kw_only=True):
@@ -39,3 +46,27 @@ ReadInstructions = Callable[[Mapping[str, str]], tuple[Instruction, ...]]
 
 def no_instructions(_: Mapping[str, str]) -> tuple[Instruction, ...]:
     return ()
+
+
+class Skill(Wire, frozen=True, kw_only=True):
+    """Instructions for one kind of task, that an agent reads when it comes to it; `location` is their file."""
+
+    name: str
+    description: str
+    location: str
+
+
+class Command(Wire, frozen=True, kw_only=True):
+    """A prompt that has a name: a template to be filled in, and who is to answer it, `hints` being its placeholders.
+
+    As a `subtask` it is done in a session of its own. What an `mcp` server wrote is words, and nothing of it is run.
+    """
+
+    name: str
+    description: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    mcp: bool = False
+    template: str
+    subtask: bool | None = None
+    hints: tuple[str, ...] = always(())

@@ -146,6 +146,15 @@ class SessionFailed(Event, frozen=True, kw_only=True):
     error: AnyFailure | None = None
 
 
+class SessionWarned(Event, frozen=True, kw_only=True):
+    """A person should know this, and nothing has failed yet: most of a budget is spent, or it cannot be kept."""
+
+    type: ClassVar[str] = "session.warning"
+
+    session_id: SessionID
+    message: str
+
+
 class StatusChanged(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "session.status"
 

@@ -1,8 +1,12 @@
 """Failures: what went wrong, as a value stored in a message. (Errors are raised; failures are kept.)"""
 
-from typing import Any
+from decimal import Decimal
+from typing import Any, Literal
 
 from weft.model.wire import Wire
+
+BudgetScope = Literal["run", "session", "tree", "day"]
+BudgetMeasure = Literal["cost", "tokens", "steps", "seconds"]
 
 
 class Said(Wire, frozen=True, kw_only=True):
@@ -25,6 +29,34 @@ class ApiData(Wire, frozen=True, kw_only=True):
 
 class OutputLengthData(Wire, frozen=True, kw_only=True):
     pass
+
+
+class BudgetData(Wire, frozen=True, kw_only=True):
+    """Which budget: whose (`run`, `session`, `tree`, `day`) and of what (`cost`, `tokens`, `steps`, `seconds`); its
+    limit, what was spent of it, and about what the next call would have taken. `hint` says how to go on."""
+
+    message: str
+    scope: BudgetScope
+    measure: BudgetMeasure
+    limit: Decimal
+    spent: Decimal
+    next: Decimal
+    hint: str = ""
+
+
+class DeadlineData(Wire, frozen=True, kw_only=True):
+    """`limit` is whose deadline it was (`turn`, `tree`, `tool`), `seconds` how long that is."""
+
+    message: str
+    limit: str
+    seconds: float
+
+
+class StructureData(Wire, frozen=True, kw_only=True):
+    """`retries` is how often the model was given another try."""
+
+    message: str
+    retries: int
 
 
 class Failure(Wire, frozen=True, kw_only=True, tag_field="name"):
@@ -61,13 +93,41 @@ class ApiFailure(Failure, frozen=True, kw_only=True, tag="APIError"):
     data: ApiData
 
 
+class BudgetFailure(Failure, frozen=True, kw_only=True, tag="BudgetExceededError"):
+    """The next call would have broken a budget, so it was not made. OpenCode has none, and shows the message."""
+
+    data: BudgetData
+
+
+class DeadlineFailure(Failure, frozen=True, kw_only=True, tag="DeadlineError"):
+    """It took longer than it may. OpenCode has no deadlines, and shows the message."""
+
+    data: DeadlineData
+
+
+class StructureFailure(Failure, frozen=True, kw_only=True, tag="StructuredOutputError"):
+    """A value was asked for, and the model did not give one that keeps to the schema."""
+
+    data: StructureData
+
+
 class OtherFailure(Failure, frozen=True, kw_only=True, tag="$other"):
     """A failure of a name we do not know; its own name is carried along."""
 
     data: dict[str, Any] | None = None
 
 
-AnyFailure = AuthFailure | UnknownFailure | OutputLengthFailure | AbortedFailure | ApiFailure | OtherFailure
+AnyFailure = (
+    AuthFailure
+    | UnknownFailure
+    | OutputLengthFailure
+    | AbortedFailure
+    | ApiFailure
+    | BudgetFailure
+    | DeadlineFailure
+    | StructureFailure
+    | OtherFailure
+)
 
 
 def unknown(message: str) -> UnknownFailure:

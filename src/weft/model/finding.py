@@ -55,3 +55,11 @@ class Figures(Wire, frozen=True, kw_only=True):
     tools: tuple[ToolUse, ...]
     average_tokens: int
     median_tokens: int
+
+
+class Recalled(Wire, frozen=True, kw_only=True):
+    """A place where the words were found: who said it, or which tool brought it, and the text around."""
+
+    message_id: MessageID
+    by: str
+    excerpt: str

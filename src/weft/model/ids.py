@@ -18,6 +18,7 @@ MessageID = NewType("MessageID", str)
 PartID = NewType("PartID", str)
 PermissionID = NewType("PermissionID", str)
 QuestionID = NewType("QuestionID", str)
+GrantID = NewType("GrantID", str)
 PtyID = NewType("PtyID", str)
 
 GLOBAL_PROJECT: Final = ProjectID("global")
@@ -28,6 +29,7 @@ PREFIXES: Final = {
     "part": "prt",
     "permission": "per",
     "question": "que",
+    "grant": "gra",
     "user": "usr",
     "pty": "pty",
     "tool": "tool",
@@ -66,6 +68,9 @@ class Mint:
 
     def question(self) -> QuestionID:
         return QuestionID(self._make("question"))
+
+    def grant(self) -> GrantID:
+        return GrantID(self._make("grant"))
 
     def pty(self) -> PtyID:
         return PtyID(self._make("pty"))

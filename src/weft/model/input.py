@@ -3,8 +3,10 @@
 from typing import Any
 
 from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.message import AnyFormat, JsonFormat
 from weft.model.part import AnySource, ModelRef, SourceText, Span
 from weft.model.permission import Ruleset
+from weft.model.spent import Budget
 from weft.model.wire import Wire
 
 
@@ -44,7 +46,11 @@ AnyPartInput = TextInput | FileInput | AgentInput | SubtaskInput
 
 
 class PromptInput(Wire, frozen=True, kw_only=True):
-    """A prompt. The same `message_id` sent twice is one prompt."""
+    """A prompt. The same `message_id` sent twice is one prompt.
+
+    `budget` is what answering it may take, with all sessions below; it holds beside the configured budgets. `format`
+    asks for a value instead of words.
+    """
 
     message_id: MessageID | None = None
     model: ModelRef | None = None
@@ -53,12 +59,37 @@ class PromptInput(Wire, frozen=True, kw_only=True):
     system: str | None = None
     tools: dict[str, bool] | None = None
     variant: str | None = None
+    budget: Budget | None = None
+    format: AnyFormat | None = None
     parts: tuple[AnyPartInput, ...]
 
 
-def prompt(text: str) -> PromptInput:
-    """A prompt that is nothing but text."""
-    return PromptInput(parts=(TextInput(text=text),))
+def prompt(text: str, *, schema: dict[str, Any] | None = None) -> PromptInput:
+    """A prompt that is nothing but text. With a JSON schema the answer is a value that keeps to it (`structured`)."""
+    format = None if schema is None else JsonFormat(schema=schema)
+    return PromptInput(parts=(TextInput(text=text),), format=format)
+
+
+class CommandInput(Wire, frozen=True, kw_only=True):
+    """A command by its name, and what was typed behind it. The `model` is written `provider/model` here."""
+
+    message_id: MessageID | None = None
+    agent: str | None = None
+    model: str | None = None
+    arguments: str = ""
+    command: str
+    variant: str | None = None
+    budget: Budget | None = None
+    format: AnyFormat | None = None
+    parts: tuple[FileInput, ...] = ()
+
+
+class ShellInput(Wire, frozen=True, kw_only=True):
+    """A shell command that the person runs themselves, for the session to know of."""
+
+    agent: str | None = None
+    model: ModelRef | None = None
+    command: str
 
 
 class SessionInput(Wire, frozen=True, kw_only=True):

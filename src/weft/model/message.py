@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable
 from decimal import Decimal
+from typing import Any
+
+from msgspec import UNSET
 
 from weft.errors import NotFoundError
 from weft.model.diff import FileDiff
 from weft.model.failure import AnyFailure
 from weft.model.ids import MessageID, SessionID, in_order
 from weft.model.part import AnyPart, ModelRef, Moment, Tokens
+from weft.model.spent import Budget
 from weft.model.wire import Wire, always
 
 
@@ -31,13 +35,38 @@ class MessagePath(Wire, frozen=True, kw_only=True):
     root: str
 
 
+class Format(Wire, frozen=True, kw_only=True, tag_field="type"):
+    """What an answer is to be."""
+
+
+class TextFormat(Format, frozen=True, kw_only=True, tag="text"):
+    """Words, as ever."""
+
+
+class JsonFormat(Format, frozen=True, kw_only=True, tag="json_schema"):
+    """A value that keeps to a JSON schema. The model may get it wrong `retry_count` times before that is a failure."""
+
+    schema: dict[str, Any]
+    retry_count: int | None = None
+
+
+class OtherFormat(Format, frozen=True, kw_only=True, tag="$other"):
+    """A format of a kind we do not know."""
+
+
+AnyFormat = TextFormat | JsonFormat | OtherFormat
+
+
 class Message(Wire, frozen=True, kw_only=True, tag_field="role"):
     id: MessageID
     session_id: SessionID
 
 
 class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
-    """A prompt, and which agent and model are to answer it."""
+    """A prompt, which agent and model are to answer it, and what that may take.
+
+    When the model fails for good, those in `fallback` are asked. `format` says what the answer is to be.
+    """
 
     time: Moment
     summary: UserSummary | None = None
@@ -46,12 +75,16 @@ class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
     system: str | None = None
     tools: dict[str, bool] | None = None
     variant: str | None = None
+    budget: Budget | None = None
+    format: AnyFormat | None = None
+    fallback: tuple[ModelRef, ...] = ()
 
 
 class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
     """One step's answer. `parent_id` is the prompt it answers; without `completed` it is not over.
 
-    When not `priced`, the model's price is unknown, and `cost` holds only what is known of it.
+    When not `priced`, the model's price is unknown, and `cost` holds only what is known of it. `structured` is the
+    value that was asked for by a `format`; a null is a value too.
     """
 
     time: AssistantTime
@@ -65,6 +98,7 @@ class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
     summary: bool = False
     cost: Decimal = always(Decimal(0))
     tokens: Tokens = always(Tokens())
+    structured: Any = UNSET
     finish: str | None = None
     priced: bool = True
 

@@ -3,6 +3,7 @@
 from decimal import Decimal
 from typing import Any
 
+from weft.model.diff import Patch
 from weft.model.failure import AnyFailure
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.wire import Wire, always
@@ -181,7 +182,7 @@ class ToolPart(Part, frozen=True, kw_only=True, tag="tool"):
 
 
 class StepStartPart(Part, frozen=True, kw_only=True, tag="step-start"):
-    """The model began to answer; the files stood as in `snapshot`."""
+    """The model began to answer; the files stood as in `snapshot`: in ours, those that this step changed."""
 
     snapshot: str | None = None
 
@@ -196,11 +197,23 @@ class StepFinishPart(Part, frozen=True, kw_only=True, tag="step-finish"):
     priced: bool = True
 
 
+class PatchOwn(Wire, frozen=True, kw_only=True):
+    """What was changed, in full, and by which call if that is known."""
+
+    patch: Patch
+    call_id: str = ""
+
+
 class PatchPart(Part, frozen=True, kw_only=True, tag="patch"):
-    """Files that differ from snapshot `hash` after a step (absolute paths)."""
+    """Files that differ from snapshot `hash` after a call or a step (absolute paths).
+
+    In ours `files` is empty, and what was changed stands in `weft`: OpenCode deletes the files that are listed here
+    when it is to take a step back whose snapshot it does not have, and it never has ours.
+    """
 
     hash: str
     files: tuple[str, ...]
+    weft: PatchOwn | None = None
 
 
 class AgentPart(Part, frozen=True, kw_only=True, tag="agent"):
@@ -221,9 +234,10 @@ class SubtaskPart(Part, frozen=True, kw_only=True, tag="subtask"):
 
 
 class CompactionPart(Part, frozen=True, kw_only=True, tag="compaction"):
-    """Here the history is to be summarised; `auto` when we decided it."""
+    """Here the history is to be summarised; `auto` when we decided it, `undone` when the whole is shown again."""
 
     auto: bool
+    undone: bool = False
 
 
 class SnapshotPart(Part, frozen=True, kw_only=True, tag="snapshot"):
@@ -263,3 +277,8 @@ AnyPart = (
     | RetryPart
     | UnknownPart
 )
+
+
+def changed_by(part: PatchPart) -> tuple[str, ...]:
+    """The files a patch is about, whoever wrote it."""
+    return part.files if part.weft is None else part.weft.patch.files

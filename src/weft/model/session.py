@@ -6,9 +6,9 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from weft.model.diff import FileDiff
+from weft.model.diff import FileDiff, FileFate, Patch
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
-from weft.model.permission import Ruleset
+from weft.model.permission import Limits, Ruleset
 from weft.model.spent import Ledger
 from weft.model.wire import Wire, always
 
@@ -38,7 +38,8 @@ class SessionShare(Wire, frozen=True, kw_only=True):
 
 
 class SessionRevert(Wire, frozen=True, kw_only=True):
-    """The session was taken back to here; `snapshot` is how the files stood before that."""
+    """The session was taken back to here; `diff` is what that did to files, `snapshot` how they stood before (in
+    OpenCode's; our way back is in `SessionOwn.undo`)."""
 
     message_id: MessageID
     part_id: PartID | None = None
@@ -54,13 +55,21 @@ class ForkedFrom(Wire, frozen=True, kw_only=True):
 
 
 class SessionOwn(Wire, frozen=True, kw_only=True):
-    """What we know of a session and OpenCode does not. `titled` when a person chose the title: it is final then."""
+    """What we know of a session and OpenCode does not. `titled` when a person chose the title: it is final then.
+
+    `limits` are the rules of those above it, which have a say in it too. `undo` leads back from where the session was
+    taken to, oldest first; `restored` names the last change of files by that which is to stand.
+    """
 
     titled: bool = False
     pinned: bool = False
     tags: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     forked_from: ForkedFrom | None = None
     spent: Ledger | None = None
+    limits: Limits = ()
+    undo: tuple[Patch, ...] = ()
+    restored: str = ""
 
 
 NOTHING_OWN = SessionOwn()
@@ -82,6 +91,15 @@ class Session(Wire, frozen=True, kw_only=True):
     share: SessionShare | None = None
     revert: SessionRevert | None = None
     weft: SessionOwn | None = None
+
+
+class Reverted(Wire, frozen=True, kw_only=True):
+    """A session that was taken back, or brought forward again, and what became of each file. If it was only asked what
+    would happen, the session is as it was. `caution` says what else may have been changed, and is not among the files."""
+
+    session: Session
+    files: tuple[FileFate, ...] = always(())
+    caution: str = ""
 
 
 class SessionTree(Wire, frozen=True, kw_only=True):
@@ -116,13 +134,15 @@ EVERY = SessionQuery()
 
 
 class SessionChange(Wire, frozen=True, kw_only=True):
-    """What of a session is to be another. What is not said stays."""
+    """What of a session is to be another. What is not said stays. Notes are taken away by number, counted from one."""
 
     title: str | None = None
     archived: bool | None = None
     pinned: bool | None = None
     tag: tuple[str, ...] = ()
     untag: tuple[str, ...] = ()
+    note: tuple[str, ...] = ()
+    unnote: tuple[int, ...] = ()
     permission: Ruleset | None = None
 
 

@@ -1,10 +1,12 @@
-"""What was spent: tokens and dollars, and a session's own record of both.
+"""What was spent: tokens and dollars, and a session's own record of both; and what may be spent.
 
 It stands in every session document, so it needs nothing of messages: listing sessions must not load them.
 """
 
 from collections.abc import Iterable
 from decimal import Decimal
+
+from msgspec.structs import replace
 
 from weft.model.ids import SessionID
 from weft.model.wire import Wire, always
@@ -13,7 +15,10 @@ NOTHING_BELOW: dict[SessionID, "Spent"] = {}
 
 
 class Spent(Wire, frozen=True, kw_only=True):
-    """Tokens and dollars. When not `priced`, the price of some of it is unknown, and `cost` holds what is known."""
+    """Tokens and dollars. When not `priced`, the price of some of it is unknown, and `cost` holds what is known.
+
+    `steps` are answers of a model, `ms` the time they took, calls of tools included.
+    """
 
     cost: Decimal = always(Decimal(0))
     input: int = always(0)
@@ -22,6 +27,8 @@ class Spent(Wire, frozen=True, kw_only=True):
     cache_read: int = always(0)
     cache_write: int = always(0)
     priced: bool = True
+    steps: int = 0
+    ms: int = 0
 
 
 class Ledger(Wire, frozen=True, kw_only=True):
@@ -42,6 +49,26 @@ class Spending(Wire, frozen=True, kw_only=True):
     tree: Spent
 
 
+class Budget(Wire, frozen=True, kw_only=True):
+    """The most that may be spent: dollars, tokens (cached ones too), steps, seconds. What is not said has no limit."""
+
+    cost: Decimal | None = None
+    tokens: int | None = None
+    steps: int | None = None
+    seconds: int | None = None
+
+
+UNLIMITED = Budget()
+
+
+class Budgets(Wire, frozen=True, kw_only=True):
+    """What every session may spend by itself; the topmost one with all below it; all sessions of the store in a day."""
+
+    session: Budget = UNLIMITED
+    tree: Budget = UNLIMITED
+    day: Budget = UNLIMITED
+
+
 def add_up(pieces: Iterable[Spent]) -> Spent:
     """All of it together; one unknown price makes the whole unknown."""
     spent = list(pieces)
@@ -53,7 +80,14 @@ def add_up(pieces: Iterable[Spent]) -> Spent:
         cache_read=sum(each.cache_read for each in spent),
         cache_write=sum(each.cache_write for each in spent),
         priced=all(each.priced for each in spent),
+        steps=sum(each.steps for each in spent),
+        ms=sum(each.ms for each in spent),
     )
+
+
+def within_parent(spent: Spent) -> Spent:
+    """What a child adds to those above it. Its time passes inside a step of theirs, and is counted there."""
+    return replace(spent, ms=0)
 
 
 def whole(ledger: Ledger) -> Spent:

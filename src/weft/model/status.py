@@ -12,7 +12,13 @@ class Idle(Status, frozen=True, kw_only=True, tag="idle"):
 
 
 class Busy(Status, frozen=True, kw_only=True, tag="busy"):
-    """A run is under way."""
+    """A run is under way. It stands still while a person has yet to answer what it is `waiting_for`: the ids of
+    permission requests and questions.
+
+    OpenCode knows no such state. A field more on `busy` is passed over by its clients; a fourth type would not be.
+    """
+
+    waiting_for: tuple[str, ...] = ()
 
 
 class Retry(Status, frozen=True, kw_only=True, tag="retry"):

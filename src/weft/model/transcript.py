@@ -4,7 +4,7 @@ The run keeps one so that a step reads nothing again, the memory store keeps one
 The same events give the same transcript wherever they are folded.
 """
 
-from bisect import insort
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from weft.model.event import Event, MessageRemoved, MessageUpdated, PartGrew, PartRemoved, PartUpdated
 from weft.model.ids import MessageID, PartID
-from weft.model.message import AnyMessage, MessageWithParts, message_order, sort_parts
+from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, message_order, sort_parts
 from weft.model.part import AnyPart, ReasoningPart, TextPart
 
 P = TypeVar("P", bound=AnyPart)
@@ -26,6 +26,9 @@ class Transcript:
         self._parts: dict[MessageID, dict[PartID, AnyPart]] = {}
         self._order: list[tuple[tuple[int, int, str], MessageID]] = []
         self._wholes: dict[MessageID, MessageWithParts] = {}
+        self._listed: list[MessageWithParts] = []
+        self._fresh = 0  # so many of the listed still hold
+        self._latest = 0
         for message in messages:
             self._put(message.info)
             self._parts[message.info.id] = {part.id: part for part in message.parts}
@@ -49,37 +52,58 @@ class Transcript:
                     pass
 
     def messages(self) -> list[MessageWithParts]:
-        return [self._wholes.get(each) or self._whole(self._messages[each]) for _, each in self._order]
+        """A list of the caller's own. A message that did not change is the same object as the last time."""
+        if self._fresh < max(len(self._order), len(self._listed)):
+            changed = [id for _, id in self._order[self._fresh :]]
+            self._listed[self._fresh :] = [self._wholes.get(id) or self._whole(id) for id in changed]
+            self._fresh = len(self._order)
+        return list(self._listed)
 
     def find(self, id: MessageID) -> MessageWithParts | None:
-        info = self._messages.get(id)
-        return None if info is None else self._whole(info)
+        return None if id not in self._messages else self._wholes.get(id) or self._whole(id)
 
-    def newest(self) -> AnyMessage | None:
-        return self._messages[self._order[-1][1]] if self._order else None
+    def newest_answer(self) -> AssistantMessage | None:
+        found = (self._messages[id] for _, id in reversed(self._order))
+        return next((each for each in found if isinstance(each, AssistantMessage)), None)
 
-    def _whole(self, info: AnyMessage) -> MessageWithParts:
+    def next_time(self, now: int) -> int:
+        """A time for a new message: now, but later than every message there is and every time given out before,
+        whatever the clock did meanwhile. Two that are made at once do not get the same."""
+        self._latest = max(now, self._latest + 1)
+        return self._latest
+
+    def _whole(self, id: MessageID) -> MessageWithParts:
+        info = self._messages[id]
         whole = MessageWithParts(info=info, parts=sort_parts(self._parts.get(info.id, {}).values(), info))
-        self._wholes[info.id] = whole
+        self._wholes[id] = whole
         return whole
 
     def _parts_of(self, message: MessageID) -> dict[PartID, AnyPart]:
-        self._wholes.pop(message, None)
+        self._change(message)
         return self._parts.setdefault(message, {})
 
     def _put(self, info: AnyMessage) -> None:
         known = self._messages.get(info.id)
         if known is None or known.time.created != info.time.created:
             self._drop(info.id)
-            insort(self._order, (message_order(info), info.id))
+            self._order.insert(self._place(info), (message_order(info), info.id))
         self._messages[info.id] = info
-        self._wholes.pop(info.id, None)
+        self._latest = max(self._latest, info.time.created)
+        self._change(info.id)
 
     def _drop(self, id: MessageID) -> None:
-        known = self._messages.pop(id, None)
+        if id in self._messages:
+            self._change(id)
+            del self._order[self._place(self._messages.pop(id))]
+
+    def _change(self, id: MessageID) -> None:
+        """What was put together of this message no longer holds, nor the list from its place on."""
         self._wholes.pop(id, None)
-        if known is not None:
-            self._order.remove((message_order(known), id))
+        if id in self._messages:
+            self._fresh = min(self._fresh, self._place(self._messages[id]))
+
+    def _place(self, info: AnyMessage) -> int:
+        return bisect_left(self._order, (message_order(info), info.id))
 
     def _grow(self, message: MessageID, id: PartID, event: PartGrew) -> None:
         part = self._parts.get(message, {}).get(id)

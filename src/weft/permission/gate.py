@@ -1,97 +1,197 @@
 """The gate: what the rules allow passes, what they deny does not, and for the rest a person is asked."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from weft.errors import CorrectedError, DeniedError, NotFoundError, NotPermittedError, RejectedError
+from weft.errors import CorrectedError, DeniedError, NobodyError, RejectedError, StoreError, UnansweredError
 from weft.model.event import Event, PermissionAsked, PermissionReplied
-from weft.model.ids import PermissionID
-from weft.model.permission import PermissionRequest, Reply, Rule, Ruleset
-from weft.permission.rules import verdict
+from weft.model.ids import GrantID, MessageID, PermissionID, SessionID
+from weft.model.permission import USUAL_TERMS, Grant, GrantTerms, Limits, PermissionRequest, Reply
+from weft.permission.asked import Answer, Asked
+from weft.permission.asking import Answered, Asking, Ways
+from weft.permission.audit import Audit
+from weft.permission.entry import of_answer, of_request
+from weft.permission.granting import Granting
+from weft.permission.limits import judge, strictest
+from weft.permission.shelf import Shelf
+from weft.permission.terms import Around, Terms
 
 
-class Waiting(Struct, frozen=True):
-    """A question that is open: what was asked, and who waits for the answer."""
+class Whereabouts(Struct, frozen=True, kw_only=True):
+    """Where a call stands: below which topmost session, and in answer to which prompt."""
 
-    request: PermissionRequest
-    answer: asyncio.Future[None]
+    root_id: SessionID
+    turn_id: MessageID | None = None
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """Who wants to pass, and what holds for them. `find` is called only when somebody has to be asked."""
+
+    limits: Limits
+    agent: str = ""
+    find: Callable[[], Awaitable[Whereabouts]] | None = None
+
+
+class Books(Struct, frozen=True, kw_only=True):
+    """What the gate writes into: open questions, grants, the log."""
+
+    asked: Shelf[Asked]
+    grants: Shelf[Grant]
+    audit: Audit
 
 
 class Gate:
-    """One for a directory. With nobody to answer (`answered` is false) an ask is a refusal, never a wait."""
+    """One for a directory. With nobody to answer, an ask is a refusal and never a wait."""
 
-    def __init__(self, tell: Callable[[Event], Awaitable[None]], *, answered: bool) -> None:
-        self._tell = tell
-        self._answered = answered
-        self._waiting: dict[PermissionID, Waiting] = {}
-        self._approved: Ruleset = ()
+    def __init__(self, books: Books, around: Around, terms: Terms) -> None:
+        self._audit = books.audit
+        self._around = around
+        self._terms = terms
+        self._granting = Granting(books.grants, books.audit, around, terms)
+        ways = Ways(asked=self._asked, settled=_settled, mine=self._is_mine, tell=around.tell)
+        self._asking = Asking(books.asked, around.clock, terms, ways)
+        self._turns: dict[SessionID, set[MessageID]] = {}
 
-    async def let_pass(self, request: PermissionRequest, ruleset: Ruleset) -> None:
+    async def let_pass(self, request: PermissionRequest, standing: Standing) -> None:
         """Returns when the request may be carried out, raises `NotPermittedError` when not."""
-        rule = verdict(request.permission, request.patterns, ruleset, self._approved)
+        judged = {
+            pattern: judge(request.permission, pattern, standing.limits) for pattern in request.patterns
+        }
+        if not judged:
+            return  # of nothing, all is allowed
+        rule, now = strictest(judged.values()), self._around.clock.now()
         match rule.action:
             case "allow":
-                return
+                self._audit.note(of_request("allowed", request, standing.agent, now, why=rule))
             case "deny":
+                self._audit.note(of_request("denied", request, standing.agent, now, why=rule))
                 raise DeniedError(
                     request.permission, ", ".join(request.patterns), f"{rule.permission} {rule.pattern}"
                 )
             case "ask":
-                await self._ask(request)
+                unclear = [pattern for pattern, each in judged.items() if each.action == "ask"]
+                await self._ask(request, standing, unclear)
 
-    def pending(self) -> list[PermissionRequest]:
-        return [waiting.request for waiting in self._waiting.values()]
+    def is_waiting(self, session: SessionID) -> bool:
+        """Whether a run of that session waits here for an answer."""
+        return self._asking.is_waiting(session)
 
-    async def reply(self, id: PermissionID, reply: Reply, *, message: str = "") -> None:
+    async def pending(self) -> list[Asked]:
+        """What is asked and unanswered in this project, oldest first; also by runs that are no more."""
+        return await self._asking.pending()
+
+    async def reply(
+        self, id: PermissionID, reply: Reply, *, message: str = "", terms: GrantTerms = USUAL_TERMS
+    ) -> None:
         """Answer a question. A no also answers every other question of that session; an always, those it covers."""
-        waiting = self._waiting.get(id)
-        if waiting is None:
-            raise NotFoundError("permission request", id)
-        match reply:
-            case "once":
-                await self._settle(waiting, "once", None)
-            case "always":
-                self._approve(waiting.request)
-                await self._settle(waiting, "always", None)
-                for other in self._others(waiting.request):
-                    if (
-                        verdict(other.request.permission, other.request.patterns, (), self._approved).action
-                        == "allow"
-                    ):
-                        await self._settle(other, "always", None)
-            case "reject":
-                await self._settle(waiting, "reject", CorrectedError(message) if message else RejectedError())
-                for other in self._others(waiting.request):
-                    await self._settle(other, "reject", RejectedError())
+        asked = await self._asking.get("permission request", id)
+        answer = Answer(reply=reply, message=message, by=self._terms.person, time=self._around.clock.now())
+        grant = await self._granting.grant(asked, answer, terms) if reply == "always" else None
+        await self._answer(asked, answer, scope=grant.scope if grant else "once")
+        follows = Answer(reply=reply, by=answer.by, time=answer.time)
+        for other in await self.pending():
+            if other.session_id != asked.session_id:
+                continue
+            if reply == "reject" or (grant is not None and self._granting.covers(grant, other)):
+                await self._answer(other, follows, scope="")
+        await self._audit.settle()
 
-    async def _ask(self, request: PermissionRequest) -> None:
-        if not self._answered:
-            raise RejectedError
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[request.id] = Waiting(request, answer)
+    async def list_grants(self) -> list[Grant]:
+        return await self._granting.list_grants()
+
+    async def revoke(self, id: GrantID) -> Grant:
+        return await self._granting.revoke(id)
+
+    async def leave(self, session: SessionID) -> None:
+        """A run has ended, with it what was granted for its turns, and what an earlier run had left open."""
+        turns = frozenset(self._turns.pop(session, ()))
+        with suppress(StoreError):
+            await self._asking.leave(session)
+            if turns:
+                await self._granting.end_turns(turns)
+
+    async def forget(self, *sessions: SessionID) -> None:
+        """Sessions are gone, and what was asked and granted in them goes too."""
+        for session in sessions:
+            await self.leave(session)
+        with suppress(StoreError):
+            await self._granting.forget(frozenset(sessions))
+
+    def close(self) -> None:
+        """The process ends. What is asked stays open for the next one."""
+        self._asking.close()
+
+    async def _ask(self, request: PermissionRequest, standing: Standing, unclear: list[str]) -> None:
+        asked = await self._to_asked(request, standing)
+        if asked.turn_id is not None:
+            self._turns.setdefault(asked.session_id, set()).add(asked.turn_id)
+        grants = await self._granting.find_cover(asked, unclear)
+        if grants is not None:
+            self._audit.note(of_request("allowed", request, asked.agent, asked.time, why=grants))
+            return
         try:
-            await self._tell(PermissionAsked(request=request))
-            await answer
-        finally:
-            # Also when the run was aborted meanwhile: OpenCode keeps such a question open for ever.
-            self._waiting.pop(request.id, None)
+            answered = await self._asking.ask(asked)
+        except NobodyError as nobody:
+            self._unanswered(request, asked.agent, nobody.request)
+            return
+        except BaseException:
+            now = self._around.clock.now()
+            self._audit.note(of_request("withdrawn", request, asked.agent, now))
+            raise
+        self._use(request, answered)
 
-    def _approve(self, request: PermissionRequest) -> None:
-        self._approved += tuple(
-            Rule(permission=request.permission, pattern=pattern, action="allow") for pattern in request.always
+    def _use(self, request: PermissionRequest, answered: Answered) -> None:
+        answer, agent = answered.answer, answered.asked.agent
+        refused = answer.reply == "reject"
+        if answered.earlier:
+            why, now = f"answer to {answered.asked.id}", self._around.clock.now()
+            self._audit.note(of_request("denied" if refused else "allowed", request, agent, now, why=why))
+        if refused:
+            raise CorrectedError(answer.message) if answer.message else RejectedError
+
+    def _unanswered(self, request: PermissionRequest, agent: str, known_as: str) -> None:
+        policy, now = self._terms.unanswered, self._around.clock.now()
+        known = replace(request, id=PermissionID(known_as))
+        self._audit.note(of_request("unanswered", known, agent, now, why=f"unanswered {policy}"))
+        error = UnansweredError(request.permission, request.patterns, known_as)
+        match policy:
+            case "allow":
+                return
+            case "deny":
+                raise error
+            case "skip":
+                raise NobodyError(f"{error}. Find another way.", request=known_as)
+
+    async def _answer(self, asked: Asked, answer: Answer, *, scope: str) -> None:
+        await self._asking.answer(asked, answer)
+        if asked.permission is not None:
+            self._audit.note(of_answer(asked, asked.permission, answer, scope))
+
+    async def _to_asked(self, request: PermissionRequest, standing: Standing) -> Asked:
+        found = await standing.find() if standing.find else Whereabouts(root_id=request.session_id)
+        return Asked(
+            permission=request,
+            project_id=self._around.project,
+            root_id=found.root_id,
+            turn_id=found.turn_id,
+            agent=standing.agent,
+            owner=self._terms.owner,
+            time=self._around.clock.now(),
         )
 
-    def _others(self, request: PermissionRequest) -> list[Waiting]:
-        return [each for each in self._waiting.values() if each.request.session_id == request.session_id]
+    def _asked(self, asked: Asked) -> Event:
+        assert asked.permission is not None, "the gate asks for permissions only"
+        self._audit.note(of_request("asked", asked.permission, asked.agent, self._around.clock.now()))
+        return PermissionAsked(request=asked.permission)
 
-    async def _settle(self, waiting: Waiting, reply: Reply, refusal: NotPermittedError | None) -> None:
-        request = waiting.request
-        self._waiting.pop(request.id, None)
-        if not waiting.answer.done():
-            if refusal is None:
-                waiting.answer.set_result(None)
-            else:
-                waiting.answer.set_exception(refusal)
-        await self._tell(PermissionReplied(session_id=request.session_id, request_id=request.id, reply=reply))
+    def _is_mine(self, asked: Asked) -> bool:
+        return asked.permission is not None and asked.project_id == self._around.project
+
+
+def _settled(asked: Asked, answer: Answer) -> Event:
+    assert asked.permission is not None, "the gate asks for permissions only"
+    request = asked.permission
+    return PermissionReplied(session_id=request.session_id, request_id=request.id, reply=answer.reply)

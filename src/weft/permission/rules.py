@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from weft.model.permission import Action, Rule, Ruleset
+from weft.permission.holes import has_hole, may_match, surely_matches
 from weft.permission.wildcard import matches
 
 STRICTEST_FIRST: tuple[Action, ...] = ("deny", "ask", "allow")
@@ -23,11 +26,29 @@ def merge(*rulesets: Iterable[Rule]) -> Ruleset:
 
 
 def evaluate(permission: str, pattern: str, *rulesets: Iterable[Rule]) -> Rule:
-    """The last rule that fits; when none does, a rule that says ask."""
+    """The last rule that fits; when none does, a rule that says ask.
+
+    A text with holes in it is held against what it may turn out to be.
+    """
+    unknown: list[Rule] = []
     for rule in reversed(merge(*rulesets)):
-        if matches(permission, rule.permission) and matches(pattern, rule.pattern):
-            return rule
-    return Rule(permission=permission, pattern="*", action="ask")
+        if not matches(permission, rule.permission):
+            continue
+        if has_hole(pattern):
+            if not surely_matches(pattern, rule.pattern):
+                unknown += [rule] if may_match(pattern, rule.pattern) else []
+                continue
+        elif not matches(pattern, rule.pattern):
+            continue
+        return _unless(unknown, rule)
+    return _unless(unknown, Rule(permission=permission, pattern="*", action="ask"))
+
+
+def _unless(unknown: list[Rule], certain: Rule) -> Rule:
+    """What holds for certain, unless a rule that may turn out to fit is stricter: then somebody has to look."""
+    strict = STRICTEST_FIRST.index(certain.action)
+    stricter = next((rule for rule in unknown if STRICTEST_FIRST.index(rule.action) < strict), None)
+    return replace(stricter, action="ask") if stricter is not None else certain
 
 
 def verdict(

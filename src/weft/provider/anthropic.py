@@ -1,16 +1,20 @@
 """Anthropic's Messages API, and servers that speak as it does."""
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Final
 
 import httpx2
+from msgspec.structs import replace
 
 from weft.provider.body import to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.claude.fold import AnthropicFold
 from weft.provider.claude.request import to_body
 from weft.provider.contract import ModelRequest
-from weft.provider.http import Endpoint, folded, stream_events
+from weft.provider.endpoint import Endpoint, Question, lower
+from weft.provider.http import stream_chunks
+from weft.provider.media.show import has_files
 
 VERSION: Final = "2023-06-01"
 BETAS: Final = ("interleaved-thinking-2025-05-14", "fine-grained-tool-streaming-2025-05-14")
@@ -24,20 +28,18 @@ class AnthropicMessages:
         self._endpoint = endpoint
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        endpoint, fold = self._endpoint, AnthropicFold()
-        body = to_bytes(to_body(request))
-        answer = stream_events(
-            self._client, endpoint.at("/messages"), self._headers(request), body, endpoint.deadlines
-        )
-        return folded(answer, fold)
+        apart = has_files(request.messages)
+        return stream_chunks(self._client, partial(self._ask, request), AnthropicFold(), apart=apart)
 
-    def _headers(self, request: ModelRequest) -> dict[str, str]:
-        given = {**self._endpoint.headers, **request.parameters.headers}
-        named = {name.lower(): value for name, value in given.items()}
-        headers = {"anthropic-version": VERSION}
-        if self._endpoint.api_key:
-            headers["x-api-key"] = self._endpoint.api_key
+    def _ask(self, request: ModelRequest) -> Question:
+        endpoint, body = self._endpoint, to_bytes(to_body(request))
+        key = {"x-api-key": endpoint.api_key} if endpoint.api_key else {}
+        own = {"anthropic-version": VERSION, **key}
+        question = endpoint.ask("/messages", body, request.parameters, own)
+        return replace(question, headers={**question.headers, "anthropic-beta": self._betas(request)})
+
+    def _betas(self, request: ModelRequest) -> str:
+        given = lower(self._endpoint.headers) | lower(request.parameters.headers)
         more = request.parameters.options.get("betas")
-        asked = named.pop("anthropic-beta", "").split(",") + (more if isinstance(more, list) else [])
-        betas = dict.fromkeys([*BETAS, *(str(beta).strip() for beta in asked if str(beta).strip())])
-        return headers | {"anthropic-beta": ",".join(betas)} | named
+        asked = given.get("anthropic-beta", "").split(",") + (more if isinstance(more, list) else [])
+        return ",".join(dict.fromkeys([*BETAS, *(str(beta).strip() for beta in asked if str(beta).strip())]))

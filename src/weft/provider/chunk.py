@@ -1,5 +1,6 @@
 """Chunks: pieces of a model's streamed answer, the same whatever API they came from. Private to a step."""
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -83,6 +84,15 @@ class Usage(Struct, frozen=True, kw_only=True):
     cache_write: int = 0
     cost: Decimal | None = None
     raw: dict[str, Any] | None = None
+
+
+def count_in(told: Mapping[str, Any], name: str) -> int:
+    """A count of tokens as a server tells it; none where it tells nothing that can be meant."""
+    found = told.get(name)
+    try:
+        return max(0, int(found)) if isinstance(found, int | float | Decimal) else 0
+    except (ValueError, OverflowError):  # what is no number, or one without end
+        return 0
 
 
 class Finished(Chunk, frozen=True, kw_only=True):

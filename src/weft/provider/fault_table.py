@@ -61,6 +61,7 @@ CODES: Final[dict[str, FaultKind]] = {
     "rate_limit_reached_error": "rate-limit",
     "too_many_requests": "rate-limit",
     "throttlingexception": "rate-limit",
+    "toomanyrequestsexception": "rate-limit",
     "resource_exhausted": "rate-limit",
     "requests": "rate-limit",
     "tokens": "rate-limit",
@@ -76,6 +77,11 @@ CODES: Final[dict[str, FaultKind]] = {
     "unsupported_country_region_territory": "auth",
     "accessdeniedexception": "auth",
     "unrecognizedclientexception": "auth",
+    "expiredtokenexception": "auth",
+    "invalidsignatureexception": "auth",
+    "missingauthenticationtokenexception": "auth",
+    "incompletesignatureexception": "auth",
+    "servicequotaexceededexception": "quota",
     "model_not_found": "not-found",
     "not_found_error": "not-found",
     "notfounderror": "not-found",
@@ -91,6 +97,7 @@ CODES: Final[dict[str, FaultKind]] = {
     "internal": "server",
     "internalserverexception": "server",
     "modelstreamerrorexception": "server",
+    "modelerrorexception": "server",
 }
 
 # The status a typed code stands for, where the API tells of a failure inside an answer that began well.
@@ -111,6 +118,14 @@ STATUSES: Final[dict[str, int]] = {
     "internal_server_error": 500,
     "timeout_error": 504,
     "overloaded_error": 529,
+    "validationexception": 400,
+    "accessdeniedexception": 403,
+    "resourcenotfoundexception": 404,
+    "modeltimeoutexception": 408,
+    "modelstreamerrorexception": 424,
+    "throttlingexception": 429,
+    "internalserverexception": 500,
+    "serviceunavailableexception": 503,
 }
 
 _START: Final = (

@@ -3,10 +3,11 @@
 import email.utils
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from weft.errors import FaultKind, ProviderError
+from weft.host.now import now
 from weft.provider.fault_table import CODES, STATUSES, TEXTS
 
 MAX_BODY: Final = 16 * 1024
@@ -22,6 +23,7 @@ _BY_STATUS: Final[dict[int, FaultKind]] = {
     408: "timeout",
     409: "server",
     413: "overflow",
+    424: "server",
     425: "server",
     429: "rate-limit",
     503: "overload",
@@ -49,7 +51,7 @@ def fault(
     """A failure of this kind; whether it is worth another try follows from the kind."""
     error = ProviderError(message, status=status, retryable=kind in RETRYABLE, headers=headers, body=body)
     error.kind = kind
-    error.wait_ms = wait_of(error.headers)
+    error.wait_ms = wait_of(error.headers, now)
     return error
 
 
@@ -60,12 +62,17 @@ def broken(message: str) -> ProviderError:
     return error
 
 
+def nameless() -> ProviderError:
+    return fault("protocol", "the model called a tool without a name")
+
+
 def to_error(status: int | None, headers: Mapping[str, str], body: bytes | str) -> ProviderError:
     """The failure that an answer tells of. Told inside an answer that began well (no status, or one of success),
     the status is the one its code stands for."""
     said = body.decode(errors="replace") if isinstance(body, bytes) else body
     document = _document(said)
-    codes, message = _codes(document), _message(document)
+    named = {name.lower(): value for name, value in headers.items()}
+    codes, message = [*_codes(document), *_codes_in(named)], _message(document)
     if status is None or not _failed(status):
         status = _told_status(document, codes)
     kind = classify(status, codes, message if document is not None else said[:MAX_MESSAGE])
@@ -73,7 +80,7 @@ def to_error(status: int | None, headers: Mapping[str, str], body: bytes | str) 
         kind,
         _sentence(status, message, said, html=document is None),
         status=status,
-        headers={name.lower(): value for name, value in headers.items()},
+        headers=named,
         body=said[:MAX_BODY],
     )
     if error.wait_ms is None:
@@ -120,8 +127,11 @@ def _kind_of_status(status: int | None) -> FaultKind:
     return "bad-request" if status // 100 == CLIENT else "protocol"
 
 
-def wait_of(headers: Mapping[str, str]) -> int | None:
-    """How long the headers (lower case) ask us to wait, in ms. A date counts from the answer's own `date`."""
+def wait_of(headers: Mapping[str, str], now: Callable[[], int]) -> int | None:
+    """How long the headers (lower case) ask us to wait, in ms.
+
+    A date counts from the answer's own `date`, whatever our clock says; where there is none, from our clock.
+    """
     for name, scale in (("retry-after-ms", 1), ("retry-after", 1000)):
         try:
             asked = float(headers.get(name, ""))
@@ -130,11 +140,15 @@ def wait_of(headers: Mapping[str, str]) -> int | None:
         if 0 <= asked < 10**9:
             return -int(-asked * scale // 1)
     try:
-        until = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-        since = email.utils.parsedate_to_datetime(headers.get("date", ""))
-        return max(0, round((until - since).total_seconds() * 1000))
+        until = _moment(headers.get("retry-after", ""))
+        since = _moment(headers["date"]) if "date" in headers else now()
+        return max(0, until - since)
     except (ValueError, TypeError, OverflowError):
         return None
+
+
+def _moment(date: str) -> int:
+    return round(email.utils.parsedate_to_datetime(date).timestamp() * 1000)
 
 
 # --- what the body says ---
@@ -175,6 +189,12 @@ def _codes(document: Any) -> list[str]:
     names = ("code", "type", "status", "__type")
     found = [layer.get(name) for layer in _layers(document) for name in names]
     return [code.lower().rsplit("#")[-1] for code in found if isinstance(code, str)]
+
+
+def _codes_in(headers: Mapping[str, str]) -> list[str]:
+    """Amazon names the failure beside the body: `ThrottlingException:http://…`."""
+    named = headers.get("x-amzn-errortype", "").partition(":")[0]
+    return [named.lower().rsplit("#")[-1]] if named else []
 
 
 def _message(document: Any) -> str:

@@ -1,16 +1,16 @@
-"""One HTTP request to a model's API, its answer as events, every wait with an end. Nothing is retried here."""
+"""One HTTP request to a model's API, its answer as chunks, every wait with an end. Nothing is retried here."""
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, Protocol
 
 import httpx2
-from msgspec import Struct
 
 from weft.errors import ProviderError
 from weft.provider.chunk import AnyChunk
+from weft.provider.endpoint import Deadlines, Question
 from weft.provider.faults import MAX_BODY, broken, fault, to_error
 from weft.provider.sse import SseEvent, SseReader
 from weft.version import VERSION
@@ -19,51 +19,12 @@ GRACE: Final = 0.2
 SECRET_HEADERS: Final = frozenset({"set-cookie"})
 
 
-class Deadlines(Struct, frozen=True, kw_only=True):
-    """How long to wait, in seconds: for a connection, for the answer to begin, for it to go on."""
+class Reader(Protocol):
+    """Bytes, cut anywhere, to the events that became whole; `end` gives what is left when the bytes are over."""
 
-    connect: float = 30
-    first_byte: float = 60
-    between: float = 120
+    def feed(self, data: bytes, /) -> list[SseEvent]: ...
 
-
-class Endpoint(Struct, frozen=True, kw_only=True):
-    """Where an API is, and how to get in. Without a key none is sent: a server of one's own may not want one."""
-
-    base_url: str
-    api_key: str = ""
-    headers: Mapping[str, str] = {}
-    provider_id: str = ""
-    deadlines: Deadlines = Deadlines()
-
-    def __repr__(self) -> str:
-        return f"Endpoint({self.base_url!r})"  # neither key nor headers, wherever this may be printed
-
-    def at(self, path: str) -> str:
-        return self.base_url.rstrip("/") + path
-
-
-async def stream_events(
-    client: httpx2.AsyncClient, url: str, headers: Mapping[str, str], body: bytes, deadlines: Deadlines
-) -> AsyncGenerator[SseEvent]:
-    """POST the body and yield the events of the answer, at least one. Closing this closes the connection at once.
-
-    Raises `ProviderError`: what the server said when it refused, `protocol` when it does not answer in events,
-    `timeout` and `network` when nothing comes.
-    """
-    reader, told = SseReader(), False
-    with _ours(url):
-        async with _open_answer(client, _build(client, url, headers, body, deadlines), deadlines) as answer:
-            async with aclosing(answer.pieces()) as chunks:
-                async for chunk in chunks:
-                    for event in reader.feed(chunk):
-                        told = True
-                        yield event
-            for event in reader.end():
-                told = True
-                yield event
-            if not told:
-                raise broken("the server answered with nothing")
+    def end(self) -> list[SseEvent]: ...
 
 
 class Fold(Protocol):
@@ -77,24 +38,47 @@ class Fold(Protocol):
     def end(self) -> Iterable[AnyChunk]: ...
 
 
-async def folded(answer: AsyncGenerator[SseEvent], fold: Fold) -> AsyncGenerator[AnyChunk]:
-    """An answer as chunks. Closing it closes the connection; one that is whole is read to its end first."""
-    async with aclosing(answer) as events:
-        async for event in events:
-            for chunk in fold.feed(event):
+async def stream_chunks(
+    client: httpx2.AsyncClient,
+    ask: Callable[[], Question],
+    fold: Fold,
+    *,
+    reader: Reader | None = None,
+    apart: bool = False,
+) -> AsyncGenerator[AnyChunk]:
+    """POST a question and yield its answer. Closing this closes the connection at once; an answer that is whole is
+    read to its end first. A question that takes long to put together is made `apart`, in a thread.
+
+    Raises `ProviderError`: what the server said when it refused, `protocol` when it does not answer in events,
+    `timeout` and `network` when nothing comes.
+    """
+    events, told = reader or SseReader(), False
+    question = await asyncio.to_thread(ask) if apart else ask()
+    with _ours(question.url):
+        async with _open_answer(client, question) as answer, aclosing(answer.pieces()) as pieces:
+            async for piece in pieces:
+                for event in events.feed(piece):
+                    told = True
+                    for chunk in fold.feed(event):
+                        yield chunk
+                if fold.done:
+                    break
+            for event in () if fold.done else events.end():
+                told = True
+                for chunk in fold.feed(event):
+                    yield chunk
+            if not told:
+                raise broken("the server answered with nothing")
+            for chunk in fold.end():
                 yield chunk
-            if fold.done:
-                break
-        for chunk in fold.end():
-            yield chunk
-        await drain(events)
+            await _drain(pieces)
 
 
-async def drain(events: AsyncGenerator[SseEvent]) -> None:
+async def _drain(pieces: AsyncGenerator[bytes]) -> None:
     """Let an answer that is whole come to its end, so that its connection can serve again; but not for long."""
-    with suppress(TimeoutError, ProviderError):
+    with suppress(TimeoutError, ProviderError, httpx2.TransportError):
         async with asyncio.timeout(GRACE):
-            async for _ in events:
+            async for _ in pieces:
                 pass
 
 
@@ -104,7 +88,7 @@ class _Answer:
     def __init__(self, response: httpx2.Response, deadlines: Deadlines) -> None:
         self.response = response
         self._deadlines = deadlines
-        self._rest = response.aiter_bytes()
+        self._rest = _bytes_of(response)
         self._first: bytes | None = None
 
     async def begin(self) -> None:
@@ -132,15 +116,23 @@ class _Answer:
         return said[:MAX_BODY]
 
     async def close(self) -> None:
-        await self._rest.aclose()
+        if isinstance(self._rest, AsyncGenerator):
+            await self._rest.aclose()
         await self.response.aclose()
 
 
+def _bytes_of(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The body as it comes. One that is not packed need not be unpacked: every piece would pay for it."""
+    stream = response.stream
+    if isinstance(stream, httpx2.AsyncByteStream) and "content-encoding" not in response.headers:
+        return aiter(stream)
+    return response.aiter_bytes()
+
+
 @asynccontextmanager
-async def _open_answer(
-    client: httpx2.AsyncClient, request: httpx2.Request, deadlines: Deadlines
-) -> AsyncIterator[_Answer]:
-    """The answer to the request, once it is one we can read."""
+async def _open_answer(client: httpx2.AsyncClient, question: Question) -> AsyncIterator[_Answer]:
+    """The answer to the question, once it is one we can read."""
+    request, deadlines = _build(client, question), question.deadlines
     answer: _Answer | None = None
     try:
         try:
@@ -176,7 +168,7 @@ async def _refuse_unreadable(answer: _Answer) -> None:
     said, headers = await answer.text(), _headers(response)
     if not response.is_success:
         raise to_error(response.status_code, headers, said)
-    if kind == "application/json" and b'"error"' in said:
+    if kind == "application/json" and (b'"error"' in said or b'"__type"' in said):
         raise to_error(response.status_code, headers, said)
     raise fault(
         "protocol",
@@ -193,9 +185,8 @@ def _headers(response: httpx2.Response) -> dict[str, str]:
     return {name: value for name, value in response.headers.items() if name not in SECRET_HEADERS}
 
 
-def _build(
-    client: httpx2.AsyncClient, url: str, headers: Mapping[str, str], body: bytes, deadlines: Deadlines
-) -> httpx2.Request:
+def _build(client: httpx2.AsyncClient, question: Question) -> httpx2.Request:
+    deadlines = question.deadlines
     # The wait for the first byte has a clock of our own; the one for the rest is set when the answer begins.
     waits = httpx2.Timeout(
         connect=deadlines.connect, pool=deadlines.connect, write=deadlines.between, read=None
@@ -207,8 +198,8 @@ def _build(
         "accept-encoding": "identity",
         "user-agent": f"weft/{VERSION}",
     }
-    named = {name.lower(): value for name, value in headers.items()}
-    return client.build_request("POST", url, headers=fixed | named, content=body, timeout=waits)
+    headers = {**fixed, **question.headers}
+    return client.build_request("POST", question.url, headers=headers, content=question.body, timeout=waits)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -65,6 +65,11 @@ def own_metadata(metadata: Metadata | None, key: str, provider_id: str = "") -> 
 def tool_name(name: str) -> str:
     """A name of a tool as every API takes it: models invent others, and a history keeps them."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:LONGEST_NAME] or "unnamed"
+
+
+def input_schema(spec: ToolSpec) -> dict[str, Any]:
+    """The schema of a tool's input, which says that it is an object: APIs refuse one that leaves it to be guessed."""
+    return spec.schema if spec.schema.get("type") == "object" else {**spec.schema, "type": "object"}
 
 
 def plain_id(id: str) -> str:
@@ -175,4 +180,9 @@ def _asked(words: str) -> UserTurn:
 
 
 def has_calls(messages: Iterable[ModelMessage]) -> bool:
-    return any(isinstance(turn, ToolTurn) for turn in messages)
+    return any(
+        isinstance(item, CallContent)
+        for turn in messages
+        if isinstance(turn, AssistantTurn)
+        for item in turn.content
+    )

@@ -1,6 +1,7 @@
 """OpenAI's Chat Completions, and every server that speaks it."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
+from functools import partial
 
 import httpx2
 
@@ -9,7 +10,9 @@ from weft.provider.chat.fold import OpenAIChatFold
 from weft.provider.chat.request import to_body
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.http import Endpoint, folded, stream_events
+from weft.provider.endpoint import Endpoint, Question
+from weft.provider.http import stream_chunks
+from weft.provider.media.show import has_files
 from weft.provider.normalise import metadata_key
 
 
@@ -21,18 +24,9 @@ class OpenAIChat:
         self._endpoint = endpoint
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        endpoint, fold = self._endpoint, OpenAIChatFold(metadata_key(request.model))
-        headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-        headers |= _lower(endpoint.headers) | _lower(request.parameters.headers)
-        answer = stream_events(
-            self._client,
-            endpoint.at("/chat/completions"),
-            headers,
-            to_bytes(to_body(request)),
-            endpoint.deadlines,
-        )
-        return folded(answer, fold)
+        fold, apart = OpenAIChatFold(metadata_key(request.model)), has_files(request.messages)
+        return stream_chunks(self._client, partial(self._ask, request), fold, apart=apart)
 
-
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
+    def _ask(self, request: ModelRequest) -> Question:
+        endpoint, body = self._endpoint, to_bytes(to_body(request))
+        return endpoint.ask("/chat/completions", body, request.parameters, endpoint.bearer)

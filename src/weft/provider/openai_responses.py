@@ -1,13 +1,16 @@
 """OpenAI's Responses API, and servers that speak as it does."""
 
 from collections.abc import AsyncGenerator
+from functools import partial
 
 import httpx2
 
 from weft.provider.body import to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.http import Endpoint, folded, stream_events
+from weft.provider.endpoint import Endpoint, Question
+from weft.provider.http import stream_chunks
+from weft.provider.media.show import has_files
 from weft.provider.responses.fold import ResponsesFold
 from weft.provider.responses.request import named_tools, to_body
 
@@ -21,14 +24,9 @@ class OpenAIResponses:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         names = {name: tool.name for name, tool in named_tools(request).items()}
-        endpoint, fold = self._endpoint, ResponsesFold(names)
-        body = to_bytes(to_body(request))
-        answer = stream_events(
-            self._client, endpoint.at("/responses"), self._headers(request), body, endpoint.deadlines
-        )
-        return folded(answer, fold)
+        fold, apart = ResponsesFold(names), has_files(request.messages)
+        return stream_chunks(self._client, partial(self._ask, request), fold, apart=apart)
 
-    def _headers(self, request: ModelRequest) -> dict[str, str]:
-        given = {**self._endpoint.headers, **request.parameters.headers}
-        key = {"authorization": f"Bearer {self._endpoint.api_key}"} if self._endpoint.api_key else {}
-        return key | {name.lower(): value for name, value in given.items()}
+    def _ask(self, request: ModelRequest) -> Question:
+        endpoint, body = self._endpoint, to_bytes(to_body(request))
+        return endpoint.ask("/responses", body, request.parameters, endpoint.bearer)

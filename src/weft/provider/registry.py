@@ -9,13 +9,23 @@ from weft.errors import ModelNotFoundError, NoModelError
 from weft.model.catalog import Model
 from weft.model.part import ModelRef
 from weft.provider.contract import Provider
+from weft.provider.health import Health
 from weft.provider.offer import choice
 from weft.provider.offer.offer import Offer
 from weft.provider.offer.offers import Offers, names_of
 from weft.provider.offer.reach import Adapters, Connect, Reached
 
 # Variables that hold a token for much else: that there is one does not mean that our requests may be sent there.
-FOR_MUCH_ELSE = frozenset({"GITHUB_TOKEN", "GITLAB_TOKEN", "HF_TOKEN", "DIGITALOCEAN_ACCESS_TOKEN"})
+FOR_MUCH_ELSE = frozenset(
+    [
+        "AWS_ACCESS_KEY_ID",
+        "AWS_PROFILE",
+        "DIGITALOCEAN_ACCESS_TOKEN",
+        "GITHUB_TOKEN",
+        "GITLAB_TOKEN",
+        "HF_TOKEN",
+    ]
+)
 
 
 class Served(Struct, frozen=True):
@@ -35,8 +45,8 @@ class Chosen(Struct, frozen=True, kw_only=True):
 class Registry:
     """The models there are. An unknown one is an error with near names, never a silent swap.
 
-    `served` are there as they stand; a model that is on offer is made when it is asked for. `connect` stands in for
-    our own adapters.
+    `served` are there as they stand; a model that is on offer is made when it is asked for, by our adapters or by
+    what stands in for them (`connect`). `health` remembers which of them failed lately.
     """
 
     def __init__(
@@ -46,14 +56,15 @@ class Registry:
         default: ModelRef | None = None,
         small: ModelRef | None = None,
         offers: Offers | None = None,
-        connect: Connect | None = None,
+        connect: Connect | Adapters | None = None,
     ) -> None:
+        self.health = Health()
         self._served = {(each.model.provider_id, each.model.id): each for each in served}
         self._made: dict[tuple[str, str], Served] = {}
         self._chosen = Chosen(model=default, small=small)
         self._offers = offers
-        self._adapters = Adapters()
-        self._connect = connect or self._adapters.connect
+        self._adapters = connect if isinstance(connect, Adapters) else Adapters()
+        self._connect = self._adapters.connect if isinstance(connect, Adapters | None) else connect
 
     def get(self, ref: ModelRef) -> Served:
         """A model that there is, whether or not there is a key for it: what is missing is told when it is asked."""
@@ -97,12 +108,16 @@ class Registry:
         """
         if self._offers is None:
             return []
-        available = [offer for offer in self._offers.list_available() if _points_here(offer)]
+        available = [offer for offer in self._offers.list_available() if points_here(offer)]
         configured = [offer for offer in available if offer.configured]
         if self._offers.configured:
             return configured
         stored = [offer for offer in available if offer.key is not None and offer.key.source == "stored"]
         return [*stored, *(offer for offer in available if offer not in stored)]
+
+    def list_served(self) -> list[Model]:
+        """Those that are there as they stand."""
+        return [each.model for each in self._served.values()]
 
     def list_models(self) -> list[Model]:
         """Those that can be used as things are."""
@@ -127,7 +142,8 @@ class Registry:
         await self._adapters.aclose()
 
 
-def _points_here(offer: Offer) -> bool:
+def points_here(offer: Offer) -> bool:
+    """Whether the person said, one way or another, that work may be sent to it."""
     key = offer.key
     if offer.configured or key is None:
         return True

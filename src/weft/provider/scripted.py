@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from weft.errors import InvalidInputError, ProviderError
+from weft.errors import FaultKind, InvalidInputError, ProviderError
 from weft.host.clock import Clock
 from weft.provider.chunk import (
     AnyChunk,
@@ -47,9 +47,13 @@ class Call(Move, frozen=True, kw_only=True, tag="call"):
 
 
 class Fail(Move, frozen=True, kw_only=True, tag="fail"):
+    """Break off. `wait_ms` is how long to leave the model alone, as a header would say it."""
+
     message: str
     status: int | None = None
     retryable: bool = False
+    kind: FaultKind = "unknown"
+    wait_ms: int | None = None
 
 
 class Wait(Move, frozen=True, kw_only=True, tag="wait"):
@@ -97,7 +101,7 @@ class ScriptedProvider:
                 case Wait(seconds=seconds):
                     await self._clock.sleep(seconds)
                 case Fail():
-                    raise ProviderError(move.message, status=move.status, retryable=move.retryable)
+                    raise _fault(move)
                 case End():
                     yield _finished(moves, request, move)
                     return
@@ -107,6 +111,12 @@ class ScriptedProvider:
                         if self._pace and isinstance(chunk, TextDelta | ReasoningDelta):
                             await self._clock.sleep(self._pace)
         yield _finished(moves, request, None)
+
+
+def _fault(move: Fail) -> ProviderError:
+    error = ProviderError(move.message, status=move.status, retryable=move.retryable)
+    error.kind, error.wait_ms = move.kind, move.wait_ms
+    return error
 
 
 def _chunks(move: Say | Think | Call, id: str) -> Iterable[AnyChunk]:

@@ -85,6 +85,8 @@ class SseReader:
                 self._name = ""
             elif line.startswith(b"data:"):
                 self._add(line[6:] if line.startswith(b"data: ") else line[5:])
+            elif line.startswith(b"event:"):
+                self._name = line[6:].decode(errors="replace").removeprefix(" ")
             else:
                 self._field(line)
         return events
@@ -107,9 +109,7 @@ class SseReader:
             raise too_big(self._limit)
 
     def _field(self, line: bytes) -> None:
-        if line.startswith(b"event:"):
-            self._name = line[6:].decode(errors="replace").removeprefix(" ")
-        elif line == b"data":
+        if line == b"data":
             self._add(b"")
         elif line.startswith(_BOM):
             self._take([line[len(_BOM) :] or b":"])

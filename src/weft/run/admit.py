@@ -1,19 +1,21 @@
 """Input to a stored prompt: nothing is acknowledged, and nothing runs, before it is on disk."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 
-from weft.errors import NotFoundError
+from weft.errors import InvalidInputError, NotFoundError
+from weft.model.agent import Agent
 from weft.model.event import Event, MessageUpdated, PartUpdated
 from weft.model.ids import MessageID, PartID, SessionID, checked
 from weft.model.input import AgentInput, AnyPartInput, FileInput, PromptInput, SubtaskInput, TextInput
-from weft.model.message import MessageWithParts, UserMessage
+from weft.model.message import JsonFormat, MessageWithParts, OtherFormat, TextFormat, UserMessage
 from weft.model.part import AgentPart, AnyPart, FilePart, ModelRef, Moment, SubtaskPart, TextPart
 from weft.model.transcript import Transcript
 from weft.run.attach import attach
 from weft.run.decide import newest_prompt
 from weft.run.kit import Kit
-from weft.run.moment import after
 from weft.run.request import variant_of
+from weft.run.structure.schema import check_schema
 from weft.session.lifecycle import touch
 
 PARTS: dict[type[AnyPartInput], type[AnyPart]] = {
@@ -27,38 +29,82 @@ PARTS: dict[type[AnyPartInput], type[AnyPart]] = {
 async def admit(kit: Kit, session: SessionID, transcript: Transcript, input: PromptInput) -> MessageID:
     """Store a prompt, and take it into the transcript. What it names (agent, model) is checked first, so that a
     mistake stores nothing."""
-    agent, model = choose(kit, input, transcript.messages())
+    agent, (model, *fallback) = choose(kit, input, transcript.messages())
     message = UserMessage(
         id=MessageID(checked("message", input.message_id)) if input.message_id else kit.mint.message(),
         session_id=session,
-        time=Moment(created=after(transcript, kit.clock.now())),
+        time=Moment(created=transcript.next_time(kit.clock.now())),
         agent=agent,
         model=model,
         system=input.system,
         tools=input.tools,
         variant=input.variant,
+        budget=input.budget,
+        format=input.format,
+        fallback=tuple(fallback),
     )
     given = [piece for part in input.parts for piece in await attach(kit, message, part)]
     parts = [_to_part(kit, message, piece) for piece in given]
     events: list[Event] = [MessageUpdated(info=message), *(PartUpdated(part=part) for part in parts)]
-    await kit.journal.commit(*events)
-    transcript.feed(*events)
+    await kit.journal.commit(*events, into=transcript)
     await touch(kit.journal, session, kit.clock.now())
     return message.id
 
 
-def choose(kit: Kit, input: PromptInput, history: Sequence[MessageWithParts]) -> tuple[str, ModelRef]:
+def choose(
+    kit: Kit, input: PromptInput, history: Sequence[MessageWithParts]
+) -> tuple[str, tuple[ModelRef, ...]]:
     """Who answers, with which model: the one asked for, else the agent's, else the one this conversation goes on with,
-    else the default. What is not there must be said now, not after the prompt is stored."""
+    else the default. What is not there must be said now, not after the prompt is stored.
+
+    Only an agent's models have others to fall back on: what a person chose by hand is not crossed.
+    """
+    check_format(input)
     name = input.agent or kit.default_agent
-    agent = kit.agents.get(name)
-    if agent is None:
-        visible = (each for each, found in kit.agents.items() if not found.hidden)
-        raise NotFoundError("agent", name, hint=f"there are {', '.join(visible)}")
+    agent = get_agent(kit, name)
+    _check_mentions(kit, input.parts)
     last = newest_prompt(history)
     model = input.model or agent.model or (last.model if last else None) or kit.models.default()
     variant_of(kit.models.get(model).model, input.variant)
-    return name, model
+    fallback = agent.fallback if input.model is None and agent.model is not None else ()
+    for other in fallback:
+        kit.models.get(other)
+    return name, (model, *fallback)
+
+
+def _check_mentions(kit: Kit, parts: Sequence[AnyPartInput]) -> None:
+    """Whom a prompt names to work on it must be there, and the model they are to use."""
+    for part in parts:
+        match part:
+            case AgentInput(name=name):
+                get_agent(kit, name)
+            case SubtaskInput(agent=name, model=model):
+                get_agent(kit, name)
+                if model is not None:
+                    kit.models.get(model)
+            case TextInput() | FileInput():
+                pass
+
+
+def get_agent(kit: Kit, name: str) -> Agent:
+    agent = kit.agents.get(name)
+    if agent is None:
+        visible = [each for each, found in kit.agents.items() if not found.hidden]
+        near = get_close_matches(name, visible, n=3)
+        raise NotFoundError("agent", name, near=near, hint=f"there are {', '.join(visible)}")
+    return agent
+
+
+def check_format(input: PromptInput) -> None:
+    match input.format:
+        case JsonFormat(schema=schema, retry_count=retries):
+            if retries is not None and retries < 0:
+                raise InvalidInputError("format.retryCount", "it cannot be less than none")
+            check_schema(schema, where="format.schema")
+        case OtherFormat():
+            raise InvalidInputError("format.type", 'weft knows "text" and "json_schema"')
+        case TextFormat() | None:
+            pass
 
 
 def _to_part(kit: Kit, message: UserMessage, given: AnyPartInput) -> AnyPart:

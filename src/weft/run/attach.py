@@ -14,6 +14,7 @@ from weft.host.files import read_file
 from weft.model.input import AgentInput, AnyPartInput, FileInput, TextInput
 from weft.model.message import UserMessage
 from weft.model.permission import CallRef
+from weft.permission.rules import evaluate
 from weft.run.calls import Caller, context_for, unasked, unreported
 from weft.run.kit import Kit
 from weft.tool.contract import AnyTool, ToolResult, to_input
@@ -30,18 +31,22 @@ async def attach(kit: Kit, message: UserMessage, given: AnyPartInput) -> list[An
     """
     match given:
         case AgentInput(name=name):
-            return [
-                given,
-                synthetic(
-                    f" Use the above message and context to generate a prompt and call the task tool with subagent: {name}"
-                ),
-            ]
+            return [given, synthetic(_to_agent(kit, message, name))]
         case FileInput(url=url, mime=mime) if url.startswith("data:") and mime == TEXT:
             return [_called("Read", {"filePath": given.filename or ""}), synthetic(data_text(url)), given]
         case FileInput(url=url) if url.startswith("file:"):
             return await _local(kit, message, given)
         case _:
             return [given]
+
+
+def _to_agent(kit: Kit, message: UserMessage, name: str) -> str:
+    """The words with which a mention of an agent reaches the model. They are OpenCode's."""
+    asked = f" Use the above message and context to generate a prompt and call the task tool with subagent: {name}"
+    agent = kit.agents.get(message.agent)
+    denied = agent is not None and evaluate("task", name, agent.permission).action == "deny"
+    # Whom it is not told of, it would take for a mistake of the person's.
+    return f"{asked} . Invoked by user; guaranteed to exist." if denied else asked
 
 
 def synthetic(text: str) -> TextInput:
@@ -119,8 +124,9 @@ async def _use(kit: Kit, message: UserMessage, tool: AnyTool, arguments: dict[st
 def data_text(url: str) -> str:
     """The text in a `data:` URL. (OpenCode decodes the whole URL, and puts garbage before the text.)"""
     head, _, body = url.partition(",")
+    said = unquote_to_bytes(body)
     try:
-        raw = base64.b64decode(body) if head.endswith(";base64") else unquote_to_bytes(body)
+        raw = base64.b64decode(b"".join(said.split()), validate=True) if head.endswith(";base64") else said
     except binascii.Error:
         return f"[unreadable data: {len(body)} characters that are not base64]"
     return raw.decode("utf-8", "replace")

@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 from weft.errors import DocumentError
@@ -15,7 +16,7 @@ from weft.model.agent import Instruction
 from weft.model.event import Event, PartUpdated
 from weft.model.ids import Mint
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage, place_of
-from weft.model.part import TextPart
+from weft.model.part import SubtaskPart, TextPart, ToolPart
 from weft.model.project import Place
 from weft.model.session import Session, own_of
 from weft.model.transcript import Transcript
@@ -28,25 +29,34 @@ from weft.window.notes import OURS, Note, as_told, list_notes
 from weft.window.reminders import PLAN, is_reminded, plan_note
 from weft.window.system import Basis
 
+PINNED = "notes pinned to this session"
+
 
 async def brief(kit: Kit, session: Session, transcript: Transcript, prompt: UserMessage) -> Basis:
     """What the model is told first. What it is not yet told of is noted in the prompt, before it is first answered."""
-    basis = await _basis_of(kit, session)
+    pinned = to_pinned(session)
+    basis = await basis_of(kit, session)
     history, asked = transcript.messages(), transcript.find(prompt.id)
     if asked is not None and not is_answered(history, prompt):
         known = as_told(basis, history)
-        notes = list_notes(known, await _look_around(kit, known.instructions))
+        notes = list_notes(known, await _look_around(kit, known.instructions, pinned))
         notes += await _on_plans(kit, session, history, asked)
         await _add(kit, transcript, prompt, notes)
     return basis
 
 
-async def _basis_of(kit: Kit, session: Session) -> Basis:
+async def basis_of(kit: Kit, session: Session) -> Basis:
+    """What the session's model was told first; looked up now, and kept, if it was told nothing yet."""
+    if session.id in kit.bases:
+        return kit.bases[session.id]
     keys = basis_keys(session)
     found = [to_basis(await kit.store.kept(key)) for key in keys]
-    basis = next((each for each in found if each is not None), None) or await _look_around(kit, ())
+    basis = next((each for each in found if each is not None), None) or await _look_around(
+        kit, (), to_pinned(session)
+    )
     if found[0] is None:
         await kit.store.keep(keys[0], to_plain(basis))
+    kit.bases[session.id] = basis  # once told, it never changes
     return basis
 
 
@@ -64,12 +74,18 @@ def to_basis(kept: Any) -> Basis | None:
         return None
 
 
-async def _look_around(kit: Kit, known: Sequence[Instruction]) -> Basis:
+async def _look_around(kit: Kit, known: Sequence[Instruction], pinned: tuple[Instruction, ...]) -> Basis:
     texts = {each.source: each.text for each in known}
     return Basis(
         environment=to_environment(kit.place, kit.platform, kit.clock.now()),
-        instructions=await asyncio.to_thread(kit.instructions, texts),
+        instructions=(*await asyncio.to_thread(kit.instructions, texts), *pinned),
     )
+
+
+def to_pinned(session: Session) -> tuple[Instruction, ...]:
+    """What a person pinned to a session holds like an instruction: no compaction cuts it off."""
+    notes = own_of(session).notes
+    return (Instruction(source=PINNED, text="\n".join(f"- {note}" for note in notes)),) if notes else ()
 
 
 def to_environment(place: Place, platform: str, now: int) -> Environment:
@@ -84,11 +100,20 @@ def to_environment(place: Place, platform: str, now: int) -> Environment:
 
 
 def is_answered(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
-    """Whether an answer to a prompt has come to its end: then the model has seen the prompt as it stands."""
-    answers = (message.info for message in reversed(history) if isinstance(message.info, AssistantMessage))
+    """Whether an answer to a prompt has come to its end: then the model has seen the prompt as it stands.
+
+    That a part of it was handed to a child is no answer of a model's.
+    """
+    asked = next((message for message in reversed(history) if message.info.id == prompt.id), None)
+    handed = {part.id for part in (asked.parts if asked else ()) if isinstance(part, SubtaskPart)}
+    after = takewhile(lambda message: message.info.id != prompt.id, reversed(history))
     return any(
-        answer.parent_id == prompt.id and answer.time.completed is not None and not answer.summary
-        for answer in answers
+        isinstance(answer := message.info, AssistantMessage)
+        and answer.parent_id == prompt.id
+        and answer.time.completed is not None
+        and not answer.summary
+        and not any(isinstance(part, ToolPart) and part.call_id in handed for part in message.parts)
+        for message in after
     )
 
 
@@ -109,8 +134,7 @@ async def _on_plans(
 async def _add(kit: Kit, transcript: Transcript, prompt: UserMessage, notes: list[Note]) -> None:
     events = to_events(notes, prompt, kit.mint)
     if events:
-        await kit.journal.commit(*events)
-        transcript.feed(*events)
+        await kit.journal.commit(*events, into=transcript)
 
 
 def to_events(notes: Iterable[Note], prompt: UserMessage, mint: Mint) -> list[Event]:

@@ -1,10 +1,12 @@
 """Carry out tool calls: find the tool, check what the model wrote, ask, run, bring back what came of it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.errors import NotPermittedError, RejectedError, WeftError
 from weft.model.agent import Agent
@@ -12,18 +14,23 @@ from weft.model.ids import SessionID
 from weft.model.input import FileInput
 from weft.model.permission import CallRef, PermissionRequest
 from weft.model.session import Session
-from weft.permission.rules import merge
+from weft.permission.gate import Standing
+from weft.permission.limits import judge, limits_for
+from weft.permission.writing import watch_named, watch_writers
 from weft.provider.chunk import ToolCall
+from weft.run.children.named import let_named
 from weft.run.kit import Kit
+from weft.run.person.whereabouts import find_whereabouts
 from weft.run.processor import CallDone, CallFailed, CallStarted
-from weft.tool.contract import AnyTool, Ask, Report, ToolContext, ToolResult, to_input
+from weft.run.watched import watched
+from weft.tool.contract import AnyTool, Ask, Permits, Report, ToolContext, ToolResult, to_input
 from weft.tool.registry import UNSEEN
 from weft.tool.truncate import bound
 
 INVALID = "invalid"
 
 
-def prepare(call: ToolCall, tools: Mapping[str, AnyTool]) -> CallStarted:
+def prepare(call: ToolCall, tools: Collection[str]) -> CallStarted:
     """The call as it can be carried out. One that cannot becomes a call of `invalid`, which tells the model why."""
     name = call.tool if call.tool in tools else call.tool.lower()
     if name not in tools:
@@ -49,7 +56,7 @@ def _invalid(call: ToolCall, error: str) -> CallStarted:
 async def carry_out(call: CallStarted, tool: AnyTool, context: ToolContext) -> CallDone | CallFailed:
     """Run the tool to its end. Whatever it raises becomes a result the model can read."""
     try:
-        result = await bound(await tool.run(to_input(tool, call.input), context), context.desk.spill)
+        result = await bound(await _run(tool, call.input, context), context.desk.spill)
     except NotPermittedError as error:
         return CallFailed(call_id=call.call_id, error=str(error), refused=isinstance(error, RejectedError))
     except WeftError as error:
@@ -57,6 +64,14 @@ async def carry_out(call: CallStarted, tool: AnyTool, context: ToolContext) -> C
     except Exception as error:  # noqa: BLE001  a tool is a stranger's code: its fault ends the call, not the run
         return CallFailed(call_id=call.call_id, error=f"{type(error).__name__}: {error}")
     return _done(call, result)
+
+
+async def _run(tool: AnyTool, given: dict[str, Any], context: ToolContext) -> ToolResult:
+    wanted = to_input(tool, given)
+    if tool.announces:
+        return await tool.run(wanted, context)
+    async with watched(context) as watching:
+        return await tool.run(wanted, watching)
 
 
 def _done(call: CallStarted, result: ToolResult) -> CallDone:
@@ -80,7 +95,7 @@ class Caller(Struct, frozen=True, kw_only=True):
 
 
 def context_for(kit: Kit, caller: Caller, *, ask: Ask, report: Report) -> ToolContext:
-    return ToolContext(
+    context = ToolContext(
         session_id=caller.session,
         message_id=caller.call.message_id,
         call_id=caller.call.call_id,
@@ -88,10 +103,18 @@ def context_for(kit: Kit, caller: Caller, *, ask: Ask, report: Report) -> ToolCo
         directory=kit.place.directory,
         worktree=kit.place.worktree,
         clock=kit.clock,
-        ask=ask,
+        ask=let_named(kit.store, caller.session, caller.call, ask),
         report=report,
         desk=kit.desk(caller.session),
+        agents=kit.agents,
     )
+    return replace(context, spawn=partial(kit.spawn, context))
+
+
+def permits_for(session: Session, agent: Agent) -> Permits:
+    """What the rules let an agent do unasked."""
+    limits = limits_for(agent, session)
+    return lambda permission, pattern: judge(permission, pattern, limits).action == "allow"
 
 
 def ask_for(kit: Kit, session: Session, agent: Agent, call: CallRef) -> Ask:
@@ -112,8 +135,18 @@ def ask_for(kit: Kit, session: Session, agent: Agent, call: CallRef) -> Ask:
             always=always,
             tool=call,
         )
-        await kit.gate.let_pass(request, merge(agent.permission, session.permission or ()))
+        told = metadata or {}
+        limits = watch_writers(standing.limits, permission, told.get("mayWrite", ()))
+        limits = watch_named(limits, permission, told.get("perhaps", ()))
+        await kit.gate.let_pass(
+            request, standing if limits is standing.limits else replace(standing, limits=limits)
+        )
 
+    standing = Standing(
+        limits=limits_for(agent, session),
+        agent=agent.name,
+        find=partial(find_whereabouts, kit, session, call),
+    )
     return ask
 
 

@@ -4,59 +4,59 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from weft.model.catalog import Model
 from weft.model.event import Event, MessageUpdated, PartUpdated, SessionCompacted
 from weft.model.ids import MessageID, SessionID
-from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
-from weft.model.part import AnyPart, CompactionPart, CompletedState, Moment, TextPart, ToolPart
+from weft.model.message import MessageWithParts, UserMessage
+from weft.model.part import AnyPart, CompactionPart, CompletedState, ModelRef, Moment, TextPart
+from weft.model.session import Session
 from weft.model.transcript import Transcript
-from weft.run.kit import Kit
-from weft.run.moment import after
+from weft.run.briefing import basis_of
+from weft.run.chain import next_model
+from weft.run.kit import Compaction, Kit
+from weft.run.request import overhead_of
 from weft.window.carry import carried
-from weft.window.history import since_compaction
-from weft.window.overflow import estimate, usable, used
+from weft.window.overflow import Threshold, room
+from weft.window.projection import projected
 from weft.window.prune import to_forget
 
 CONTINUE = "Continue if you have next steps"
 
 
-def is_crowded(kit: Kit, history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
+def is_crowded(
+    kit: Kit, history: Sequence[MessageWithParts], prompt: UserMessage, *, overhead: int = 0
+) -> bool:
     """Whether the next request would not fit, as far as can be told before it is sent."""
-    if not kit.compaction.auto or prompt.model is None:
+    model = next_model(kit, prompt)
+    if not kit.compaction.auto or model is None:
         return False
-    room = usable(kit.models.get(prompt.model).model, kit.output_limit)
-    return room is not None and projected(since_compaction(history)) > room
+    most = room(model, kit.output_limit, threshold_of(kit.compaction, model))
+    return most is not None and projected(history, overhead=overhead) > most
 
 
-def projected(window: Sequence[MessageWithParts]) -> int:
-    """About how many tokens the next request takes: what the last answer counted, and what came after it."""
-    total = 0
-    for message in reversed(window):
-        info = message.info
-        counted = isinstance(info, AssistantMessage) and not info.summary and used(info.tokens) > 0
-        total += sum(_added(part, counted=counted) for part in message.parts)
-        if counted:
-            assert isinstance(info, AssistantMessage)
-            return total + used(info.tokens)
-    return total
+async def overhead_in(kit: Kit, session: Session, prompt: UserMessage) -> int:
+    """What a request holds beside the conversation, as far as can be told."""
+    model = next_model(kit, prompt)
+    if model is None or prompt.agent not in kit.agents:
+        return 0
+    return overhead_of(kit, prompt, model, await basis_of(kit, session))
 
 
-def _added(part: AnyPart, *, counted: bool) -> int:
-    """What a part adds to a request. What an answer itself said is in its own count; what its calls brought is not."""
-    match part:
-        case ToolPart(state=CompletedState(output=output, time=time)) if time.compacted is None:
-            return estimate(output)
-        case TextPart(text=text) if not counted:
-            return estimate(text)
-        case _:
-            return 0
+def threshold_of(compaction: Compaction, model: Model) -> Threshold | None:
+    """Where to sum up: what is said of the very model, else of all."""
+    return compaction.models.get(f"{model.provider_id}/{model.id}", compaction.threshold)
 
 
-async def ask_for_summary(kit: Kit, session: SessionID, transcript: Transcript, *, auto: bool) -> MessageID:
+async def ask_for_summary(
+    kit: Kit, session: SessionID, transcript: Transcript, *, auto: bool, model: ModelRef | None = None
+) -> MessageID:
     """Mark where the history is to be cut; what must not be lost goes along word for word. Gives the mark's message."""
     history = transcript.messages()
     last = next(message.info for message in reversed(history) if isinstance(message.info, UserMessage))
-    words = carried(since_compaction(history), await kit.store.list_todos(session))
+    words = carried(history, await kit.store.list_todos(session))
     message = _message(kit, transcript, last)
+    if model is not None:
+        message = replace(message, model=model, variant=None, fallback=())
     mark = CompactionPart(id=kit.mint.part(), session_id=session, message_id=message.id, auto=auto)
     parts: list[AnyPart] = [mark, *([_synthetic(kit, message, words)] if words else [])]
     await _commit(
@@ -98,10 +98,14 @@ def _message(kit: Kit, transcript: Transcript, like: UserMessage) -> UserMessage
     return UserMessage(
         id=kit.mint.message(),
         session_id=like.session_id,
-        time=Moment(created=after(transcript, kit.clock.now())),
+        time=Moment(created=transcript.next_time(kit.clock.now())),
         agent=like.agent,
         model=like.model,
+        system=like.system,
+        tools=like.tools,
         variant=like.variant,
+        format=like.format,
+        fallback=like.fallback,
     )
 
 
@@ -112,5 +116,4 @@ def _synthetic(kit: Kit, message: UserMessage, text: str) -> TextPart:
 
 
 async def _commit(kit: Kit, transcript: Transcript, events: list[Event]) -> None:
-    await kit.journal.commit(*events)
-    transcript.feed(*events)
+    await kit.journal.commit(*events, into=transcript)

@@ -5,16 +5,22 @@ after the call has begun. Here a call is compared with all that answered this pr
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import islice, takewhile
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
-from weft.model.part import CompletedState, ErrorState, ToolPart
+from weft.model.part import CompletedState, ErrorState, TextPart, ToolPart
 
 SAME = 3  # this often the same call may be wanted, with the same outcome each time
 SAME_BUT_NEWS = 10  # … when its outcome differs: whoever waits for something asks for it again and again
 LONGEST_CYCLE = 4
+INVALID = "invalid"
+UNREADABLE = 4  # so many calls in a row that nobody could make; the next such is one too many
+FRUITLESS = 10  # so many calls in a row that failed, whatever they were
+SAME_WORDS = 4  # answers in a row in the same words, each with a call behind them
+ENOUGH_WORDS = 20  # shorter ones are said again and again by anybody
 BLOCKED = "This call was not carried out:"
 
 
@@ -24,32 +30,68 @@ class Made(Struct, frozen=True):
     tool: str
     input: dict[str, Any]
     outcome: str
+    failed: bool = False
 
 
 class Doom(Struct, frozen=True, kw_only=True):
-    """A loop: so many calls, over and over, the last of them about to be made for the `times`-th time."""
+    """A loop: so many calls, over and over, the last of them about to be made for the `times`-th time; or calls that
+    bring nothing, or words, over and over."""
 
-    length: int
+    length: int = 1
     times: int
+    kind: Literal["calls", "invalid", "failures", "words"] = "calls"
 
 
-def made_for(history: Iterable[MessageWithParts], prompt: UserMessage) -> list[Made]:
+def made_for(history: Sequence[MessageWithParts], prompt: UserMessage) -> list[Made]:
     """The calls that have settled in answering a prompt, oldest first."""
+    after = list(takewhile(lambda message: message.info.id != prompt.id, reversed(history)))
     return [
         Made(
             part.tool,
             part.state.input,
             part.state.output if isinstance(part.state, CompletedState) else part.state.error,
+            failed=isinstance(part.state, ErrorState),
         )
-        for message in history
+        for message in reversed(after)
         if isinstance(message.info, AssistantMessage) and message.info.parent_id == prompt.id
         for part in message.parts
         if isinstance(part, ToolPart) and isinstance(part.state, CompletedState | ErrorState)
     ]
 
 
-def find_doom(made: Sequence[Made], tool: str, input: dict[str, Any]) -> Doom | None:
+def said_for(history: Sequence[MessageWithParts], prompt: UserMessage) -> list[str]:
+    """The words of the last answers to a prompt, the newest first, as many as there is a need to compare."""
+    after = takewhile(lambda message: message.info.id != prompt.id, reversed(history))
+    answers = (message for message in after if isinstance(message.info, AssistantMessage))
+    return [
+        "".join(
+            part.text for part in message.parts if isinstance(part, TextPart) and not part.ignored
+        ).strip()
+        for message in islice(answers, SAME_WORDS)
+    ]
+
+
+def find_doom(
+    made: Sequence[Made], tool: str, input: dict[str, Any], said: Sequence[str] = ()
+) -> Doom | None:
     """Whether making this call now would go round in a circle. What was not carried out is no part of one."""
+    return _circle(made, tool, input) or _rut(made, tool, said)
+
+
+def _rut(made: Sequence[Made], tool: str, said: Sequence[str]) -> Doom | None:
+    """Calls that differ, and get nowhere all the same. What was blocked was pointed out; it counts from there anew."""
+    recent = list(takewhile(lambda call: not call.outcome.startswith(BLOCKED), reversed(made)))
+    unreadable = sum(1 for _ in takewhile(lambda call: call.tool == INVALID, recent))
+    if tool == INVALID and unreadable >= UNREADABLE:
+        return Doom(times=unreadable + 1, kind="invalid")
+    failures = sum(1 for _ in takewhile(lambda call: call.failed or call.tool == INVALID, recent))
+    if failures >= FRUITLESS:
+        return Doom(times=failures + 1, kind="failures")
+    alike = len(said) == SAME_WORDS and len(set(said)) == 1 and len(said[0]) >= ENOUGH_WORDS
+    return Doom(times=SAME_WORDS, kind="words") if alike else None
+
+
+def _circle(made: Sequence[Made], tool: str, input: dict[str, Any]) -> Doom | None:
     made = [call for call in made if not call.outcome.startswith(BLOCKED)]
     for length in range(1, LONGEST_CYCLE + 1):
         if _closes_circle(made, (tool, input), length, SAME):
@@ -65,11 +107,20 @@ def was_blocked(made: Iterable[Made]) -> bool:
 
 def hint(doom: Doom) -> str:
     """What the model reads instead of the result it has had before."""
-    what = "the same call" if doom.length == 1 else f"the same {doom.length} calls"
-    return (
-        f"{BLOCKED} you have made {what} {doom.times - 1} times, and it brought nothing new. "
-        "Do something else, or tell the user what is in the way."
-    )
+    return f"{BLOCKED} {_found(doom)} Do something else, or tell the user what is in the way."
+
+
+def _found(doom: Doom) -> str:
+    match doom.kind:
+        case "calls":
+            what = "the same call" if doom.length == 1 else f"the same {doom.length} calls"
+            return f"you have made {what} {doom.times - 1} times, and it brought nothing new."
+        case "invalid":
+            return f"your last {doom.times - 1} calls could not be read or name no tool there is."
+        case "failures":
+            return f"your last {doom.times - 1} calls have all failed."
+        case "words":
+            return f"your last {doom.times} answers were the same, word for word."
 
 
 def _closes_circle(made: Sequence[Made], call: tuple[str, dict[str, Any]], length: int, times: int) -> bool:

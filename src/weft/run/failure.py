@@ -1,7 +1,20 @@
 """Errors to failures: what was raised, as the value a message keeps (pure)."""
 
-from weft.errors import ProviderAuthError, ProviderError
-from weft.model.failure import AnyFailure, ApiData, ApiFailure, AuthData, AuthFailure, unknown
+from msgspec.structs import replace
+
+from weft.errors import DeadlineError, ProviderAuthError, ProviderError, WeftError
+from weft.model.failure import (
+    AnyFailure,
+    ApiData,
+    ApiFailure,
+    AuthData,
+    AuthFailure,
+    DeadlineData,
+    DeadlineFailure,
+    unknown,
+)
+from weft.model.part import ModelRef
+from weft.window.refused import mark
 
 
 def to_failure(error: BaseException) -> AnyFailure:
@@ -16,7 +29,22 @@ def to_failure(error: BaseException) -> AnyFailure:
                     is_retryable=error.retryable,
                     response_headers=error.headers or None,
                     response_body=error.body or None,
+                    # A script is told by its exit code whether it was only slow.
+                    metadata={"kind": error.kind} if error.kind == "timeout" else None,
                 )
             )
+        case DeadlineError(limit=limit, seconds=seconds):
+            return DeadlineFailure(data=DeadlineData(message=str(error), limit=limit, seconds=seconds))
+        case WeftError(hint=hint) if hint:
+            # Whoever reads the message reads the way out, too.
+            return unknown(f"{error} ({hint})")
         case _:
             return unknown(str(error) or type(error).__name__)
+
+
+def to_setback(error: ProviderError, model: ModelRef) -> AnyFailure:
+    """The failure of one attempt. It says whose it was: the message may be another model's in the end."""
+    failure = to_failure(error)
+    if not isinstance(failure, ApiFailure):
+        return failure
+    return replace(failure, data=replace(failure.data, metadata=mark(error.kind, model)))

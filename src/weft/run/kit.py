@@ -1,32 +1,95 @@
 """The kit: what a run needs, in one frozen record."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from weft.bus import Listener
 from weft.host.clock import Clock
 from weft.journal import Journal
-from weft.model.agent import Agent, ReadInstructions
+from weft.model.agent import Agent, Command, ReadInstructions
 from weft.model.ids import Mint, SessionID
 from weft.model.project import Place
 from weft.permission.gate import Gate
+from weft.permission.questions import Questions
+from weft.provider.contract import ModelRequest, Parameters
 from weft.provider.registry import Registry
+from weft.session.lifecycle import Maker
+from weft.session.purse import Purse
+from weft.session.undo.undoer import Undoer
 from weft.store.contract import Store
-from weft.tool.contract import AnyTool
+from weft.tool.contract import AnyTool, Brought, Errand, ToolContext, alone
 from weft.tool.desk import Desk
+from weft.window.overflow import Threshold
+from weft.window.system import Basis
+from weft.window.view import View
 
 
 class Compaction(Struct, frozen=True, kw_only=True):
-    """Whether to summarise what no longer fits, and to forget old tool outputs, without being asked."""
+    """Whether to summarise what no longer fits, and to forget old tool outputs, without being asked.
+
+    A request is held against the `threshold`, for some `models` against another, else against all that is usable.
+    """
 
     auto: bool = True
     prune: bool = True
+    threshold: Threshold | None = None
+    models: Mapping[str, Threshold] = {}
+
+
+class Deadlines(Struct, frozen=True, kw_only=True):
+    """How many seconds one call of a tool may take, and a whole turn; None for as long as it takes.
+
+    Neither counts the time in which a person is waited for.
+    """
+
+    tool: float | None = None
+    turn: float | None = None
+
+
+class Subtasks(Struct, frozen=True, kw_only=True):
+    """How deep tasks may be handed on, and how long one may take with all below it; which tools stay with the first."""
+
+    depth: int = 3
+    seconds: float = 3600
+    primary_tools: tuple[str, ...] = ()
+
+
+class EndJobs(Protocol):
+    """These sessions are over: end what goes on in the background for them."""
+
+    async def __call__(self, *sessions: SessionID) -> None: ...
+
+
+async def no_jobs(*sessions: SessionID) -> None:
+    """For where nothing goes on in the background."""
+
+
+async def nobody(_: ToolContext, errand: Errand) -> Brought:
+    """For a kit that no runner has taken up."""
+    return await alone(errand)
+
+
+class Amend(Protocol):
+    """The last word on how a model is asked: parameters, options and headers of one request, before it is sent."""
+
+    async def __call__(self, parameters: Parameters, request: ModelRequest) -> Parameters: ...
+
+
+async def unamended(parameters: Parameters, request: ModelRequest) -> Parameters:
+    """For where nobody has anything to add."""
+    del request
+    return parameters
 
 
 class Kit(Struct, frozen=True, kw_only=True):
     """Made once for a directory. `desk` gives what the tools of a session share; `owner` says who we are.
 
-    With `plan_files` a plan is written to a file, which lies in `plans` where there is no checkout.
+    With `plan_files` a plan is written to a file, which lies in `plans` where there is no checkout. `listen` hears all
+    that is told from then on. `spawn` sends a child on an errand for a call; the runner brings it. `view` remembers what
+    a model was shown: every run has its own. `bases` remember what the models of
+    sessions that are being run were told first.
     """
 
     store: Store
@@ -41,10 +104,23 @@ class Kit(Struct, frozen=True, kw_only=True):
     agents: Mapping[str, Agent]
     default_agent: str
     tools: Mapping[str, AnyTool]
+    commands: Mapping[str, Command] = {}
     output_limit: int
     compaction: Compaction
     instructions: ReadInstructions
     plans: str
     plan_files: bool
     gate: Gate
+    questions: Questions
     desk: Callable[[SessionID], Desk]
+    maker: Maker
+    listen: Callable[[], Listener]
+    subtasks: Subtasks = Subtasks()
+    deadlines: Deadlines = Deadlines()
+    purse: Purse
+    undoer: Undoer
+    spawn: Callable[[ToolContext, Errand], Awaitable[Brought]] = nobody
+    view: View = field(default_factory=View)
+    bases: dict[SessionID, Basis] = field(default_factory=dict)
+    end_jobs: EndJobs = no_jobs
+    amend: Amend = unamended

@@ -1,12 +1,13 @@
 """Fold the pieces of one answer into events (pure: ids and time are given)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from weft.model.diff import Patch
 from weft.model.event import Event, MessageUpdated, PartGrew, PartRemoved, PartUpdated
 from weft.model.failure import AnyFailure
 from weft.model.ids import Mint
@@ -18,7 +19,10 @@ from weft.model.part import (
     CompletedState,
     ErrorState,
     FilePart,
+    ModelRef,
     Moment,
+    PatchOwn,
+    PatchPart,
     PendingState,
     ReasoningPart,
     RetryPart,
@@ -47,6 +51,7 @@ from weft.provider.chunk import (
 )
 
 ABORTED = "Tool execution aborted"
+UNWRITTEN = "The call was not written to its end, and not carried out."
 
 
 class CallStarted(Struct, frozen=True, kw_only=True):
@@ -137,7 +142,7 @@ class Processor:
         self._words: dict[tuple[type, str], Words] = {}
         self._calls: dict[str, ToolPart] = {}
         self._said: list[TextPart | ReasoningPart] = []
-        self._begun = False
+        self._begun: StepStartPart | None = None
 
     def feed(self, feed: Feed) -> list[Event]:
         match feed:
@@ -175,12 +180,22 @@ class Processor:
         """Whether there are words in the answer so far."""
         return any(isinstance(part, TextPart) and part.text for part in self._said)
 
-    def finish(self, finished: Finished, bill: Bill) -> list[Event]:
-        """The answer is whole: what it used goes on the message."""
+    def finish(self, finished: Finished, bill: Bill, changed: Patch | None = None) -> list[Event]:
+        """The answer is over: what it used goes on the message, and what it changed is named at both its ends. A call that
+        never became whole is one that failed."""
         cost, priced = bill.cost or Decimal(0), bill.cost is not None
         closed = self._close_all()
+        for call in list(self._calls):
+            closed += self._failed(call, UNWRITTEN)
+        if changed is not None and self._begun is not None:
+            closed.append(PartUpdated(part=replace(self._begun, snapshot=changed.hash)))
         part = StepFinishPart(
-            **self._ids(), reason=finished.reason, cost=cost, tokens=bill.tokens, priced=priced
+            **self._ids(),
+            reason=finished.reason,
+            snapshot=changed.until if changed else None,
+            cost=cost,
+            tokens=bill.tokens,
+            priced=priced,
         )
         self.message = replace(
             self.message,
@@ -190,6 +205,20 @@ class Processor:
             tokens=bill.tokens,
         )
         return [*closed, PartUpdated(part=part), *self._complete()]
+
+    def lay_by(self, bill: Bill) -> tuple[str, list[Event]]:
+        """What was said so far, for us alone: it is kept to be read and marked, what it used is counted, and the answer goes
+        on anew."""
+        closed = self._close_all()
+        words = "".join(part.text for part in self._said if isinstance(part, TextPart))
+        marked = [PartUpdated(part=replace(part, ignored=True)) for part in self._said]
+        cost, priced = bill.cost or Decimal(0), bill.cost is not None
+        used = StepFinishPart(**self._ids(), reason="stop", cost=cost, tokens=bill.tokens, priced=priced)
+        self.message = replace(
+            self.message, cost=self.message.cost + cost, priced=self.message.priced and priced
+        )
+        self._said, self._begun = [], None
+        return words, [*closed, *marked, PartUpdated(part=used), MessageUpdated(info=self.message)]
 
     def settle(self, failure: AnyFailure) -> list[Event]:
         """It did not come to its end: close what is open and say why."""
@@ -211,14 +240,37 @@ class Processor:
         self._said, self._calls = [], {}
         return [*closed, *marked, *unwritten, PartUpdated(part=tried)]
 
+    def patched(self, patches: Iterable[Patch], call_id: str) -> list[Event]:
+        """What was changed, by a call if it is known which."""
+        return [
+            PartUpdated(
+                part=PatchPart(
+                    **self._ids(), hash=patch.hash, files=(), weft=PatchOwn(patch=patch, call_id=call_id)
+                )
+            )
+            for patch in patches
+        ]
+
+    def structure(self, value: Any) -> None:
+        """The value that was asked for. It is told with the end of the answer."""
+        self.message = replace(self.message, structured=value)
+
+    def take_over(self, model: ModelRef) -> list[Event]:
+        """From here on the answer is this model's."""
+        message = replace(self.message, provider_id=model.provider_id, model_id=model.model_id)
+        changed, self.message = message != self.message, message
+        return [MessageUpdated(info=message)] if changed else []
+
     def _begin(self) -> list[Event]:
-        if self._begun:
+        if self._begun is not None:
             return []
-        self._begun = True
-        return [PartUpdated(part=StepStartPart(**self._ids()))]
+        self._begun = StepStartPart(**self._ids())
+        return [PartUpdated(part=self._begun)]
 
     def _complete(self) -> list[Event]:
-        self.message = replace(self.message, time=replace(self.message.time, completed=self._now()))
+        time = self.message.time
+        # A message may be a moment ahead of the clock, to be later than those before it; it does not end before it began.
+        self.message = replace(self.message, time=replace(time, completed=max(self._now(), time.created)))
         return [MessageUpdated(info=self.message)]
 
     def _ids(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Everything one call of a model carries."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -10,21 +10,34 @@ from weft.model.agent import Agent
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.session import Session
-from weft.permission.rules import disabled
-from weft.permission.rules import merge as join
+from weft.permission.limits import hidden, limits_for
+from weft.permission.rules import disabled, evaluate
 from weft.provider.contract import ModelRequest, Parameters, TextContent, ToolSpec, UserTurn
 from weft.provider.offer import options as table
 from weft.provider.offer.entry import merge
 from weft.run.decide import Step
-from weft.tool.contract import AnyTool, schema_of
-from weft.tool.registry import UNSEEN
+from weft.run.structure.offer import offering
+from weft.tool.contract import AnyTool, Audience, schema_of
+from weft.tool.registry import AFTER_A_CUT, AFTER_A_JOB, UNSEEN
 from weft.window.history import since_compaction, to_model_messages, without_media
-from weft.window.notes import as_told
-from weft.window.reminders import as_shown, with_last_step
+from weft.window.lean import leaner, pieces, shortened
+from weft.window.notes import with_notes
+from weft.window.overflow import estimate, usable
+from weft.window.refused import as_taken
+from weft.window.reminders import with_last_step
 from weft.window.system import Basis, system_prompt
+from weft.window.valued import NAME, wanted
+from weft.window.view import View
 from weft.window.written import written
 
-SHARES = (1.0, 0.5, 0.25, 0.1)
+PARTS = (1, 2, 4, 16)
+
+
+class SummaryAsk(NamedTuple):
+    """Who sums up, and how long the summary may be."""
+
+    model: Model
+    most: int
 
 
 class Means(Protocol):
@@ -42,33 +55,42 @@ class Means(Protocol):
     @property
     def plan_files(self) -> bool: ...
 
+    @property
+    def view(self) -> View: ...
+
 
 def build_request(
     means: Means, history: Sequence[MessageWithParts], step: Step, model: Model, basis: Basis
 ) -> ModelRequest:
-    prompt = step.prompt
+    prompt, format = step.prompt, wanted(step.prompt)
     agent = means.agents[prompt.agent]
-    window = since_compaction(as_shown(history, plan_files=means.plan_files))
-    messages = to_model_messages(window, model)
+    seen = means.view.show(history, model, plan_files=means.plan_files)
     # Notes that were cut off with the old part of the conversation go into what comes before it.
-    cut = history[: len(history) - len(window)]
-    return ModelRequest(
+    told = with_notes(basis, seen.notes)
+    request = ModelRequest(
         model=model,
-        system=system_prompt(agent, prompt, model, as_told(basis, cut)),
-        messages=with_last_step(messages) if step.last else messages,
+        system=system_prompt(agent, prompt, model, told),
+        messages=with_last_step(seen.turns) if step.last and format is None else seen.turns,
         # OpenCode only asks for an end on the last step, and a model may go on for ever. Without tools it cannot.
-        tools=() if step.last else to_specs(shown(means.tools, agent, prompt)),
+        tools=()
+        if step.last
+        else to_specs(
+            offered(means, agent, prompt, cut=seen.is_cut, jobs=seen.has_jobs),
+            audience_of(means, agent, model),
+        ),
         parameters=parameters(model, agent, prompt, most=means.output_limit),
         session=prompt.session_id,
     )
+    return request if format is None else offering(request, format)
 
 
 def permitted(request: ModelRequest, agent: Agent, session: Session) -> ModelRequest:
-    """The request without the tools that the session's own rules forbid for good: a model need not be told of them.
+    """The request without the tools that the session, those above it or an untrusted project forbid for good.
 
     OpenCode hides what an agent may never use, and shows what its session may not.
     """
-    off = disabled([tool.name for tool in request.tools], join(agent.permission, session.permission or ()))
+    # Handing over what was asked for is no use of a tool that anybody would have to permit.
+    off = hidden([tool.name for tool in request.tools if tool.name != NAME], limits_for(agent, session))
     return (
         replace(request, tools=tuple(tool for tool in request.tools if tool.name not in off))
         if off
@@ -76,30 +98,49 @@ def permitted(request: ModelRequest, agent: Agent, session: Session) -> ModelReq
     )
 
 
-def summary_requests(
-    history: Sequence[MessageWithParts], request: UserMessage, model: Model, agent: Agent, *, most: int
-) -> Iterator[ModelRequest]:
-    """Requests for a summary of all before `request`, each with less of the oldest in it than the one before."""
+def to_sum_up(
+    history: Sequence[MessageWithParts], request: UserMessage, model: Model, *, most: int
+) -> list[Sequence[MessageWithParts]]:
+    """What a summary is asked for of: all before `request` since the last cut, in pieces that the model has room for."""
     place = next(index for index, message in enumerate(history) if message.info.id == request.id)
-    window = since_compaction(history[: place + 1])
-    for share in SHARES:
-        kept = from_a_prompt(window[len(window) - max(1, int(len(window) * share)) :]) or window[-1:]
-        turns = without_media(to_model_messages(kept, model))
+    *window, mark = since_compaction(as_taken(history, model)[: place + 1])
+    *first, last = pieces(window, usable(model, most))
+    return [*first, [*last, mark]]
+
+
+def summary_requests(
+    piece: Sequence[MessageWithParts], told: str, request: UserMessage, agent: Agent, ask: SummaryAsk
+) -> Iterator[ModelRequest]:
+    """Requests for a summary of one piece, each with less in it than the one before. `told` is what was summed up of
+    those before it."""
+    model = ask.model
+    turns = without_media(to_model_messages(piece, model))
+    before = (UserTurn(content=(TextContent(text=f"{written('so_far')}\n\n{told}"),)),) if told else ()
+    last = UserTurn(content=(TextContent(text=written("summarise")),))
+    short = shortened(turns)
+    for shown in (turns, *leaner(turns), *(short[-max(1, len(short) // part) :] for part in PARTS)):
         yield ModelRequest(
             model=model,
             system=(agent.prompt or "",),
-            messages=(*turns, UserTurn(content=(TextContent(text=written("summarise")),))),
-            parameters=parameters(model, agent, request, most=most),
+            messages=(*before, *shown, last),
+            parameters=parameters(model, agent, request, most=ask.most),
             session=request.session_id,
         )
 
 
-def from_a_prompt(window: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
-    """A conversation begins with somebody asking."""
-    first = next(
-        (n for n, message in enumerate(window) if isinstance(message.info, UserMessage)), len(window)
-    )
-    return window[first:]
+def with_less(request: ModelRequest) -> Iterator[ModelRequest]:
+    """The request, and then with less and less in it, should it not fit."""
+    yield request
+    for messages in leaner(request.messages):
+        yield replace(request, messages=messages)
+
+
+def overhead_of(means: Means, prompt: UserMessage, model: Model, basis: Basis) -> int:
+    """An estimate of what a request holds beside the conversation: what the model is told first, and its tools."""
+    agent = means.agents[prompt.agent]
+    told = system_prompt(agent, prompt, model, basis)
+    specs = to_specs(shown(means.tools, agent, prompt), audience_of(means, agent, model))
+    return sum(map(estimate, told)) + sum(estimate(f"{each.name}{each.about}{each.schema}") for each in specs)
 
 
 def parameters(
@@ -146,12 +187,35 @@ def headers_for(model: Model, prompt: UserMessage) -> dict[str, str]:
     return told | model.headers
 
 
+def offered(
+    means: Means, agent: Agent, prompt: UserMessage, *, cut: bool, jobs: bool = False
+) -> list[AnyTool]:
+    """The tools a model is shown; one to look back with only where something was `cut` off, and one to see to
+    `jobs` only where there are any."""
+    unused = (frozenset() if cut else AFTER_A_CUT) | (frozenset() if jobs else AFTER_A_JOB)
+    return [tool for tool in shown(means.tools, agent, prompt) if tool.name not in unused]
+
+
 def shown(tools: Mapping[str, AnyTool], agent: Agent, prompt: UserMessage) -> list[AnyTool]:
     """The tools a model is told of: not ours alone, none its agent may never use, none the prompt switched off."""
     off = {name for name, on in (prompt.tools or {}).items() if not on}
-    hidden = UNSEEN | disabled(tools, agent.permission) | off
-    return [tool for name, tool in tools.items() if name not in hidden]
+    unseen = UNSEEN | disabled(tools, agent.permission) | off
+    return [tool for name, tool in tools.items() if name not in unseen]
 
 
-def to_specs(tools: Iterable[AnyTool]) -> tuple[ToolSpec, ...]:
-    return tuple(ToolSpec(name=tool.name, about=tool.about, schema=schema_of(tool)) for tool in tools)
+def audience_of(means: Means, agent: Agent, model: Model) -> Audience:
+    """Who is told of the tools: some words, and some tools, are for some only."""
+
+    def allowed(permission: str, pattern: str) -> bool:
+        return evaluate(permission, pattern, agent.permission).action != "deny"
+
+    return Audience(provider_id=model.provider_id, api_id=model.api.id, allowed=allowed, agents=means.agents)
+
+
+def to_specs(tools: Iterable[AnyTool], audience: Audience) -> tuple[ToolSpec, ...]:
+    told = ((tool, tool.tell(audience) if tool.tell else tool.about) for tool in tools)
+    return tuple(
+        ToolSpec(name=tool.name, about=about, schema=schema_of(tool))
+        for tool, about in told
+        if about is not None
+    )

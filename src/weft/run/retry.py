@@ -1,8 +1,8 @@
-"""Which faults to try again after, when, and when to give up (pure)."""
+"""Which faults to try again after, when, when to give up, and when to ask another model instead (pure)."""
 
 from msgspec import Struct
 
-from weft.errors import ProviderError
+from weft.errors import FaultKind, ProviderError
 
 FIRST_MS = 2_000
 LONGEST_MS = 30_000
@@ -12,18 +12,43 @@ ATTEMPTS = 5
 PATIENCE_MS = 15 * 60_000
 
 
+# Faults that stay the same whoever is asked. A request that is wrong is ours to mend; one that is too long is summed
+# up; and what one model's makers refuse to answer is for the person to take elsewhere, not for us.
+OURS: frozenset[FaultKind] = frozenset({"bad-request", "overflow", "content-filter"})
+
+
+class Patience(Struct, frozen=True, kw_only=True):
+    """How often to try again, and how long to wait in all."""
+
+    attempts: int = ATTEMPTS
+    total_ms: int = PATIENCE_MS
+
+
+ALONE = Patience()
+# With another model at hand: a hiccup is sat out, a limit or an outage is not.
+IN_COMPANY = Patience(attempts=2, total_ms=20_000)
+
+
 class Again(Struct, frozen=True, kw_only=True):
     """Try once more, after so long."""
 
     wait_ms: int
 
 
-def decide_retry(error: ProviderError, *, attempt: int, waited_ms: int, chance: float) -> Again | None:
+def decide_retry(
+    error: ProviderError, *, attempt: int, waited_ms: int, chance: float, patience: Patience = ALONE
+) -> Again | None:
     """Whether to try again after the `attempt`-th try failed. `chance` (0 to 1) spreads those who wait alike."""
-    if not error.retryable or attempt > ATTEMPTS:
+    if not error.retryable or attempt > patience.attempts:
         return None
     wait = wait_after(attempt, chance) if error.wait_ms is None else max(error.wait_ms, SHORTEST_MS)
-    return Again(wait_ms=wait) if waited_ms + wait <= PATIENCE_MS else None
+    return Again(wait_ms=wait) if waited_ms + wait <= patience.total_ms else None
+
+
+def is_for_another(error: ProviderError) -> bool:
+    """Whether another model may answer where this one failed for good. Of a fault of no known kind only one that was
+    thought to pass is: the rest may well be our own."""
+    return error.retryable if error.kind == "unknown" else error.kind not in OURS
 
 
 def wait_after(attempt: int, chance: float) -> int:

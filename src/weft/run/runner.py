@@ -1,25 +1,39 @@
 """The runner: one run per session; start it, join it, abort it, wait for it."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import dropwhile
+
+from msgspec.structs import replace
 
 from weft.errors import InvalidInputError, SessionBusyError
 from weft.host.tasks import open_tasks
-from weft.model.event import Event, SessionFailed, SessionRested, StatusChanged
+from weft.host.undivided import undivided
+from weft.model.event import Event, PartUpdated, SessionFailed, SessionRested, StatusChanged
 from weft.model.ids import MessageID, SessionID
-from weft.model.input import PromptInput
+from weft.model.input import PromptInput, ShellInput
 from weft.model.message import MessageWithParts, UserMessage
-from weft.model.session import Session
+from weft.model.part import ModelRef
+from weft.model.session import Reverted, Session
 from weft.model.status import Busy, Idle
 from weft.model.transcript import Transcript
-from weft.run.admit import admit
+from weft.run.admit import admit, choose
+from weft.run.children.spawn import Spawner
+from weft.run.command.by_hand import ByHand
 from weft.run.compaction import ask_for_summary
-from weft.run.decide import last_answer, newest_prompt
+from weft.run.decide import is_ours, last_answer, newest_prompt
 from weft.run.failure import to_failure
 from weft.run.kit import Kit
 from weft.run.loop import run
-from weft.run.title import name_session
+from weft.run.person.turning import turned
+from weft.run.title import hurry, name_session
 from weft.session.settle import to_settle
+from weft.session.undo.cleanup import clean_up
+from weft.session.undo.point import cut_at
+from weft.session.undo.revert import ALL, Target, Wish, revert, unrevert
+from weft.window.history import last_cut
+from weft.window.view import View
 
 
 class Run:
@@ -31,47 +45,106 @@ class Run:
         self.lease = lease
         self.aborted = False
         self.ended = False
+        self.by_hand: ByHand | None = None
         self.task: asyncio.Task[None] | None = None
+        self.begun = asyncio.Event()
         self.over = asyncio.Event()
 
 
 class Runner:
     def __init__(self, kit: Kit, tasks: asyncio.TaskGroup) -> None:
-        self._kit = kit
+        self._kit = replace(kit, spawn=Spawner(kit, self).spawn, desk=turned(kit, self))
         self._tasks = tasks
         self._runs: dict[SessionID, Run] = {}
         self._doors: dict[SessionID, asyncio.Lock] = {}
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
         """Admit a prompt and see it answered; gives the answer, or the prompt itself when no reply is wanted."""
+        going, prompt = await self._begin(session, input)
+        if input.no_reply:
+            return whole(going.transcript, prompt)
+        await going.over.wait()
+        return answer_to(going.transcript, prompt)
+
+    async def submit(self, session: SessionID, input: PromptInput) -> MessageWithParts:
+        """The same without waiting for the answer; gives the prompt, which is stored, of a session that is busy by now."""
+        going, prompt = await self._begin(session, input)
+        if not input.no_reply:
+            await going.begun.wait()
+        return whole(going.transcript, prompt)
+
+    async def _begin(self, session: SessionID, input: PromptInput) -> tuple[Run, MessageID]:
         # Prompts come in one at a time, so that each sees what the one before it stored.
         async with self._doors.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
-            going = await self._under_way(session) or await self._open(session, unstarted)
+            going = await self._under_way(session) or await self._open_to_go_on(session, unstarted, input)
             prompt = await self._admit(going, input)
             if input.no_reply:
-                return whole(going.transcript, prompt)
+                return going, prompt
             if going.ended:  # while the prompt was being stored
                 await going.over.wait()
                 going = await self._open(session, unstarted)
             if going.session.id not in self._runs:
                 self._start(going)
                 unstarted.pop_all()
-        await going.over.wait()
-        return answer_to(going.transcript, prompt)
+        return going, prompt
 
-    async def compact(self, session: SessionID) -> MessageWithParts:
+    async def compact(self, session: SessionID, *, model: ModelRef | None = None) -> MessageWithParts:
         """Sum up what was said so far; gives the summary. A session that is being run is busy."""
+        if model is not None:
+            self._kit.models.get(model)  # said now if there is none
         async with self._doors.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
             if await self._under_way(session) is not None:
                 raise SessionBusyError(session, self._kit.owner)
-            going = await self._open(session, unstarted)
+            going = await self._open_to_go_on(session, unstarted)
             if newest_prompt(going.transcript.messages()) is None:
                 raise InvalidInputError("session", "there is nothing in it to sum up")
-            request = await ask_for_summary(self._kit, session, going.transcript, auto=False)
+            request = await ask_for_summary(self._kit, session, going.transcript, auto=False, model=model)
             self._start(going)
             unstarted.pop_all()
         await going.over.wait()
         return answer_to(going.transcript, request)
+
+    async def uncompact(self, session: SessionID) -> bool:
+        """Show the model again what the last summary cut off; gives whether there was one. Nothing was ever lost by it."""
+        async with self._resting(session) as going:
+            mark = last_cut(going.transcript.messages())
+            if mark is None:
+                return False
+            await self._kit.journal.commit(
+                PartUpdated(part=replace(mark, undone=True)), into=going.transcript
+            )
+            return True
+
+    async def shell(self, session: SessionID, input: ShellInput) -> MessageWithParts:
+        """Run a command of the person's own; gives the message it stands in. A session that is being run is busy.
+
+        Prompts that come in meanwhile are answered after it. OpenCode stores them and forgets them.
+        """
+        async with self._doors.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
+            if await self._under_way(session) is not None:
+                raise SessionBusyError(session, self._kit.owner)
+            going = await self._open_to_go_on(session, unstarted)
+            going.by_hand = by_hand = ByHand(self._kit, going.session, going.transcript, input)
+            try:
+                await by_hand.begin()
+            except BaseException:
+                await by_hand.call_off()
+                raise
+            self._start(going)
+            unstarted.pop_all()
+        await going.over.wait()
+        return whole(going.transcript, by_hand.answer)
+
+    async def revert(self, session: SessionID, to: Target, wish: Wish = ALL) -> Reverted:
+        """Take a session back, its files too. One that is being run is busy."""
+        async with self._resting(session) as going:
+            history = going.transcript.messages()
+            return await undivided(revert(self._kit.undoer, going.session, history, to, wish))
+
+    async def unrevert(self, session: SessionID, wish: Wish = ALL) -> Reverted:
+        async with self._resting(session) as going:
+            history = going.transcript.messages()
+            return await undivided(unrevert(self._kit.undoer, going.session, history, wish))
 
     async def abort(self, session: SessionID) -> bool:
         """End the run of a session; it is over, and settled, when this returns."""
@@ -109,15 +182,36 @@ class Runner:
     async def _open(self, session: SessionID, held: AsyncExitStack) -> Run:
         """Take the session into our hands, and put in order what a dead run left of it."""
         kit, lease = self._kit, AsyncExitStack()
-        found = await kit.store.get_session(session)
+        await kit.store.get_session(session)
         await lease.enter_async_context(kit.store.lease(session, kit.owner))
         held.push_async_callback(lease.aclose)
+        found = await kit.store.get_session(session)  # whoever held it before may have changed it
         transcript = Transcript(await kit.store.list_messages(session))
         left_open = to_settle(transcript.messages(), kit.clock.now())
         if left_open:
-            await kit.journal.commit(*left_open)
-            transcript.feed(*left_open)
+            await kit.journal.commit(*left_open, into=transcript)
         return Run(found, transcript, lease)
+
+    @asynccontextmanager
+    async def _resting(self, session: SessionID) -> AsyncIterator[Run]:
+        """A session in our hands that nobody runs; prompts that come in meanwhile wait."""
+        async with self._doors.setdefault(session, asyncio.Lock()), AsyncExitStack() as held:
+            if await self._under_way(session) is not None:
+                raise SessionBusyError(session, self._kit.owner)
+            yield await self._open(session, held)
+
+    async def _open_to_go_on(
+        self, session: SessionID, held: AsyncExitStack, input: PromptInput | None = None
+    ) -> Run:
+        """The same to go on with it: what it was taken back from goes, once it is clear that the prompt makes sense."""
+        going = await self._open(session, held)
+        if going.session.revert is not None:
+            history = going.transcript.messages()
+            if input is not None:
+                choose(self._kit, input, cut_at(going.session.revert, history).kept)
+            going.session, removed = await clean_up(self._kit.undoer, going.session, history)
+            going.transcript.feed(*removed)
+        return going
 
     async def _admit(self, going: Run, input: PromptInput) -> MessageID:
         if input.message_id is not None and going.transcript.find(input.message_id) is not None:
@@ -135,9 +229,10 @@ class Runner:
         try:
             if not going.aborted:
                 await journal.commit(StatusChanged(session_id=session, status=Busy()))
-                async with open_tasks() as beside:
-                    beside.create_task(name_session(self._kit, going.session, going.transcript))
-                    await run(self._kit, going.session, going.transcript)
+                going.begun.set()
+                if going.by_hand is not None:
+                    await going.by_hand.run()
+                await self._answer(going)
         except asyncio.CancelledError:
             if not going.aborted:
                 raise
@@ -147,8 +242,35 @@ class Runner:
             # Before anything is awaited: a prompt that is admitted from here on starts a run of its own.
             del self._runs[session]
             going.ended = True
-            ending.append(StatusChanged(session_id=session, status=Idle()))
-            await journal.commit(*ending, SessionRested(session_id=session))
+            going.begun.set()
+            await undivided(self._end(going, ending))
+
+    async def _answer(self, going: Run) -> None:
+        """Until nothing is left to answer. What comes in while a run is ending, and came too late for it, is answered
+        by another; between the last look for such and the end of the run nothing is awaited."""
+        kit = replace(self._kit, view=View())
+        while True:
+            async with open_tasks() as beside:
+                naming = beside.create_task(name_session(kit, going.session, going.transcript))
+                seen = await run(kit, going.session, going.transcript)
+                await hurry(naming)
+            newest = newest_prompt(going.transcript.messages())
+            if newest is None or newest.id == seen:
+                return
+
+    async def _end(self, going: Run, ending: list[Event]) -> None:
+        session = going.session.id
+        try:
+            if going.by_hand is not None:
+                await going.by_hand.call_off()
+            await self._kit.gate.leave(session)
+            await self._kit.questions.leave(session)
+            if going.session.parent_id is not None:  # whoever sent it knows nothing of what it left running
+                await self._kit.end_jobs(session)
+            idle = StatusChanged(session_id=session, status=Idle())
+            await self._kit.journal.commit(*ending, idle, SessionRested(session_id=session))
+        finally:
+            self._kit.bases.pop(session, None)
             await going.lease.aclose()
             going.over.set()
 
@@ -160,7 +282,18 @@ def whole(transcript: Transcript, id: MessageID) -> MessageWithParts:
 
 
 def answer_to(transcript: Transcript, prompt: MessageID) -> MessageWithParts:
-    """The last answer to a prompt. One that was answered along with a later prompt gets that answer."""
+    """The last answer to a prompt, also where it came after a summary made on the way. One that was answered along
+    with a later prompt gets that answer."""
     history, asked = transcript.messages(), whole(transcript, prompt)
-    answer = last_answer(history, asked.info) if isinstance(asked.info, UserMessage) else None
-    return answer or history[-1]
+    answers = [last_answer(history, each) for each in gone_on(history, asked)]
+    return next((answer for answer in reversed(answers) if answer is not None), history[-1])
+
+
+def gone_on(history: Sequence[MessageWithParts], asked: MessageWithParts) -> Iterator[UserMessage]:
+    """A prompt, and what we said ourselves to go on with it."""
+    prompts = (message for message in history if isinstance(message.info, UserMessage))
+    for message in dropwhile(lambda each: each.info.id != asked.info.id, prompts):
+        if message.info.id != asked.info.id and not is_ours(message):
+            return
+        assert isinstance(message.info, UserMessage)
+        yield message.info

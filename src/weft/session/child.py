@@ -1,7 +1,7 @@
 """What a child session may do: what it was given, and never what its parent may not."""
 
 from weft.model.permission import Rule, Ruleset
-from weft.model.session import Session
+from weft.model.session import Session, SessionOwn, own_of
 
 # A parent's plan is the parent's to read and to write, and who is handed a task does not hand it on.
 _NOT_IN_A_CHILD = ("todowrite", "todoread", "task")
@@ -17,3 +17,9 @@ def child_rules(given: Ruleset | None, parent: Session) -> Ruleset:
     withheld = tuple(rule for rule in parent.permission or () if rule.action != "allow")
     own = usual if given is None else given
     return (*(rule for rule in own if rule not in withheld), *withheld)
+
+
+def child_own(parent: Session) -> SessionOwn | None:
+    """What a child is told of those above its parent: their limits are its own."""
+    limits = own_of(parent).limits
+    return SessionOwn(limits=limits) if limits else None

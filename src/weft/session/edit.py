@@ -11,6 +11,7 @@ from weft.model.session import Session, SessionChange, own_of, with_own
 
 TITLE_LIMIT = 1000
 TAG_LIMIT = 64
+NOTE_LIMIT = 2000
 
 
 async def edit(
@@ -42,9 +43,25 @@ def changed(session: Session, change: SessionChange, now: int) -> Session:
         titled=own.titled or change.title is not None,
         pinned=own.pinned if change.pinned is None else change.pinned,
         tags=tuple(tag for tag in tags if tag not in change.untag),
+        notes=_changed_notes(own.notes, change),
     )
     permission = session.permission if change.permission is None else change.permission
     return with_own(replace(session, title=title, time=time, permission=permission), changed_own)
+
+
+def _changed_notes(notes: tuple[str, ...], change: SessionChange) -> tuple[str, ...]:
+    gone = [number for number in change.unnote if not 1 <= number <= len(notes)]
+    if gone:
+        raise InvalidInputError("note", f"there is no note {gone[0]}", hint=f"there are {len(notes)}")
+    kept = (note for number, note in enumerate(notes, 1) if number not in change.unnote)
+    return tuple(dict.fromkeys((*kept, *map(checked_note, change.note))))
+
+
+def checked_note(given: str) -> str:
+    note = given.strip()
+    if not note or len(note) > NOTE_LIMIT:
+        raise InvalidInputError("note", f"it is empty or longer than {NOTE_LIMIT} characters")
+    return note
 
 
 def checked_title(given: str) -> str:

@@ -6,21 +6,23 @@ leads to the copy, so what the model is shown next is what it would have been sh
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from weft.model.diff import Tree
 from weft.model.event import Durable, MessageUpdated, PartUpdated, TodoUpdated
 from weft.model.ids import MessageID, Mint, PartID, SessionID
 from weft.model.message import MessageWithParts, place_of
 from weft.model.part import AnyPart, CompletedState, ToolPart
-from weft.model.session import ForkedFrom, Session, SessionOwn, SessionRevert, SessionTime
+from weft.model.session import ForkedFrom, Session, SessionOwn, SessionTime, own_of, with_own
 from weft.model.slug import make_slug
 from weft.model.spent import Ledger
 from weft.model.transcript import Transcript
 from weft.session.lifecycle import Maker
 from weft.session.settle import to_settle
+from weft.session.undo.point import trees_in, trees_of
 from weft.store.contract import Store
 from weft.version import VERSION
 
@@ -32,18 +34,33 @@ _FORKED = re.compile(r"(.*) \(fork #(\d{1,9})\)", re.DOTALL)
 _WORDS = frozenset({"text", "input", "output", "raw", "prompt", "system", "url"})
 
 
-async def fork(maker: Maker, store: Store, source: Session, *, at: MessageID | None = None) -> Session:
+class Pin(Protocol):
+    """Keep snapshots for a session, as long as it is there."""
+
+    async def __call__(self, session: SessionID, trees: Sequence[Tree], /) -> None: ...
+
+
+async def nothing_kept(session: SessionID, trees: Sequence[Tree], /) -> None:
+    """For where there are no snapshots."""
+    del session, trees
+
+
+async def fork(
+    maker: Maker, store: Store, source: Session, *, at: MessageID | None = None, pin: Pin = nothing_kept
+) -> Session:
     """A fork of a session, whole and on disk, or none: up to the message `at`, else to the end."""
     await maker.journal.flush()
     history = settled(await store.list_messages(source.id), maker.clock.now())
     copied = history[: place_of(at, (message.info.id for message in history))]
     session = forked(maker, source, at=at)
     names = rename(maker.mint, copied, source.id, session.id)
-    session = replace(session, revert=_revert(source.revert, names))
+    session = _taken_back(session, source, names)
     events: list[Durable] = [event for message in copied for event in _copied(message, names)]
     todos = await store.list_todos(source.id) if at is None else []
     if todos:
         events.append(TodoUpdated(session_id=session.id, todos=tuple(todos)))
+    # First: the original may be removed as soon as there is a copy.
+    await pin(session.id, sorted(trees_in(copied) | trees_of(own_of(session).undo)))
     await maker.journal.begin(session, *events)
     return session
 
@@ -64,7 +81,11 @@ def forked(maker: Maker, source: Session, *, at: MessageID | None) -> Session:
         title=fork_title(source.title),
         permission=source.permission,
         time=SessionTime(created=now, updated=now),
-        weft=SessionOwn(forked_from=ForkedFrom(session_id=source.id, message_id=at), spent=Ledger(until=now)),
+        weft=SessionOwn(
+            forked_from=ForkedFrom(session_id=source.id, message_id=at),
+            spent=Ledger(until=now),
+            limits=own_of(source).limits,
+        ),
     )
 
 
@@ -136,9 +157,9 @@ def _remapped_struct(value: msgspec.Struct, names: Names) -> msgspec.Struct:
     return replace(value, **changes) if changes else value
 
 
-def _revert(revert: SessionRevert | None, names: Names) -> SessionRevert | None:
-    """Where the original was taken back to, if that is in the fork."""
-    if revert is None or revert.message_id not in names:
-        return None
-    moved: SessionRevert = remapped(revert, names)
-    return moved
+def _taken_back(session: Session, source: Session, names: Names) -> Session:
+    """Taken back to where the original was, if that is in the fork, with the way forward."""
+    if source.revert is None or source.revert.message_id not in names:
+        return session
+    own = replace(own_of(session), undo=own_of(source).undo)
+    return with_own(replace(session, revert=remapped(source.revert, names)), own)

@@ -14,7 +14,7 @@ from weft.model.input import SessionInput
 from weft.model.project import Place
 from weft.model.session import Session, SessionQuery, SessionTime, default_title
 from weft.model.slug import make_slug
-from weft.session.child import child_rules
+from weft.session.child import child_own, child_rules
 from weft.session.select import select
 from weft.store.contract import Store
 from weft.version import VERSION
@@ -50,6 +50,7 @@ async def create(
         title=input.title or default_title(now, child=input.parent_id is not None),
         permission=input.permission if parent is None else child_rules(input.permission, parent),
         time=SessionTime(created=now, updated=now),
+        weft=None if parent is None else child_own(parent),
     )
     await maker.journal.commit(SessionCreated(info=session))
     return session

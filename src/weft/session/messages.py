@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator
 
 from weft.errors import InvalidInputError, NotFoundError
 from weft.journal import Journal
+from weft.model.diff import FileDiff
 from weft.model.event import MessageRemoved, MessageUpdated, PartRemoved, PartUpdated
 from weft.model.ids import MessageID, PartID, SessionID, checked
-from weft.model.message import AnyMessage, MessageWithParts
+from weft.model.message import AnyMessage, MessageWithParts, UserMessage
 from weft.model.part import AnyPart
 from weft.store.contract import Store
 
@@ -64,3 +65,9 @@ async def get_message(store: Store, session: SessionID, id: MessageID) -> Messag
     if found is None:
         raise NotFoundError("message", id)
     return found
+
+
+def diffs_of(message: MessageWithParts) -> list[FileDiff]:
+    """What a prompt led to in files, as far as it was worked out; nothing for an answer."""
+    summary = message.info.summary if isinstance(message.info, UserMessage) else None
+    return list(summary.diffs) if summary is not None else []

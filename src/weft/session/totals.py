@@ -11,16 +11,18 @@ from msgspec.structs import replace
 
 from weft.errors import NotFoundError
 from weft.journal import Journal
+from weft.model.failure import BudgetFailure
 from weft.model.ids import SessionID
 from weft.model.message import AnyMessage, AssistantMessage
 from weft.model.session import Session, own_of, with_own
-from weft.model.spent import Ledger, Spending, Spent, add_up, whole
+from weft.model.spent import Ledger, Spending, Spent, add_up, whole, within_parent
 
 Messages = Callable[[Session], Iterable[AnyMessage]]
 
 
 def spent_by(message: AssistantMessage) -> Spent:
-    tokens = message.tokens
+    tokens, time = message.tokens, message.time
+    asked = not isinstance(message.error, BudgetFailure)  # else it only says why no model was asked
     return Spent(
         cost=message.cost,
         input=tokens.input,
@@ -29,6 +31,8 @@ def spent_by(message: AssistantMessage) -> Spent:
         cache_read=tokens.cache.read,
         cache_write=tokens.cache.write,
         priced=message.priced,
+        steps=1 if asked else 0,
+        ms=max(0, time.completed - time.created) if time.completed is not None else 0,
     )
 
 
@@ -66,7 +70,7 @@ async def keep_count(journal: Journal, session: SessionID, messages: list[AnyMes
 
 
 def _with_below(child: Session) -> Callable[[Session], Session]:
-    spent = whole(ledger_of(child))
+    spent = within_parent(whole(ledger_of(child)))
 
     def edit(parent: Session) -> Session:
         ledger = ledger_of(parent)
@@ -91,6 +95,7 @@ def spending(session: Session, others: Iterable[Session], messages: Messages) ->
         each, ledger = waiting.pop()
         below = children.pop(each.id, [])  # taken out, so that a circle comes to its end
         gone = ledger.below.keys() - {child.id for child in below}
-        found += [ledger.own, *(ledger.below[id] for id in gone)]
+        spent = ledger.own if each is session else within_parent(ledger.own)
+        found += [spent, *(ledger.below[id] for id in gone)]
         waiting += [(child, counted(ledger_of(child), messages(child))) for child in below]
     return Spending(own=own.own, tree=add_up(found))

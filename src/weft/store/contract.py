@@ -41,7 +41,8 @@ class Store(Protocol):
     * `purge` throws a bundle away for good; a bundle that is not there raises `NotFoundError`.
 
     Keeping (what must survive and is never told: share secrets, approvals):
-    * `kept` gives back what `keep` was given, None if nothing; keeping None forgets.
+    * `kept` gives back what `keep` was given, None if nothing; keeping None forgets;
+    * `rework` is one step: what `reworker` makes of what is kept is kept instead, and nobody's falls in between.
 
     Running:
     * a session's `lease` has one holder at a time, over all processes; who asks in vain is told who holds it
@@ -82,6 +83,8 @@ class Store(Protocol):
     async def keep(self, key: Key, value: Any) -> None: ...
 
     async def kept(self, key: Key) -> Any: ...
+
+    async def rework(self, key: Key, reworker: Callable[[Any], Any]) -> Any: ...
 
     def lease(self, session: SessionID, owner: str) -> AbstractAsyncContextManager[None]: ...
 

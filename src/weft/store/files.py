@@ -118,6 +118,9 @@ class FileStore:
     async def kept(self, key: Key) -> Any:
         return await self._in_thread(lambda: self._tree.kept(key))
 
+    async def rework(self, key: Key, reworker: Callable[[Any], Any]) -> Any:
+        return await self._in_thread(lambda: self._rework(key, reworker))
+
     @asynccontextmanager
     async def lease(self, session: SessionID, owner: str) -> AsyncIterator[None]:
         held: list[Lease] = []
@@ -184,12 +187,22 @@ class FileStore:
         self._writer.write(batch.plan(), held, flush=flush)
 
     def _keep(self, key: Key, value: Any) -> None:
+        path = self._tree.layout.kept(key)  # before a lock is made for it: a key may be no name
+        with self._guard.writing([kept_lock(key)]) as held:
+            self._put_kept(path, value, held)
+
+    def _rework(self, key: Key, reworker: Callable[[Any], Any]) -> Any:
         path = self._tree.layout.kept(key)
+        with self._guard.writing([kept_lock(key)]) as held:
+            reworked = reworker(self._tree.kept(key))
+            self._put_kept(path, reworked, held)
+        return reworked
+
+    def _put_kept(self, path: str, value: Any, held: tuple[str, ...]) -> None:
         puts = {} if value is None else {path: encode_pretty(value)}
         drops = [path] if value is None else []
         plan = Plan(clears=[], puts=puts, drops=drops, extension=None, tidy=[])
-        with self._guard.writing([kept_lock(key)]) as held:
-            self._writer.write(plan, held, flush=True)
+        self._writer.write(plan, held, flush=True)
 
     def _list_sessions(self, project: ProjectID | None) -> list[Session]:
         self._finish_leftovers()

@@ -1,6 +1,6 @@
 """A store in dictionaries: the reference that every other backend is compared with, and the fastest one for tests."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -131,6 +131,11 @@ class MemoryStore:
     async def kept(self, key: Key) -> Any:
         raw = self._kept.get(key)
         return None if raw is None else parse(raw)
+
+    async def rework(self, key: Key, reworker: Callable[[Any], Any]) -> Any:
+        reworked = reworker(await self.kept(key))
+        await self.keep(key, reworked)
+        return reworked
 
     @asynccontextmanager
     async def lease(self, session: SessionID, owner: str) -> AsyncIterator[None]:

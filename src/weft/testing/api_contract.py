@@ -8,17 +8,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from weft.api import Api
 from weft.errors import InvalidIdError, NotFoundError
-from weft.model.event import Event, SessionCreated, SessionRested, Told, session_of
+from weft.model.event import Event, SessionCreated, SessionRested, StatusChanged, Told, session_of
 from weft.model.ids import MessageID, PermissionID, SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput, prompt
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ModelRef, TextPart
 from weft.model.session import SessionQuery
+from weft.model.status import Busy, Idle
 from weft.model.transcript import Transcript
+from weft.testing.api_around import AROUND_CHECKS
+from weft.testing.api_commands import COMMAND_CHECKS
 from weft.testing.api_finding import FINDING_CHECKS
 from weft.testing.api_messages import MESSAGE_CHECKS
+from weft.testing.api_permissions import PERMISSION_CHECKS
 from weft.testing.api_sessions import SESSION_CHECKS
 from weft.testing.api_transfer import TRANSFER_CHECKS
+from weft.testing.api_undo import UNDO_CHECKS
 
 MISSING_SESSION = SessionID("ses_00000000000000000000000000")
 MISSING_PERMISSION = PermissionID("per_00000000000000000000000000")
@@ -152,6 +157,20 @@ async def there_is_nothing_to_abort_in_a_session_at_rest(api: Api) -> None:
     assert await api.list_permissions() == []
 
 
+async def a_session_is_busy_while_it_is_run_and_idle_else(api: Api) -> None:
+    session = await api.create_session(SessionInput())
+    assert await api.get_status(session.id) == Idle()
+    assert await api.get_status(MISSING_SESSION) == Idle()
+    listening = api.events()
+    await api.prompt(session.id, prompt("hello"))
+    told = [each.event for each in await _until_rest(listening, session.id)]
+    statuses = [event.status for event in told if isinstance(event, StatusChanged)]
+    assert statuses[0] == Busy()
+    assert statuses[-1] == Idle()
+    assert await api.get_status(session.id) == Idle()
+    assert session.id not in await api.list_status()
+
+
 async def what_is_told_folds_to_what_is_stored(api: Api) -> None:
     listening = api.events()
     session = await api.create_session(SessionInput())
@@ -187,12 +206,17 @@ CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     hostile_text_comes_back_as_it_was_sent,
     what_a_prompt_names_wrongly_is_refused_and_nothing_is_stored,
     there_is_nothing_to_abort_in_a_session_at_rest,
+    a_session_is_busy_while_it_is_run_and_idle_else,
     what_is_told_folds_to_what_is_stored,
     a_listener_can_go_on_after_a_cursor,
     *SESSION_CHECKS,
+    *COMMAND_CHECKS,
     *FINDING_CHECKS,
+    *AROUND_CHECKS,
     *TRANSFER_CHECKS,
     *MESSAGE_CHECKS,
+    *UNDO_CHECKS,
+    *PERMISSION_CHECKS,
 )
 
 

@@ -1,10 +1,12 @@
 """What every provider must do with a server that misbehaves: a typed failure, in time, and no buffer without end."""
 
+import struct
+import zlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from weft.errors import FaultKind, ProviderError
-from weft.provider.http import Deadlines
+from weft.provider.endpoint import Deadlines
 from weft.provider.scripted import Call, Say
 from weft.provider.sse import MAX_EVENT
 from weft.testing.fake.server import Reply
@@ -73,14 +75,9 @@ async def nothing_is_not_an_answer(stand: ServerStand) -> None:
 
 async def wrong_json_is_not_an_answer(stand: ServerStand) -> None:
     first = stand.server.dialect.frames([Say(text="a b")])[0]
-    for bad in (
-        b"data: {nonsense}\n\n",
-        b"data: [1, 2]\n\n",
-        b'data: "a"\n\n',
-        b"data: " + b"[" * 100_000 + b"\n\n",
-    ):
+    for bad in (b"{nonsense}", b"[1, 2]", b'"a"', b"[" * 100_000):
         stand.server.requests.clear()
-        stand.server.send(first, bad)
+        stand.server.send(first, stand.server.dialect.wrapped(bad))
         assert (await failing(stand)).kind == "protocol"
 
 
@@ -199,6 +196,29 @@ async def a_line_without_end_is_refused(stand: ServerStand) -> None:
     assert (error.kind, error.retryable) == ("protocol", False)
 
 
+async def a_damaged_frame_is_not_an_answer(stand: ServerStand) -> None:
+    frames = stand.server.dialect.frames([Say(text="one two three")])
+    for place in (9, 20, len(frames[2]) // 2, len(frames[2]) - 1):
+        damaged = bytearray(frames[2])
+        damaged[place] ^= 1
+        stand.server.requests.clear()
+        stand.server.send(*frames[:2], bytes(damaged), *frames[3:])
+        assert (await failing(stand)).kind == "protocol"
+
+
+async def lines_are_not_frames(stand: ServerStand) -> None:
+    stand.server.send(b'data: {"choices": []}\n\n', kind="text/event-stream")
+    error = await failing(stand)
+    assert (error.kind, error.retryable) == ("protocol", False)
+
+
+async def a_frame_without_end_is_refused(stand: ServerStand) -> None:
+    prelude = struct.pack(">II", 2 * MAX_EVENT, 0)
+    stand.server.send(prelude + struct.pack(">I", zlib.crc32(prelude)), b"x" * 1000)
+    error = await failing(stand)
+    assert (error.kind, error.retryable) == ("protocol", False)
+
+
 BAD_SERVERS: tuple[Callable[[ServerStand], Awaitable[None]], ...] = (
     a_refusal_is_of_its_kind,
     a_refusal_without_words_says_its_status,
@@ -213,12 +233,20 @@ BAD_SERVERS: tuple[Callable[[ServerStand], Awaitable[None]], ...] = (
     a_call_without_a_name_is_a_failure,
     a_failure_inside_an_answer_is_raised,
     bytes_cut_anywhere_are_the_same_answer,
-    lines_may_end_as_they_like,
     silence_before_the_answer_has_an_end,
     silence_after_the_head_has_an_end,
     silence_within_the_answer_has_an_end,
     silence_after_the_last_word_is_no_failure,
     a_dropped_connection_is_told,
     a_server_that_is_not_there_is_told,
+)
+# For those that answer in lines, and for those that answer in Amazon's frames.
+IN_LINES: tuple[Callable[[ServerStand], Awaitable[None]], ...] = (
+    lines_may_end_as_they_like,
     a_line_without_end_is_refused,
+)
+IN_FRAMES: tuple[Callable[[ServerStand], Awaitable[None]], ...] = (
+    a_damaged_frame_is_not_an_answer,
+    lines_are_not_frames,
+    a_frame_without_end_is_refused,
 )

@@ -1,6 +1,7 @@
 """What every provider must do, as checks: each is given a stand of its own, and fails by an assertion.
 
-`CHECKS` hold for every provider, a scripted one too; `SERVER_CHECKS` for those that speak to a server.
+`CHECKS` hold for every provider, a scripted one too; `SERVER_CHECKS` for those that speak to a server; `IN_LINES` and
+`IN_FRAMES` (in `provider_bad_servers`) for those among them that are answered so.
 """
 
 import asyncio
@@ -91,7 +92,9 @@ async def no_token_is_counted_twice(stand: Stand) -> None:
     used = Usage(input=100, output=20, reasoning=7, cache_read=50)
     stand.play([Think(text="hm"), Say(text="so"), End(usage=used)])
     found = (await hear(stand.provider, asking(stand.model))).finished().usage
-    assert replace(found, raw=None) == used
+    # Where an API does not tell thinking apart, it is in the output.
+    undivided = replace(used, output=used.output + used.reasoning, reasoning=0)
+    assert replace(found, raw=None) in (used, undivided)
 
 
 async def answers_at_once_do_not_mix(stand: Stand) -> None:

@@ -25,7 +25,7 @@ from weft.provider.chunk import (
     ToolInputStart,
 )
 from weft.provider.contract import ModelMessage, ModelRequest, Provider, TextContent, ToolSpec, UserTurn
-from weft.provider.http import Deadlines, Endpoint
+from weft.provider.endpoint import Deadlines, Endpoint
 from weft.provider.scripted import AnyMove, ScriptedProvider
 from weft.testing.fake.server import Dialect, FakeServer, open_server
 
@@ -62,6 +62,7 @@ class ServerStand:
         self.model = model
         self._client = client
         self._make = make
+        self.made: list[Provider] = []
         self.provider = self.within(Deadlines())
 
     def within(self, deadlines: Deadlines) -> Provider:
@@ -69,7 +70,8 @@ class ServerStand:
         endpoint = Endpoint(
             base_url=self.server.url, api_key=KEY, provider_id=self.model.provider_id, deadlines=deadlines
         )
-        return self._make(self._client, endpoint)
+        self.made.append(self._make(self._client, endpoint))
+        return self.made[-1]
 
     def play(self, *answers: Sequence[AnyMove]) -> None:
         self.server.play(*answers)
@@ -96,7 +98,13 @@ class ScriptedStand:
 @asynccontextmanager
 async def open_stand(dialect: Dialect, make: Make, model: Model) -> AsyncIterator[ServerStand]:
     async with open_server(dialect) as server, httpx2.AsyncClient(trust_env=False) as client:
-        yield ServerStand(server, client, make, model)
+        stand = ServerStand(server, client, make, model)
+        try:
+            yield stand
+        finally:
+            for provider in stand.made:
+                if (close := getattr(provider, "aclose", None)) is not None:
+                    await close()
 
 
 def asking(model: Model, *messages: ModelMessage, tools: tuple[ToolSpec, ...] = (READ,)) -> ModelRequest:

@@ -71,6 +71,30 @@ async def what_is_kept_does_not_change_with_what_was_given(store: Store) -> None
     assert await store.kept(("a", "b")) == {"list": [1]}
 
 
+async def what_is_kept_is_reworked_in_one_step(store: Store) -> None:
+    def one_more(known: Any) -> Any:
+        return {"count": (known or {"count": 0})["count"] + 1}
+
+    reworked = await asyncio.gather(*(store.rework(("a", "b"), one_more) for _ in range(20)))
+    assert sorted(each["count"] for each in reworked) == list(range(1, 21))
+    assert await store.kept(("a", "b")) == {"count": 20}
+    assert await store.rework(("a", "b"), lambda _: None) is None
+    assert await store.kept(("a", "b")) is None
+
+
+async def a_rework_that_fails_changes_nothing(store: Store) -> None:
+    def refuse(_: Any) -> Any:
+        raise ValueError("no")
+
+    await store.keep(("a", "b"), 1)
+    try:
+        await store.rework(("a", "b"), refuse)
+    except ValueError:
+        assert await store.kept(("a", "b")) == 1
+    else:
+        raise AssertionError("no ValueError")
+
+
 async def a_sound_store_has_no_damage(store: Store) -> None:
     await deleting_a_session_takes_all_that_is_its_own(store)
     await store.keep(("a", "b"), 1)
@@ -112,6 +136,8 @@ KEEPING: tuple[Check, ...] = (
     edits_at_once_are_all_kept,
     what_is_kept_comes_back_until_it_is_forgotten,
     what_is_kept_does_not_change_with_what_was_given,
+    what_is_kept_is_reworked_in_one_step,
+    a_rework_that_fails_changes_nothing,
     a_sound_store_has_no_damage,
     a_lease_has_one_holder_and_the_next_is_told_who_it_is,
     a_lease_is_given_back_whatever_happens_under_it,

@@ -11,10 +11,12 @@ from msgspec import Struct
 from weft.errors import DeniedError, NotPermittedError, ToolError
 from weft.host.clock import Clock, SystemClock
 from weft.host.process import tool_environment
+from weft.model.agent import Agent
+from weft.model.finding import Recalled
 from weft.model.ids import MessageID, SessionID
 from weft.model.todo import Todo
 from weft.testing.ids import seeded_mint
-from weft.tool.contract import AnyTool, ToolContext, ToolResult, schema_of, to_input
+from weft.tool.contract import AnyTool, Brought, Errand, ToolContext, ToolResult, schema_of, to_input
 from weft.tool.desk import Desk
 from weft.tool.guard import Guard
 from weft.tool.spill import Spill
@@ -56,14 +58,17 @@ class Bench:
         self.asked: list[Asked] = []
         self.metadata: list[dict[str, Any]] = []
         self.edited: list[str] = []
+        self.called: list[tuple[str, str]] = []
         self.denied: set[str] = set()
         self.todos = MemoryTodos()
+        self.cut: list[str] = []
         self.spill = Spill(str(outside / "tool-output"), seeded_mint(self.clock.now))
         self.desk = Desk(
             guard=Guard(),
             spill=self.spill,
             todos=self.todos,
             edited=self._note_edit,
+            recall=self._recall,
             environment=tool_environment(environment),
         )
 
@@ -79,7 +84,14 @@ class Bench:
             ask=self._ask,
             report=self._report,
             desk=self.desk,
+            agents={"explore": Agent(name="explore", mode="subagent")},
+            spawn=self._spawn,
+            call=self._call_also,
         )
+
+    async def _recall(self, words: str, *, limit: int) -> list[Recalled]:
+        found = [text for text in self.cut if all(word in text for word in words.split())]
+        return [Recalled(message_id=MessageID("msg_cut"), by="user", excerpt=text) for text in found[:limit]]
 
     async def call(self, tool: AnyTool, /, **given: Any) -> ToolResult:
         """As a run calls it: arguments judged, output bounded."""
@@ -100,6 +112,15 @@ class Bench:
     async def _report(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         del title
         self.metadata.append(metadata or {})
+
+    async def _spawn(self, errand: Errand) -> Brought:
+        return Brought(session_id=SessionID("ses_child"), text=errand.prompt * 20_000, metadata={})
+
+    async def _call_also(self, tool: str, arguments: dict[str, Any], *, error: str = "") -> bool:
+        """Nothing is called; what would be is noted, with what keeps it from being."""
+        del arguments
+        self.called.append((tool, error))
+        return not error
 
     async def _note_edit(self, path: str) -> None:
         self.edited.append(path)

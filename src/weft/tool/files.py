@@ -110,20 +110,26 @@ def _find_text(path: str) -> Text | None:
 
 async def write_text(path: str, content: str) -> Stamp:
     """Put a text in a file's place, with the directories it needs: all of it, or nothing changes."""
+    return await asyncio.to_thread(told(lambda: replace_text(path, content)))
+
+
+def replace_text(path: str, content: str, *, mode: int | None = None) -> Stamp:
+    """The same, on the thread of the caller; a new file gets `mode`, one that is there keeps its own."""
     try:
         raw = content.encode(errors="surrogateescape")
     except UnicodeEncodeError as error:
         raise ToolError(f"The text for {path} holds half a character (a lone surrogate).") from error
-    return await asyncio.to_thread(told(lambda: _replace(path, raw)))
+    return _replace(path, raw, mode)
 
 
-def _replace(path: str, raw: bytes) -> Stamp:
+def _replace(path: str, raw: bytes, mode: int | None) -> Stamp:
     parent, name = os.path.split(path)
     os.makedirs(parent, exist_ok=True)
     within = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _check_place(within, parent)
-        mode = _mode_of(name, within)
+        own = _mode_of(name, within)
+        mode = mode if own is None else own
         # OpenCode writes into the file itself, so that a full disk or a crash leaves it empty.
         passing = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
         fd = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=within)

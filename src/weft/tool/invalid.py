@@ -19,4 +19,4 @@ async def invalid(wanted: InvalidInput, ctx: ToolContext) -> ToolResult:
     return ToolResult(title="Invalid Tool", output=output)
 
 
-INVALID = Tool(name="invalid", about=about("invalid"), takes=InvalidInput, run=invalid)
+INVALID = Tool(name="invalid", about=about("invalid"), takes=InvalidInput, run=invalid, announces=True)

@@ -2,12 +2,15 @@
 
 import asyncio
 import os
-from typing import Literal
+from collections.abc import Iterator
+from typing import Final, Literal
 
 from msgspec import Struct
 
 from weft.errors import ToolError
 from weft.tool.contract import ToolContext
+
+_ACTING: Final = frozenset({".git", ".opencode", "opencode.json", "opencode.jsonc"})
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -17,6 +20,7 @@ class Place(Struct, frozen=True, kw_only=True):
     real: str
     is_directory: bool = False
     is_file: bool = False
+    is_link: bool = False
 
 
 async def enter(given: str, ctx: ToolContext, kind: Literal["file", "directory"] = "file") -> Place:
@@ -44,6 +48,7 @@ def locate(given: str, directory: str, worktree: str) -> tuple[Place, bool]:
         real=real,
         is_directory=os.path.isdir(real),
         is_file=os.path.isfile(real),
+        is_link=os.path.islink(plain),
     )
     roots = [directory, *([worktree] if worktree != "/" else [])]
     return place, any(_is_within(real, os.path.realpath(root)) for root in roots)
@@ -59,6 +64,28 @@ def title_of(place: Place, ctx: ToolContext) -> str:
 
 
 def patterns_of(place: Place, ctx: ToolContext) -> tuple[str, ...]:
-    """What `edit` rules are held against: the path from the worktree, and where it really leads if that differs."""
-    real = os.path.relpath(place.real, os.path.realpath(ctx.worktree))
-    return tuple(dict.fromkeys((title_of(place, ctx), real)))
+    """What `edit` rules are held against."""
+    return list_patterns((place.path, ctx.worktree), (place.real, os.path.realpath(ctx.worktree)))
+
+
+def list_patterns(*ways: tuple[str, str]) -> tuple[str, ...]:
+    """A path from the worktree, each given with it: as people know both, and as they really are.
+
+    What runs by itself (hooks, settings of git's, what configures agents) counts wherever it lies as if it lay at the top:
+    one rule covers it there, in a checkout within the checkout, and in any directory that agents are started in.
+    """
+    found = (os.path.relpath(path, worktree) for path, worktree in dict.fromkeys(ways))
+    return tuple(dict.fromkeys(pattern for each in found for pattern in (each, *_at_top(each))))
+
+
+def lasting_edit(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """What a lasting yes to a change covers: every change, as in OpenCode; of what runs by itself, this one alone."""
+    acts = any(pattern.partition("/")[0] in _ACTING for pattern in patterns)
+    return patterns if acts else ("*",)
+
+
+def _at_top(path: str) -> Iterator[str]:
+    parts = path.split("/")
+    for place, part in enumerate(parts[1:], 1):
+        if part in _ACTING:
+            yield "/".join(parts[place:])

@@ -64,6 +64,7 @@ async def read(wanted: ReadInput, ctx: ToolContext) -> ToolResult:
     await ctx.ask("read", *dict.fromkeys((place.path, place.real)), always=("*",))
     found = await asyncio.to_thread(told(lambda: _read(place, wanted)))
     ctx.desk.guard.saw(place.real, found.stamp)
+    ctx.desk.lookout.warm(place.path)
     title = title_of(place, ctx)
     if found.attachment is not None:
         kind = "PDF" if found.attachment.mime == "application/pdf" else "Image"
@@ -161,7 +162,7 @@ def _shown(page: Page, offset: int) -> str:
         end = f"(File has more lines. {beyond}"
     else:
         end = f"(End of file - total {page.last} lines)"
-    return "\n".join(["<file>", *lines, "", end, "</file>"])
+    return "\n".join(["<file>", *(lines or [""]), "", end, "</file>"])
 
 
 def _missing(place: Place) -> str:
@@ -178,4 +179,4 @@ def _missing(place: Place) -> str:
     return f"{said}\n\nDid you mean one of these?\n{meant}"
 
 
-READ = Tool(name="read", about=about("read"), takes=ReadInput, run=read)
+READ = Tool(name="read", about=about("read"), takes=ReadInput, run=read, announces=True)

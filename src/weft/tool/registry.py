@@ -1,30 +1,89 @@
 """Which tools there are, and which of them an agent is shown."""
 
-from collections.abc import Collection
 from typing import Final
 
-from weft.tool.bash import BASH
+from msgspec import Struct
+
+from weft.tool.batch import BATCH
+from weft.tool.change.edit import EDIT
+from weft.tool.change.multiedit import MULTIEDIT
+from weft.tool.change.patch import APPLY_PATCH
+from weft.tool.change.write import WRITE
 from weft.tool.contract import AnyTool
-from weft.tool.edit import EDIT
-from weft.tool.glob import GLOB
-from weft.tool.grep import GREP
 from weft.tool.invalid import INVALID
-from weft.tool.list import LIST
+from weft.tool.lsp.lsp import LSP
+from weft.tool.person.plan import PLAN_ENTER, PLAN_EXIT
+from weft.tool.person.question import QUESTION
 from weft.tool.read import READ
+from weft.tool.recall import RECALL
+from weft.tool.search.glob import GLOB
+from weft.tool.search.grep import GREP
+from weft.tool.search.list import LIST
+from weft.tool.shell.bash import BASH
+from weft.tool.shell.jobs import JOBS
+from weft.tool.skill import SKILL, Shelf, skill_tool
+from weft.tool.task import TASK
 from weft.tool.todo import TODOREAD, TODOWRITE
-from weft.tool.write import WRITE
+from weft.tool.web.search import CODESEARCH, WEBSEARCH, search_tools
+from weft.tool.web.webfetch import WEBFETCH
 
 # In the order models are told of them.
-TOOLS: Final[tuple[AnyTool, ...]] = (INVALID, BASH, READ, GLOB, GREP, EDIT, WRITE, TODOWRITE, TODOREAD, LIST)
+TOOLS: Final[tuple[AnyTool, ...]] = (
+    INVALID,
+    QUESTION,
+    BASH,
+    READ,
+    GLOB,
+    GREP,
+    EDIT,
+    WRITE,
+    TASK,
+    WEBFETCH,
+    TODOWRITE,
+    TODOREAD,
+    WEBSEARCH,
+    CODESEARCH,
+    SKILL,
+    APPLY_PATCH,
+    LSP,
+    BATCH,
+    LIST,
+    MULTIEDIT,
+    RECALL,
+    JOBS,
+)
 
-# There for us to call, never for a model: where a broken call goes, and how a directory is attached.
-UNSEEN: Final = frozenset({"invalid", "list"})
+# Offered where plans are kept in files.
+PLANNING: Final[tuple[AnyTool, ...]] = (PLAN_EXIT, PLAN_ENTER)
+
+# Of these a model is not told: where a broken call goes, how a directory is attached, and what one that was brought
+# up on it may call all the same.
+UNSEEN: Final = frozenset({"invalid", "list", "multiedit"})
+
+# Of use only where something was summed up, and where something was started in the background.
+AFTER_A_CUT: Final = frozenset({"recall"})
+AFTER_A_JOB: Final = frozenset({"jobs"})
+
+
+class Equipment(Struct, frozen=True, kw_only=True):
+    """What is there for tools to work with, as configured: skills, a search service, which experiments are on."""
+
+    shelf: Shelf | None = None
+    search: str | None = None
+    lsp: bool = False
+    batch: bool = False
+    planning: bool = False
+
+
+def equipped(equipment: Equipment) -> tuple[AnyTool, ...]:
+    """The tools there are with this equipment."""
+    off = {name for name, on in (("lsp", equipment.lsp), ("batch", equipment.batch)) if not on}
+    made: dict[str, AnyTool] = {tool.name: tool for tool in search_tools(equipment.search)}
+    if equipment.shelf is not None:
+        made["skill"] = skill_tool(equipment.shelf)
+    tools = (*TOOLS, *PLANNING) if equipment.planning else TOOLS
+    return tuple(made.get(tool.name, tool) for tool in tools if tool.name not in off)
 
 
 def find_tool(name: str) -> AnyTool | None:
     return next((tool for tool in TOOLS if tool.name == name), None)
-
-
-def offered(disabled: Collection[str] = ()) -> tuple[AnyTool, ...]:
-    """The tools an agent is shown, those left out that it may never use."""
-    return tuple(tool for tool in TOOLS if tool.name not in UNSEEN and tool.name not in disabled)

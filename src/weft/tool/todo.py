@@ -48,5 +48,7 @@ def _told(todos: Sequence[Todo]) -> ToolResult:
     return ToolResult(title=f"{left} todos", output=output, metadata={"todos": to_plain(list(todos))})
 
 
-TODOWRITE = Tool(name="todowrite", about=about("todowrite"), takes=TodoWriteInput, run=todowrite)
-TODOREAD = Tool(name="todoread", about=about("todoread"), takes=TodoReadInput, run=todoread)
+TODOWRITE = Tool(
+    name="todowrite", about=about("todowrite"), takes=TodoWriteInput, run=todowrite, announces=True
+)
+TODOREAD = Tool(name="todoread", about=about("todoread"), takes=TodoReadInput, run=todoread, announces=True)

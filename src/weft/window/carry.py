@@ -1,9 +1,9 @@
 """What is carried over a compaction word for word, whatever the summary says (pure)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
-from weft.model.part import CompletedState, PatchPart, TextPart, ToolPart
+from weft.model.part import CompletedState, PatchPart, TextPart, ToolPart, changed_by
 from weft.model.todo import Todo
 
 LONGEST_REQUEST = 8_000
@@ -13,9 +13,14 @@ DONE = frozenset({"completed", "cancelled"})
 
 
 def carried(history: Sequence[MessageWithParts], todos: Iterable[Todo]) -> str:
-    """The last request, what is still to be done, and which files were changed."""
+    """The goal, the last request, what is still to be done, and which files were changed.
+
+    `history` is all there ever was: the goal stood at its beginning, whatever has been summed up since.
+    """
+    requests = list(list_requests(history))
     sections = [
-        ("The last request, word for word:", [last_request(history)]),
+        ("The goal, as it was first put:", requests[:1] if len(requests) > 1 else []),
+        ("The last request, word for word:", requests[-1:]),
         (
             "Still to be done:",
             [f"- [{todo.status}] {todo.content}" for todo in todos if todo.status not in DONE],
@@ -25,8 +30,9 @@ def carried(history: Sequence[MessageWithParts], todos: Iterable[Todo]) -> str:
     return "\n\n".join("\n".join((head, *lines)) for head, lines in sections if any(lines))
 
 
-def last_request(history: Sequence[MessageWithParts]) -> str:
-    for message in reversed(history):
+def list_requests(history: Iterable[MessageWithParts]) -> Iterator[str]:
+    """What the person asked for, in their own words."""
+    for message in history:
         if isinstance(message.info, UserMessage):
             words = "\n".join(
                 part.text
@@ -34,8 +40,7 @@ def last_request(history: Sequence[MessageWithParts]) -> str:
                 if isinstance(part, TextPart) and not part.synthetic and not part.ignored
             ).strip()
             if words:
-                return words if len(words) <= LONGEST_REQUEST else words[:LONGEST_REQUEST] + " […]"
-    return ""
+                yield words if len(words) <= LONGEST_REQUEST else words[:LONGEST_REQUEST] + " […]"
 
 
 def changed_files(history: Iterable[MessageWithParts]) -> list[str]:
@@ -52,8 +57,8 @@ def changed_files(history: Iterable[MessageWithParts]) -> list[str]:
 
 def _changed_by(part: object) -> Sequence[str]:
     match part:
-        case PatchPart(files=files):
-            return files
+        case PatchPart():
+            return changed_by(part)
         case ToolPart(tool=tool, state=CompletedState(input=input)) if tool in EDITING:
             path = input.get("filePath")
             return [path] if isinstance(path, str) else []

@@ -1,11 +1,11 @@
 """Stored history to what the model is shown of it, valid whatever was interrupted (spec 7.6, 7.7)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
 from weft.model.catalog import Model
-from weft.model.failure import AbortedFailure
+from weft.model.failure import AbortedFailure, DeadlineFailure, StructureFailure
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import (
     AnyPart,
@@ -44,29 +44,62 @@ SHOWN_AS_TEXT = ("text/plain", "application/x-directory")
 
 def since_compaction(history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
     """From the last compaction that came to its end: the request for it, its summary, and all after."""
-    summarised = {
-        info.parent_id
-        for info in (message.info for message in history)
-        if isinstance(info, AssistantMessage) and info.summary and info.finish
-    }
-    for index in range(len(history) - 1, -1, -1):
-        message = history[index]
-        if message.info.id in summarised and any(isinstance(part, CompactionPart) for part in message.parts):
-            return history[index:]
-    return history
+    many = sum(1 for _ in newest_first(history))
+    return history if many == len(history) else history[len(history) - many :]
+
+
+def newest_first(history: Sequence[MessageWithParts]) -> Iterator[MessageWithParts]:
+    """The messages since the last compaction that came to its end, back to the request for it. Whoever needs only the
+    last few pays for no more."""
+    summarised: set[str] = set()
+    for message in reversed(history):
+        yield message
+        info = message.info
+        if isinstance(info, AssistantMessage):
+            if info.summary and info.finish:
+                summarised.add(info.parent_id)
+        elif info.id in summarised and asks_for_summary(message):
+            return
+
+
+def last_cut(history: Sequence[MessageWithParts]) -> CompactionPart | None:
+    """The mark where the model's view begins; None when it sees everything."""
+    window = since_compaction(history)
+    first = window[0].parts if window else ()
+    marks = (part for part in first if isinstance(part, CompactionPart) and not part.undone)
+    return next(marks, None) if len(window) < len(history) else None
+
+
+def asks_for_summary(message: MessageWithParts) -> bool:
+    """Whether a message marks a cut. One that was undone cuts no more."""
+    return any(isinstance(part, CompactionPart) and not part.undone for part in message.parts)
+
+
+def is_undone(message: MessageWithParts) -> bool:
+    return any(isinstance(part, CompactionPart) and part.undone for part in message.parts)
 
 
 def to_model_messages(history: Iterable[MessageWithParts], model: Model) -> tuple[ModelMessage, ...]:
     """Oldest first in, oldest first out. Every call has exactly one result; nothing is empty."""
     turns: list[ModelMessage] = []
+    undone: set[str] = set()
     for message in history:
-        match message.info:
-            case UserMessage():
-                turns.extend(_user_turn(message.parts))
-            case AssistantMessage() as info:
-                if _worth_showing(info, message.parts):
-                    turns.extend(_assistant_turns(info, message.parts, model))
+        # Of a cut that was undone neither the mark is shown nor the summary: what they stood for is there again.
+        if is_undone(message):
+            undone.add(message.info.id)
+        elif not isinstance(message.info, AssistantMessage) or message.info.parent_id not in undone:
+            turns.extend(to_turns(message, model))
     return tuple(turns)
+
+
+def to_turns(message: MessageWithParts, model: Model) -> Iterable[ModelMessage]:
+    """What the model is shown of one message."""
+    match message.info:
+        case UserMessage():
+            return _user_turn(message.parts)
+        case AssistantMessage() as info:
+            worth = _worth_showing(info, message.parts)
+            return _assistant_turns(info, message.parts, model) if worth else ()
 
 
 def _user_turn(parts: Iterable[AnyPart]) -> list[UserTurn]:
@@ -89,11 +122,11 @@ def _shown_to_model(part: AnyPart) -> UserContent | None:
 
 
 def _worth_showing(info: AssistantMessage, parts: Iterable[AnyPart]) -> bool:
-    """What failed is left out, unless it was broken off by hand after something was said or done."""
-    if info.error is None:
+    """What failed is left out, unless it was whole, or broken off from without after something was said or done."""
+    if info.error is None or isinstance(info.error, StructureFailure):
         return True
     said = any(not isinstance(part, StepStartPart | ReasoningPart) for part in parts)
-    return isinstance(info.error, AbortedFailure) and said
+    return isinstance(info.error, AbortedFailure | DeadlineFailure) and said
 
 
 def _assistant_turns(

@@ -79,11 +79,19 @@ def _gone(source: str) -> Note:
 
 def as_told(basis: Basis, history: Iterable[MessageWithParts]) -> Basis:
     """What a model knows that was told a basis, and then every note in a history."""
-    for message in history:
-        if isinstance(message.info, UserMessage):
-            for part in message.parts:
-                if isinstance(part, TextPart) and part.metadata is not None:
-                    basis = _taken_in(basis, part.text, part.metadata.get(OURS))
+    return with_notes(basis, (part for message in history for part in notes_in(message)))
+
+
+def notes_in(message: MessageWithParts) -> list[TextPart]:
+    """What we wrote into a prompt beside the person's words."""
+    if not isinstance(message.info, UserMessage):
+        return []
+    return [part for part in message.parts if isinstance(part, TextPart) and OURS in (part.metadata or {})]
+
+
+def with_notes(basis: Basis, notes: Iterable[TextPart]) -> Basis:
+    for part in notes:
+        basis = _taken_in(basis, part.text, (part.metadata or {}).get(OURS))
     return basis
 
 

@@ -1,9 +1,12 @@
-"""How much fits: token estimates, what is usable of a model's window, and whether it is full (pure)."""
+"""How much fits: token estimates, and what is usable of a model's window (pure)."""
 
 import re
 
 from weft.model.catalog import Model
 from weft.model.part import Tokens
+
+# A number of tokens, or a share of what is usable.
+Threshold = int | float
 
 # Counted on the tokenizers in use today: Latin prose about four characters a token, digits and the marks of JSON and
 # code fewer, the scripts of East Asia about one. OpenCode takes four for all of them, and is far off for the rest.
@@ -31,10 +34,13 @@ def usable(model: Model, output_limit: int) -> int | None:
     return limit.input or limit.context - answer
 
 
-def is_full(tokens: Tokens, model: Model, output_limit: int) -> bool:
-    """Whether what the last answer took in and gave out leaves no room for another."""
-    room = usable(model, output_limit)
-    return room is not None and used(tokens) > room
+def room(model: Model, output_limit: int, threshold: Threshold | None = None) -> int | None:
+    """How many tokens a request may hold before we sum up: what is usable, or less if a threshold says so."""
+    most = usable(model, output_limit)
+    if most is None or threshold is None:
+        return most
+    wanted = threshold if isinstance(threshold, int) else round(most * threshold)
+    return min(most, wanted)
 
 
 def used(tokens: Tokens) -> int:

@@ -7,6 +7,7 @@ time it changes what a provider remembers of the conversation.
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.model.ids import PartID
@@ -19,24 +20,39 @@ from weft.window.written import written
 PLAN = "plan"
 
 
+class Before(Struct, frozen=True, kw_only=True):
+    """What of the messages before one matters for how it is shown: until when they were worked on, and whether there was
+    planning that nobody was told is over."""
+
+    busy_until: float = 0
+    planned: bool = False
+
+
 def as_shown(history: Iterable[MessageWithParts], *, plan_files: bool) -> list[MessageWithParts]:
     """The history with what is shown and not stored. With `plan_files`, what concerns plans is stored (see `plan_note`)."""
     shown: list[MessageWithParts] = []
-    busy_until, planned = 0.0, False
+    before = Before()
     for message in history:
-        info, changed = message.info, message
-        if isinstance(info, UserMessage):
-            reminders = [] if plan_files else _on_plans(info.agent, planned=planned)
-            queued = info.time.created < busy_until
-            if (reminders or queued) and not _asks_for_summary(message):
-                changed = _with(message, reminders, queued=queued)
-                planned = planned and info.agent == PLAN
-        elif info.error is None:
-            completed = info.time.completed
-            busy_until = max(busy_until, float("inf") if completed is None else completed)
-            planned = planned or info.agent == PLAN
+        changed, before = show(message, before, plan_files=plan_files)
         shown.append(changed)
     return shown
+
+
+def show(message: MessageWithParts, before: Before, *, plan_files: bool) -> tuple[MessageWithParts, Before]:
+    """The message as it is shown, and what matters for the next one."""
+    info = message.info
+    if isinstance(info, UserMessage):
+        reminders = [] if plan_files else _on_plans(info.agent, planned=before.planned)
+        queued = info.time.created < before.busy_until
+        if not (reminders or queued) or _asks_for_summary(message):
+            return message, before
+        planned = before.planned and info.agent == PLAN
+        return _with(message, reminders, queued=queued), replace(before, planned=planned)
+    if info.error is not None:
+        return message, before
+    completed = info.time.completed
+    until = max(before.busy_until, float("inf") if completed is None else completed)
+    return message, Before(busy_until=until, planned=before.planned or info.agent == PLAN)
 
 
 def _asks_for_summary(message: MessageWithParts) -> bool:

@@ -29,6 +29,7 @@ def rows(rules: Ruleset) -> list[str]:
 DEFAULTS = [
     "* * allow",
     "doom_loop * ask",
+    "interrupted * ask",
     "external_directory * ask",
     f"external_directory {OUTPUT} allow",
     f"external_directory {OUTPUT}/* allow",
@@ -39,6 +40,17 @@ DEFAULTS = [
     "read *.env ask",
     "read *.env.* ask",
     "read *.env.example allow",
+    "edit .git ask",
+    "edit .git/config* ask",
+    "edit .git/*/config* ask",
+    "edit .git/hooks* ask",
+    "edit .git/*/hooks* ask",
+    "edit opencode.json ask",
+    "edit opencode.jsonc ask",
+    "edit .opencode ask",
+    "edit .opencode/* ask",
+    "edit .opencode/plans/* allow",
+    "webfetch_private * ask",
 ]
 OUTPUT_ALLOWED = [f"external_directory {OUTPUT} allow", f"external_directory {OUTPUT}/* allow"]
 

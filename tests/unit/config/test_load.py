@@ -373,9 +373,9 @@ def test_files_are_spliced_in_from_beside_the_file_and_from_home(home: Any) -> N
 def test_a_project_nobody_vouched_for_gets_nothing_spliced_in(home: Any) -> None:
     home.with_env({"SECRET": "s"})
     home.write(home.config / "opencode.json", '{"theme": "{env:SECRET}"}')
-    home.write(home.project / "opencode.json", '{"model": "{env:SECRET}"}')
+    home.write(home.project / "opencode.json", '{"model": "{env:SECRET}", "default_agent": "plan"}')
     config = load_config(home.situation(trusted=False)).config
-    assert (config.theme, config.model) == ("s", "{env:SECRET}")
+    assert (config.theme, config.model, config.default_agent) == ("s", None, "plan")
 
 
 def test_a_named_file_that_is_not_there_is_a_problem(home: Any) -> None:
@@ -468,3 +468,9 @@ def test_a_broken_credentials_file_is_a_problem_that_quotes_nothing(home: Any) -
 def test_a_command_in_json_is_a_value(home: Any) -> None:
     home.write(home.project / "opencode.json", '{"command": {"c": {"template": "do $1", "subtask": true}}}')
     assert home.load().config.command == {"c": CommandConfig(template="do $1", subtask=True)}
+
+
+def test_a_whole_number_written_with_a_point_is_that_number(home: Any) -> None:
+    home.write(home.project / "opencode.json", '{"agent": {"build": {"steps": 3.0}}, "subagent_depth": 0.0}')
+    loaded = home.load()
+    assert (loaded.problems, loaded.config.agent["build"].steps, loaded.config.subagent_depth) == ((), 3, 0)

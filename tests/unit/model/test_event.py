@@ -76,7 +76,8 @@ OURS = {
         "field": "text",
         "delta": "more",
         "offset": 52,
-    }
+    },
+    "session.warning": {"sessionID": SESSION, "message": "the next call brings today to about $9 of $10"},
 }
 PLAIN = [{"type": name, "properties": properties} for name, properties in {**PROPERTIES, **OURS}.items()]
 

@@ -131,14 +131,36 @@ def test_a_message_whose_time_changed_moves() -> None:
     transcript.feed(MessageUpdated(info=prompt("msg_1", 1)), MessageUpdated(info=prompt("msg_2", 2)))
     transcript.feed(MessageUpdated(info=prompt("msg_1", 3)))
     assert [message.info.id for message in transcript.messages()] == ["msg_2", "msg_1"]
-    assert transcript.newest() == prompt("msg_1", 3)
 
 
 def test_one_message_can_be_looked_up() -> None:
     transcript = Transcript([MessageWithParts(info=prompt("msg_1", 1), parts=(words("msg_1", "prt_1"),))])
     assert transcript.find(MessageID("msg_1")) == transcript.messages()[0]
     assert transcript.find(MessageID("msg_2")) is None
-    assert Transcript().newest() is None
+
+
+def test_what_did_not_change_is_the_same_object_and_what_did_is_seen_at_once() -> None:
+    transcript = Transcript()
+    said = [MessageUpdated(info=prompt(f"msg_{number}", number)) for number in (1, 2, 3)]
+    transcript.feed(*said)
+    one, two, three = transcript.messages()
+    transcript.feed(PartUpdated(part=words("msg_2", "prt_1", "a")))
+    first, second, last = transcript.messages()
+    assert (first is one, last is three) == (True, True)
+    assert second == replace(two, parts=(words("msg_2", "prt_1", "a"),))
+    assert transcript.find(MessageID("msg_2")) is second
+    transcript.feed(MessageRemoved(session_id=SESSION, message_id=MessageID("msg_3")))
+    assert transcript.messages() == [first, second]
+    transcript.feed(MessageRemoved(session_id=SESSION, message_id=MessageID("msg_1")), said[2])
+    assert transcript.messages() == [second, three]
+
+
+def test_a_new_message_is_later_than_all_before_and_no_two_get_the_same_time() -> None:
+    transcript = Transcript([MessageWithParts(info=prompt("msg_1", 7), parts=())])
+    assert [transcript.next_time(now) for now in (3, 3, 20, 20, 4)] == [8, 9, 20, 21, 22]
+    transcript.feed(MessageUpdated(info=prompt("msg_2", 50)))
+    assert transcript.next_time(30) == 51
+    assert Transcript().next_time(30) == 30
 
 
 # --- any order, any history ---
@@ -208,6 +230,16 @@ def test_a_stored_history_and_the_events_since_give_what_all_events_give(
     resumed = Transcript(folded(*events[:cut]))
     resumed.feed(*events[cut:])
     assert resumed.messages() == folded(*events)
+
+
+@given(STEPS, st.randoms())
+def test_whoever_looks_on_the_way_sees_what_was_told_so_far(
+    steps: list[tuple[int, int]], dice: Random
+) -> None:
+    events, transcript = what_happened(steps, dice), Transcript()
+    for number, event in enumerate(events, 1):
+        transcript.feed(event)
+        assert transcript.messages() == folded(*events[:number])
 
 
 @given(STEPS, st.randoms())

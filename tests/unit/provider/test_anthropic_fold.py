@@ -21,7 +21,7 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
-from weft.provider.claude.fold import AnthropicFold, to_usage
+from weft.provider.claude.fold import AnthropicFold
 from weft.provider.sse import SseEvent
 from weft.testing.provider_stand import check_order
 
@@ -180,18 +180,3 @@ def test_an_answer_without_an_end_is_broken() -> None:
         with pytest.raises(ProviderError, match="broke off") as raised:
             fold(*events)
         assert raised.value.retryable
-
-
-def test_usage() -> None:
-    raw = {
-        "input_tokens": 1000,
-        "cache_creation_input_tokens": 300,
-        "cache_read_input_tokens": 200,
-        "output_tokens": 500,
-        "output_tokens_details": {"thinking_tokens": 120},
-        "service_tier": "standard",
-    }
-    assert to_usage(raw) == Usage(
-        input=1000, output=380, reasoning=120, cache_read=200, cache_write=300, raw=raw
-    )
-    assert to_usage({"input_tokens": "x"}) == Usage(raw={"input_tokens": "x"})

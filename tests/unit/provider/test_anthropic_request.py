@@ -185,6 +185,23 @@ def test_a_turn_begun_without_thinking_goes_on_without() -> None:
     assert "thinking" in to_body(request(CLAUDE, *thinking, tools=(READ,), options=options))
 
 
+def test_only_the_first_answer_of_a_turn_has_to_begin_with_a_thought() -> None:
+    options = {"thinking": {"type": "enabled", "budgetTokens": 2000}}
+    begun = (HELLO, AssistantTurn(content=(thought(), CALL)), RESULT, AssistantTurn(content=(CALL,)), RESULT)
+    body = to_body(request(CLAUDE, *begun, tools=(READ,), options=options))
+    check(msgspec.json.decode(to_bytes(body)))
+    assert "thinking" in body
+    next_turn = (*begun, HELLO, AssistantTurn(content=(CALL,)), RESULT)
+    assert "thinking" not in to_body(request(CLAUDE, *next_turn, tools=(READ,), options=options))
+
+
+def test_who_thinks_as_it_likes_is_asked_so_throughout() -> None:
+    turns = (HELLO, AssistantTurn(content=(CALL,)), RESULT)
+    body = to_body(request(CLAUDE, *turns, tools=(READ,), options={"thinking": {"type": "adaptive"}}))
+    check(msgspec.json.decode(to_bytes(body)))
+    assert body["thinking"] == {"type": "adaptive"}
+
+
 def test_calls_without_tools_get_one_that_does_nothing() -> None:
     body = to_body(request(CLAUDE, HELLO, AssistantTurn(content=(CALL,)), RESULT))
     check(msgspec.json.decode(to_bytes(body)))

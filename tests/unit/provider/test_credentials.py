@@ -51,6 +51,28 @@ def test_what_others_stored_stays_as_it_was(path: Path) -> None:
     assert json.loads(path.read_bytes()) == OTHERS
 
 
+def test_a_login_of_copilot_is_a_key(path: Path) -> None:
+    login = {"type": "oauth", "refresh": "gho_1", "access": "gho_1", "expires": 0}
+    path.parent.mkdir()
+    path.write_text(
+        json.dumps(
+            {
+                "github-copilot": login,
+                "github-copilot-enterprise": {**login, "enterpriseUrl": "https://corp.test/"},
+            }
+        )
+    )
+    assert list_logins(str(path)) == {
+        "github-copilot": Login(provider="github-copilot", type="oauth", secret="gho_1"),
+        "github-copilot-enterprise": Login(
+            provider="github-copilot-enterprise",
+            type="oauth",
+            secret="gho_1",
+            url="https://copilot-api.corp.test",
+        ),
+    }
+
+
 def test_only_a_key_is_a_key(path: Path) -> None:
     path.parent.mkdir()
     path.write_text(json.dumps({**OTHERS, "hollow": {"type": "api"}, "odd": 3}))

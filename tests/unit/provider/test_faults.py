@@ -9,6 +9,8 @@ import pytest
 from weft.errors import ProviderAuthError, ProviderError
 from weft.provider.faults import MAX_BODY, MAX_MESSAGE, to_error, wait_of
 
+NOW = 1_792_567_695_000  # Wed, 21 Oct 2026 07:28:15 GMT
+
 RECORDED: list[dict[str, Any]] = msgspec.json.decode(
     (Path(__file__).parents[2] / "golden" / "provider" / "faults.json").read_bytes()
 )
@@ -52,12 +54,19 @@ def test_what_is_kept_of_an_answer_is_bounded() -> None:
         ({"retry-after": "soon"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "-5"}, None),
-        ({"retry-after": "Wed, 21 Oct 2026 07:28:20 GMT"}, None),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:20 GMT"}, 5000),
+        ({"retry-after": "Wed, 21 Oct 2026 07:28:20 GMT", "date": "some day"}, None),
         ({"retry-after": "Wed, 21 Oct 2026 07:28:20 GMT", "date": "Wed, 21 Oct 2026 07:28:30 GMT"}, 0),
     ],
 )
 def test_how_long_to_wait(headers: dict[str, str], ms: int | None) -> None:
-    assert wait_of(headers) == ms
+    assert wait_of(headers, lambda: NOW) == ms
+
+
+def test_amazon_names_a_failure_beside_the_body() -> None:
+    headers = {"X-Amzn-ErrorType": "ThrottlingException:http://internal.amazon.com/coral/com.amazon.bedrock/"}
+    error = to_error(400, headers, b'{"message": "Too many requests, please wait before trying again."}')
+    assert (error.kind, error.retryable) == ("rate-limit", True)
 
 
 def test_an_error_made_by_hand_has_no_kind() -> None:

@@ -22,7 +22,7 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
-from weft.provider.google.fold import GeminiFold, to_usage
+from weft.provider.google.fold import GeminiFold
 from weft.provider.sse import SseEvent
 
 COUNTS = {
@@ -187,15 +187,3 @@ def test_what_was_used_may_be_told_after_the_end() -> None:
     made.feed(SseEvent("", msgspec.json.encode({"usageMetadata": COUNTS})))
     assert made.done
     assert made.end()[-1] == finished("stop", "STOP", USED)
-
-
-def test_no_token_is_counted_twice() -> None:
-    assert to_usage(COUNTS) == USED
-    inside = {
-        "promptTokenCount": 10,
-        "candidatesTokenCount": 30,
-        "thoughtsTokenCount": 20,
-        "totalTokenCount": 40,
-    }
-    assert to_usage(inside) == Usage(input=10, output=10, reasoning=20, raw=inside)
-    assert to_usage(None) == Usage()

@@ -31,7 +31,15 @@ def wrapped(parameters: dict[str, Any] | None) -> dict[str, Any]:
             {"type": "array", "items": {"type": "array", "items": {}}},
             {"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
         ),
-        ({"type": "integer", "exclusiveMinimum": 0, "maximum": 9}, {"type": "integer", "maximum": 9}),
+        (
+            {"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 9},
+            {"type": "integer", "minimum": 1, "maximum": 8},
+        ),
+        (
+            {"type": "number", "exclusiveMinimum": 0, "maximum": 9},
+            {"type": "number", "minimum": 0, "maximum": 9},
+        ),
+        ({"type": "integer", "minimum": 3, "exclusiveMinimum": True}, {"type": "integer", "minimum": 3}),
         ({"type": "string", "format": "uri"}, {"type": "string"}),
         ({"type": "string", "format": "date-time"}, {"type": "string", "format": "date-time"}),
         ({"type": "object", "additionalProperties": {"type": "string"}}, {"type": "object"}),

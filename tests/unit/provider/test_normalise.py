@@ -1,23 +1,17 @@
 """Any conversation made one that every API takes."""
 
-import base64
-
-import pytest
 from msgspec.structs import replace
 
-from given.models import BLIND, CLAUDE, GPT, LOCAL, ROUTED
-from weft.model.catalog import Model
+from given.models import CLAUDE, GPT, LOCAL, ROUTED
 from weft.provider.cache_points import message_marks, system_marks, wants_marks
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
-    FileContent,
     ResultContent,
     TextContent,
     ToolTurn,
     UserTurn,
 )
-from weft.provider.media import EMPTY_IMAGE, Data, MediaLimits, show_files, to_data
 from weft.provider.normalise import (
     GO_ON,
     INTERRUPTED,
@@ -32,7 +26,6 @@ from weft.provider.normalise import (
 )
 
 HELLO = UserTurn(content=(TextContent(text="hello"),))
-PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x23\x28\x00\x00\x00\x10rest").decode()
 
 
 def call(id: str) -> CallContent:
@@ -109,70 +102,6 @@ def test_the_key_of_a_provider() -> None:
     ]
     assert own_metadata({"mine": {"a": 1}}, "x", "mine") == {"a": 1}
     assert own_metadata({"x": "nonsense"}, "x") == own_metadata(None, "x") == {}
-
-
-# --- files ---
-
-
-def shown(model: Model, *files: FileContent, limits: MediaLimits | None = None) -> list[object]:
-    [turn] = show_files([UserTurn(content=files)], model, lambda _: True, limits or MediaLimits())
-    return [item.text if isinstance(item, TextContent) else item for item in turn.content]
-
-
-def picture(data: str = PNG, *, mime: str = "image/png", name: str | None = "a.png") -> FileContent:
-    return FileContent(url=f"data:{mime};base64,{data}", mime=mime, filename=name)
-
-
-def test_what_a_data_url_holds() -> None:
-    assert to_data(f"data:image/jpeg;base64,{PNG}") == Data(mime="image/png", base64=PNG)
-    assert to_data("data:text/plain,a%20b") == Data(mime="text/plain", base64="YSBi")
-    assert to_data("data:image/x;base64,AA%3D%3D") == Data(mime="image/x", base64="AA==")
-    assert to_data("https://example.com/a.png") is None
-
-
-def test_what_a_model_cannot_read_is_said() -> None:
-    assert shown(BLIND, picture(), picture(name=None)) == [
-        'ERROR: Cannot read "a.png" (this model does not support image input). Inform the user.',
-        "ERROR: Cannot read image (this model does not support image input). Inform the user.",
-    ]
-    assert shown(GPT, picture("")) == shown(GPT, picture("!!!!")) == [EMPTY_IMAGE]
-    assert shown(GPT, FileContent(url="data:text/csv;base64,YSxi", mime="text/csv", filename="t.csv")) == [
-        "t.csv:\na,b"
-    ]
-    assert shown(GPT, picture()) == [picture()]
-
-
-def test_a_result_keeps_its_words_when_its_picture_goes() -> None:
-    turn = ToolTurn(content=(result("a", "done", files=(picture(),)),))
-    [told] = show_files([turn], BLIND, lambda _: True, MediaLimits())
-    assert told == ToolTurn(
-        content=(
-            result(
-                "a",
-                'done\n\nERROR: Cannot read "a.png" (this model does not support image input). Inform the user.',
-            ),
-        )
-    )
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        MediaLimits(count=1),
-        MediaLimits(total=len(picture().url) + 10),
-        MediaLimits(many=1, pixels_when_many=100, count=0),
-    ],
-)
-def test_the_newest_files_stay(limits: MediaLimits) -> None:
-    left_out = "[a.png is not shown: too large, or too much with the files after it]"
-    expected: list[object] = [left_out, picture()] if limits.count else [left_out, left_out]
-    assert shown(GPT, picture(), picture(), limits=limits) == expected
-
-
-def test_a_picture_too_wide_is_not_shown() -> None:
-    [told] = shown(GPT, picture(), limits=MediaLimits(pixels=8000))
-    assert told == "[a.png is not shown: too large, or too much with the files after it]"
-    assert shown(GPT, picture(), limits=MediaLimits(pixels=9000)) == [picture()]
 
 
 # --- cache points ---

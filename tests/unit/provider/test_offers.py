@@ -21,10 +21,12 @@ from weft.model.catalog import (
     ModelApi,
     Price,
 )
+from weft.provider.endpoint import Deadlines
 from weft.provider.offer.catalogue import Catalogue
 from weft.provider.offer.credentials import Key, Login
 from weft.provider.offer.offer import Offer, Sources
 from weft.provider.offer.offers import Offers, to_configured
+from weft.provider.offer.reach import Adapters
 
 ONE = {
     "name": "One",
@@ -58,7 +60,13 @@ LOOM = {
 OTHERS = {
     "anthropic": {"env": ["ANTHROPIC_API_KEY"], "npm": "@ai-sdk/anthropic", "models": {"claude": {}}},
     "azure": {"env": ["AZURE_RESOURCE_NAME", "AZURE_API_KEY"], "npm": "@ai-sdk/azure", "models": {"gpt": {}}},
-    "bedrock": {"env": ["AWS_ACCESS_KEY_ID"], "npm": "@ai-sdk/amazon-bedrock", "models": {"nova": {}}},
+    "github-copilot": {
+        "env": ["GITHUB_TOKEN"],
+        "npm": "@ai-sdk/openai-compatible",
+        "api": "https://copilot.test",
+        "models": {"gpt-5": {}},
+    },
+    "sap": {"env": ["SAP_KEY"], "npm": "@jerome-benoit/sap-ai-provider-v2", "models": {"gpt": {}}},
     "opencode": {
         "env": ["OPENCODE_API_KEY"],
         "npm": "@ai-sdk/openai-compatible",
@@ -263,7 +271,7 @@ def test_one_that_says_where_it_is_but_has_no_key_is_not_available() -> None:
 
 
 def test_one_that_we_cannot_speak_with_is_not_available() -> None:
-    assert available(offers(env={"AWS_ACCESS_KEY_ID": "k"})) == ["opencode"]
+    assert available(offers(env={"SAP_KEY": "k"})) == ["opencode"]
 
 
 def test_lists_of_providers_switch_them_off() -> None:
@@ -328,7 +336,9 @@ def test_the_address_is_the_configured_one_else_the_models_else_the_packages() -
     assert reach("loom", "one", {"options": {"baseURL": "http://x.test"}}, env=env) == "http://x.test"
     assert reach("loom", "one", env=env) == "https://loom.test/v1"
     assert reach("anthropic", "claude", env=env) == "https://api.anthropic.com/v1"
-    assert reach("azure", "gpt", env=env) == "https://mine.openai.azure.com/openai/v1"
+    assert reach("azure", "gpt", env=env) == "https://mine.openai.azure.com/openai"
+    named = {"options": {"resourceName": "other"}}
+    assert reach("azure", "gpt", named, env=env) == "https://other.openai.azure.com/openai"
 
 
 def test_without_a_key_the_variable_to_set_is_named() -> None:
@@ -360,6 +370,22 @@ def test_a_server_on_this_machine_or_a_header_of_ones_own_needs_no_key(options: 
 def test_an_address_that_is_none_is_refused_when_it_is_used(url: str) -> None:
     with pytest.raises(InvalidInputError, match=r"provider\.mine\.options\.baseURL"):
         reach("mine", "m", {"options": {"baseURL": url}, "models": {"m": {}}})
+
+
+def test_a_name_in_an_address_is_a_name() -> None:
+    with pytest.raises(InvalidInputError, match=r"options\.resourceName"):
+        reach("azure", "gpt", {"options": {"resourceName": "evil.test/"}}, env={"AZURE_API_KEY": "k"})
+
+
+def test_copilot_is_reached_with_the_login_of_opencode_and_at_a_companys_own_server() -> None:
+    login = Login(provider="github-copilot", type="oauth", secret="gho", url="https://copilot-api.corp.test")
+    found = offer("github-copilot", logins={"github-copilot": login})
+    model = found.find("gpt-5")
+    assert model is not None
+    access = found.access(model)
+    assert (access.npm, access.url) == ("@ai-sdk/github-copilot", "https://copilot-api.corp.test")
+    assert access.key == Key(secret="gho", source="stored")
+    assert reach("github-copilot", "gpt-5", env={"GITHUB_TOKEN": "t"}) == "https://copilot.test"
 
 
 # --- servers of one's own ---
@@ -400,3 +426,12 @@ def test_with_models_configured_no_other_name_is_one() -> None:
 def test_one_that_nobody_configured_is_not_listed() -> None:
     assert "ollama" not in available(offers())
     assert "ollama" in available(offers({"ollama": {}}))
+
+
+def test_a_server_on_this_machine_is_given_time_to_read_unless_somebody_said_how_long() -> None:
+    def first_byte(adapters: Adapters, url: str) -> float:
+        return adapters._waits(url).first_byte
+
+    near, far = "http://127.0.0.1:11434/v1", "https://api.example.test/v1"
+    assert (first_byte(Adapters(), near), first_byte(Adapters(), far)) == (300, 60)
+    assert first_byte(Adapters(Deadlines(first_byte=20)), near) == 20

@@ -179,6 +179,14 @@ EVERY = ["none", "minimal", "low", "medium", "high", "xhigh"]
         (model("gpt-5.2", OPENAI, released="2025-12-11"), ["none", "low", "medium", "high", "xhigh"]),
         (model("claude-sonnet-4-5", ANTHROPIC), ["high", "max"]),
         (model("anthropic.claude", "@ai-sdk/amazon-bedrock"), ["high", "max"]),
+        (model("claude-opus-4-20250514", ANTHROPIC), ["high", "max"]),
+        (model("claude-opus-4-7", ANTHROPIC), ["low", "medium", "high", "xhigh", "max"]),
+        (model("claude-sonnet-5", ANTHROPIC), ["low", "medium", "high", "max"]),
+        (model("claude-mythos-preview", ANTHROPIC), ["low", "medium", "high", "max"]),
+        (
+            model("eu.anthropic.claude-opus-4-7", "@ai-sdk/amazon-bedrock"),
+            ["low", "medium", "high", "xhigh", "max"],
+        ),
         (model("nova", "@ai-sdk/amazon-bedrock"), ["low", "medium", "high"]),
         (model("gemini-2.5-pro", GOOGLE), ["high", "max"]),
         (model("gemini-3-pro", GOOGLE), ["low", "high"]),
@@ -218,3 +226,10 @@ def test_a_persons_variants_are_laid_over_them() -> None:
         "high": {"reasoningEffort": "xhigh", "include": ["a"]},
         "mine": {"temperature": 0},
     }
+
+
+def test_claude_that_thinks_as_it_likes_is_told_how_hard_to_try() -> None:
+    thinking = {"type": "adaptive", "display": "summarized"}
+    assert variants(model("claude-opus-4-7", ANTHROPIC))["max"] == {"thinking": thinking, "effort": "max"}
+    on_bedrock = variants(model("anthropic.claude-opus-4-7", "@ai-sdk/amazon-bedrock"))
+    assert on_bedrock["low"] == {"reasoningConfig": {"type": "adaptive", "maxReasoningEffort": "low"}}

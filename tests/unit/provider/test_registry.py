@@ -11,12 +11,12 @@ from weft.errors import InvalidInputError, ModelNotFoundError, NoModelError, Pro
 from weft.model.part import ModelRef
 from weft.provider.chunk import AnyChunk, Finished, Started, Usage
 from weft.provider.contract import ModelRequest, Parameters
-from weft.provider.demo import scripted_model
 from weft.provider.offer.access import Access
 from weft.provider.offer.catalogue import Catalogue
 from weft.provider.offer.credentials import Login
 from weft.provider.offer.offer import Sources
 from weft.provider.offer.offers import Offers
+from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Registry, Served
 
 CHAT = "@ai-sdk/openai-compatible"
@@ -32,7 +32,12 @@ KNOWN: dict[str, Any] = {
             "claude-sonnet-4-0": {},
         },
     },
-    "bedrock": {"env": ["AWS_ACCESS_KEY_ID"], "npm": "@ai-sdk/amazon-bedrock", "models": {"nova": {}}},
+    "amazon-bedrock": {
+        "env": ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_BEARER_TOKEN_BEDROCK"],
+        "npm": "@ai-sdk/amazon-bedrock",
+        "models": {"anthropic.claude-sonnet-4": {}},
+    },
+    "sap": {"env": ["SAP_KEY"], "npm": "@jerome-benoit/sap-ai-provider-v2", "models": {"gpt": {}}},
     "openai": {
         "env": ["OPENAI_API_KEY"],
         "npm": "@ai-sdk/openai",
@@ -158,10 +163,10 @@ async def test_without_a_key_asking_says_which_variable_to_set() -> None:
 
 
 async def test_a_package_we_have_no_adapter_for_is_named_when_its_model_is_used() -> None:
-    models = registry({"bedrock": {"options": {"baseURL": "https://b.test"}}}, env={"AWS_ACCESS_KEY_ID": "k"})
-    models.get(named("bedrock/nova"))
-    with pytest.raises(InvalidInputError, match="@ai-sdk/amazon-bedrock"):
-        await ask(models, "bedrock/nova")
+    models = registry({"sap": {"options": {"baseURL": "https://b.test"}}}, env={"SAP_KEY": "k"})
+    models.get(named("sap/gpt"))
+    with pytest.raises(InvalidInputError, match="@jerome-benoit/sap-ai-provider-v2"):
+        await ask(models, "sap/gpt")
 
 
 async def test_a_provider_may_be_told_which_requests_belong_together() -> None:

@@ -73,15 +73,15 @@ def test_a_whole_answer() -> None:
     assert told == [
         Started(),
         ReasoningStart(id="reasoning-0-0", metadata={"openai": {"itemId": "rs_1"}}),
-        ReasoningDelta(id="reasoning-0-0", text="Look "),
-        ReasoningDelta(id="reasoning-0-0", text="at "),
-        ReasoningDelta(id="reasoning-0-0", text="it."),
+        ReasoningDelta(id="reasoning-0-0", text="Look"),
+        ReasoningDelta(id="reasoning-0-0", text=" at"),
+        ReasoningDelta(id="reasoning-0-0", text=" it."),
         ReasoningEnd(
             id="reasoning-0-0", metadata={"openai": {"itemId": "rs_1", "reasoningEncryptedContent": secret}}
         ),
         TextStart(id="text-1", metadata={"openai": {"itemId": "msg_2"}}),
-        TextDelta(id="text-1", text="One "),
-        TextDelta(id="text-1", text="moment."),
+        TextDelta(id="text-1", text="One"),
+        TextDelta(id="text-1", text=" moment."),
         TextEnd(id="text-1", metadata={"openai": {"itemId": "msg_2"}}),
         ToolInputStart(call_id="call_4", tool="read"),
         ToolInputDelta(call_id="call_4", text='{"path":"a"}'),

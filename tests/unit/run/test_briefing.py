@@ -1,25 +1,20 @@
 """What a session's model is told first: made once, kept, and never written anew."""
 
 import asyncio
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
-from given.house import NOW, PLACE, EchoInput, House, open_house, say
-from weft.config.instructions import Sources, read_instructions
-from weft.config.sources import Situation
-from weft.host.paths import paths_from
+from given.house import NOW, EchoInput, House, open_house, say
+from given.repository import Repository
 from weft.model.agent import Agent
 from weft.model.event import PartUpdated
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.message import MessageWithParts
 from weft.model.part import TextPart
-from weft.model.project import Place
 from weft.provider.chunk import Usage
 from weft.provider.contract import ModelRequest, TextContent, UserTurn
 from weft.provider.scripted import Call, End, Say
@@ -33,25 +28,6 @@ DAY = 24 * 60 * 60 * 1000
 PLANNER = Agent(name="plan", mode="primary")
 SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
 CALL = Call(tool="echo", input={"words": "x"})
-
-
-class Repository:
-    """Nested files of instructions."""
-
-    def __init__(self, root: Path) -> None:
-        self.top, self.near = root / "repository", root / "repository" / "pkg"
-        self.near.mkdir(parents=True)
-        (self.top / "AGENTS.md").write_text("Far.")
-        (self.near / "AGENTS.md").write_text("Near.")
-        project = replace(PLACE.project, worktree=str(self.top), vcs="git")
-        self.place = Place(project=project, directory=str(self.near), worktree=str(self.top))
-        self.paths = paths_from({"HOME": str(root)})
-
-    def read(self) -> partial[object]:
-        situation = Situation(
-            directory=str(self.near), worktree=str(self.top), paths=self.paths, env={"HOME": "/nowhere"}
-        )
-        return partial(read_instructions, Sources(situation=situation))
 
 
 @pytest.fixture

@@ -1,12 +1,16 @@
 """What a run does next."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from given.conversation import answered, asked, called, text
+from given.conversation import answered, asked, called, ids, text
 from weft.model.failure import aborted, unknown
-from weft.model.message import UserMessage
-from weft.run.decide import Step, Stop, decide
+from weft.model.message import MessageWithParts, UserMessage
+from weft.model.part import SubtaskPart
+from weft.run.decide import Step, Stop, Subtask, decide
 
 
 def prompt_of(message: object) -> UserMessage:
@@ -29,14 +33,14 @@ def test_an_answer_in_words_ends_the_run() -> None:
     assert decide([asked("U1", 1), answered("A1", 2, "U1", text("A1", "done"))]) == Stop()
 
 
-def test_results_the_model_has_not_seen_are_a_step_whatever_the_finish_word() -> None:
+def test_b36_results_the_model_has_not_seen_are_a_step_whatever_the_finish_word() -> None:
     first = asked("U1", 1)
     for finish in ("tool-calls", "stop", "unknown", "length", None):
         history = [first, answered("A1", 2, "U1", called("A1"), finish=finish)]
         assert decide(history) == Step(prompt_of(first)), finish
 
 
-def test_an_answer_without_a_finish_word_is_not_asked_for_again_for_ever() -> None:
+def test_b36_an_answer_without_a_finish_word_is_not_asked_for_again_for_ever() -> None:
     for finish in ("unknown", None):
         assert decide([asked("U1", 1), answered("A1", 2, "U1", text("A1", "x"), finish=finish)]) == Stop()
 
@@ -87,3 +91,70 @@ def test_a_run_ends_by_itself_within_its_limit(limit: int, wants: int) -> None:
         history.append(answered(id, taken + 1, "U1", called(id) if more else text(id, "done")))
 
     assert taken == min(limit, wants + 1)
+
+
+# --- subtasks ---
+
+
+def subtask(message: str, number: int) -> SubtaskPart:
+    return SubtaskPart(**ids(message, number), prompt=f"do {number}", description="", agent="general")
+
+
+def handed(id: str, at: int, to: str, part: SubtaskPart, **more: Any) -> MessageWithParts:
+    """The message in which a subtask was handed over."""
+    call = replace(called(id, tool="task"), call_id=part.id)
+    return answered(id, at, to, call, finish="tool-calls", **more)
+
+
+@given(st.integers(1, 6))
+def test_b9_every_subtask_of_a_prompt_runs_in_order_and_then_the_model_is_asked(count: int) -> None:
+    parts = [subtask("U1", number) for number in range(1, count + 1)]
+    prompt = asked("U1", 1, *parts)
+    history = [prompt]
+    ran: list[SubtaskPart] = []
+    while isinstance(next := decide(history), Subtask):
+        ran.append(next.part)
+        history.append(handed(f"A{len(ran)}", 1 + len(ran), "U1", next.part))
+
+    assert ran == parts
+    assert next == Step(prompt_of(prompt))
+
+
+def test_a_prompt_that_came_meanwhile_waits_for_the_subtasks_before_it() -> None:
+    one, two = subtask("U1", 1), subtask("U1", 2)
+    first, second = asked("U1", 1, one, two), asked("U2", 3)
+    history = [first, handed("A1", 2, "U1", one), second]
+
+    assert decide(history) == Subtask(prompt_of(first), two)
+    assert decide([*history, handed("A2", 4, "U1", two)]) == Step(prompt_of(second))
+
+
+def test_subtasks_of_several_prompts_run_oldest_first() -> None:
+    one, two = subtask("U1", 1), subtask("U2", 1)
+    first, second = asked("U1", 1, one), asked("U2", 2, two)
+
+    assert decide([first, second]) == Subtask(prompt_of(first), one)
+    assert decide([first, second, handed("A1", 3, "U1", one)]) == Subtask(prompt_of(second), two)
+
+
+def test_a_subtask_whose_call_failed_does_not_stop_the_others_but_an_aborted_answer_does() -> None:
+    one, two = subtask("U1", 1), subtask("U1", 2)
+    first = asked("U1", 1, one, two)
+
+    assert decide([first, handed("A1", 2, "U1", one)]) == Subtask(prompt_of(first), two)
+    assert decide([first, handed("A1", 2, "U1", one, error=aborted())]) == Stop()
+
+
+def test_subtasks_that_another_program_answered_are_not_run_again() -> None:
+    # OpenCode gives the call a name of its own; a fork gives the part another.
+    first = asked("U1", 1, subtask("U1", 1), subtask("U1", 2))
+    foreign = answered("A1", 2, "U1", called("A1", tool="task"), finish="tool-calls")
+
+    assert decide([first, foreign]) == Step(prompt_of(first))
+    assert decide([first, foreign, answered("A2", 3, "U1", text("A2", "done"))]) == Stop()
+
+
+def test_subtasks_that_were_passed_over_for_a_later_prompt_stay_undone() -> None:
+    passed = asked("U1", 1, subtask("U1", 1))
+
+    assert decide([passed, asked("U2", 2), answered("A2", 3, "U2", text("A2", "done"))]) == Stop()

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from given.conversation import answered, asked, called
+from given.conversation import answered, asked, called, text
 from weft.model.message import UserMessage
-from weft.run.doom import BLOCKED, Doom, Made, find_doom, hint, made_for, was_blocked
+from weft.run.doom import BLOCKED, Doom, Made, find_doom, hint, made_for, said_for, was_blocked
 
 
 def made(names: str, outcome: str = "same") -> list[Made]:
@@ -41,7 +41,39 @@ def test_a_circle_that_changes_what_it_finds_is_no_circle() -> None:
     assert find_doom(turns, "b", {}) is None
 
 
-def test_calls_are_counted_over_messages_and_only_of_this_prompt() -> None:
+def test_calls_that_nobody_can_read_are_told_of_though_each_is_wrong_in_another_way() -> None:
+    wrong = [Made("invalid", {"error": str(number)}, str(number)) for number in range(4)]
+
+    assert find_doom(wrong, "invalid", {"error": "5"}) == Doom(times=5, kind="invalid")
+    assert find_doom(wrong, "read", {}) is None
+    assert find_doom([*wrong, Made("read", {}, "ok")], "invalid", {"error": "5"}) is None
+    assert "could not be read" in hint(Doom(times=5, kind="invalid"))
+
+
+def test_calls_that_all_fail_are_told_of_whatever_they_are() -> None:
+    failed = [Made("edit", {"n": number}, "not found", failed=True) for number in range(10)]
+
+    assert find_doom(failed[:9], "edit", {"n": 10}) is None
+    assert find_doom(failed, "edit", {"n": 10}) == Doom(times=11, kind="failures")
+    assert find_doom([*failed, Made("read", {}, "ok")], "edit", {"n": 10}) is None
+    told = Made("edit", {}, hint(Doom(times=11, kind="failures")), failed=True)
+    assert find_doom([*failed, told], "edit", {"n": 11}) is None
+
+
+def test_the_same_words_before_each_call_are_told_of() -> None:
+    words = "Let me have a look at that file now."
+
+    assert find_doom([], "read", {}, [words] * 4) == Doom(times=4, kind="words")
+    assert find_doom([], "read", {}, [words] * 3) is None
+    assert find_doom([], "read", {}, ["I see."] * 4) is None
+    assert find_doom([], "read", {}, [*[words] * 3, "And another."]) is None
+    history = [asked("U1", 1), *(answered(f"A{n}", n, "U1", text(f"A{n}", words)) for n in range(2, 8))]
+    prompt = history[0].info
+    assert isinstance(prompt, UserMessage)
+    assert said_for(history, prompt) == [words] * 4
+
+
+def test_b14_calls_are_counted_over_messages_and_only_of_this_prompt() -> None:
     history = [
         asked("U0", 1),
         answered("A0", 2, "U0", called("A0")),

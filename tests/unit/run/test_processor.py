@@ -36,7 +36,16 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
-from weft.run.processor import Bill, CallDone, CallFailed, CallReported, CallStarted, Feed, Processor
+from weft.run.processor import (
+    UNWRITTEN,
+    Bill,
+    CallDone,
+    CallFailed,
+    CallReported,
+    CallStarted,
+    Feed,
+    Processor,
+)
 from weft.testing.ids import seeded_mint
 
 NOW = 1_790_000_000_000
@@ -155,6 +164,15 @@ def test_the_end_puts_what_was_used_on_the_message_and_completes_it() -> None:
         BILL.tokens,
     )
     assert making.message.time.completed is not None
+
+
+def test_a_call_that_was_not_written_to_its_end_is_one_that_failed() -> None:
+    making, events = fed(Started(), ToolInputStart(call_id="c", tool="echo"))
+    ended = making.finish(Finished(reason="length", usage=Usage()), BILL)
+    [call] = [part for part in parts([*events, *ended]) if isinstance(part, ToolPart)]
+
+    assert isinstance(call.state, ErrorState)
+    assert call.state.error == UNWRITTEN
 
 
 words = st.text(alphabet=st.characters(codec="utf-8"), max_size=5)

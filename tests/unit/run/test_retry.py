@@ -1,10 +1,13 @@
 """Trying again, and giving up."""
 
+from typing import get_args
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.errors import ProviderError
-from weft.run.retry import ATTEMPTS, PATIENCE_MS, Again, decide_retry
+from weft.errors import FaultKind, ProviderError
+from weft.run.retry import ATTEMPTS, IN_COMPANY, OURS, PATIENCE_MS, Again, decide_retry, is_for_another
 
 
 def fault(*, wait_ms: int | None = None, retryable: bool = True) -> ProviderError:
@@ -24,12 +27,43 @@ def test_what_the_provider_asks_for_is_waited_but_never_no_time_at_all() -> None
         assert decide_retry(fault(wait_ms=asked), attempt=1, waited_ms=0, chance=0.5) == Again(wait_ms=waited)
 
 
-def test_an_hour_is_too_long_to_wait() -> None:
+def test_b12_an_hour_is_too_long_to_wait() -> None:
     assert decide_retry(fault(wait_ms=3_600_000), attempt=1, waited_ms=0, chance=0) is None
 
 
 def test_a_fault_that_will_not_pass_is_not_tried_again() -> None:
     assert decide_retry(fault(retryable=False), attempt=1, waited_ms=0, chance=0) is None
+
+
+def test_with_another_model_at_hand_a_hiccup_is_sat_out_and_a_limit_is_not() -> None:
+    def decided(attempt: int, waited_ms: int = 0, wait_ms: int | None = None) -> Again | None:
+        return decide_retry(
+            fault(wait_ms=wait_ms), attempt=attempt, waited_ms=waited_ms, chance=0, patience=IN_COMPANY
+        )
+
+    assert [decided(n) for n in (1, 2, 3)] == [Again(wait_ms=2000), Again(wait_ms=4000), None]
+    assert decided(1, wait_ms=60_000) is None
+    assert decided(1, wait_ms=15_000) == Again(wait_ms=15_000)
+
+
+def test_who_waits_alike_does_not_come_back_alike() -> None:
+    waits = {decide_retry(fault(), attempt=1, waited_ms=0, chance=n / 100) for n in range(100)}
+
+    assert len(waits) == 100
+    assert all(again is not None and 2000 <= again.wait_ms <= 2400 for again in waits)
+
+
+@pytest.mark.parametrize("kind", get_args(FaultKind))
+def test_another_model_is_asked_unless_it_would_fail_for_the_same_reason(kind: FaultKind) -> None:
+    error = fault(retryable=False)
+    error.kind = kind
+
+    assert is_for_another(error) == (kind not in OURS and kind != "unknown")
+
+
+def test_of_faults_of_no_known_kind_only_what_was_thought_to_pass_is_for_another_model() -> None:
+    assert is_for_another(fault(retryable=True))
+    assert not is_for_another(fault(retryable=False))
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(-(10**9), 10**9), st.floats(0, 1)), max_size=50))

@@ -1,11 +1,17 @@
 """Naming a session."""
 
+import asyncio
+from collections.abc import AsyncGenerator
+
 import pytest
 from msgspec.structs import replace
 
 from given.house import MODEL, NOW, House, open_house, say
+from given.simulated import SimulatedClock, simulate
 from weft.model.agent import Agent
 from weft.model.input import SessionInput
+from weft.provider.chunk import AnyChunk, Started
+from weft.provider.contract import ModelRequest
 from weft.provider.registry import Served
 from weft.provider.scripted import AnyMove, Fail, Say, ScriptedProvider
 from weft.run.title import to_title
@@ -43,6 +49,34 @@ async def test_when_the_small_model_fails_the_prompt_names_it_and_the_run_goes_o
     served = small(Fail(message="no", status=500, retryable=True))
     async with open_house([Say(text="ok")], agents=(TITLER,), small=served) as house:
         assert await titled(house, "mend the loom") == "mend the loom"
+
+
+def test_a_small_model_that_hangs_keeps_nobody_waiting_for_long() -> None:
+    class Hanging:
+        async def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+            await asyncio.Event().wait()
+            yield Started()
+
+    async def story() -> tuple[str, int]:
+        clock = SimulatedClock(NOW)
+        small = Served(SMALL, Hanging())
+        async with open_house([Say(text="ok")], clock=clock, agents=(TITLER,), small=small) as house:
+            return await titled(house, "mend the loom"), clock.now() - NOW
+
+    title, waited = simulate(story())
+    assert title == "mend the loom"
+    assert waited <= 1_000
+
+
+async def test_a_bug_in_the_small_models_adapter_does_not_end_the_run() -> None:
+    class Broken:
+        async def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+            yield Started()
+            raise KeyError("a bug")
+
+    async with open_house([Say(text="ok")], agents=(TITLER,), small=Served(SMALL, Broken())) as house:
+        assert await titled(house, "mend the loom") == "mend the loom"
+        assert len(house.provider.requests) == 1
 
 
 async def test_a_title_given_by_a_person_is_final() -> None:

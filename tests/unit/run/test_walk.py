@@ -233,7 +233,7 @@ async def test_a_failed_answer_is_kept_with_the_reason_and_the_session_goes_on()
         assert (await story(house, session))[1] == ("A", "StepStart 'half'")
 
 
-async def test_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown_to_the_model() -> None:
+async def test_b12_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown_to_the_model() -> None:
     clock = HandClock(NOW)
     busy = [Think(text="hm"), Say(text="half an ans"), Fail(message="overloaded", status=529, retryable=True)]
     script = (busy, [Say(text="whole")], [Say(text="more")])
@@ -258,7 +258,7 @@ async def test_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown_to_
         assert house.provider.requests[2].messages[1] == AssistantTurn(content=(TextContent(text="whole"),))
 
 
-async def test_a_provider_that_never_recovers_is_given_up_after_five_more_tries() -> None:
+async def test_b12_a_provider_that_never_recovers_is_given_up_after_five_more_tries() -> None:
     clock = HandClock(NOW)
     script = [[Fail(message="overloaded", status=529, retryable=True)]] * 9
     async with asyncio.timeout(10), open_house(*script, clock=clock) as house:
@@ -437,7 +437,7 @@ async def test_a_prompt_that_wants_no_reply_is_stored_and_nothing_runs() -> None
         assert house.provider.requests == []
 
 
-async def test_a_mistake_in_a_prompt_stores_nothing() -> None:
+async def test_b38_a_mistake_in_a_prompt_stores_nothing() -> None:
     async with open_house() as house:
         session = await start(house)
         with pytest.raises(NotFoundError, match="there is no agent 'nobody'"):
@@ -465,7 +465,7 @@ async def test_what_nobody_can_be_asked_about_is_refused_and_the_run_ends() -> N
 
         assert (await story(house, session))[1] == (
             "A",
-            "StepStart echo!The user rejected permission to use this specific tool call. StepFinish",
+            "StepStart echo!This needs the user's permission, and nobody is there to give it: echo x StepFinish",
         )
         assert len(house.provider.requests) == 1
 
@@ -490,7 +490,7 @@ async def test_a_tool_that_the_session_forbids_is_not_offered() -> None:
         assert house.provider.requests[0].tools == ()
 
 
-async def test_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() -> None:
+async def test_b37_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() -> None:
     script = [[Call(tool="echo", input={"words": "x"})]] * 9
     async with open_house(*script, steps=3) as house:
         await house.api.prompt(await start(house), say("go"))
@@ -498,7 +498,7 @@ async def test_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() -> N
         assert [len(request.tools) for request in house.provider.requests] == [1, 1, 0]
 
 
-async def test_a_model_that_repeats_itself_is_told_and_then_stopped() -> None:
+async def test_b14_a_model_that_repeats_itself_is_told_and_then_stopped() -> None:
     script = [[Call(tool="echo", input={"words": "again"})]] * 9
     rules = (*ALLOW, Rule(permission="doom_loop", pattern="*", action="ask"))
     async with open_house(*script, rules=rules) as house:

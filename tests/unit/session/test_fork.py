@@ -125,6 +125,21 @@ async def test_at_every_message_of_a_compacted_session_the_model_is_shown_what_i
         assert len(history) == 16
 
 
+async def test_f13_a_fork_at_a_prompt_has_all_before_it_and_its_answers_answer_the_copies() -> None:
+    async with open_house() as house:
+        spoken = await talk(house.api)
+        first = await spoken.ask("U1")
+        await spoken.answer(first, "A1")
+        second = await spoken.ask("U2")
+        await spoken.answer(second, "A2")
+        fork = await house.api.fork_session(spoken.session, at=second.id)
+        asked, answered = [message.info for message in await house.api.list_messages(fork.id)]
+
+        assert isinstance(answered, AssistantMessage)
+        assert answered.parent_id == asked.id
+        assert asked.id != first.id
+
+
 async def test_every_reference_among_what_is_copied_leads_to_the_copy_and_words_stay_as_they_were() -> None:
     async with open_house() as house:
         spoken = await talk(house.api)

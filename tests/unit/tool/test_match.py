@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import ToolError
-from weft.tool import match
+from weft.tool.change import match
 
 FUNCTION = "def one():\n    a = 1\n    b = 2\n    return a + b\n"
 

@@ -50,7 +50,7 @@ def shown(*history: MessageWithParts) -> list[object]:
     return list(to_model_messages(history, MODEL))
 
 
-def test_a_history_starts_at_its_last_finished_compaction() -> None:
+def test_f11_a_history_starts_at_its_last_finished_compaction() -> None:
     before = [asked("U1", 1), answered("A1", 2, "U1")]
     cut = asked("U2", 3, compaction("U2"))
     summary = answered("A2", 4, "U2", text("A2", "so far"), summary=True)
@@ -61,7 +61,7 @@ def test_a_history_starts_at_its_last_finished_compaction() -> None:
     assert since_compaction(unfinished) == unfinished
 
 
-def test_words_before_and_after_a_step_boundary_are_two_turns() -> None:
+def test_f12_words_before_and_after_a_step_boundary_are_two_turns() -> None:
     parts = (text("A1", "one", 1), StepStartPart(**ids("A1", 2)), text("A1", "two", 3))
 
     assert shown(answered("A1", 1, "U1", *parts)) == [
@@ -70,7 +70,7 @@ def test_words_before_and_after_a_step_boundary_are_two_turns() -> None:
     ]
 
 
-def test_a_call_and_its_result_with_a_picture() -> None:
+def test_f12_a_call_and_its_result_with_a_picture() -> None:
     picture = FilePart(**ids("A1", 9), mime="image/png", url="data:image/png;base64,Zm9v")
     linked = FilePart(**ids("A1", 9), mime="image/png", url="https://example.test/a.png")
     done = CompletedState(
@@ -97,7 +97,7 @@ def test_a_call_and_its_result_with_a_picture() -> None:
     ]
 
 
-def test_every_call_has_one_result_whatever_became_of_it() -> None:
+def test_f12_every_call_has_one_result_whatever_became_of_it() -> None:
     time = CallTime(start=1, end=2)
     forgotten = CompletedState(
         input={}, output="long", title="", metadata={}, time=replace(time, compacted=3)
@@ -115,7 +115,7 @@ def test_every_call_has_one_result_whatever_became_of_it() -> None:
         )
 
 
-def test_a_failed_answer_is_left_out_and_an_aborted_one_is_kept_if_it_said_something() -> None:
+def test_f12_a_failed_answer_is_left_out_and_an_aborted_one_is_kept_if_it_said_something() -> None:
     broke = ApiFailure(data=ApiData(message="boom", is_retryable=False))
     thought = ReasoningPart(**ids("A1", 1), text="hm", time=Span(start=1))
     start = StepStartPart(**ids("A1", 0))

@@ -7,7 +7,7 @@ from given.conversation import answered, asked, ids
 from weft.model.catalog import Limit, Model, ModelApi
 from weft.model.message import MessageWithParts
 from weft.model.part import CacheTokens, CallTime, CompletedState, Tokens, ToolPart
-from weft.window.overflow import estimate, is_full, usable
+from weft.window.overflow import estimate, room, usable, used
 from weft.window.prune import to_forget
 
 MODEL = Model(id="m", provider_id="p", name="M", api=ModelApi(id="m"), limit=Limit(context=0, output=0))
@@ -23,14 +23,24 @@ OUTPUT = 32_000
         (0, None, 32_000, (10**9, 0, 0), False),
     ],
 )
-def test_a_window_is_full_when_another_answer_does_not_fit(
+def test_f18_a_window_is_full_when_another_answer_does_not_fit(
     context: int, most_in: int | None, most_out: int, tokens: tuple[int, int, int], full: bool
 ) -> None:
     model = replace(MODEL, limit=Limit(context=context, input=most_in, output=most_out))
     taken, read, given = tokens
-    used = Tokens(input=taken, output=given, cache=CacheTokens(read=read))
+    counted = used(Tokens(input=taken, output=given, cache=CacheTokens(read=read)))
+    most = room(model, OUTPUT)
 
-    assert is_full(used, model, OUTPUT) is full
+    assert (most is not None and counted > most) is full
+
+
+@pytest.mark.parametrize(
+    ("threshold", "most"), [(None, 68_000), (0.5, 34_000), (20_000, 20_000), (90_000, 68_000)]
+)
+def test_a_threshold_is_a_share_or_a_number_and_never_more_than_there_is(
+    threshold: float | None, most: int
+) -> None:
+    assert room(replace(MODEL, limit=Limit(context=100_000, output=32_000)), OUTPUT, threshold) == most
 
 
 def test_a_model_that_does_not_say_how_much_it_answers_is_left_room_for_the_most_we_ask() -> None:

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 
+from weft.app.trust import is_trusted
 from weft.cli.offers import warn
 from weft.cli.paint import Paint, plain
 from weft.cli.table import to_table
@@ -26,10 +27,13 @@ def find_agents(directory: str, env: Mapping[str, str]) -> dict[str, Agent]:
     """Every agent by its key. What is broken in the configuration is told, and does not hide the rest."""
     at, paths = look(directory), paths_from(env)
     worktree = at.top or at.directory
-    loaded = load_config(Situation(directory=at.directory, worktree=worktree, paths=paths, env=env))
+    trusted = is_trusted(paths, env, worktree, at.directory)
+    loaded = load_config(
+        Situation(directory=at.directory, worktree=worktree, paths=paths, env=env, trusted=trusted)
+    )
     for problem in (*loaded.problems, *loaded.warnings):
         warn(problem)
-    return build_agents(loaded.config, paths, worktree)
+    return build_agents(loaded.config, paths, worktree, loaded.vouched)
 
 
 def list_agents(chosen: argparse.Namespace) -> int:
@@ -44,7 +48,7 @@ def list_agents(chosen: argparse.Namespace) -> int:
     if chosen.verbose:
         for key, agent in named:
             print(f"{paint.bold(plain(key))} ({agent.mode})")
-            print("\n".join(f"  {line}" for line in to_rules(agent.permission)))
+            print("\n".join(f"  {line}" for line in rules_of(agent)))
         return 0
     rows = [(key, agent.mode, _kind(agent), _short(agent.description or "")) for key, agent in named]
     print("\n".join(to_table(("agent", "mode", "from", "what it is for"), rows, paint)))
@@ -80,7 +84,7 @@ def to_lines(key: str, agent: Agent, paint: Paint) -> Iterator[str]:
     yield ""
     yield from (f"{name:<12} {plain(value)}" for name, value in _facts(agent))
     yield "rules        the last that matches decides"
-    yield from (f"  {line}" for line in to_rules(agent.permission))
+    yield from (f"  {line}" for line in rules_of(agent))
     if agent.prompt:
         yield ""
         yield paint.dim(plain(agent.prompt))
@@ -89,7 +93,8 @@ def to_lines(key: str, agent: Agent, paint: Paint) -> Iterator[str]:
 def _facts(agent: Agent) -> Iterator[tuple[str, str]]:
     yield "mode", agent.mode + (", behind the scenes" if agent.hidden else "")
     if agent.model is not None:
-        yield "model", f"{agent.model.provider_id}/{agent.model.model_id}"
+        chain = (agent.model, *agent.fallback)
+        yield "model", ", then ".join(f"{model.provider_id}/{model.model_id}" for model in chain)
     facts = {
         "temperature": agent.temperature,
         "top_p": agent.top_p,
@@ -100,6 +105,13 @@ def _facts(agent: Agent) -> Iterator[tuple[str, str]]:
     if agent.options:
         yield "options", ", ".join(agent.options)  # by name: a value may be a secret
     yield "prompt", "its own, below" if agent.prompt else "the one for its model's family"
+
+
+def rules_of(agent: Agent) -> Iterator[str]:
+    yield from to_rules(agent.permission)
+    for limit in agent.limits:
+        yield "and no more than the rules of the project, which you have not vouched for:"
+        yield from to_rules(limit)
 
 
 def to_rules(rules: Ruleset) -> Iterator[str]:

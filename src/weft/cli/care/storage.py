@@ -8,6 +8,7 @@ from typing import Any
 
 from weft.app.address import storage_root
 from weft.cli.care.amount import told_size
+from weft.cli.care.snapshots import print_snapshots, sweep_snapshots, to_snapshot_report
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain
 from weft.cli.progress import Progress
@@ -17,6 +18,7 @@ from weft.host.paths import Paths, paths_from
 from weft.index.place import index_path
 from weft.model.ids import ProjectID, SessionID
 from weft.model.wire import encode_pretty
+from weft.snapshot.settings import base_for
 from weft.store.files_care.caretaker import Caretaker
 from weft.store.files_care.inventory import take_inventory
 from weft.store.files_care.leftovers import GC_LABEL, Leftover, Leftovers
@@ -48,6 +50,7 @@ def du(chosen: argparse.Namespace) -> int:
 def weigh_store(tree: Tree, paths: Paths) -> Sizes:
     """The tree, and what lies beside it if it is in the usual place."""
     places = {"index": index_path(paths.cache, tree.layout.root)}
+    places |= {"undo": base_for(paths, f"file:{tree.layout.root}")}
     if os.path.realpath(tree.layout.root) == os.path.realpath(paths.storage):
         places |= {"tool-output": paths.tool_output, "snapshots": paths.snapshots}
     with Progress("weighing files") as told:
@@ -98,9 +101,11 @@ def gc(chosen: argparse.Namespace) -> int:
     caretaker = Caretaker(tree, GC_LABEL, now)
     swept = None if chosen.dry_run else sweep(caretaker, found, before=before)
     shrunk = _compact(caretaker, dry_run=chosen.dry_run) if chosen.compact_summaries else []
+    kept = sweep_snapshots(tree, paths, now=now, dry_run=chosen.dry_run)
     if chosen.format == "json":
-        _print_json(_to_gc_report(found, swept, shrunk))
+        _print_json({**_to_gc_report(found, swept, shrunk), "snapshots": to_snapshot_report(kept)})
     else:
+        print_snapshots(kept, Paint(sys.stdout))
         _print_gc(found, swept, shrunk)
     return Exit.FAILED if swept and swept.failed else Exit.DONE
 

@@ -37,6 +37,25 @@ def tag(parser: argparse.ArgumentParser) -> None:
     _place(parser)
 
 
+def note(parser: argparse.ArgumentParser) -> None:
+    _session(parser)
+    parser.add_argument(
+        "text", nargs="*", help="told to the model now, and never summed up; without any, the notes there are"
+    )
+    parser.add_argument(
+        "--remove", type=int, action="append", default=[], metavar="N", help="take note N away"
+    )
+    _format(parser)
+    _place(parser)
+
+
+def compact(parser: argparse.ArgumentParser) -> None:
+    _session(parser)
+    parser.add_argument("-m", "--model", metavar="PROVIDER/MODEL", help="who sums up")
+    _format(parser)
+    _place(parser)
+
+
 def pin(parser: argparse.ArgumentParser) -> None:
     _session(parser)
     parser.add_argument("--off", action="store_true", help="no longer")
@@ -76,6 +95,17 @@ def restore(parser: argparse.ArgumentParser) -> None:
 
 def trash(parser: argparse.ArgumentParser) -> None:
     _format(parser)
+    _place(parser)
+
+
+def diff(parser: argparse.ArgumentParser) -> None:
+    _session(parser)
+    parser.add_argument(
+        "--message", metavar="ID", help="what one prompt led to, or one answer did; else all of it"
+    )
+    parser.add_argument(
+        "--format", choices=("table", "json", "patch"), default="table", help="patch: as a unified diff"
+    )
     _place(parser)
 
 

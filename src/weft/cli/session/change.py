@@ -1,18 +1,21 @@
-"""`weft session rename`, `tag`, `pin`, `archive` and `fork`: change a session, or begin another from it."""
+"""`weft session rename`, `tag`, `note`, `pin`, `archive` and `fork`: change a session, or begin another from it."""
 
 import argparse
 import asyncio
 import os
 import sys
+from contextlib import AsyncExitStack, suppress
 
 from weft.app.resting import open_resting
+from weft.app.undoing import open_undoer
 from weft.cli.paint import Paint, plain
 from weft.cli.session.read import read
+from weft.errors import DirectoryError
 from weft.model.ids import MessageID, checked
 from weft.model.session import Session, SessionChange, own_of
 from weft.model.wire import encode_pretty
 from weft.session.edit import changed, edit
-from weft.session.fork import fork
+from weft.session.fork import Pin, fork, nothing_kept
 
 
 def rename(chosen: argparse.Namespace) -> int:
@@ -24,6 +27,15 @@ def tag(chosen: argparse.Namespace) -> int:
     tags = tuple(chosen.tag)
     session = _change(chosen, SessionChange(untag=tags) if chosen.remove else SessionChange(tag=tags))
     return _say(chosen, session, f"has the tags {', '.join(own_of(session).tags) or '(none)'}")
+
+
+def note(chosen: argparse.Namespace) -> int:
+    gone = tuple(chosen.remove)
+    session = _change(
+        chosen, SessionChange(note=(" ".join(chosen.text),) if chosen.text else (), unnote=gone)
+    )
+    told = "".join(f"\n  {number}. {each}" for number, each in enumerate(own_of(session).notes, 1))
+    return _say(chosen, session, f"keeps in mind:{told}" if told else "has no notes")
 
 
 def pin(chosen: argparse.Namespace) -> int:
@@ -44,8 +56,12 @@ def fork_session(chosen: argparse.Namespace) -> int:
 
 async def _fork(chosen: argparse.Namespace, source: Session) -> Session:
     at = None if chosen.at is None else MessageID(checked("message", chosen.at))
-    async with open_resting(chosen.dir, os.environ, store=chosen.store) as resting:
-        return await fork(await resting.maker(), resting.store, source, at=at)
+    async with open_resting(chosen.dir, os.environ, store=chosen.store) as resting, AsyncExitStack() as held:
+        pin: Pin = nothing_kept
+        # Where it worked may be gone: then nothing of it can be taken back anyhow.
+        with suppress(DirectoryError):
+            pin = (await held.enter_async_context(open_undoer(resting, source))).snapshots.pin
+        return await fork(await resting.maker(), resting.store, source, at=at, pin=pin)
 
 
 def _change(chosen: argparse.Namespace, change: SessionChange) -> Session:

@@ -1,4 +1,4 @@
-"""`weft session tree`, `diff` and `todo`: read from the files, without an event loop, writing nothing."""
+"""`weft session tree` and `todo`: read from the files, without an event loop, writing nothing."""
 
 import argparse
 import sys
@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from weft.cli.paint import Paint, plain
 from weft.cli.session.read import read
 from weft.cli.sessions import told, warn_of_damage
-from weft.cli.table import to_table
 from weft.host.now import now as read_clock
-from weft.model.diff import FileDiff
 from weft.model.session import SessionQuery, SessionTree
 from weft.model.wire import encode_pretty
 from weft.session.select import select
@@ -49,26 +47,6 @@ def _drawn(tree: SessionTree, paint: Paint, now: int) -> Iterable[str]:
         first, *rest = _drawn(child, paint, now)
         yield corner + first
         yield from (bar + line for line in rest)
-
-
-def show_diff(chosen: argparse.Namespace) -> int:
-    """What a session did to files, in numbers; the texts are in the JSON."""
-    reading = read(chosen.dir, chosen.store)
-    diffs = reading.tree.list_diff(reading.get_session(chosen.session).id)
-    if chosen.format == "json":
-        sys.stdout.write(encode_pretty(diffs).decode() + "\n")
-    else:
-        _print_diffs(diffs, Paint(sys.stdout))
-    warn_of_damage(reading)
-    return 0
-
-
-def _print_diffs(diffs: list[FileDiff], paint: Paint) -> None:
-    if not diffs:
-        print("no file was changed", file=sys.stderr)
-        return
-    rows = [(f"+{diff.additions}", f"-{diff.deletions}", diff.file) for diff in diffs]
-    print("\n".join(to_table(("added", "removed", "file"), rows, paint, right="added removed")))
 
 
 def show_todos(chosen: argparse.Namespace) -> int:

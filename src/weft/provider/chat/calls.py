@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from weft.provider.chunk import AnyChunk, ToolCall, ToolInputDelta, ToolInputStart
-from weft.provider.faults import fault
+from weft.provider.faults import nameless
 
 
 class FunctionDelta(Struct):
@@ -93,7 +93,7 @@ class CallsFold:
 
     def _close(self, call: Writing) -> list[AnyChunk]:
         if not call.tool:
-            raise fault("protocol", "the model called a tool without a name")
+            raise nameless()
         call.whole = True
         raw = "".join(call.pieces)
         return [ToolCall(call_id=call.id, tool=call.tool, raw=raw if raw.strip() else "{}")]

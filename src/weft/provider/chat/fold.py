@@ -163,7 +163,10 @@ class OpenAIChatFold:
 
     def _grow(self, delta: Delta) -> list[AnyChunk]:
         chunks = self._think(delta)
-        for kind, text in _pieces(delta.content or delta.refusal):
+        said = delta.content or delta.refusal
+        if isinstance(said, str):
+            chunks += self._say(said)
+        for kind, text in _pieces(said) if isinstance(said, list) else ():
             chunks += self._say(text) if kind == "text" else self._words("reasoning", text)
         if delta.tool_calls:
             chunks += self._flush()
@@ -222,16 +225,16 @@ class OpenAIChatFold:
 
 
 def _present(raw: Raw) -> bytes | None:
+    if raw is NOTHING:  # as in all events but a few
+        return None
     said = bytes(raw)
     return None if said in (b"", b"null") else said
 
 
-def _pieces(content: str | list[Any] | None) -> list[tuple[Kind, str]]:
-    """Text; or, from Mistral's thinking models, a list of texts and thoughts."""
-    if isinstance(content, str):
-        return [("text", content)] if content else []
+def _pieces(content: list[Any]) -> list[tuple[Kind, str]]:
+    """What Mistral's thinking models send for a text: a list of texts and thoughts."""
     found: list[tuple[Kind, str]] = []
-    for item in content or ():
+    for item in content:
         if isinstance(item, dict) and item.get("type") == "thinking":
             inner = item.get("thinking")
             parts = inner if isinstance(inner, list) else [{"text": inner}]

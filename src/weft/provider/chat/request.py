@@ -19,7 +19,9 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.media import MB, MediaLimits, modality, show_files, to_data
+from weft.provider.media.data import modality, to_data
+from weft.provider.media.fit import MB, MediaLimits
+from weft.provider.media.show import show_files
 from weft.provider.normalise import (
     NO_OUTPUT,
     NOOP,
@@ -27,6 +29,7 @@ from weft.provider.normalise import (
     claude_id,
     ends_with_question,
     has_calls,
+    input_schema,
     metadata_key,
     mistral_id,
     own_metadata,
@@ -134,7 +137,11 @@ def _tools(request: ModelRequest) -> Json:
 def _tool(spec: ToolSpec) -> Json:
     return {
         "type": "function",
-        "function": {"name": tool_name(spec.name), "description": spec.about, "parameters": spec.schema},
+        "function": {
+            "name": tool_name(spec.name),
+            "description": spec.about,
+            "parameters": input_schema(spec),
+        },
     }
 
 

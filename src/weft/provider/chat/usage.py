@@ -3,7 +3,7 @@
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from weft.provider.chunk import Usage
+from weft.provider.chunk import Usage, count_in
 
 Counts = dict[str, Any]
 
@@ -11,13 +11,13 @@ Counts = dict[str, Any]
 def to_usage(raw: Counts) -> Usage:
     """Prompt tokens hold what the cache held, completion tokens hold the reasoning: here each counts once."""
     asked, answered = _details(raw, "prompt_tokens_details"), _details(raw, "completion_tokens_details")
-    prompt, completion = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
+    prompt, completion = count_in(raw, "prompt_tokens"), count_in(raw, "completion_tokens")
     read = min(prompt, _first(asked, "cached_tokens") or _first(raw, *READ))
     write = min(
         prompt - read, _first(asked, "cache_write_tokens", "cache_creation_tokens") or _first(raw, *WRITTEN)
     )
     reasoning = _first(answered, "reasoning_tokens") or _first(raw, "reasoning_tokens")
-    apart = _count(raw, "total_tokens") == prompt + completion + reasoning and reasoning > 0
+    apart = count_in(raw, "total_tokens") == prompt + completion + reasoning and reasoning > 0
     return Usage(
         input=prompt - read - write,
         # Some (xAI) count the reasoning beside the completion, and their total says so.
@@ -39,13 +39,8 @@ def _details(raw: Counts, name: str) -> Counts:
     return found if isinstance(found, dict) else {}
 
 
-def _count(raw: Counts, name: str) -> int:
-    found = raw.get(name)
-    return max(0, int(found)) if isinstance(found, int | float | Decimal) else 0
-
-
 def _first(raw: Counts, *names: str) -> int:
-    return next((count for name in names if (count := _count(raw, name))), 0)
+    return next((count for name in names if (count := count_in(raw, name))), 0)
 
 
 def _cost(told: Any) -> Decimal | None:

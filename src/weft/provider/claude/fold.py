@@ -10,20 +10,17 @@ from weft.provider.chunk import (
     Finished,
     FinishReason,
     Metadata,
-    ReasoningDelta,
-    ReasoningEnd,
     ReasoningStart,
     Started,
     TextDelta,
-    TextEnd,
     TextStart,
-    ToolCall,
-    ToolInputDelta,
     ToolInputStart,
     Usage,
+    count_in,
 )
+from weft.provider.claude.block import OpenBlock
 from weft.provider.claude.request import KEY
-from weft.provider.faults import broken, fault, to_error
+from weft.provider.faults import broken, nameless, to_error
 from weft.provider.sse import SseEvent, decode_data
 
 REASONS: Final[dict[str, FinishReason]] = {
@@ -73,18 +70,6 @@ class Event(Struct):
     error: Raw = Raw(b"")
 
 
-class Open(Struct):
-    """A block while it is streamed: its kind, the id we tell it by, and what it holds so far."""
-
-    kind: str
-    id: str
-    tool: str = ""
-    pieces: list[str] = []
-    last: str = ""
-    signature: str = ""
-    redacted: str = ""
-
-
 _decoder = msgspec.json.Decoder(Event, strict=False)
 
 
@@ -95,7 +80,7 @@ class AnthropicFold:
         self.done = False
         self._id = ""
         self._started = False
-        self._open: dict[int, Open] = {}
+        self._open: dict[int, OpenBlock] = {}
         self._usage: dict[str, Any] = {}
         self._reason: str | None = None
         self._stop_sequence: str | None = None
@@ -174,13 +159,13 @@ class AnthropicFold:
         id = f"{self._id}:{index}"
         match block.type:
             case "text":
-                self._open[index] = Open(kind="text", id=id)
+                self._open[index] = OpenBlock(kind="text", id=id)
                 return [*closed, TextStart(id=id), *self._grow(index, Delta(text=block.text))]
             case "thinking":
-                self._open[index] = Open(kind="thinking", id=id, signature=block.signature or "")
+                self._open[index] = OpenBlock(kind="reasoning", id=id, signature=block.signature or "")
                 return [*closed, ReasoningStart(id=id), *self._grow(index, Delta(thinking=block.thinking))]
             case "redacted_thinking":
-                self._open[index] = Open(kind="redacted", id=id, redacted=block.data or "")
+                self._open[index] = OpenBlock(kind="reasoning", id=id, redacted=block.data or "")
                 return [*closed, ReasoningStart(id=id, metadata={KEY: {"redactedData": block.data}})]
             case "tool_use":
                 return [*closed, *self._open_call(index, block)]
@@ -189,8 +174,8 @@ class AnthropicFold:
 
     def _open_call(self, index: int, block: Block) -> list[AnyChunk]:
         if not block.name:
-            raise fault("protocol", "the model called a tool without a name")
-        opened = Open(kind="call", id=block.id or f"{self._id or 'call'}_{index}", tool=block.name, pieces=[])
+            raise nameless()
+        opened = OpenBlock(kind="call", id=block.id or f"{self._id or 'call'}_{index}", tool=block.name)
         if block.input:  # some servers send the whole input at once
             opened.pieces.append(msgspec.json.encode(block.input).decode())
         self._open[index] = opened
@@ -202,14 +187,10 @@ class AnthropicFold:
             return self._open_late(index, delta)
         if delta.text and opened.kind == "text":
             return [TextDelta(id=opened.id, text=delta.text)]
-        if delta.partial_json and opened.kind == "call":
-            opened.pieces.append(delta.partial_json)
-            return [ToolInputDelta(call_id=opened.id, text=delta.partial_json)]
-        if opened.kind == "thinking":
-            opened.signature += delta.signature or ""
-            if delta.thinking:
-                opened.last = _ending(opened.last, delta.thinking)
-                return [ReasoningDelta(id=opened.id, text=delta.thinking)]
+        if opened.kind == "call":
+            return opened.write(delta.partial_json or "")
+        if opened.kind == "reasoning":
+            return opened.think(delta.thinking or "", delta.signature or "")
         return []
 
     def _open_late(self, index: int, delta: Delta) -> list[AnyChunk]:
@@ -221,30 +202,7 @@ class AnthropicFold:
 
     def _close(self, index: int) -> list[AnyChunk]:
         opened = self._open.pop(index, None)
-        if opened is None:
-            return []
-        match opened.kind:
-            case "text":
-                return [TextEnd(id=opened.id)]
-            case "call":
-                raw = "".join(opened.pieces)
-                return [ToolCall(call_id=opened.id, tool=opened.tool, raw=raw or "{}")]
-            case "redacted":
-                return [ReasoningEnd(id=opened.id, metadata={KEY: {"redactedData": opened.redacted}})]
-            case _:
-                return [ReasoningEnd(id=opened.id, metadata=_signed(opened))]
-
-
-def _ending(before: str, text: str) -> str:
-    """The spaces at the end of what was thought so far."""
-    bare = text.rstrip()
-    return text[len(bare) :] if bare else before + text
-
-
-def _signed(opened: Open) -> Metadata | None:
-    if not opened.signature:
-        return None
-    return {KEY: {"signature": opened.signature} | ({"tail": opened.last} if opened.last else {})}
+        return [] if opened is None else [opened.close(KEY)]
 
 
 # --- usage ---
@@ -258,18 +216,13 @@ def to_usage(raw: dict[str, Any]) -> Usage:
     """Input comes without what the cache held; output comes with the thinking, and where it is told apart, so do we."""
     details = raw.get("output_tokens_details")
     details = details if isinstance(details, dict) else {}
-    output = _count(raw, "output_tokens")
-    reasoning = min(output, _count(details, "thinking_tokens") or _count(details, "reasoning_tokens"))
+    output = count_in(raw, "output_tokens")
+    reasoning = min(output, count_in(details, "thinking_tokens") or count_in(details, "reasoning_tokens"))
     return Usage(
-        input=_count(raw, "input_tokens"),
+        input=count_in(raw, "input_tokens"),
         output=output - reasoning,
         reasoning=reasoning,
-        cache_read=_count(raw, "cache_read_input_tokens"),
-        cache_write=_count(raw, "cache_creation_input_tokens"),
+        cache_read=count_in(raw, "cache_read_input_tokens"),
+        cache_write=count_in(raw, "cache_creation_input_tokens"),
         raw=raw or None,
     )
-
-
-def _count(counts: dict[str, Any], name: str) -> int:
-    found = counts.get(name)
-    return max(0, int(found)) if isinstance(found, int | float) else 0

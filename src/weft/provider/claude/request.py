@@ -4,6 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from weft.provider.cache_points import MARK, message_marks, system_marks
+from weft.provider.claude.alternating import Kinds, goes_on_without_thought
+from weft.provider.claude.alternating import to_messages as alternate
+from weft.provider.claude.thoughts import asked_output, budgeted, find_kept
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
@@ -17,27 +20,31 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.media import MB, MediaLimits, show_files, to_data
+from weft.provider.media.data import to_data
+from weft.provider.media.fit import MB, MediaLimits
+from weft.provider.media.show import show_files
 from weft.provider.normalise import (
     NO_OUTPUT,
     NOOP,
     claude_id,
-    ends_with_question,
     has_calls,
-    own_metadata,
+    input_schema,
     pair_calls,
     tool_name,
 )
 
 KEY: Final = "anthropic"
-DEFAULT_OUTPUT: Final = 4096
-LEAST_BUDGET: Final = 1024
 LEAST_TOP_P: Final = 0.95
 PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 LIMITS: Final = MediaLimits(
     each=5 * MB, total=24 * MB, count=100, pixels=8000, many=20, pixels_when_many=2000
 )
 THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
+KINDS: Final = Kinds(
+    is_thought=lambda block: block["type"] in THOUGHTS,
+    is_call=lambda block: block["type"] == "tool_use",
+    is_result=lambda block: block["type"] == "tool_result",
+)
 # Fields of the API a person may set under `options`; others mean nothing to it, and it refuses what it does not know.
 PLAIN_OPTIONS: Final = (
     "metadata",
@@ -79,30 +86,16 @@ def to_body(request: ModelRequest) -> Json:
 
 def _thinking(request: ModelRequest, messages: Sequence[Json]) -> tuple[Json | None, int]:
     """How the model is to think, and the limit of the answer, in which the API counts the thinking."""
-    most = request.model.limit.output
-    asked = request.parameters.max_output or most or DEFAULT_OUTPUT
-    option = request.parameters.options.get("thinking")
+    asked, option = asked_output(request), request.parameters.options.get("thinking")
     if not isinstance(option, Mapping) or option.get("type") not in {"enabled", "adaptive"}:
         return ({"type": "disabled"} if option == {"type": "disabled"} else None), asked
-    if _mid_turn_without_thought(messages):
-        # A turn that began without thinking (another model's, or one whose thoughts are gone) goes on without:
-        # the API refuses it otherwise.
-        return None, asked
+    shown = _picked(option, ("display",))
     if option["type"] == "adaptive":
-        return {"type": "adaptive"} | _picked(option, ("display",)), asked
-    budget = option.get("budgetTokens", option.get("budget_tokens"))
-    budget = budget if isinstance(budget, int) else LEAST_BUDGET
-    total = min(asked + budget, most) if most else asked + budget
-    budget = min(budget, total - 1)
-    if budget < LEAST_BUDGET:
+        return {"type": "adaptive"} | shown, asked
+    if goes_on_without_thought(messages, KINDS):
         return None, asked
-    return {"type": "enabled", "budget_tokens": budget} | _picked(option, ("display",)), total
-
-
-def _mid_turn_without_thought(messages: Sequence[Json]) -> bool:
-    if len(messages) < 2 or messages[-1]["content"][0]["type"] != "tool_result":  # noqa: PLR2004 - a call and its result
-        return False
-    return messages[-2]["content"][0]["type"] not in THOUGHTS
+    budget, total = budgeted(request, option)
+    return ({"type": "enabled", "budget_tokens": budget} | shown if budget else None), total
 
 
 def _sampling(request: ModelRequest, *, thinks: bool) -> Json:
@@ -136,42 +129,15 @@ def _tools(request: ModelRequest, *, thinks: bool) -> Json:
 
 
 def _tool(spec: ToolSpec) -> Json:
-    schema = spec.schema if spec.schema.get("type") == "object" else {**spec.schema, "type": "object"}
-    return {"name": tool_name(spec.name), "description": spec.about, "input_schema": schema}
+    return {"name": tool_name(spec.name), "description": spec.about, "input_schema": input_schema(spec)}
 
 
 # --- the conversation ---
 
 
 def to_messages(request: ModelRequest) -> list[Json]:
-    """Turns of one role after another are one message: the results of calls and what the person said next."""
     turns = show_files(pair_calls(request.messages, claude_id), request.model, _shows, LIMITS)
-    messages: list[Json] = []
-    for turn in ends_with_question(_worth_sending(turns)):
-        role = "assistant" if isinstance(turn, AssistantTurn) else "user"
-        blocks = _blocks(turn)
-        if messages and messages[-1]["role"] == role:
-            messages[-1]["content"].extend(blocks)
-        else:
-            messages.append({"role": role, "content": blocks})
-    for message in messages:
-        if message["role"] == "assistant":
-            message["content"] = _calls_last(message["content"])
-    return messages
-
-
-def _worth_sending(turns: Iterable[ModelMessage]) -> list[ModelMessage]:
-    """Without what says nothing: the API refuses a message without content, and one of thoughts alone."""
-    return [turn for turn in turns if any(block["type"] not in THOUGHTS for block in _blocks(turn))]
-
-
-def _calls_last(blocks: list[Json]) -> list[Json]:
-    """What was said after a call stands before it: the results have to follow the calls at once."""
-    said = [block for block in blocks if block["type"] != "tool_use"]
-    calls = [block for block in blocks if block["type"] == "tool_use"]
-    while not calls and said[-1]["type"] in THOUGHTS:  # a message may not end in a thought
-        said.pop()
-    return [*said, *calls]
+    return alternate(turns, _blocks, KINDS)
 
 
 def _blocks(turn: ModelMessage) -> list[Json]:
@@ -203,17 +169,12 @@ def _said(item: TextContent | ReasoningContent | CallContent) -> list[Json]:
 
 
 def _thought(item: ReasoningContent) -> list[Json]:
-    """Only what Claude signed goes back to Claude; other thoughts it refuses."""
-    kept = own_metadata(item.metadata, KEY)
-    signature, redacted = kept.get("signature"), kept.get("redactedData")
-    if isinstance(signature, str) and signature:
-        # The store trims the end of a text, and the signature holds for every letter of it.
-        tail = kept.get("tail")
-        thinking = item.text + (tail if isinstance(tail, str) else "")
-        return [{"type": "thinking", "thinking": thinking, "signature": signature}]
-    if isinstance(redacted, str) and redacted:
-        return [{"type": "redacted_thinking", "data": redacted}]
-    return []
+    kept = find_kept(item, KEY)
+    if kept is None:
+        return []
+    if kept.redacted:
+        return [{"type": "redacted_thinking", "data": kept.redacted}]
+    return [{"type": "thinking", "thinking": kept.text, "signature": kept.signature}]
 
 
 def _result(item: ResultContent) -> Json:

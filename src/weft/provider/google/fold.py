@@ -22,8 +22,9 @@ from weft.provider.chunk import (
     ToolInputDelta,
     ToolInputStart,
     Usage,
+    count_in,
 )
-from weft.provider.faults import broken, fault, to_error
+from weft.provider.faults import broken, fault, nameless, to_error
 from weft.provider.google.request import KEY
 from weft.provider.sse import SseEvent, decode_data
 
@@ -190,7 +191,7 @@ class GeminiFold:
 
     def _call(self, call: FunctionCall, signature: str | None, chunks: list[AnyChunk]) -> None:
         if not call.name:
-            raise fault("protocol", "the model called a tool without a name")
+            raise nameless()
         raw = bytes(call.args).decode(errors="replace")
         id = call.id or f"{self._prefix}_{len(self._calls)}"
         if id in self._calls:
@@ -222,10 +223,10 @@ def to_usage(told: Mapping[str, Any] | None) -> Usage:
     """The prompt holds what the cache gave; thoughts are counted beside the answer; what tools read is input too."""
     if told is None:
         return Usage()
-    read = _count(told, "cachedContentTokenCount")
-    asked = _count(told, "promptTokenCount") + _count(told, "toolUsePromptTokenCount")
-    answered, thought = _count(told, "candidatesTokenCount"), _count(told, "thoughtsTokenCount")
-    if _count(told, "totalTokenCount") == asked + answered:
+    read = count_in(told, "cachedContentTokenCount")
+    asked = count_in(told, "promptTokenCount") + count_in(told, "toolUsePromptTokenCount")
+    answered, thought = count_in(told, "candidatesTokenCount"), count_in(told, "thoughtsTokenCount")
+    if count_in(told, "totalTokenCount") == asked + answered:
         answered = max(0, answered - thought)  # some servers count the thoughts into the answer
     return Usage(
         input=max(0, asked - read),
@@ -234,8 +235,3 @@ def to_usage(told: Mapping[str, Any] | None) -> Usage:
         cache_read=read,
         raw=dict(told),
     )
-
-
-def _count(told: Mapping[str, Any], name: str) -> int:
-    value = told.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

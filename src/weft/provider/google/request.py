@@ -18,7 +18,9 @@ from weft.provider.contract import (
     UserTurn,
 )
 from weft.provider.google.schema import to_parameters
-from weft.provider.media import MB, MediaLimits, show_files, to_data
+from weft.provider.media.data import to_data
+from weft.provider.media.fit import MB, MediaLimits
+from weft.provider.media.show import show_files
 from weft.provider.normalise import (
     LONGEST_NAME,
     ends_with_question,

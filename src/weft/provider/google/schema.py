@@ -20,7 +20,8 @@ PLAIN: Final = (
     "maxProperties",
     "pattern",
 )
-BOUNDS: Final = ("minimum", "maximum")
+# Each bound with the one beyond which it begins, which Gemini has no word for, and the step from there for whole numbers.
+BOUNDS: Final = (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1))
 FORMATS: Final = {
     "string": ("enum", "date-time"),
     "integer": ("int32", "int64"),
@@ -53,7 +54,7 @@ def to_schema(schema: object, defs: Mapping[str, Any] | None = None, depth: int 
         made["nullable"] = True
     made |= _enum(schema)
     if made["type"] in NUMBERS:
-        made |= {name: schema[name] for name in BOUNDS if _fits(schema.get(name))}
+        made |= _bounds(schema)
     if made["type"] == "object":
         made |= _object(schema, defs, depth)
     if made["type"] == "array":
@@ -143,6 +144,16 @@ def _type(schema: Json) -> str:
     return "string"
 
 
+def _bounds(schema: Json) -> Json:
+    made: Json = {}
+    for name, beyond, step in BOUNDS:
+        if _is_number(schema.get(name)):
+            made[name] = schema[name]
+        elif _is_number(edge := schema.get(beyond)):
+            made[name] = edge + step if isinstance(edge, int) and _type(schema) == "integer" else edge
+    return made
+
+
 def _enum(schema: Json) -> Json:
     """Gemini knows words to choose from only: numbers become strings, and so does their type (as in OpenCode)."""
     values = schema["enum"] if isinstance(schema.get("enum"), list) else []
@@ -170,6 +181,10 @@ def _object(schema: Json, defs: Mapping[str, Any], depth: int) -> Json:
     wanted = schema["required"] if isinstance(schema.get("required"), list) else []
     required = list(dict.fromkeys(name for name in wanted if isinstance(name, str) and name in properties))
     return {"properties": properties} | ({"required": required} if required else {})
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _fits(value: object) -> bool:

@@ -1,7 +1,7 @@
 """Access: the address, the key and the headers with which a model is reached; or what is missing for it (pure)."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -9,12 +9,14 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from weft.errors import InvalidInputError, ProviderAuthError
-from weft.provider.offer.credentials import Key, key_variables
+from weft.provider.endpoint import AwsKeys
+from weft.provider.offer.credentials import Key
 
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 _AUTHORISES: Final = re.compile(r"authorization|api-?key|token|cookie", re.IGNORECASE)
 # What these options say is said elsewhere in an `Access`, or is no business of an adapter.
-SPENT: Final = frozenset({"apiKey", "baseURL", "headers"})
+SPENT: Final = frozenset({"apiKey", "baseURL", "endpoint", "headers"})
+MANY: Final = 2
 
 
 class Access(Struct, frozen=True, kw_only=True):
@@ -26,6 +28,7 @@ class Access(Struct, frozen=True, kw_only=True):
     key: Key | None = None
     headers: dict[str, str] = {}
     options: dict[str, Any] = {}
+    aws: Callable[[], AwsKeys] | None = None
 
     def __repr__(self) -> str:
         return f"Access(provider_id={self.provider_id!r}, npm={self.npm!r}, url={without_secret(self.url)!r})"
@@ -56,8 +59,9 @@ def needs_key(url: str, variables: tuple[str, ...], headers: Mapping[str, str]) 
     return bool(variables) and not is_loopback(url) and not any(map(_AUTHORISES.search, headers))
 
 
-def missing_key(provider: str, variables: tuple[str, ...], *, stored: str) -> ProviderAuthError:
-    names = " or ".join(key_variables(variables)) or "its key"
+def missing_key(provider: str, variables: Sequence[str], *, stored: str) -> ProviderAuthError:
+    """`variables` are those that would hold a key, any of them."""
+    names = ", or ".join(variables) if len(variables) > MANY else " or ".join(variables) or "its key"
     login = f"run: weft auth login {provider}"
     if stored:
         said = f"the stored login is of the kind {stored!r}, which weft cannot use: set {names}, or {login}"

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -14,6 +15,8 @@ from weft.model.wire import encode_pretty, parse
 MAX_BYTES: Final = 4 * 1024 * 1024
 # A provider lists the variables it reads. Some hold its key; the others say where it is, or for whom.
 _HOLDS_KEY: Final = re.compile(r"(KEY|TOKEN|PAT|SECRET)$")
+
+COPILOT: Final = "github-copilot"
 
 Source = Literal["config", "stored", "environment", "public"]
 
@@ -30,11 +33,15 @@ class Key(Struct, frozen=True, kw_only=True):
 
 
 class Login(Struct, frozen=True, kw_only=True):
-    """A stored credential. `type` is `api`, `oauth` or `wellknown`; only the first is a key as it stands."""
+    """A stored credential. `type` is `api`, `oauth` or `wellknown`; only the first is a key as it stands.
+
+    `url` is where it holds, for a company's own server.
+    """
 
     provider: str
     type: str
     secret: str = ""
+    url: str = ""
 
     def __repr__(self) -> str:
         return f"Login(provider={self.provider!r}, type={self.type!r})"
@@ -58,8 +65,13 @@ def list_logins(path: str) -> dict[str, Login]:
 
 def store_key(path: str, provider: str, key: str) -> None:
     """Keep a key, for the owner's eyes alone. All that is stored beside it stays as it was."""
+    store_login(path, provider, {"type": "api", "key": key})
+
+
+def store_login(path: str, provider: str, entry: Mapping[str, Any]) -> None:
+    """The same for a credential of any kind."""
     with locked(f"{path}.lock"):
-        _write(path, {**_read(path), provider: {"type": "api", "key": key}})
+        _write(path, {**_read(path), provider: dict(entry)})
 
 
 def remove_login(path: str, provider: str) -> bool:
@@ -76,7 +88,21 @@ def _to_login(id: str, entry: dict[str, Any]) -> Login:
     type, key = entry.get("type"), entry.get("key")
     if type == "api" and isinstance(key, str) and key:
         return Login(provider=id, type="api", secret=key)
+    if type == "oauth" and id.startswith(COPILOT):
+        return _copilot(id, entry)
     return Login(provider=id, type=type if isinstance(type, str) and type != "api" else "unusable")
+
+
+def _copilot(id: str, entry: dict[str, Any]) -> Login:
+    """GitHub's token does not expire, and Copilot takes it as it is; a company's server has an address of its own."""
+    token, server = entry.get("refresh"), entry.get("enterpriseUrl")
+    host = urlsplit(server if "://" in server else f"//{server}").hostname if isinstance(server, str) else ""
+    return Login(
+        provider=id,
+        type="oauth",
+        secret=token if isinstance(token, str) else "",
+        url=f"https://copilot-api.{host}" if host else "",
+    )
 
 
 def _read(path: str) -> dict[str, Any]:

@@ -12,7 +12,17 @@ from weft.errors import ConfigError
 from weft.model.catalog import Model, ModelApi
 from weft.provider.offer.access import SPENT, Access, check_url, fill_in, is_loopback, missing_key, needs_key
 from weft.provider.offer.catalogue import Catalogue, Shelf, Warn
-from weft.provider.offer.credentials import Key, Login, key_from_environment
+from weft.provider.offer.clouds import (
+    URLS,
+    find_key,
+    find_signer,
+    has_address,
+    key_names,
+    own_npm,
+    settings,
+    with_region,
+)
+from weft.provider.offer.credentials import Key, Login
 from weft.provider.offer.entry import Plain, merge, to_model
 from weft.provider.offer.local import local_url
 from weft.provider.offer.packages import COMPATIBLE, PACKAGES
@@ -52,8 +62,10 @@ class Offer:
         self._sources = sources
         self.options: Plain = self._said.get("options") or {}
         self.name: str = self._said.get("name") or shelf.name or id
-        self.npm: str = self._said.get("npm") or shelf.npm or COMPATIBLE
-        self.url: str = self._said.get("api") or shelf.api or local_url(id, sources.env)
+        self.npm: str = self._said.get("npm") or own_npm(id) or shelf.npm or COMPATIBLE
+        login = sources.logins.get(id)
+        own = (login.url if login is not None else "") or URLS.get(id, "")
+        self.url: str = self._said.get("api") or own or shelf.api or local_url(id, sources.env)
         self.variables: tuple[str, ...] = tuple(self._said.get("env") or shelf.env)
         self._models: Mapping[str, Plain] = self._said.get("models") or {}
 
@@ -72,8 +84,13 @@ class Offer:
         login = self._sources.logins.get(self.id)
         if login is not None and login.secret:
             return Key(secret=login.secret, source="stored")
-        found = key_from_environment(self.variables, self._sources.env)
+        found = find_key(self.npm, self.variables, self.options, self._sources.env, files=self.configured)
         return found or (PUBLIC if self.id == OPENCODE else None)
+
+    @property
+    def key_names(self) -> list[str]:
+        """The variables that would hold its key, any of which will do."""
+        return key_names(self.npm, self.variables)
 
     @property
     def stored(self) -> str:
@@ -148,15 +165,24 @@ class Offer:
     def access(self, model: Model) -> Access:
         """How to reach a model. Raises `ProviderAuthError` for want of a key, and says what to set."""
         package = PACKAGES.get(model.api.npm)
-        address = self.options.get("baseURL") or model.api.url or (package.url if package is not None else "")
-        url = fill_in(address, self._sources.env, self.id)
-        check_url(url, self.id)
+        said = self.options.get("endpoint") or self.options.get("baseURL")
+        address = said or model.api.url or (package.url if package is not None else "")
+        known = settings(model.api.npm, self.options, self._sources.env)
+        url = fill_in(address, known, self.id)
+        if has_address(model.api.npm):
+            check_url(url, self.id)
         headers = {**self._own_headers(), **(self.options.get("headers") or {})}
         if (self.key is None and needs_key(url, self.variables, headers)) or self._costs_a_key(model):
-            raise missing_key(self.id, self.variables, stored=self.stored)
+            raise missing_key(self.id, self.key_names, stored=self.stored)
         rest = {name: value for name, value in self.options.items() if name not in SPENT}
         return Access(
-            provider_id=self.id, npm=model.api.npm, url=url, key=self.key, headers=headers, options=rest
+            provider_id=self.id,
+            npm=model.api.npm,
+            url=url,
+            key=self.key,
+            headers=headers,
+            options=with_region(model.api.npm, rest, known),
+            aws=find_signer(model.api.npm, self.id, self.options, known) if self.key is not None else None,
         )
 
     def _own_headers(self) -> dict[str, str]:

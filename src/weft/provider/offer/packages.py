@@ -16,12 +16,20 @@ CHAT: Final = "openai_chat:OpenAIChat"
 ANTHROPIC: Final = "anthropic:AnthropicMessages"
 GEMINI: Final = "gemini:Gemini"
 
+AZURE: Final = "@ai-sdk/azure"
+BEDROCK: Final = "@ai-sdk/amazon-bedrock"
+COPILOT: Final = "@ai-sdk/github-copilot"
+LONG_TAIL: Final = "pydantic-ai"
+
 COMPATIBLE: Final = "@ai-sdk/openai-compatible"
 
 PACKAGES: Final[Mapping[str, Package]] = {
     "@ai-sdk/anthropic": Package(ANTHROPIC, "https://api.anthropic.com/v1"),
     "@ai-sdk/openai": Package(RESPONSES, "https://api.openai.com/v1"),
-    "@ai-sdk/azure": Package(RESPONSES, "https://${AZURE_RESOURCE_NAME}.openai.azure.com/openai/v1"),
+    AZURE: Package("azure:AzureOpenAI", "https://${AZURE_RESOURCE_NAME}.openai.azure.com/openai"),
+    BEDROCK: Package("bedrock:Bedrock", "https://bedrock-runtime.${AWS_REGION}.amazonaws.com"),
+    COPILOT: Package("copilot:Copilot", "https://api.githubcopilot.com"),
+    LONG_TAIL: Package("long_tail:LongTail"),
     "@ai-sdk/google": Package(GEMINI, "https://generativelanguage.googleapis.com/v1beta"),
     COMPATIBLE: Package(CHAT),
     "@ai-sdk/cerebras": Package(CHAT, "https://api.cerebras.ai/v1"),

@@ -10,7 +10,8 @@ from weft.errors import InvalidInputError
 from weft.model.catalog import Model
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest, Provider
-from weft.provider.offer.access import Access
+from weft.provider.endpoint import Deadlines, Endpoint
+from weft.provider.offer.access import Access, is_loopback
 from weft.provider.offer.offer import Offer
 from weft.provider.offer.packages import PACKAGES
 
@@ -19,6 +20,8 @@ PROXY: Final = "litellmProxy"
 # What runs on this machine is not asked for by way of a proxy.
 NEAR: Final = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 A_DAY: Final = 86_400.0
+# … and reads a long prompt for minutes before it says a word.
+FIRST_BYTE_NEAR: Final = 300.0
 
 Connect = Callable[[Access], Provider]
 
@@ -52,8 +55,10 @@ class Reached:
 class Adapters:
     """Makes adapters. Nothing that speaks HTTP is imported before the first one."""
 
-    def __init__(self) -> None:
+    def __init__(self, deadlines: Deadlines | None = None) -> None:
+        self._deadlines = deadlines or Deadlines()
         self._client: Any = None  # an httpx2.AsyncClient, once there is one
+        self._holding: list[Any] = []  # adapters with connections of their own
 
     def connect(self, access: Access) -> Provider:
         package = PACKAGES.get(access.npm)
@@ -64,16 +69,24 @@ class Adapters:
                 hint=f'if its server speaks like OpenAI\'s, write "npm": "@ai-sdk/openai-compatible"; there are {_known()}',
             )
         module, name = package.adapter.split(":")
-        http = import_module("weft.provider.http")
-        endpoint = http.Endpoint(
+        endpoint = Endpoint(
             base_url=access.url,
             api_key=access.key.secret if access.key is not None else "",
             headers=access.headers,
             provider_id=access.provider_id,
-            deadlines=_deadlines(http, access.options.get("timeout")),
+            deadlines=_deadlines(access.options.get("timeout"), self._waits(access.url)),
+            options=access.options,
+            aws=access.aws,
         )
         made: Provider = getattr(import_module(f"weft.provider.{module}"), name)(self._open(), endpoint)
+        if hasattr(made, "aclose"):
+            self._holding.append(made)
         return made
+
+    def _waits(self, url: str) -> Deadlines:
+        said, usual = self._deadlines, Deadlines()
+        unsaid = said.first_byte == usual.first_byte
+        return replace(said, first_byte=FIRST_BYTE_NEAR) if unsaid and is_loopback(url) else said
 
     def _open(self) -> Any:
         if self._client is None:
@@ -82,18 +95,20 @@ class Adapters:
         return self._client
 
     async def aclose(self) -> None:
+        while self._holding:
+            await self._holding.pop().aclose()
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
 
-def _deadlines(http: Any, timeout: object) -> Any:
+def _deadlines(timeout: object, usual: Deadlines) -> Deadlines:
     """The option `timeout`: milliseconds to wait for the answer to begin and to go on, or false to wait and wait."""
     if timeout is False:
-        return http.Deadlines(first_byte=A_DAY, between=A_DAY)
+        return replace(usual, first_byte=A_DAY, between=A_DAY)
     if isinstance(timeout, int) and timeout is not True and timeout > 0:
-        return http.Deadlines(first_byte=timeout / 1000, between=timeout / 1000)
-    return http.Deadlines()
+        return replace(usual, first_byte=timeout / 1000, between=timeout / 1000)
+    return usual
 
 
 def _known() -> str:

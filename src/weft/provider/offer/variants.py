@@ -1,5 +1,6 @@
 """Variants: how hard a model can be told to think, by name, and the options that tell it (pure)."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -16,6 +17,9 @@ FIXED: Final = ("deepseek", "minimax", "glm", "mistral")
 HIGH_BUDGET, MAX_BUDGET, GEMINI_MAX_BUDGET = 16_000, 31_999, 24_576
 # Models released since then know these efforts.
 KNOWS_NONE, KNOWS_XHIGH = "2025-11-13", "2025-12-04"
+WITHOUT_BUDGET: Final = (4, 7)
+# A name and a version of one or two numbers; what follows may be a date.
+_CLAUDE: Final = re.compile(r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 
 
 def variants(model: Model) -> Variants:
@@ -100,12 +104,33 @@ def _is_first_gpt_5(id: str) -> bool:
 
 
 def _anthropic(model: Model, _: str) -> Variants:
+    if thinks_as_it_likes(model.api.id):
+        # Its thoughts are shown only to who asks for them.
+        thinking = {"type": "adaptive", "display": "summarized"}
+        return {effort: {"thinking": thinking, "effort": effort} for effort in _claude_efforts(model)}
     return {
         name: {"thinking": {"type": "enabled", "budgetTokens": budget}} for name, budget in _budgets(model)
     }
 
 
+def thinks_as_it_likes(id: str) -> bool:
+    """Claude since 4.7 is told how hard to try, and refuses a budget for its thoughts, which OpenCode sends it."""
+    found = _CLAUDE.search(id)
+    if found is None:
+        return "claude-mythos" in id
+    return (int(found[1]), int(found[2] or 0)) >= WITHOUT_BUDGET
+
+
+def _claude_efforts(model: Model) -> tuple[str, ...]:
+    return (*USUAL, "xhigh", "max") if "opus" in model.api.id else (*USUAL, "max")
+
+
 def _bedrock(model: Model, id: str) -> Variants:
+    if thinks_as_it_likes(model.api.id):
+        return {
+            effort: {"reasoningConfig": {"type": "adaptive", "maxReasoningEffort": effort}}
+            for effort in _claude_efforts(model)
+        }
     if "claude" in id or "anthropic" in model.api.id:
         return {
             name: {"reasoningConfig": {"type": "enabled", "budgetTokens": budget}}

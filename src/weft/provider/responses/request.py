@@ -22,8 +22,10 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.media import MB, Data, MediaLimits, modality, show_files, to_data
-from weft.provider.normalise import GO_ON, own_metadata, pair_calls, short_id, tool_name
+from weft.provider.media.data import Data, modality, to_data
+from weft.provider.media.fit import MB, MediaLimits
+from weft.provider.media.show import show_files
+from weft.provider.normalise import GO_ON, input_schema, own_metadata, pair_calls, short_id, tool_name
 
 KEY: Final = "openai"
 ENCRYPTED: Final = "reasoning.encrypted_content"
@@ -114,9 +116,7 @@ def _tool(name: str, tool: ToolSpec) -> Json:
         "type": "function",
         "name": name,
         "description": tool.about,
-        "parameters": tool.schema
-        if tool.schema.get("type") == "object"
-        else {**tool.schema, "type": "object"},
+        "parameters": input_schema(tool),
         "strict": False,
     }
 

@@ -32,6 +32,7 @@ from weft.session.care.faults import PARENT_GONE, Fault
 from weft.session.care.finding import Finding, Item
 from weft.session.care.projects import examine_projects
 from weft.session.care.tally import Told
+from weft.session.care.undo import examine_undo
 from weft.session.care.verify import Reader, Verdict, open_reader, verify_tree
 from weft.store.files_care.heap import list_names
 from weft.store.files_care.leftovers import Leftover, Leftovers
@@ -52,6 +53,7 @@ def examine(case: Case, *, told: Told = lambda _, __: None) -> list[Finding]:
         *_guarded("configuration", lambda: examine_configuration(case)),
         *_guarded(AREA, lambda: examine_store(case, told)),
         *_guarded("index", lambda: examine_index(case)),
+        *_guarded("undo", lambda: examine_undo(case)),
     ]
 
 

@@ -14,13 +14,14 @@ from weft.testing.fake.refusing import (
     PICTURES,
     Json,
     RefusedError,
+    first_of_turn,
     need,
     need_base64,
     need_keys,
     need_list,
     need_text,
 )
-from weft.testing.fake.server import Received
+from weft.testing.fake.server import InLines, Received, words
 
 FIELDS: Final = frozenset(
     [
@@ -258,13 +259,14 @@ def _check_thinking(body: Json, messages: Sequence[Json]) -> None:
     need("top_k" not in body, "`top_k` must be unset when thinking is enabled.")
     forced = body.get("tool_choice", {}).get("type") in {"any", "tool"}
     need(not forced, "Thinking may not be enabled when tool_choice forces tool use.")
-    if thinking["type"] == "enabled":
-        budget = thinking.get("budget_tokens", 0)
-        need(budget >= 1024, "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")  # noqa: PLR2004
-        need(budget < body["max_tokens"], "`max_tokens` must be greater than `thinking.budget_tokens`.")
-    if _blocks(messages[-1], "tool_result"):
-        first = messages[-2]["content"][0]["type"]
-        need(first in THOUGHTS, f"Expected `thinking` or `redacted_thinking`, but found `{first}`.")
+    if thinking["type"] != "enabled":
+        return
+    budget = thinking.get("budget_tokens", 0)
+    need(budget >= 1024, "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")  # noqa: PLR2004
+    need(budget < body["max_tokens"], "`max_tokens` must be greater than `thinking.budget_tokens`.")
+    begun = first_of_turn(messages, lambda block: block["type"] == "tool_result")
+    first = begun["content"][0]["type"] if begun is not None else "thinking"
+    need(first in THOUGHTS, f"Expected `thinking` or `redacted_thinking`, but found `{first}`.")
 
 
 # --- how it answers ---
@@ -275,12 +277,7 @@ def _frame(kind: str, **fields: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
 
-def words(text: str) -> list[str]:
-    first, *rest = text.split(" ")
-    return [first, *(f" {word}" for word in rest)]
-
-
-class AnthropicDialect:
+class AnthropicDialect(InLines):
     """Speaks as the API does, fine-grained: the input of a call comes letter by letter."""
 
     def problem(self, request: Received) -> str | None:

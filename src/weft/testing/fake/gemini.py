@@ -10,8 +10,7 @@ import msgspec
 from weft.provider.chunk import FinishReason, Usage
 from weft.provider.scripted import AnyMove, Call, End, Fail, Say, Think, Wait
 from weft.testing.fake.gemini_rules import SKIP, RefusedError, check_request
-from weft.testing.fake.responses import pieces
-from weft.testing.fake.server import Received
+from weft.testing.fake.server import InLines, Received, words
 
 Json = dict[str, Any]
 
@@ -34,7 +33,7 @@ REASONS: Final[dict[FinishReason, str]] = {
 }
 
 
-class GeminiDialect:
+class GeminiDialect(InLines):
     """Signatures are its own: it knows them again, and refuses those of others. Calls get ids when `ids` says so."""
 
     def __init__(self, *, ids: bool = False) -> None:
@@ -82,11 +81,11 @@ class GeminiDialect:
         for move in moves:
             match move:
                 case Say(text=text):
-                    for words in pieces(text):
-                        yield self._piece([{"text": words}])
+                    for word in words(text):
+                        yield self._piece([{"text": word}])
                 case Think(text=text):
-                    for words in pieces(text):
-                        yield self._piece([{"text": words, "thought": True}])
+                    for word in words(text):
+                        yield self._piece([{"text": word, "thought": True}])
                 case Call():
                     # Of several calls in an answer the first is signed.
                     yield self._piece([self._call(move, sign=not signed)])

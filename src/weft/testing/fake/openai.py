@@ -10,7 +10,6 @@ import msgspec
 
 from weft.provider.chunk import Usage
 from weft.provider.scripted import AnyMove, Call, End, Fail, Say, Think, Wait
-from weft.testing.fake.anthropic import words
 from weft.testing.fake.refusing import (
     NAME,
     PICTURES,
@@ -22,7 +21,7 @@ from weft.testing.fake.refusing import (
     need_list,
     need_text,
 )
-from weft.testing.fake.server import Received
+from weft.testing.fake.server import InLines, Received, words
 
 FIELDS: Final = frozenset(
     [
@@ -219,7 +218,7 @@ def _checked_call(call: Any, manners: Manners, number: int) -> str:
 # --- how it answers ---
 
 
-class OpenAIChatDialect:
+class OpenAIChatDialect(InLines):
     """Speaks as the API does; reasoning comes as `reasoning_content`, as most compatible servers send it."""
 
     def __init__(self, manners: Manners = STRICT) -> None:

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 Json = dict[str, Any]
@@ -45,3 +46,18 @@ def need_base64(value: Any, where: str) -> None:
         base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         raise RefusedError(f"{where}: invalid base64 data") from None
+
+
+def first_of_turn(messages: Sequence[Json], is_result: Callable[[Json], bool]) -> Json | None:
+    """The answer with which a turn of calls and results began that goes on here; None where a person has the word."""
+
+    def goes_on(message: Json, enough: Callable[[Iterable[bool]], bool]) -> bool:
+        blocks = message["content"] if isinstance(message["content"], list) else []
+        return bool(blocks) and enough(is_result(block) for block in blocks if "cachePoint" not in block)
+
+    if len(messages) < 2 or not goes_on(messages[-1], any):  # noqa: PLR2004 - a call and its result
+        return None
+    first = len(messages) - 2
+    while first > 1 and goes_on(messages[first - 1], all):
+        first -= 2
+    return messages[first]

@@ -9,7 +9,7 @@ import msgspec
 from weft.provider.chunk import FinishReason, Usage
 from weft.provider.scripted import AnyMove, Call, End, Fail, Say, Think, Wait
 from weft.testing.fake.responses_rules import RefusedError, check_request
-from weft.testing.fake.server import Received
+from weft.testing.fake.server import InLines, Received, words
 
 Json = dict[str, Any]
 
@@ -17,7 +17,7 @@ USED: Final = Usage(input=10, output=5)
 CUT: Final[dict[FinishReason, str]] = {"length": "max_output_tokens", "content-filter": "content_filter"}
 
 
-class ResponsesDialect:
+class ResponsesDialect(InLines):
     """Ids and encrypted thoughts are its own: it knows them again, and refuses those of others."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class ResponsesDialect:
         inside = place | {"item_id": item["id"], "content_index": 0}
         yield {"type": "response.output_item.added", **place, "item": item | {"content": []}}
         yield {"type": "response.content_part.added", **inside, "part": part}
-        for piece in pieces(text):
+        for piece in words(text):
             yield {"type": "response.output_text.delta", **inside, "delta": piece, "logprobs": []}
         yield {"type": "response.output_text.done", **inside, "text": text, "logprobs": []}
         yield {"type": "response.content_part.done", **inside, "part": part | {"text": text}}
@@ -106,7 +106,7 @@ class ResponsesDialect:
         part = {"type": "summary_text", "text": ""}
         yield {"type": "response.output_item.added", **place, "item": item}
         yield {"type": "response.reasoning_summary_part.added", **inside, "part": part}
-        for piece in pieces(text):
+        for piece in words(text):
             yield {"type": "response.reasoning_summary_text.delta", **inside, "delta": piece}
         yield {"type": "response.reasoning_summary_text.done", **inside, "text": text}
         yield {"type": "response.reasoning_summary_part.done", **inside, "part": part | {"text": text}}
@@ -126,7 +126,7 @@ class ResponsesDialect:
         item |= {"call_id": self._id("call"), "name": call.tool}
         inside = place | {"item_id": item["id"]}
         yield {"type": "response.output_item.added", **place, "item": item}
-        for piece in pieces(raw):
+        for piece in words(raw):
             yield {"type": "response.function_call_arguments.delta", **inside, "delta": piece}
         yield {"type": "response.function_call_arguments.done", **inside, "arguments": raw}
         item |= {"status": "completed", "arguments": raw}
@@ -164,12 +164,6 @@ class ResponsesDialect:
 def frame(event: Json) -> bytes:
     """An event as it is streamed."""
     return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), msgspec.json.encode(event))
-
-
-def pieces(text: str) -> list[str]:
-    """A text as a model says it: word by word."""
-    words = text.split(" ")
-    return [word for word in [*(word + " " for word in words[:-1]), words[-1]] if word]
 
 
 def to_counts(usage: Usage) -> Json:

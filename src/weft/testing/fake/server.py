@@ -29,7 +29,9 @@ class Received(Struct, frozen=True, kw_only=True):
 
 
 class Dialect(Protocol):
-    """How one API is spoken."""
+    """How one API is spoken. `kind` is the type of an answer."""
+
+    kind: str
 
     def problem(self, request: Received) -> str | None:
         """What the API would refuse the request for."""
@@ -37,6 +39,10 @@ class Dialect(Protocol):
 
     def frames(self, moves: Sequence[AnyMove]) -> list[bytes]:
         """An answer, as the pieces in which it is streamed."""
+        ...
+
+    def wrapped(self, data: bytes) -> bytes:
+        """Some bytes as one event of an answer, whatever they are."""
         ...
 
     def refusal(self, status: int, message: str) -> bytes:
@@ -52,16 +58,35 @@ class Dialect(Protocol):
         ...
 
 
+class InLines:
+    """An API that streams its answers in lines, as most do."""
+
+    kind = "text/event-stream"
+
+    def wrapped(self, data: bytes) -> bytes:
+        return b"data: %b\n\n" % data
+
+
+def words(text: str) -> list[str]:
+    """A text in the pieces in which it is streamed."""
+    first, *rest = text.split(" ")
+    return [word for word in (first, *(f" {word}" for word in rest)) if word]
+
+
 class Reply:
     """The server's side of one exchange."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, kind: str) -> None:
         self._writer = writer
+        self._kind = kind
 
     async def begin(
-        self, status: int = 200, kind: str = "text/event-stream", headers: Mapping[str, str] | None = None
+        self, status: int = 200, kind: str = "", headers: Mapping[str, str] | None = None
     ) -> None:
-        lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Status')}", f"content-type: {kind}"]
+        lines = [
+            f"HTTP/1.1 {status} {REASONS.get(status, 'Status')}",
+            f"content-type: {kind or self._kind}",
+        ]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         lines += ["transfer-encoding: chunked", "", ""]
         self._writer.write("\r\n".join(lines).encode())
@@ -99,9 +124,7 @@ class FakeServer:
         for moves in answers:
             self._answers.append(self._playing(self.dialect.frames(moves)))
 
-    def send(
-        self, *pieces: bytes, status: int = 200, kind: str = "text/event-stream", **headers: str
-    ) -> None:
+    def send(self, *pieces: bytes, status: int = 200, kind: str = "", **headers: str) -> None:
         """Answer with these bytes, whatever they are."""
 
         async def answer(reply: Reply) -> None:
@@ -132,6 +155,10 @@ class FakeServer:
 
         self._answers.append(answer)
 
+    def forget(self) -> None:
+        """Give none of the answers that are still to be given."""
+        self._answers.clear()
+
     async def left(self) -> None:
         """Wait until the other side has closed a connection while it was being answered."""
         async with asyncio.timeout(PATIENCE):
@@ -153,7 +180,7 @@ class FakeServer:
             while True:
                 request = await _read(reader)
                 self.requests.append(request)
-                await self._respond(request, reader, Reply(writer))
+                await self._respond(request, reader, Reply(writer, self.dialect.kind))
         writer.close()
 
     async def _respond(self, request: Received, reader: asyncio.StreamReader, reply: Reply) -> None:

@@ -1,0 +1,136 @@
+"""Configuration as front ends see and change it: what is in force with its secrets covered, models, credentials."""
+
+import asyncio
+import os
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from weft.app.around.known import Known
+from weft.app.around.providers import list_auth_methods, list_providers
+from weft.app.trust import Trusting
+from weft.config.keybinds import default_keybinds
+from weft.config.load import Loaded, load_config
+from weft.config.masks import mask, secret_values
+from weft.config.sources import Situation
+from weft.config.writing.write import OWN_MODE, check_change, own_file, project_file, put_text, write_change
+from weft.errors import InvalidInputError, NotFoundError, NotPermittedError, UnsupportedError
+from weft.model.around.provider import AnyAuth, ApiAuth, AuthMethod, ProviderList
+from weft.model.wire import to_plain
+from weft.provider.offer.credentials import remove_login, store_login
+from weft.provider.registry import Registry
+
+LONGEST_KEY: Final = 16_384
+PROVIDER_ID: Final = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")
+# Keys that OpenCode always answers with; its clients do not look whether they are there.
+ALWAYS: Final[dict[str, Any]] = {"agent": {}, "mode": {}, "command": {}, "plugin": []}
+
+
+class Configured:
+    """`Configuration` over what was found on opening. What is changed holds from the next opening on."""
+
+    def __init__(self, known: Known, models: Registry, now: Callable[[], int]) -> None:
+        self._known = known
+        self._models = models
+        self._now = now
+        self._listing: ProviderList | None = None
+
+    async def get(self, *, own: bool = False) -> dict[str, Any]:
+        if not own:
+            return self._shown(self._known.loaded)
+        return self._shown(await asyncio.to_thread(load_config, self._own_situation()))
+
+    async def update(self, change: dict[str, Any], *, own: bool = False) -> dict[str, Any]:
+        check_change(change)
+        write = self._update_own if own else self._update_project
+        return self._shown(await asyncio.to_thread(write, change))
+
+    async def list_providers(self) -> ProviderList:
+        if self._listing is None:
+            self._listing = await asyncio.to_thread(self._list_providers)
+        return self._listing
+
+    async def list_auth_methods(self) -> dict[str, list[AuthMethod]]:
+        return await asyncio.to_thread(lambda: list_auth_methods(self._known.offers()))
+
+    async def store_auth(self, provider: str, auth: AnyAuth) -> None:
+        if PROVIDER_ID.fullmatch(provider) is None:
+            raise InvalidInputError("provider", f"{provider[:80]!r} is no name of one")
+        if isinstance(auth, ApiAuth) and not _is_key(auth.key):
+            raise InvalidInputError("key", "that is no key: it is empty, or has odd characters in it")
+        await asyncio.to_thread(store_login, self._auth_file(), provider, to_plain(auth))
+
+    async def remove_auth(self, provider: str) -> None:
+        if not await asyncio.to_thread(remove_login, self._auth_file(), provider):
+            raise NotFoundError("stored key", provider[:80])
+
+    def _list_providers(self) -> ProviderList:
+        return list_providers(self._models, self._known.offers(), self._secrets(self._known.loaded))
+
+    # --- what is shown ---
+
+    def _shown(self, loaded: Loaded | None) -> dict[str, Any]:
+        said = {} if loaded is None else mask(to_plain(loaded.config), secrets=self._secrets(loaded))
+        # After the covering: none of these is a secret, whatever it is called.
+        binds = None if loaded is None else loaded.config.keybinds
+        return {**ALWAYS, **said, "keybinds": {**default_keybinds(), **(binds or {})}}
+
+    def _secrets(self, loaded: Loaded | None) -> set[str]:
+        more = {} if loaded is None else loaded.environment
+        return secret_values({**self._known.env, **more}) | set(more.values())
+
+    # --- what is written ---
+
+    def _update_project(self, change: dict[str, Any]) -> Loaded:
+        situation = self._situation()
+        path = project_file(situation)
+        trusting = Trusting(situation)
+        vouched = trusting.standing().why == "given"
+        idle = {(held.kind, held.name) for held in trusting.held_back()}
+        before, after = write_change(path, change, lock=self._lock())
+        if vouched and after != before:
+            trusting.trust(self._now())  # it was the person who changed it
+        now_idle = [] if situation.trusted else trusting.held_back()
+        for held in now_idle:
+            if (held.kind, held.name) not in idle:
+                _put_back(path, before)
+                raise NotPermittedError(
+                    f"the project is not trusted, and {held.kind} {held.name} in it would not be in force",
+                    hint="vouch for it first: weft trust",
+                )
+        return load_config(situation)
+
+    def _update_own(self, change: dict[str, Any]) -> Loaded:
+        write_change(own_file(self._known.paths.config), change, lock=self._lock(), mode=OWN_MODE)
+        return load_config(self._own_situation())
+
+    def _situation(self) -> Situation:
+        if self._known.situation is None:
+            raise UnsupportedError("changing a configuration that does not come from files")
+        return self._known.situation
+
+    def _own_situation(self) -> Situation:
+        """As it would be in a directory that belongs to nobody else."""
+        here = self._known.paths.config
+        return replace(self._situation(), directory=here, worktree=here, trusted=True)
+
+    def _lock(self) -> str:
+        return os.path.join(self._known.paths.state, "weft", "config.lock")
+
+    def _auth_file(self) -> str:
+        if not self._known.paths.data:
+            raise UnsupportedError("storing keys where there is no place for them")
+        return self._known.paths.auth_file
+
+
+def _put_back(path: str, text: str) -> None:
+    if text:
+        put_text(path, text)
+    else:
+        os.unlink(path)
+
+
+def _is_key(key: str) -> bool:
+    return 0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable() and " " not in key

@@ -1,0 +1,123 @@
+"""The surroundings of sessions in this process: project, branch, agents, tools, and the programs that help them."""
+
+import asyncio
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from weft.app.around.known import Known
+from weft.app.tooling import Aides
+from weft.config.masks import mask, secret_values
+from weft.errors import GitError, NotFoundError
+from weft.host.git import Git
+from weft.model.agent import Agent, Skill
+from weft.model.around.place import (
+    AnyMcpStatus,
+    FormatterStatus,
+    LspStatus,
+    ProjectChange,
+    ToolInfo,
+    Vcs,
+    Whereabouts,
+)
+from weft.model.event import ProjectUpdated
+from weft.model.ids import ProjectID, file_name
+from weft.model.part import ModelRef
+from weft.model.project import Project
+from weft.run.kit import Kit
+from weft.run.request import audience_of, to_specs
+from weft.tool.contract import schema_of
+from weft.tool.registry import UNSEEN
+
+
+class Around(Struct, frozen=True, kw_only=True):
+    """`Surroundings` over a kit and what was found on opening."""
+
+    kit: Kit
+    known: Known
+    aides: Aides
+
+    async def get_whereabouts(self) -> Whereabouts:
+        paths, place = self.known.paths, self.kit.place
+        return Whereabouts(
+            home=paths.os_home,
+            state=paths.state,
+            config=paths.config,
+            data=paths.data,
+            worktree=place.worktree,
+            directory=place.directory,
+        )
+
+    async def get_vcs(self) -> Vcs:
+        if self.kit.place.project.vcs is None:
+            return Vcs()
+        git, worktree = Git(self.known.env), self.kit.place.worktree
+        try:
+            return Vcs(branch=await asyncio.to_thread(git.find_branch, worktree))
+        except GitError:
+            return Vcs()  # no git to be had, or no repository any more: a screen then shows no branch
+
+    # --- projects ---
+
+    async def list_projects(self) -> list[Project]:
+        return await self.kit.store.list_projects()
+
+    async def update_project(self, id: ProjectID, change: ProjectChange) -> Project:
+        found = await self.kit.store.find_project(ProjectID(file_name("project", id)))
+        if found is None:
+            raise NotFoundError("project", id)
+        said = {
+            name: value
+            for name in ("name", "icon", "commands")
+            if (value := getattr(change, name)) is not None
+        }
+        time = replace(found.time, updated=self.kit.clock.now())
+        changed = replace(found, time=time, **said)
+        await self.kit.journal.commit(ProjectUpdated(info=changed))
+        return changed
+
+    # --- who answers, and with what ---
+
+    async def list_agents(self) -> list[Agent]:
+        first = self.kit.default_agent
+        found = sorted(self.kit.agents.values(), key=lambda agent: agent.name != first)
+        # What a person wrote into a prompt by `{env:…}`, or into options, is theirs to see and nobody's to be sent.
+        secrets = secret_values(self.known.env)
+        return [
+            replace(
+                agent,
+                options=mask(agent.options, secrets=secrets),
+                prompt=mask(agent.prompt, secrets=secrets),
+            )
+            for agent in found
+        ]
+
+    async def list_skills(self) -> list[Skill]:
+        return list(await asyncio.to_thread(self.known.skills))
+
+    async def list_tools(self, model: ModelRef | None = None) -> list[ToolInfo]:
+        tools = [tool for name, tool in self.kit.tools.items() if name not in UNSEEN]
+        if model is None:
+            return [
+                ToolInfo(id=tool.name, description=tool.about, parameters=schema_of(tool)) for tool in tools
+            ]
+        agent, asked = self.kit.agents[self.kit.default_agent], self.kit.models.get(model).model
+        specs = to_specs(tools, audience_of(self.kit, agent, asked))
+        return [
+            ToolInfo(id=spec.name, description=spec.about, parameters=dict(spec.schema)) for spec in specs
+        ]
+
+    # --- programs that help ---
+
+    async def list_lsp(self) -> list[LspStatus]:
+        return [
+            LspStatus(id=name, name=name, root=root, status="error" if broken else "connected")
+            for name, root, broken in self.aides.lookout.list_servers()
+        ]
+
+    async def list_formatters(self) -> list[FormatterStatus]:
+        found = await asyncio.to_thread(self.aides.tidy.list_formatters)
+        return [FormatterStatus(name=name, extensions=endings, enabled=used) for name, endings, used in found]
+
+    async def list_mcp(self) -> dict[str, AnyMcpStatus]:
+        return {}

@@ -1,0 +1,191 @@
+"""Conversations at rest, kept in this process: sessions, messages, finding them again, moving them."""
+
+from collections.abc import AsyncIterator
+
+from msgspec import Struct
+
+from weft.app import finding
+from weft.app.homes import recorded_home
+from weft.app.library import Library
+from weft.errors import ConflictError, NotFoundError
+from weft.model.diff import FileDiff
+from weft.model.finding import Figures, Hit
+from weft.model.ids import MessageID, PartID, ProjectID, SessionID, checked
+from weft.model.input import SessionInput
+from weft.model.message import AnyMessage, MessageWithParts
+from weft.model.parcel import Parcel, Received
+from weft.model.part import AnyPart
+from weft.model.session import EVERY, Session, SessionChange, SessionQuery, SessionTree, Trashed
+from weft.model.spent import Spending
+from weft.model.todo import Todo
+from weft.run.kit import Kit
+from weft.run.runner import Runner
+from weft.session import edit, fork, lifecycle, messages, remove, trash, tree
+from weft.session.transfer.document import sound
+from weft.session.transfer.intake import Intake, Terms, pack
+from weft.session.undo.keep import diff_of, pin_all, release_all
+
+
+class AtRest(Struct, frozen=True, kw_only=True):
+    """The half of an `Api` that runs nothing. Each method hands on to the module that knows how."""
+
+    kit: Kit
+    runner: Runner
+    maker: lifecycle.Maker
+    revoke: remove.Revoke = remove.nothing_shared
+    library: Library | None = None
+
+    # --- sessions ---
+
+    async def create_session(self, input: SessionInput) -> Session:
+        return await self.create_next(input)
+
+    async def create_next(
+        self, input: SessionInput, *, id: SessionID | None = None, directory: str | None = None
+    ) -> Session:
+        parent = None if input.parent_id is None else await self.get_session(input.parent_id)
+        if id is not None and await self._is_taken(id):
+            raise ConflictError("session", id, "is there already")
+        return await lifecycle.create(self.maker, input, parent=parent, id=id, directory=directory)
+
+    async def get_session(self, id: SessionID) -> Session:
+        return await self.kit.store.get_session(SessionID(checked("session", id)))
+
+    async def list_sessions(self, query: SessionQuery = EVERY) -> list[Session]:
+        return await lifecycle.list_sessions(self.kit.store, self.kit.place.project.id, query)
+
+    async def list_children(self, id: SessionID) -> list[Session]:
+        parent = await self.get_session(id)
+        return tree.children_of(await self.kit.store.list_sessions(parent.project_id), id)
+
+    async def get_tree(self, id: SessionID) -> SessionTree:
+        root = await self.get_session(id)
+        return tree.grow_tree(await self.kit.store.list_sessions(root.project_id), root)
+
+    async def update_session(
+        self, id: SessionID, change: SessionChange, *, expected: Session | None = None
+    ) -> Session:
+        now, id = self.kit.clock.now(), SessionID(checked("session", id))
+        return await edit.edit(
+            self.kit.journal, id, lambda it: edit.changed(it, change, now), expected=expected
+        )
+
+    async def touch_session(self, id: SessionID) -> Session:
+        return await lifecycle.touch(
+            self.kit.journal, SessionID(checked("session", id)), self.kit.clock.now()
+        )
+
+    async def rename_session(self, id: SessionID, title: str) -> Session:
+        return await self.update_session(id, SessionChange(title=title))
+
+    async def archive_session(self, id: SessionID, *, archived: bool = True) -> Session:
+        return await self.update_session(id, SessionChange(archived=archived))
+
+    async def pin_session(self, id: SessionID, *, pinned: bool = True) -> Session:
+        return await self.update_session(id, SessionChange(pinned=pinned))
+
+    async def tag_session(self, id: SessionID, *tags: str) -> Session:
+        return await self.update_session(id, SessionChange(tag=tags))
+
+    async def untag_session(self, id: SessionID, *tags: str) -> Session:
+        return await self.update_session(id, SessionChange(untag=tags))
+
+    async def fork_session(self, id: SessionID, *, at: MessageID | None = None) -> Session:
+        source, pin = await self.get_session(id), self.kit.undoer.snapshots.pin
+        return await fork.fork(self.maker, self.kit.store, source, at=at, pin=pin)
+
+    async def remove_session(self, id: SessionID, *, trash: bool = True) -> list[Session]:
+        gone = await remove.remove(self._remover(), SessionID(checked("session", id)), trash=trash)
+        await self.kit.end_jobs(*(session.id for session in gone))
+        await self.kit.gate.forget(*(session.id for session in gone))
+        if not trash:
+            await release_all(self.kit.undoer, gone)
+        return gone
+
+    async def restore_session(self, id: SessionID) -> list[Session]:
+        return await trash.restore(self.kit.journal, self.kit.store, SessionID(checked("session", id)))
+
+    async def list_trash(self) -> list[Trashed]:
+        return await self.kit.store.list_trash()
+
+    async def list_diff(self, session: SessionID, *, message: MessageID | None = None) -> list[FileDiff]:
+        await self.get_session(session)
+        if message is None:
+            return await self.kit.store.list_diff(session)
+        return await diff_of(self.kit.undoer, await self.get_message(session, message))
+
+    async def list_todos(self, session: SessionID) -> list[Todo]:
+        await self.get_session(session)
+        return await self.kit.store.list_todos(session)
+
+    async def _is_taken(self, id: SessionID) -> bool:
+        try:
+            await self.get_session(id)
+        except NotFoundError:
+            return False
+        return True
+
+    def _remover(self) -> remove.Remover:
+        kit = self.kit
+        return remove.Remover(
+            store=kit.store,
+            journal=kit.journal,
+            clock=kit.clock,
+            owner=kit.owner,
+            stop=self.runner.abort,
+            revoke=self.revoke,
+        )
+
+    # --- messages ---
+
+    async def list_messages(
+        self, session: SessionID, *, limit: int | None = None, before: MessageID | None = None
+    ) -> list[MessageWithParts]:
+        await self.get_session(session)
+        return await self.kit.store.list_messages(session, last=limit, before=before)
+
+    async def get_message(self, session: SessionID, id: MessageID) -> MessageWithParts:
+        return await messages.get_message(self.kit.store, session, id)
+
+    def stream_messages(self, session: SessionID) -> AsyncIterator[MessageWithParts]:
+        return messages.newest_first(self.kit.store, SessionID(checked("session", session)))
+
+    async def update_message(self, message: AnyMessage) -> AnyMessage:
+        return await messages.put_message(self.kit.journal, self.kit.store, message)
+
+    async def update_part(self, part: AnyPart, *, delta: str | None = None) -> AnyPart:
+        return await messages.put_part(self.kit.journal, self.kit.store, part, delta=delta)
+
+    async def remove_message(self, session: SessionID, id: MessageID) -> None:
+        await messages.remove_message(self.kit.journal, self.kit.store, session, id)
+
+    async def remove_part(self, session: SessionID, message: MessageID, id: PartID) -> None:
+        await messages.remove_part(self.kit.journal, self.kit.store, session, message, id)
+
+    # --- finding ---
+
+    async def search(self, words: str, *, limit: int = 20, everywhere: bool = False) -> list[Hit]:
+        project = None if everywhere else self.kit.place.project.id
+        return await finding.search(self.kit.store, self.library, words, limit=limit, project=project)
+
+    async def get_spending(self, session: SessionID) -> Spending:
+        return await finding.get_spending(self.kit.store, await self.get_session(session))
+
+    async def get_figures(self, *, days: int | None = None, project: ProjectID | None = None) -> Figures:
+        wanted = finding.want(self.kit.clock.now(), days=days, project=project)
+        return await finding.get_figures(self.kit.store, self.library, wanted)
+
+    # --- transfers ---
+
+    async def export_session(self, id: SessionID) -> Parcel:
+        await self.kit.journal.flush()
+        return await pack(self.kit.store, SessionID(checked("session", id)))
+
+    async def import_session(self, parcel: Parcel, *, dry_run: bool = False) -> Received:
+        store, place = self.kit.store, self.kit.place
+        terms = Terms(home=recorded_home(store, place), dry_run=dry_run)
+        intake = Intake(store, self.kit.journal, place, terms)
+        received = await intake.receive(sound(parcel, where=parcel.info.id))
+        if not dry_run:
+            await pin_all(self.kit.undoer, await self.get_session(received.id))
+        return received

@@ -1,0 +1,77 @@
+"""`weft command list` and `show`: the commands there are in a directory, and what each says."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Mapping
+
+from weft.app.trust import is_trusted, to_warning
+from weft.cli.offers import warn
+from weft.cli.paint import Paint, plain
+from weft.cli.table import to_table
+from weft.config.command.known import build_commands, get_command
+from weft.config.load import load_config
+from weft.config.sources import Situation
+from weft.host.paths import paths_from
+from weft.model.agent import Command
+from weft.model.wire import encode_pretty
+from weft.project.look import look
+
+SHORT = 80
+
+
+def find_commands(directory: str, env: Mapping[str, str]) -> dict[str, Command]:
+    """Every command by its name. What is broken, and what is held back, is told."""
+    at, paths = look(directory), paths_from(env)
+    worktree = at.top or at.directory
+    trusted = is_trusted(paths, env, worktree, at.directory)
+    situation = Situation(directory=at.directory, worktree=worktree, paths=paths, env=env, trusted=trusted)
+    loaded = load_config(situation)
+    for problem in (*loaded.problems, *loaded.warnings):
+        warn(problem)
+    held = [each for each in loaded.held if each.kind == "command"]
+    if held:
+        warn(to_warning(situation, held))
+    return build_commands(loaded.config, worktree)
+
+
+def list_commands(chosen: argparse.Namespace) -> int:
+    found = find_commands(chosen.dir, os.environ)
+    if chosen.format == "json":
+        sys.stdout.write(encode_pretty(list(found.values())).decode() + "\n")
+        return 0
+    rows = [
+        (name, " ".join(command.hints), _short(command.description or "")) for name, command in found.items()
+    ]
+    print("\n".join(to_table(("command", "takes", "what it is for"), rows, Paint(sys.stdout))))
+    return 0
+
+
+def show_command(chosen: argparse.Namespace) -> int:
+    command = get_command(find_commands(chosen.dir, os.environ), chosen.name)
+    if chosen.format == "json":
+        sys.stdout.write(encode_pretty(command).decode() + "\n")
+    else:
+        print("\n".join(to_lines(command, Paint(sys.stdout))))
+    return 0
+
+
+def to_lines(command: Command, paint: Paint) -> Iterator[str]:
+    yield paint.bold(plain(command.name))
+    if command.description:
+        yield plain(command.description)
+    yield ""
+    facts = {
+        "takes": " ".join(command.hints) or "words, put at its end",
+        "agent": command.agent or "the one in use",
+        "model": command.model or "the agent's, else the one in use",
+        "subtask": {True: "yes", False: "no", None: "if its agent is a subagent"}[command.subtask],
+    }
+    yield from (f"{name:<8} {plain(value)}" for name, value in facts.items())
+    yield ""
+    yield paint.dim(plain(command.template))
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHORT else line[: SHORT - 1] + "…"

@@ -1,0 +1,120 @@
+"""`weft permission list` and `reply`: what agents want to be allowed, also those whose run is over."""
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import Any
+
+from weft.app.address import find_own_setting, store_url
+from weft.app.books import kept_asked, permission_directory, person_of
+from weft.app.gates import open_gates_at_rest
+from weft.app.reading import Reading
+from weft.cli.paint import Paint, plain
+from weft.cli.permission.choice import choose
+from weft.cli.permission.when import ago
+from weft.cli.table import to_table
+from weft.errors import InvalidInputError
+from weft.host.now import now
+from weft.host.paths import Paths, paths_from
+from weft.model.ids import PermissionID
+from weft.model.permission import GrantTerms
+from weft.model.wire import encode_pretty
+from weft.permission.asked import Asked
+from weft.permission.grants import find_scope
+from weft.permission.terms import Terms
+from weft.store.layout import Layout
+from weft.store.lease import list_abandoned
+
+HINT = "weft permission list shows what is asked"
+KEY = ("experimental", "weft", "asking", "always")
+
+
+def list_asked(chosen: argparse.Namespace) -> int:
+    paths = paths_from(os.environ)
+    project = None if chosen.all else Reading(chosen.dir, os.environ, store=chosen.store).project()
+    found = [
+        asked
+        for asked in kept_asked(permission_directory(paths)).read()
+        if asked.answer is None and project in (None, asked.project_id)
+    ]
+    running = _running(paths, chosen.store)
+    rows = [_to_row(asked, waiting=asked.session_id in running) for asked in found]
+    if chosen.format == "json":
+        sys.stdout.write(encode_pretty(rows).decode() + "\n")
+    elif rows:
+        paint, at = Paint(sys.stdout), now()
+        cells = [
+            (row["id"], row["state"], row["agent"], _wanted(row), ago(at - row["asked"])) for row in rows
+        ]
+        print("\n".join(to_table(("id", "run", "agent", "wants", "asked"), cells, paint)))
+    return 0
+
+
+def _to_row(asked: Asked, *, waiting: bool) -> dict[str, Any]:
+    request = asked.permission
+    said: dict[str, Any] = (
+        {"permission": request.permission, "patterns": request.patterns, "always": request.always}
+        if request is not None
+        else {"questions": [each.question for each in (asked.question.questions if asked.question else ())]}
+    )
+    return {
+        "id": asked.id,
+        "sessionID": asked.session_id,
+        "projectID": asked.project_id,
+        "agent": asked.agent,
+        "state": "waits" if waiting else "over",
+        "asked": asked.time,
+        **said,
+    }
+
+
+def _wanted(row: dict[str, Any]) -> str:
+    if "permission" in row:
+        return f"{row['permission']}: {', '.join(row['patterns'])}"
+    return " ".join(row["questions"])
+
+
+def _running(paths: Paths, store: str | None) -> set[str]:
+    """The sessions that somebody runs right now."""
+    url = store_url(os.environ, paths, store)
+    if not url.startswith("file:"):
+        return set()
+    layout = Layout(url.removeprefix("file:"))
+    try:
+        leased = {name for name in os.listdir(layout.runs) if not name.endswith((".owner", "~"))}
+    except OSError:
+        return set()
+    return leased - set(list_abandoned(layout))
+
+
+def reply_to(chosen: argparse.Namespace) -> int:
+    if chosen.reply != "always" and (chosen.scope or chosen.expires is not None or chosen.any_agent):
+        raise InvalidInputError("reply", "only always can have a scope, an end or every agent")
+    if chosen.reply != "reject" and chosen.message:
+        raise InvalidInputError("--message", "goes with reject alone")
+    paths = paths_from(os.environ)
+    directory = permission_directory(paths)
+    pending = [each for each in kept_asked(directory).read() if each.answer is None and each.permission]
+    id = choose("open question", chosen.id, [each.id for each in pending], hint=HINT)
+    asked = next(each for each in pending if each.id == id)
+    asyncio.run(_reply(chosen, asked, directory, paths))
+    _tell(chosen, asked)
+    return 0
+
+
+async def _reply(chosen: argparse.Namespace, asked: Asked, directory: str, paths: Paths) -> None:
+    terms = Terms(person=person_of(os.environ), always=find_scope(find_own_setting(paths, KEY)))
+    expires = None if chosen.expires is None else now() + chosen.expires
+    given = GrantTerms(scope=chosen.scope, expires=expires, any_agent=chosen.any_agent)
+    async with open_gates_at_rest(directory, asked.project_id, terms) as gate:
+        await gate.reply(PermissionID(asked.id), chosen.reply, message=chosen.message, terms=given)
+
+
+def _tell(chosen: argparse.Namespace, asked: Asked) -> None:
+    paint = Paint(sys.stderr)
+    wanted = plain(_wanted(_to_row(asked, waiting=False)))
+    running = asked.session_id in _running(paths_from(os.environ), chosen.store)
+    print(f"{paint.bold(chosen.reply)}  {wanted}", file=sys.stderr)
+    if not running:
+        print(f'go on with: weft run -s {asked.session_id} "go on"', file=sys.stderr)

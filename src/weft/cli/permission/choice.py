@@ -1,0 +1,21 @@
+"""One of several by its id, by the beginning of it, or as the last."""
+
+from collections.abc import Sequence
+
+from weft.errors import AmbiguousError, NotFoundError
+
+LAST = "last"
+
+
+def choose(kind: str, given: str, ids: Sequence[str], *, hint: str) -> str:
+    """The id that is meant, of those there are, oldest first."""
+    if given == LAST and ids:
+        return ids[-1]
+    if given in ids:
+        return given
+    found = [id for id in ids if given and id.startswith(given)]
+    if not found:
+        raise NotFoundError(kind, given, hint=hint)
+    if len(found) > 1:
+        raise AmbiguousError(kind, given, found)
+    return found[0]

@@ -1,0 +1,35 @@
+"""Asking whether a project is to be trusted, once, where somebody is there to answer."""
+
+import sys
+from collections.abc import Mapping
+
+from weft.app.trust import trusting_in
+from weft.cli.paint import Paint
+from weft.cli.trust.telling import to_lines
+from weft.errors import WeftError
+from weft.host.now import now
+
+
+def offer_trust(directory: str, env: Mapping[str, str]) -> None:
+    """Ask, if there is something to ask about that was not asked before. The answer is kept with the content it is of."""
+    trusting = trusting_in(directory, env)
+    standing = trusting.standing()
+    if standing.trusted or standing.why == "refused":
+        return
+    held = trusting.held_back()
+    if not held:
+        return
+    paint = Paint(sys.stderr)
+    for line in to_lines(trusting.root, held, standing, paint):
+        print(line, file=sys.stderr)
+    print("Trust this project, as it is now? [y/N] ", end="", file=sys.stderr, flush=True)
+    typed = sys.stdin.readline()
+    if not typed:
+        return  # nobody is there after all
+    try:
+        if typed.strip().lower() in ("y", "yes"):
+            trusting.trust(now())
+        else:
+            trusting.refuse(now())
+    except (OSError, WeftError) as error:
+        print(f"{paint.yellow('warning:')} this could not be remembered: {error}", file=sys.stderr)

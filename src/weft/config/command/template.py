@@ -1,0 +1,102 @@
+"""Templates of commands: their placeholders, the shell commands they insert, and what becomes of them (pure).
+
+A template is taken apart once, before anything is put into it. What is put in, be it an argument or the output of a
+command, is never looked at again. OpenCode puts the arguments in first and runs what then looks like a command, so
+that an argument, or a text from an MCP server, can run anything.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+ARGUMENTS: Final = "$ARGUMENTS"
+
+_INSERTION: Final = re.compile(r"!`([^`]+)`")
+_PLACEHOLDER: Final = re.compile(r"\$(?:(?P<number>[1-9][0-9]{0,8})(?![0-9])|ARGUMENTS)")
+_ARGUMENT: Final = re.compile(r"\[Image\s+[0-9]+\]|\"[^\"]*\"|'[^']*'|[^\s\"']+", re.IGNORECASE)
+
+
+class Words(Struct, frozen=True):
+    """A stretch of a template that is not run."""
+
+    text: str
+
+
+class Insertion(Struct, frozen=True):
+    """A shell command whose output is to stand in its place."""
+
+    command: str
+
+
+Piece = Words | Insertion
+
+
+def parse(template: str, *, runs: bool = True) -> tuple[Piece, ...]:
+    """The stretches of a template, in order. One that is not to run anything is all words."""
+    pieces: list[Piece] = []
+    end = 0
+    for found in _INSERTION.finditer(template) if runs else ():
+        pieces += [Words(template[end : found.start()]), Insertion(found[1])]
+        end = found.end()
+    return (*pieces, Words(template[end:]))
+
+
+def list_insertions(pieces: Sequence[Piece]) -> list[str]:
+    """The shell commands, in order."""
+    return [piece.command for piece in pieces if isinstance(piece, Insertion)]
+
+
+def list_hints(pieces: Sequence[Piece]) -> list[str]:
+    """The placeholders there are, the numbered ones first."""
+    return [f"${number}" for number in sorted(_numbers(pieces))] + [ARGUMENTS] * _takes_all(pieces)
+
+
+def split_arguments(text: str) -> list[str]:
+    """What was typed behind a command, argument by argument: quotes keep words together, and are taken off."""
+    return [_unquoted(found[0]) for found in _ARGUMENT.finditer(text)]
+
+
+def fill(pieces: Sequence[Piece], arguments: str, outputs: Sequence[str] = ()) -> str:
+    """The template with its arguments in it, and in the place of each insertion its output.
+
+    The highest number takes all arguments that are left. A template without a place for arguments gets them at its
+    end.
+    """
+    given, highest = split_arguments(arguments), max(_numbers(pieces), default=0)
+
+    def value(found: re.Match[str]) -> str:
+        if found["number"] is None:
+            return arguments
+        number = int(found["number"])
+        return " ".join(given[number - 1 :] if number == highest else given[number - 1 : number])
+
+    rest = iter(outputs)
+    filled = [
+        _PLACEHOLDER.sub(value, piece.text) if isinstance(piece, Words) else next(rest, "")
+        for piece in pieces
+    ]
+    if not highest and not _takes_all(pieces) and arguments.strip():
+        filled.append(f"\n\n{arguments}")
+    return "".join(filled).strip()
+
+
+def _placeholders(pieces: Sequence[Piece]) -> Iterator[re.Match[str]]:
+    """Those in the words: what stands in an insertion is for the shell."""
+    for piece in pieces:
+        if isinstance(piece, Words):
+            yield from _PLACEHOLDER.finditer(piece.text)
+
+
+def _numbers(pieces: Sequence[Piece]) -> set[int]:
+    return {int(found["number"]) for found in _placeholders(pieces) if found["number"] is not None}
+
+
+def _takes_all(pieces: Sequence[Piece]) -> bool:
+    return any(found["number"] is None for found in _placeholders(pieces))
+
+
+def _unquoted(argument: str) -> str:
+    without = argument[1:] if argument[:1] in ("'", '"') else argument
+    return without[:-1] if without[-1:] in ("'", '"') else without

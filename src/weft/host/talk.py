@@ -1,0 +1,125 @@
+"""A child process that is talked with: a server on its standard input and output, ended with all it started.
+
+As with the children of `process`, a watcher on a lifeline sees to it that none outlives us, however we die. Here the
+child's standard input is taken, so the lifeline comes by another number.
+"""
+
+import asyncio
+import errno
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from weft.host.kin import MARK, end_all
+from weft.host.process import Command, Hear
+from weft.host.undivided import undivided
+
+PIECE: Final = 1 << 16
+REAP_SECONDS: Final = 5.0
+# How much may lie unread with a child that does not listen.
+UNREAD: Final = 16 << 20
+
+_STARTER: Final = f"""
+( (
+    exec <"/dev/fd/$2" >/dev/null 2>&1
+    trap '' HUP INT TERM
+    read -r _
+    for found in $(grep -lszF "{MARK}=$1" /proc/[0-9]*/environ); do
+        found=${{found#/proc/}}
+        kill -KILL "${{found%/environ}}"
+    done
+    kill -KILL -- -$$
+) & )
+{MARK}=$1
+export {MARK}
+shift 2
+exec "$@"
+"""
+
+
+class Talk:
+    """Our side of the conversation."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._input = process.stdin
+
+    def say(self, words: bytes) -> None:
+        """Send something; it is on its way when this returns. Raises `OSError` when nobody listens any more."""
+        if self._input is None or self._input.is_closing() or self._process.returncode is not None:
+            raise BrokenPipeError(errno.EPIPE, "the process has ended")
+        if self._input.transport.get_write_buffer_size() + len(words) > UNREAD:
+            raise BlockingIOError(errno.EAGAIN, "the process does not listen")
+        self._input.write(words)
+
+    async def over(self) -> None:
+        """Wait until it has ended of itself."""
+        await self._process.wait()
+
+
+@asynccontextmanager
+async def open_talk(command: Command, hear: Hear) -> AsyncIterator[Talk]:
+    """Start a process and hear what it says; its errors are not kept. Leaving ends it and everything it started.
+
+    Raises `OSError` if it cannot be started. `command.timeout` does not count: a server has no end of its own.
+    """
+    token = secrets.token_hex(16)
+    lifeline, ours = os.pipe()
+    process: asyncio.subprocess.Process | None = None
+    listening: asyncio.Task[None] | None = None
+    try:
+        # Undivided: cancelled half way, it would be running with nobody to end it.
+        process = await undivided(_start(command, token, lifeline))
+        os.close(lifeline)
+        lifeline = -1
+        listening = asyncio.ensure_future(_listen(process, hear))
+        yield Talk(process)
+    finally:
+        if lifeline >= 0:
+            os.close(lifeline)
+        if listening is not None:
+            listening.cancel()
+            await asyncio.wait([listening])
+        if process is not None:
+            await undivided(_end(process, token))
+        os.close(ours)
+
+
+async def _start(command: Command, token: str, lifeline: int) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *("/bin/sh", "-c", _STARTER, f"weft:{token}", token, str(lifeline), *command.argv),
+            cwd=command.directory,
+            env=dict(command.environment),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            pass_fds=(lifeline,),
+            start_new_session=True,
+        )
+    except ValueError as error:  # a NUL, or half a character, in a word
+        raise OSError(errno.EINVAL, str(error)) from error
+
+
+async def _listen(process: asyncio.subprocess.Process, hear: Hear) -> None:
+    output = process.stdout
+    while output is not None and (piece := await output.read(PIECE)):
+        await hear(piece)
+
+
+async def _end(process: asyncio.subprocess.Process, token: str) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    await asyncio.to_thread(end_all, process.pid, token)
+    # A process stuck in the kernel cannot even be killed; nobody is to wait for it for ever.
+    with suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), REAP_SECONDS)
+    if process.stdin is not None:
+        with suppress(
+            OSError
+        ):  # what it had not yet read is lost, and nobody's business; a timeout is one, too
+            await asyncio.wait_for(process.stdin.wait_closed(), REAP_SECONDS)
+    # The pipes are ours to close; the loop would, with a warning, some time later.
+    process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001  there is no other way to it

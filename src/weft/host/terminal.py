@@ -1,0 +1,156 @@
+"""A program at a pseudo terminal of its own, typed into and looked at, ended with all it started.
+
+As with other children, a watcher on a lifeline sees to it that nothing of it outlives us, however we die. The starter
+opens the terminal itself: whoever leads a session and opens a terminal first has it for its own, with job control.
+"""
+
+import asyncio
+import errno
+import fcntl
+import os
+import secrets
+import struct
+import termios
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from weft.host.kin import MARK, end_all
+from weft.host.process import Command
+from weft.host.undivided import undivided
+
+PIECE: Final = 1 << 16
+REAP_SECONDS: Final = 5.0
+SIGNALLED: Final = 128
+
+_STARTER: Final = f"""
+( (
+    exec <"/dev/fd/$2" >/dev/null 2>&1
+    trap '' HUP INT TERM
+    read -r _
+    for found in $(grep -lszF "{MARK}=$1" /proc/[0-9]*/environ); do
+        found=${{found#/proc/}}
+        kill -KILL "${{found%/environ}}"
+    done
+    kill -KILL -- -$$
+) & )
+{MARK}=$1
+export {MARK}
+exec <>"$3" >&0 2>&1
+shift 3
+exec "$@"
+"""
+
+
+class Terminal:
+    """Our side of a terminal."""
+
+    def __init__(self, master: int) -> None:
+        self._master = master
+        self._typing = asyncio.Lock()
+        self.process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid if self.process is not None else 0
+
+    def resize(self, rows: int, cols: int) -> None:
+        """Tell the program how large its screen is."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    async def write(self, typed: bytes) -> None:
+        """Type something. Waits as long as the program does not take it."""
+        view = memoryview(typed)
+        async with self._typing:
+            while view:
+                try:
+                    view = view[os.write(self._master, view) :]
+                except BlockingIOError:
+                    await self._ready(writing=True)
+
+    async def read(self) -> bytes:
+        """What it says next; nothing when nobody is left to say anything."""
+        while True:
+            try:
+                return os.read(self._master, PIECE)
+            except BlockingIOError:
+                await self._ready()
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                return b""
+
+    def read_rest(self) -> bytes:
+        """What it said before it ended, and wait for nothing."""
+        pieces: list[bytes] = []
+        with suppress(OSError):  # blocked, or nobody there: that was all
+            while len(pieces) < PIECE and (piece := os.read(self._master, PIECE)):
+                pieces.append(piece)
+        return b"".join(pieces)
+
+    async def over(self) -> int:
+        """Wait until the program has ended of itself; gives its exit code, as a shell would."""
+        assert self.process is not None
+        code = await self.process.wait()
+        return code if code >= 0 else SIGNALLED - code
+
+    async def _ready(self, *, writing: bool = False) -> None:
+        loop = asyncio.get_running_loop()
+        ready = loop.create_future()
+
+        def tell() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        watch: Callable[..., None] = loop.add_writer if writing else loop.add_reader
+        watch(self._master, tell)
+        try:
+            await ready
+        finally:
+            (loop.remove_writer if writing else loop.remove_reader)(self._master)
+
+
+@asynccontextmanager
+async def open_terminal(command: Command, *, rows: int = 24, cols: int = 80) -> AsyncIterator[Terminal]:
+    """Start a program at a terminal. Leaving ends it and everything it started.
+
+    Raises `OSError` if it cannot be started. `command.timeout` does not count.
+    """
+    token = secrets.token_hex(16)
+    lifeline, ours = os.pipe()
+    master, slave = os.openpty()
+    terminal = Terminal(master)
+    try:
+        os.set_blocking(master, False)
+        terminal.resize(rows, cols)
+        # Undivided: cancelled half way, it would be running with nobody to end it.
+        terminal.process = await undivided(_start(command, token, lifeline, os.ttyname(slave)))
+        yield terminal
+    finally:
+        if terminal.process is not None:
+            await undivided(_end(terminal.process, token))
+        for fd in (lifeline, slave, master, ours):
+            os.close(fd)
+
+
+async def _start(command: Command, token: str, lifeline: int, name: str) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *("/bin/sh", "-c", _STARTER, f"weft:{token}", token, str(lifeline), name, *command.argv),
+            cwd=command.directory,
+            env=dict(command.environment),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            pass_fds=(lifeline,),
+            start_new_session=True,
+        )
+    except ValueError as error:  # a NUL, or half a character, in a word
+        raise OSError(errno.EINVAL, str(error)) from error
+
+
+async def _end(process: asyncio.subprocess.Process, token: str) -> None:
+    await asyncio.to_thread(end_all, process.pid, token)
+    # A process stuck in the kernel cannot even be killed; nobody is to wait for it for ever.
+    with suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), REAP_SECONDS)

@@ -1,0 +1,64 @@
+"""Providers as a front end sees them: what they serve, and how one gets in. Never with a key that could be read."""
+
+from typing import Any, Literal
+
+from msgspec import field
+
+from weft.model.catalog import Model
+from weft.model.wire import Wire, always
+
+
+class ListedModel(Model, frozen=True, kw_only=True):
+    """A model with a price in any case, for clients want one; when not `priced` the price is unknown and stands as 0."""
+
+    priced: bool = True
+
+
+class ProviderInfo(Wire, frozen=True, kw_only=True):
+    """`source` is where its key or its entry comes from. Secrets in `options` are covered."""
+
+    id: str
+    name: str
+    source: Literal["env", "config", "custom", "api"]
+    env: tuple[str, ...]
+    options: dict[str, Any] = always({})
+    models: dict[str, ListedModel] = always({})
+
+
+class ProviderList(Wire, frozen=True, kw_only=True):
+    """Every provider; the model each is asked for if none is named; those that can be used as things are."""
+
+    all: tuple[ProviderInfo, ...]
+    default: dict[str, str]
+    connected: tuple[str, ...]
+
+
+class AuthMethod(Wire, frozen=True, kw_only=True):
+    """A way to get in with a provider."""
+
+    type: Literal["oauth", "api"]
+    label: str
+
+
+class Auth(Wire, frozen=True, kw_only=True, tag_field="type"):
+    """A credential, as OpenCode stores it."""
+
+
+class ApiAuth(Auth, frozen=True, kw_only=True, tag="api"):
+    key: str
+
+
+class OAuth(Auth, frozen=True, kw_only=True, tag="oauth"):
+    refresh: str
+    access: str
+    expires: float
+    account_id: str | None = field(default=None, name="accountId")
+    enterprise_url: str | None = None
+
+
+class WellKnownAuth(Auth, frozen=True, kw_only=True, tag="wellknown"):
+    key: str
+    token: str
+
+
+AnyAuth = OAuth | ApiAuth | WellKnownAuth

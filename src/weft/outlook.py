@@ -1,0 +1,124 @@
+"""The rest of the promise: what is around conversations. Configuration, models, files, terminals."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from weft.model.agent import Agent, Skill
+from weft.model.around.files import FileChange, FileContent, FileNode, Kind, Symbol, TextMatch
+from weft.model.around.place import (
+    AnyMcpStatus,
+    FormatterStatus,
+    LspStatus,
+    ProjectChange,
+    ToolInfo,
+    Vcs,
+    Whereabouts,
+)
+from weft.model.around.provider import AnyAuth, AuthMethod, ProviderList
+from weft.model.around.terminal import Pty, PtyChange, PtyInput
+from weft.model.ids import ProjectID, PtyID
+from weft.model.part import ModelRef
+from weft.model.project import Project
+
+
+class Surroundings(Protocol):
+    """What is around a conversation.
+
+    * agents come with the one that is used when none is named first;
+    * `list_tools` gives them as a model is told of them, as any model is if none is named;
+    * language servers are listed that were started; formatters all, and whether they are used here;
+    * `update_project` changes a record and tells `project.updated`.
+    """
+
+    async def get_whereabouts(self) -> Whereabouts: ...
+
+    async def get_vcs(self) -> Vcs: ...
+
+    async def list_projects(self) -> list[Project]: ...
+
+    async def update_project(self, id: ProjectID, change: ProjectChange) -> Project: ...
+
+    async def list_agents(self) -> list[Agent]: ...
+
+    async def list_skills(self) -> list[Skill]: ...
+
+    async def list_tools(self, model: ModelRef | None = None) -> list[ToolInfo]: ...
+
+    async def list_lsp(self) -> list[LspStatus]: ...
+
+    async def list_formatters(self) -> list[FormatterStatus]: ...
+
+    async def list_mcp(self) -> dict[str, AnyMcpStatus]: ...
+
+
+class Configuration(Protocol):
+    """What is configured, and which models that makes available.
+
+    * no secret is ever given out: where one stands, it is covered;
+    * `get` gives what is in force, every key binding included; with `own`, what the person's own files say;
+    * `update` merges a change into the project's file, or with `own` into the person's: all of it or nothing, what the
+      file says besides and its comments stay. It holds from the next opening on. A project that is not trusted cannot
+      be given what would not be in force;
+    * a credential is stored for its owner's eyes alone; removing one that is not there raises `NotFoundError`.
+    """
+
+    async def get(self, *, own: bool = False) -> dict[str, Any]: ...
+
+    async def update(self, change: dict[str, Any], *, own: bool = False) -> dict[str, Any]: ...
+
+    async def list_providers(self) -> ProviderList: ...
+
+    async def list_auth_methods(self) -> dict[str, list[AuthMethod]]: ...
+
+    async def store_auth(self, provider: str, auth: AnyAuth) -> None: ...
+
+    async def remove_auth(self, provider: str) -> None: ...
+
+
+class Files(Protocol):
+    """The project's files, to look at.
+
+    * a path is from the directory we work in; one that leaves the project, by a link too, raises `OutsideError`;
+    * what is too large to be shown raises `InvalidInputError`;
+    * `find_files` gives the likeliest first, directories with a slash at the end.
+    """
+
+    async def list_directory(self, path: str) -> list[FileNode]: ...
+
+    async def read_file(self, path: str) -> FileContent: ...
+
+    async def list_changed(self) -> list[FileChange]: ...
+
+    async def find_text(self, pattern: str, *, limit: int = 10) -> list[TextMatch]: ...
+
+    async def find_files(self, query: str, *, kind: Kind | None = None, limit: int = 100) -> list[str]: ...
+
+    async def find_symbols(self, query: str) -> list[Symbol]: ...
+
+
+class Screen(Protocol):
+    """A terminal that somebody looks at. What it said before is said first; `read` gives nothing once it is over."""
+
+    async def read(self) -> bytes: ...
+
+    async def write(self, typed: bytes) -> None: ...
+
+
+class Terminals(Protocol):
+    """Programs at screens of their own.
+
+    * none outlives its keeper; removing one ends all that it started;
+    * what is said and not looked at is kept to a limit, the last of it.
+    """
+
+    async def list_ptys(self) -> list[Pty]: ...
+
+    async def create_pty(self, input: PtyInput) -> Pty: ...
+
+    async def get_pty(self, id: PtyID) -> Pty: ...
+
+    async def update_pty(self, id: PtyID, change: PtyChange) -> Pty: ...
+
+    async def remove_pty(self, id: PtyID) -> None: ...
+
+    def open_screen(self, id: PtyID) -> AbstractAsyncContextManager[Screen]: ...

@@ -1,0 +1,147 @@
+"""A request in the words of pydantic-ai, valid whatever the history holds (pure)."""
+
+import base64
+from typing import Any, Final
+
+from weft.provider.contract import (
+    AssistantTurn,
+    CallContent,
+    FileContent,
+    ModelRequest,
+    ReasoningContent,
+    ResultContent,
+    TextContent,
+    ToolTurn,
+    UserTurn,
+)
+from weft.provider.media.data import modality, to_data
+from weft.provider.media.fit import MediaLimits
+from weft.provider.media.show import show_files
+from weft.provider.normalise import (
+    NO_OUTPUT,
+    NOOP,
+    ends_with_question,
+    has_calls,
+    own_metadata,
+    pair_calls,
+    short_id,
+    tool_name,
+)
+from weft.provider.tail.library import Library
+
+KEY: Final = "pydantic-ai"
+LONGEST_ID: Final = 40
+LIMITS: Final = MediaLimits()
+# What a person may set under `options` beside the sampling; the rest goes to the server in the body, as it is.
+SETTINGS: Final = ("parallel_tool_calls", "seed", "service_tier", "stop_sequences", "thinking")
+UNSENT: Final = frozenset({"model", "store", "promptCacheKey", "setCacheKey", "timeout", "litellmProxy"})
+
+
+def to_settings(request: ModelRequest) -> dict[str, Any]:
+    """No hidden retries underneath: who asks decides about that."""
+    asked = request.parameters
+    given = {
+        "max_tokens": asked.max_output,
+        "temperature": asked.temperature,
+        "top_p": asked.top_p,
+        "top_k": asked.top_k,
+        "extra_headers": asked.headers or None,
+        "tool_choice": request.tool_choice if request.tools else None,
+    }
+    body = {name: value for name, value in asked.options.items() if name not in {*SETTINGS, *UNSENT}}
+    own = {name: asked.options[name] for name in SETTINGS if name in asked.options}
+    settings = {name: value for name, value in given.items() if value is not None} | own
+    return settings | ({"extra_body": body} if body else {}) | {"max_retries": 0}
+
+
+def to_parameters(request: ModelRequest, ai: Library) -> Any:
+    tools = request.tools or ((NOOP,) if has_calls(request.messages) else ())
+    made = [
+        ai.tools.ToolDefinition(
+            name=tool_name(spec.name), description=spec.about, parameters_json_schema=spec.schema
+        )
+        for spec in tools
+    ]
+    return ai.models.ModelRequestParameters(function_tools=made, allow_text_output=True)
+
+
+def to_messages(request: ModelRequest, ai: Library) -> list[Any]:
+    """Results of calls and what the person says next are one request; system entries stand in the first."""
+    paired = pair_calls(request.messages, short_id(LONGEST_ID))
+    shown = show_files(paired, request.model, _shows, LIMITS)
+    # Many servers take one system message only, and only first.
+    system = "\n\n".join(text for text in request.system if text.strip())
+    first = [ai.messages.SystemPromptPart(content=system)] if system else []
+    made: list[Any] = [ai.messages.ModelRequest(parts=first)]
+    for turn in ends_with_question([turn for turn in shown if _says_something(turn)]):
+        if isinstance(turn, AssistantTurn):
+            made.append(ai.messages.ModelResponse(parts=[_said(item, ai) for item in turn.content]))
+            continue
+        parts = (
+            _asked(turn, ai) if isinstance(turn, UserTurn) else [_result(item, ai) for item in turn.content]
+        )
+        if made[-1].kind == "request":
+            made[-1].parts.extend(parts)
+        else:
+            made.append(ai.messages.ModelRequest(parts=parts))
+    return made
+
+
+def _says_something(turn: UserTurn | AssistantTurn | ToolTurn) -> bool:
+    return any(
+        item.text.strip() if isinstance(item, TextContent) else not isinstance(item, ReasoningContent)
+        for item in turn.content
+    )
+
+
+def _asked(turn: UserTurn, ai: Library) -> list[Any]:
+    content = [
+        item.text if isinstance(item, TextContent) else _file(item, ai)
+        for item in turn.content
+        if isinstance(item, FileContent) or item.text.strip()
+    ]
+    alone = len(content) == 1 and isinstance(content[0], str)
+    return [ai.messages.UserPromptPart(content=content[0] if alone else content)]
+
+
+def _said(item: TextContent | ReasoningContent | CallContent, ai: Library) -> Any:
+    kept = own_metadata(item.metadata, KEY)
+    details = {name: kept[name] for name in ("id", "provider_name", "provider_details") if name in kept}
+    match item:
+        case TextContent(text=text):
+            return ai.messages.TextPart(content=text, **details)
+        case ReasoningContent(text=text):
+            # The end is kept beside: the store trims a text, and a signature holds for every letter of it.
+            words = text + str(kept.get("tail") or "")
+            return ai.messages.ThinkingPart(content=words, signature=kept.get("signature"), **details)
+        case CallContent():
+            return ai.messages.ToolCallPart(
+                tool_name=item.tool, args=item.input, tool_call_id=item.call_id, **details
+            )
+
+
+def _result(item: ResultContent, ai: Library) -> Any:
+    words = item.output if item.output.strip() else NO_OUTPUT
+    content = [words, *(_file(file, ai) for file in item.files)] if item.files else words
+    return ai.messages.ToolReturnPart(
+        tool_name=item.tool,
+        content=content,
+        tool_call_id=item.call_id,
+        outcome="failed" if item.error else "success",
+    )
+
+
+def _shows(file: FileContent) -> bool:
+    data = to_data(file.url)
+    if data is None:
+        return file.url.startswith("https://") and modality(file.mime) in {"image", "pdf"}
+    return modality(data.mime) is not None
+
+
+def _file(file: FileContent, ai: Library) -> Any:
+    data = to_data(file.url)
+    if data is not None:
+        return ai.messages.BinaryContent(data=base64.b64decode(data.base64), media_type=data.mime)
+    if modality(file.mime) == "image":
+        return ai.messages.ImageUrl(url=file.url, media_type=file.mime)
+    return ai.messages.DocumentUrl(url=file.url, media_type=file.mime)

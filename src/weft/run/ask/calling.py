@@ -1,0 +1,147 @@
+"""The calls of one answer: begun as the stream tells of them, carried out beside it."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from weft.errors import DeadlineError, NotPermittedError
+from weft.host.deadline import Deadline
+from weft.model.agent import Agent
+from weft.model.permission import CallRef
+from weft.provider.chunk import ToolCall
+from weft.run.ask.answer import Answer
+from weft.run.ask.stream import Queue
+from weft.run.calls import Caller, ask_for, carry_out, context_for, permits_for, prepare
+from weft.run.doom import find_doom, hint, made_for, said_for, was_blocked
+from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted
+from weft.run.structure.verdict import hand_over
+from weft.run.unclear import NOT_AGAIN, is_unclear
+from weft.tool.contract import ToolContext
+from weft.window.valued import NAME as HAND_OVER
+from weft.window.valued import wanted
+
+# They have deadlines of their own: a command's is the model's to choose, a subtask's counts for all below it, and of a
+# batch each call has one.
+OWN_CLOCK = frozenset({"bash", "task", "batch"})
+
+
+class Calling:
+    """The calls of an answer while they are under way. What comes of them goes to the queue, like the stream."""
+
+    def __init__(self, answer: Answer, agent: Agent, queue: Queue) -> None:
+        self._answer = answer
+        self._kit = answer.kit
+        self._agent = agent
+        self._queue = queue
+        self._format = wanted(answer.step.prompt)
+        self._known = (*answer.kit.tools, *([HAND_OVER] if self._format else ()))
+        self._seen: set[str] = set()
+        self._open: set[str] = set()
+        self._awaited: dict[str, asyncio.Future[bool]] = {}
+        self._hopeless: dict[str, str] = {}
+        self.begun = 0
+        self.refused = False
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self._open)
+
+    async def start(self, call: ToolCall, tasks: asyncio.TaskGroup) -> None:
+        # Some servers give every call of an answer the same id; a history needs them apart.
+        self.begun += 1
+        if call.call_id in self._seen:
+            call = replace(call, call_id=f"{call.call_id}_{self.begun}")
+        self._seen.add(call.call_id)
+        started = prepare(call, self._known)
+        # `running` is stored before the tool runs: after a crash it is known that the call may have had effects.
+        await self._answer.commit(self._answer.processor.feed(started))
+        self._open.add(started.call_id)
+        tasks.create_task(self._make(started))
+
+    async def settle(self, outcome: CallDone | CallFailed) -> None:
+        self._open.discard(outcome.call_id)
+        self.refused |= isinstance(outcome, CallFailed) and outcome.refused
+        await self._answer.commit(self._answer.processor.feed(outcome))
+        await self._answer.changes.take_sent(outcome.call_id)
+        awaited = self._awaited.pop(outcome.call_id, None)
+        if awaited is not None and not awaited.done():
+            awaited.set_result(isinstance(outcome, CallDone))
+
+    async def also(self, tool: str, arguments: dict[str, Any], *, error: str = "") -> bool:
+        """A call that another one makes: it goes the way of all calls, and is waited for."""
+        id = self._kit.mint.part()
+        if tool not in self._kit.tools:
+            error = error or f"there is no tool {tool!r} that can be called from here"
+        self._hopeless[id] = error
+        self._awaited[id] = asyncio.get_running_loop().create_future()
+        raw = msgspec.json.encode(arguments).decode()
+        self._queue.put_nowait(ToolCall(call_id=id, tool=tool, raw=raw))
+        return await self._awaited[id]
+
+    async def _make(self, call: CallStarted) -> None:
+        if error := self._hopeless.pop(call.call_id, ""):
+            self._queue.put_nowait(CallFailed(call_id=call.call_id, error=error))
+            return
+        if self._format is not None and call.tool == HAND_OVER:
+            handed = hand_over(call, self._format)
+            if handed.value is not UNSET:
+                self._answer.processor.structure(handed.value)
+            self._queue.put_nowait(handed.outcome)
+            return
+        context = self._context(call.call_id)
+        blocked = await self._blocked(call, context) or await self._doubted(call, context)
+        self._queue.put_nowait(blocked or await self._carried_out(call, context))
+
+    async def _carried_out(self, call: CallStarted, context: ToolContext) -> CallDone | CallFailed:
+        """A tool that never returns is ended; the model reads that it was."""
+        seconds = None if call.tool in OWN_CLOCK else self._kit.deadlines.tool
+        try:
+            async with Deadline(f"tool {call.tool}", seconds, self._kit.clock).running():
+                return await carry_out(call, self._kit.tools[call.tool], context)
+        except DeadlineError as error:
+            return CallFailed(call_id=call.call_id, error=str(error))
+
+    async def _blocked(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
+        """A call that goes round in a circle is made only if that is allowed: first it is pointed out, then it ends."""
+        history, prompt = self._answer.transcript.messages(), self._answer.step.prompt
+        made = made_for(history, prompt)
+        doom = find_doom(made, call.tool, call.input, said_for(history, prompt))
+        if doom is None:
+            return None
+        try:
+            await context.ask(
+                "doom_loop", call.tool, always=(call.tool,), metadata={"tool": call.tool, "input": call.input}
+            )
+        except NotPermittedError:
+            return CallFailed(call_id=call.call_id, error=hint(doom), refused=was_blocked(made))
+        return None
+
+    async def _doubted(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
+        """What a crash cut off is not simply done again: whether it took effect is for the person to say."""
+        if not is_unclear(self._answer.transcript.messages(), call.call_id, call.tool, call.input):
+            return None
+        try:
+            await context.ask("interrupted", call.tool, metadata={"tool": call.tool, "input": call.input})
+        except NotPermittedError:
+            return CallFailed(call_id=call.call_id, error=NOT_AGAIN)
+        return None
+
+    def _context(self, call_id: str) -> ToolContext:
+        async def report(*, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+            self._queue.put_nowait(CallReported(call_id=call_id, title=title, metadata=metadata))
+
+        session = self._answer.session
+        call = CallRef(message_id=self._answer.message.id, call_id=call_id)
+        caller = Caller(session=session.id, agent=self._agent.name, call=call)
+        context = context_for(
+            self._kit, caller, ask=ask_for(self._kit, session, self._agent, call), report=report
+        )
+        return replace(
+            context,
+            call=self.also,
+            watch=self._answer.changes.watch(call_id),
+            permits=permits_for(session, self._agent),
+        )

@@ -1,0 +1,138 @@
+"""Carry out a command: fill in its template, and prompt with what comes of it (spec 8.11)."""
+
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from weft.config.command.known import INIT, get_command
+from weft.config.command.template import Piece, fill, list_insertions, parse
+from weft.errors import InvalidInputError
+from weft.model.agent import Command
+from weft.model.catalog import parse_ref
+from weft.model.event import CommandExecuted, ProjectUpdated
+from weft.model.ids import SessionID
+from weft.model.input import AnyPartInput, CommandInput, PromptInput, SubtaskInput, TextInput
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import ModelRef
+from weft.model.session import Session
+from weft.permission.limits import limits_for
+from weft.run.admit import choose, get_agent
+from weft.run.children.mentions import Reader, resolve
+from weft.run.command.inserting import run_all
+from weft.run.kit import Kit
+
+
+class Runs(Protocol):
+    """What it takes to have a session run."""
+
+    async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts: ...
+
+
+async def execute(kit: Kit, runs: Runs, session: SessionID, input: CommandInput) -> MessageWithParts:
+    """See a command done; gives the answer. What it names is checked before anything of it is run."""
+    command = get_command(kit.commands, input.command)
+    answer = await runs.prompt(session, await _Expansion(kit, command, input).to_prompt(session))
+    executed = CommandExecuted(
+        name=command.name, session_id=session, arguments=input.arguments, message_id=answer.info.id
+    )
+    await kit.journal.commit(executed)
+    if command.name == INIT and isinstance(answer.info, AssistantMessage) and answer.info.error is None:
+        await _note_initialized(kit)
+    return answer
+
+
+async def _note_initialized(kit: Kit) -> None:
+    # The record may have changed since this directory was opened: another checkout writes it too.
+    project = await kit.store.find_project(kit.place.project.id) or kit.place.project
+    time = replace(project.time, initialized=kit.clock.now())
+    await kit.journal.commit(ProjectUpdated(info=replace(project, time=time)))
+
+
+class _Expansion:
+    """A command on its way to being a prompt."""
+
+    def __init__(self, kit: Kit, command: Command, input: CommandInput) -> None:
+        self._kit = kit
+        self._command = command
+        self._input = input
+        self._name = command.agent or input.agent or kit.default_agent
+        self._agent = get_agent(kit, self._name)
+
+    async def to_prompt(self, session: SessionID) -> PromptInput:
+        found, prompt = await self._kit.store.get_session(session), self._to_prompt(())
+        if prompt.message_id and await self._kit.store.find_message(session, prompt.message_id):
+            return prompt  # sent before: it stands there, and nothing of it is run again
+        self._check(prompt)
+        return replace(prompt, parts=await self._parts(found))
+
+    def _check(self, prompt: PromptInput) -> None:
+        """What can be wrong with it, but for the model that a session goes on with."""
+        if self._is_subtask and (model := self._to_subtask("").model) is not None:
+            self._kit.models.get(model)
+        answering = get_agent(self._kit, prompt.agent or self._kit.default_agent)
+        if prompt.model is not None or answering.model is not None:
+            choose(self._kit, prompt, ())
+
+    @property
+    def _is_subtask(self) -> bool:
+        asked = self._command.subtask
+        return asked is True or (asked is None and self._agent.mode == "subagent")
+
+    def _to_prompt(self, parts: tuple[AnyPartInput, ...]) -> PromptInput:
+        input = self._input
+        # A subtask is its agent's; whoever asked for it hears of it, and says what came of it.
+        agent, model = (
+            (input.agent, _to_ref("model", input.model)) if self._is_subtask else (self._name, self._model())
+        )
+        return PromptInput(
+            message_id=input.message_id,
+            agent=agent,
+            model=model,
+            variant=input.variant,
+            budget=input.budget,
+            format=input.format,
+            parts=parts,
+        )
+
+    def _model(self) -> ModelRef | None:
+        """The command's, else its agent's (which is left to be chosen with those it falls back on), else the one asked
+        for."""
+        if self._command.model:
+            return _to_ref(f"command.{self._command.name}.model", self._command.model)
+        own = self._command.agent is not None and self._agent.model is not None
+        return None if own else _to_ref("model", self._input.model)
+
+    async def _parts(self, session: Session) -> tuple[AnyPartInput, ...]:
+        pieces = parse(self._command.template, runs=not self._command.mcp)
+        outputs = await run_all(self._kit, session, self._agent, list_insertions(pieces))
+        text = fill(pieces, self._input.arguments, outputs)
+        if self._is_subtask:
+            return (self._to_subtask(text), *self._input.parts)
+        return (TextInput(text=text), *await self._mentioned(pieces, session), *self._input.parts)
+
+    async def _mentioned(self, pieces: tuple[Piece, ...], session: Session) -> tuple[AnyPartInput, ...]:
+        """What the template and its arguments mention; what a command said mentions nothing."""
+        reader = Reader(
+            place=self._kit.place, limits=limits_for(self._agent, session), agents=dict(self._kit.agents)
+        )
+        _, *found = await resolve(fill(pieces, self._input.arguments), reader)
+        return tuple(found)
+
+    def _to_subtask(self, text: str) -> SubtaskInput:
+        command = self._command
+        return SubtaskInput(
+            agent=self._name,
+            description=command.description or "",
+            command=command.name,
+            model=self._model() or self._agent.model,
+            prompt=text,
+        )
+
+
+def _to_ref(field: str, name: str | None) -> ModelRef | None:
+    if not name:
+        return None
+    ref = parse_ref(name)
+    if ref is None:
+        raise InvalidInputError(field, f"{name!r} does not name a model", hint="write it as provider/model")
+    return ref

@@ -1,0 +1,170 @@
+"""HTTP for messages and runs."""
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from weft.errors import InvalidInputError
+from weft.model.ids import MessageID, PartID
+from weft.model.input import PromptInput
+from weft.model.message import MessageWithParts
+from weft.model.part import AnyPart, ModelRef
+from weft.model.wire import Wire, encode
+from weft.server.route import Answer, Call, route
+from weft.server.routes.sessions import SESSION, session_in
+
+MESSAGE = f"{SESSION}/message/{{messageID}}"
+PART = f"{MESSAGE}/part/{{partID}}"
+MOST_PARTS = 1000
+
+
+class MessagesQuery(Struct, frozen=True, kw_only=True):
+    """The newest so many, of those before one."""
+
+    limit: int | None = None
+    before: str | None = None
+
+
+class SummarizeInput(Wire, frozen=True, kw_only=True):
+    provider_id: str
+    model_id: str
+    auto: bool = False
+
+
+class InitInput(Wire, frozen=True, kw_only=True):
+    provider_id: str
+    model_id: str
+    message_id: MessageID
+
+
+def message_in(call: Call) -> MessageID:
+    return MessageID(call.names["messageID"])
+
+
+async def list_messages(call: Call) -> Answer:
+    """What was said in a session, the oldest first."""
+    asked: MessagesQuery = call.query
+    limit = asked.limit or None
+    before = MessageID(asked.before) if asked.before else None
+    if limit is not None and limit < 0:
+        raise InvalidInputError("limit", "it is negative")
+    if before is not None and limit is None:
+        raise InvalidInputError("before", "it needs a limit")
+    session = session_in(call)
+    if limit is None:
+        return Answer(value=await call.api.list_messages(session))
+    # One more than was asked for tells whether there are more.
+    found = await call.api.list_messages(session, limit=limit + 1, before=before)
+    return paged(call, found[1:], limit) if len(found) > limit else Answer(value=found)
+
+
+def paged(call: Call, found: list[MessageWithParts], limit: int) -> Answer:
+    """The messages, and where to go on: before the oldest of them."""
+    cursor = found[0].info.id
+    more = f'<{call.path}?limit={limit}&before={cursor}>; rel="next"'
+    shown = {"x-next-cursor": cursor, "link": more, "access-control-expose-headers": "Link, X-Next-Cursor"}
+    return Answer(value=found, headers=shown)
+
+
+async def get_message(call: Call) -> MessageWithParts:
+    """One message with its parts."""
+    return await call.api.get_message(session_in(call), message_in(call))
+
+
+async def remove_message(call: Call) -> bool:
+    """Take a message out, with its parts."""
+    await call.api.remove_message(session_in(call), message_in(call))
+    return True
+
+
+async def update_part(call: Call) -> AnyPart:
+    """Put a part in place of the one with its id."""
+    part: AnyPart = call.body
+    place = (part.session_id, part.message_id, part.id)
+    if place != (call.names["sessionID"], call.names["messageID"], call.names["partID"]):
+        raise InvalidInputError("part", "its ids are not those in the address")
+    return await call.api.update_part(part)
+
+
+async def remove_part(call: Call) -> bool:
+    """Take a part out of a message."""
+    await call.api.remove_part(session_in(call), message_in(call), PartID(call.names["partID"]))
+    return True
+
+
+async def prompt(call: Call) -> MessageWithParts:
+    """Send a prompt, and wait for the last answer to it."""
+    return await call.api.prompt(session_in(call), await once(call, checked(call.body)))
+
+
+async def prompt_async(call: Call) -> None:
+    """Send a prompt. It is on disk when this answers; what comes of it is told as events."""
+    await call.api.submit(session_in(call), await once(call, checked(call.body)))
+
+
+async def abort(call: Call) -> bool:
+    """End the run of a session, if there is one."""
+    await call.api.abort(session_in(call))
+    return True
+
+
+async def summarize(call: Call) -> bool:
+    """Sum a conversation up now."""
+    asked: SummarizeInput = call.body
+    model = ModelRef(provider_id=asked.provider_id, model_id=asked.model_id)
+    await call.api.compact(session_in(call), model=model)
+    return True
+
+
+async def initialize(call: Call) -> bool:
+    """Have an agent write an AGENTS.md."""
+    asked: InitInput = call.body
+    model = ModelRef(provider_id=asked.provider_id, model_id=asked.model_id)
+    await call.api.initialize(session_in(call), model=model, message_id=asked.message_id)
+    return True
+
+
+async def once(call: Call, input: PromptInput) -> PromptInput:
+    """The same request sent twice is one prompt: by its own id, or by an `Idempotency-Key`."""
+    key = call.headers.get("idempotency-key")
+    if key is None or input.message_id is not None:
+        return input
+    id = await call.premises.repeats.id_for(call.api, session_in(call), key, encode(input))
+    return replace(input, message_id=id)
+
+
+def checked(input: PromptInput) -> PromptInput:
+    if len(input.parts) > MOST_PARTS:
+        raise InvalidInputError("parts", f"more than {MOST_PARTS}")
+    return with_flat_model(input)
+
+
+def with_flat_model(input: PromptInput) -> PromptInput:
+    """The Python package of OpenCode says which model, and which agent, as its servers once wanted it."""
+    more = {} if input.extra_ is UNSET else input.extra_
+    provider, model, mode = (more.get(name) for name in ("providerID", "modelID", "mode"))
+    if input.model is None and isinstance(provider, str) and isinstance(model, str):
+        input = replace(input, model=ModelRef(provider_id=provider, model_id=model))
+    if input.agent is None and isinstance(mode, str):
+        input = replace(input, agent=mode)
+    return input
+
+
+ROUTES = (
+    route(
+        "GET",
+        f"{SESSION}/message",
+        "session.messages",
+        list_messages,
+        query=MessagesQuery,
+        gives=list[MessageWithParts],
+    ),
+    route("POST", f"{SESSION}/message", "session.prompt", prompt, takes=PromptInput),
+    route("GET", MESSAGE, "session.message", get_message),
+    route("DELETE", MESSAGE, "session.deleteMessage", remove_message),
+    route("PATCH", PART, "part.update", update_part, takes=AnyPart),
+    route("DELETE", PART, "part.delete", remove_part),
+    route("POST", f"{SESSION}/prompt_async", "session.prompt_async", prompt_async, takes=PromptInput),
+    route("POST", f"{SESSION}/abort", "session.abort", abort),
+    route("POST", f"{SESSION}/summarize", "session.summarize", summarize, takes=SummarizeInput),
+    route("POST", f"{SESSION}/init", "session.init", initialize, takes=InitInput),
+)

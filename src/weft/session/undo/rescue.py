@@ -1,0 +1,85 @@
+"""What dead processes left of undoing: restorings that were cut short, and changes that no session tells of yet."""
+
+from collections.abc import Sequence
+
+from weft.errors import NotFoundError
+from weft.model.diff import Patch
+from weft.model.event import PartUpdated
+from weft.model.ids import SessionID
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import ErrorState, PatchOwn, PatchPart, ToolPart
+from weft.model.session import own_of
+from weft.session.undo.point import cut_at, patches_in, trees_of
+from weft.session.undo.undoer import Undoer
+from weft.snapshot.contract import Recovered
+
+
+async def recover(undoer: Undoer) -> Recovered:
+    """Finish a restoring if its session says that it was taken back, else roll it back; store what was not stored."""
+
+    async def wanted(session: SessionID, note: str) -> bool:
+        try:
+            return own_of(await undoer.store.get_session(session)).restored == note
+        except NotFoundError:
+            return False
+
+    found = await undoer.snapshots.recover(wanted)
+    for session in dict.fromkeys(session for session, _ in found.patches):
+        patches = [patch for whose, patch in found.patches if whose == session]
+        try:
+            await _store(undoer, session, patches)
+        except NotFoundError:
+            await undoer.snapshots.release(session)
+        await undoer.snapshots.stored(session)
+    return found
+
+
+async def _store(undoer: Undoer, session: SessionID, patches: Sequence[Patch], call_id: str = "") -> None:
+    """Put them with the last answer, which is the one that was cut short; and with that of who had sent the session."""
+    info = await undoer.store.get_session(session)
+    history = await undoer.store.list_messages(session)
+    known = {(patch.hash, patch.until) for patch in patches_in(history)}
+    new = [patch for patch in patches if (patch.hash, patch.until) not in known]
+    answer = _last_answer(history)
+    if new and answer is not None:
+        owned = [PatchOwn(patch=patch, call_id=call_id) for patch in new]
+        await undoer.journal.commit(*(PartUpdated(part=_part(undoer, answer, own)) for own in owned))
+        history = await undoer.store.list_messages(session)
+        await undoer.tell(session, patches_in(cut_at(info.revert, history).kept))
+    if info.parent_id is not None:
+        await _store_above(undoer, info.parent_id, session, patches)
+
+
+async def _store_above(undoer: Undoer, parent: SessionID, child: SessionID, patches: Sequence[Patch]) -> None:
+    """What a child did is the doing of who sent it, too, if it died in that call."""
+    for message in reversed(await undoer.store.list_messages(parent)):
+        if isinstance(message.info, AssistantMessage):
+            call = next((part for part in message.parts if _has_sent(part, child)), None)
+            if isinstance(call, ToolPart):
+                await undoer.snapshots.pin(parent, sorted(trees_of(patches)))
+                await _store(undoer, parent, patches, call.call_id)
+            return
+
+
+def _has_sent(part: object, child: SessionID) -> bool:
+    match part:
+        case ToolPart(state=ErrorState(metadata=dict(metadata))):
+            return metadata.get("sessionId") == child
+        case _:
+            return False
+
+
+def _last_answer(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
+    answers = (message.info for message in reversed(history) if isinstance(message.info, AssistantMessage))
+    return next(answers, None)
+
+
+def _part(undoer: Undoer, answer: AssistantMessage, own: PatchOwn) -> PatchPart:
+    return PatchPart(
+        id=undoer.mint.part(),
+        session_id=answer.session_id,
+        message_id=answer.id,
+        hash=own.patch.hash,
+        files=(),
+        weft=own,
+    )

@@ -1,0 +1,84 @@
+"""Snapshots switched off: nothing is kept, nothing can be taken back, and nothing stands in the way."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from weft.errors import SnapshotMissingError
+from weft.model.diff import FileDiff, Patch, Tree
+from weft.model.ids import SessionID
+from weft.snapshot.contract import Coverage, Plan, Recovered, Restoration
+
+REASON: Final = "snapshots are switched off"
+EMPTY: Final = Tree("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
+
+
+class NoSnapshots:
+    """`reason` says who switched them off."""
+
+    def __init__(self, reason: str = REASON) -> None:
+        self._reason = reason
+
+    def coverage(self) -> Coverage:
+        return Coverage(extent="none", reason=self._reason)
+
+    def begin(self) -> None:
+        return
+
+    @asynccontextmanager
+    async def watch(self, session: SessionID, files: Sequence[str] | None = None) -> AsyncIterator[None]:
+        del session, files
+        yield
+
+    async def take(self, session: SessionID) -> tuple[Patch, ...]:
+        del session
+        return ()
+
+    async def stored(self, session: SessionID) -> None:
+        del session
+
+    async def track(self, session: SessionID) -> Tree | None:
+        del session
+        return None
+
+    async def changes(self, since: Tree, until: Tree | None = None) -> Patch:
+        return Patch(hash=since, until=until or since, files=())
+
+    async def fold(self, patches: Sequence[Patch]) -> Patch:
+        del patches
+        return Patch(hash=EMPTY, until=EMPTY, files=())
+
+    async def diff(
+        self, before: Tree, after: Tree, files: Sequence[str] | None = None
+    ) -> tuple[FileDiff, ...]:
+        del before, after, files
+        return ()
+
+    async def diff_text(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> str:
+        del before, after, files
+        return ""
+
+    async def preview(self, plan: Plan) -> Restoration:
+        if plan.patches:
+            raise SnapshotMissingError(self._reason)
+        return Restoration(session=plan.session, fates=(), note=plan.note)
+
+    async def restore(self, plan: Plan) -> Restoration:
+        return await self.preview(plan)
+
+    @asynccontextmanager
+    async def restoring(self, plan: Plan) -> AsyncIterator[Restoration]:
+        yield await self.preview(plan)
+
+    async def recover(self, wanted: Callable[[SessionID, str], Awaitable[bool]]) -> Recovered:
+        del wanted
+        return Recovered()
+
+    async def pin(self, session: SessionID, trees: Sequence[Tree]) -> None:
+        del session, trees
+
+    async def unpin(self, session: SessionID, trees: Sequence[Tree]) -> None:
+        del session, trees
+
+    async def release(self, session: SessionID) -> None:
+        del session

@@ -1,0 +1,78 @@
+"""Builtins of the shell that change how the rest of the command is to be read."""
+
+import re
+from itertools import pairwise
+from typing import Final
+
+from weft.model.permission import HOLE, HOLE_END
+from weft.tool.shell.field import Field, Reading, has_hole
+from weft.tool.shell.options import names, split
+from weft.tool.shell.scene import Scene
+from weft.tool.shell.variables import FILLING
+
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_HOLES: Final = re.compile(f"{HOLE}[^{HOLE_END}]*{HOLE_END}")
+# They read a name that is computed: `a[$(…)]` runs what is in it.
+_READING_NAMES: Final = names(
+    "test [ [[ let declare typeset local export readonly read unset printf mapfile readarray wait getopts"
+)
+_LOOSE_OPTIONS: Final = names(
+    "expand_aliases dotglob extglob globstar nullglob failglob sourcepath cdable_vars autocd lastpipe nocaseglob"
+    " allexport physical"
+)
+
+
+def look_at_builtin(name: str, rest: Reading, scene: Scene) -> bool:
+    """Whether it was a builtin that is dealt with here."""
+    texts = [field.text for field in rest]
+    if name in _READING_NAMES and any(map(runs_as_name, texts)):
+        scene.unclear(" ".join([name, *texts]), "a name in it runs a command")
+    match name:
+        case "cd" | "pushd" | "chdir":
+            _go(rest, scene)
+        case "popd":
+            scene.stay(scene.been)
+        case "source" | ".":
+            for field in rest[:1]:
+                _source(field, scene)
+        case "hash" if "-p" in texts:
+            scene.unclear(" ".join([name, *texts]), "it puts another program in place of one")
+        case "enable" if any(text.startswith("-") for text in texts):
+            scene.unclear(" ".join([name, *texts]), "it changes what the shell's own commands do")
+        case "complete" | "compgen" | "bind" | "zmodload" | "autoload" | "zle" | "precmd":
+            scene.unclear(" ".join([name, *texts]), "it has something run later")
+        case "shopt" | "setopt" | "set" if not _LOOSE_OPTIONS.isdisjoint(texts):
+            scene.unclear(" ".join([name, *texts]), "it changes how the rest is read")
+        case _:
+            return False
+    return True
+
+
+def runs_as_name(text: str) -> bool:
+    """Whether a text, read as the name of a variable or as a number, runs something: `a[$(…)]`."""
+    known = _HOLES.sub("", text)
+    return ("[" in known or known.startswith(("$(", "`"))) and ("$(" in known or "`" in known)
+
+
+def list_filled(name: str, rest: Reading) -> list[str]:
+    """The variables that a builtin fills with what it reads or counts."""
+    texts = [field.text for field in rest]
+    if name == "printf":
+        texts = [after for before, after in pairwise(texts) if before == "-v"]
+    return [text for text in texts if _NAME.fullmatch(text) or has_hole(text)] if name in FILLING else []
+
+
+def _go(rest: Reading, scene: Scene) -> None:
+    words = split(rest).words
+    if any(field.text.startswith(("+", "~+", "~-")) for field in words):
+        scene.stay(scene.been)
+        return
+    dash = [field for field in rest if field.text == "-"]
+    scene.go(words[0] if words else (dash[0] if dash else None))
+
+
+def _source(field: Field, scene: Scene) -> None:
+    if field.text.startswith(("/dev/", "/proc/")):
+        scene.unclear(f"source {field.text}", "what it runs is not known")
+    scene.touch(field, "read")
+    scene.variables.forget_all()

@@ -1,0 +1,80 @@
+"""find and fd: they go through directories, and run what they are told for what they find."""
+
+from typing import Final
+
+from weft.model.permission import hole
+from weft.tool.shell.field import Field, Listing, Reading, unknown
+from weft.tool.shell.options import names, split
+from weft.tool.shell.program.inner import Argv, Found, Inner
+from weft.tool.shell.program.listing import find_listing
+from weft.tool.shell.scene import Scene
+
+_RUNS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+
+
+def look_at_find(rest: Reading, scene: Scene) -> Found:
+    for field in rest:
+        if field.text.startswith(("-", "(", "!")) and field.text not in ("-H", "-L", "-P"):
+            break
+        if field.text not in ("-H", "-L", "-P"):
+            scene.touch(field, "look")
+    texts = [field.text for field in rest]
+    listing = find_listing([field for field in rest if field.text not in _RUNS], scene)
+    quiet = True
+    for place, text in enumerate(texts):
+        after = rest[place + 1] if place + 1 < len(rest) else None
+        if text == "-delete":
+            quiet = False
+            _delete(listing, scene)
+        elif text in ("-fprint", "-fprint0", "-fls", "-fprintf") and after is not None:
+            quiet = False
+            scene.touch(after, "write")
+        elif text == "-files0-from" and after is not None:
+            scene.touch(after, "read")
+    return Found(inner=tuple(_executed(rest, listing)), quiet=quiet)
+
+
+def _delete(listing: Listing | None, scene: Scene) -> None:
+    if listing is not None:
+        scene.touch_tree(listing, "write")
+    else:
+        scene.touch(unknown("whatever it finds"), "write")
+
+
+def _executed(rest: Reading, listing: Listing | None) -> list[Inner]:
+    inner: list[Inner] = []
+    found = Field(hole("{}"), listing=listing) if listing else unknown("{}")
+    place = 0
+    while place < len(rest):
+        if rest[place].text in _RUNS:
+            end = next((n for n in range(place + 1, len(rest)) if rest[n].text in (";", "+")), len(rest))
+            inner.append(Argv(fields=tuple(_named(field, found) for field in rest[place + 1 : end])))
+            place = end
+        place += 1
+    return inner
+
+
+def _named(field: Field, found: Field) -> Field:
+    if field.text == "{}":
+        return found
+    return unknown(field.text) if "{}" in field.text else field
+
+
+_FD: Final = names("-e -t -d -E --extension --type --max-depth --exclude")
+
+
+def look_at_fd(rest: Reading, scene: Scene) -> Found:
+    texts = [field.text for field in rest]
+    run = next(
+        (n for n, text in enumerate(texts) if text in ("-x", "-X", "--exec", "--exec-batch")), len(rest)
+    )
+    given = split(rest[:run], _FD)
+    for field in given.words[1:]:
+        scene.touch(field, "look")
+    roots = tuple(root for field in given.words[1:] for root in scene.rooted(field)) or scene.cwds or ()
+    hidden = given.has("-H", "-I", "-u", "--hidden")
+    found = Field(hole("{}"), listing=Listing(roots=roots, hidden=hidden))
+    command = tuple(_named(field, found) for field in rest[run + 1 :])
+    if command and not any("{}" in text for text in texts):
+        command = (*command, found)
+    return Found(inner=(Argv(fields=command),) if command else ())

@@ -1,0 +1,184 @@
+"""Which files a command line uses, and how: by the table for programs that are in it, by looks for the others."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from weft.model.permission import HOLE, HOLE_END
+from weft.tool.shell.field import Field, Listing, Reading, has_hole
+from weft.tool.shell.options import Given, split
+from weft.tool.shell.places import is_secret
+from weft.tool.shell.program.table import Program
+from weft.tool.shell.scene import Scene, Use
+
+_URL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
+# Programs that read whole directories when told to, and those that do unless told otherwise.
+_RECURSIVE: Final = frozenset({"grep", "egrep", "fgrep", "diff", "colordiff"})
+_SEARCHING: Final = frozenset({"rg", "ag", "ack"})
+_HIDDEN: Final = ("-u", "-.", "--hidden", "--no-ignore", "--unrestricted")
+_ALL_BELOW: Final = ("-r", "-R", "-a", "--recursive", "--archive")
+# They make names up if they are given none.
+_NAMING: Final = frozenset({"split", "csplit"})
+_TO_STDOUT: Final = ("-c", "--stdout", "--to-stdout", "-t", "--test", "-l", "--list")
+
+
+def use_files(name: str, program: Program, rest: Reading, scene: Scene) -> None:
+    """Note the files of a program in the table."""
+    given = split(rest, program.taking)
+    words = given.words[0 if given.has(*program.instead) else program.skip :]
+    _use_options(name, given, program, scene)
+    _use_words(program, words, given, scene)
+    if program.role == "read":
+        _read_trees(name, given, words, scene)
+    if name in _NAMING and len(words) <= 1:
+        scene.touch(Field("xaa"), "write")
+
+
+def _use_options(name: str, given: Given, program: Program, scene: Scene) -> None:
+    for option, value in given.options:
+        if value is None:
+            continue
+        if option in program.running:
+            scene.unclear(f"{name} {option} {value.text}", "an option of it runs a program")
+        elif option in program.writing:
+            scene.touch(value, "write")
+        elif option in program.reading:
+            scene.touch(value, "read")
+        elif option not in program.taking:
+            use_look(value, scene)
+        elif is_secret(value.text.rpartition("/")[2]) or scene.exists(value.text):
+            # Not every version of a program takes a value there.
+            scene.touch(value, "read")
+
+
+def _use_words(program: Program, words: Sequence[Field], given: Given, scene: Scene) -> None:
+    match program.role:
+        case "none":
+            # The shell looks for names all the same.
+            for field in words:
+                if field.wild and not _is_number(field):
+                    scene.touch(field, "look")
+        case "look" | "read":
+            for field in words:
+                scene.touch(field, program.role)
+        case "write":
+            _write(words, scene, below=given.has(*_ALL_BELOW))
+        case "out":
+            _use_out(words, scene)
+        case "pack":
+            quiet = given.has(*_TO_STDOUT)
+            for field in words:
+                scene.touch(field, "read")
+                if not quiet:
+                    scene.touch(field, "write")
+        case "patch":
+            for directory in given.values("-d", "--directory"):
+                scene.touch_all(directory, "write")
+            _write(words[:1], scene, below=False)
+            if not words and not given.has("-d", "--directory"):
+                scene.touch_below(*(scene.cwds or ()))
+        case "copy" | "link" | "move":
+            _use_copies(program, words, given, scene)
+
+
+def _is_number(field: Field) -> bool:
+    """Nothing but a number that is not known, as `$?`."""
+    return field.text.startswith(HOLE) and field.text.endswith(HOLE_END)
+
+
+def _write(words: Sequence[Field], scene: Scene, *, below: bool) -> None:
+    for field in words:
+        if below:
+            scene.touch_all(field, "write")
+        else:
+            scene.touch(field, "write")
+
+
+def _use_out(words: Sequence[Field], scene: Scene) -> None:
+    for field in words[:1]:
+        scene.touch(field, "read")
+    for field in words[1:]:
+        scene.touch(field, "write")
+
+
+def _use_copies(program: Program, words: Sequence[Field], given: Given, scene: Scene) -> None:
+    into = given.values("-t", "--target-directory")
+    sources, targets = (words, into) if into or len(words) == 1 else (words[:-1], list(words[-1:]))
+    targets = targets or [Field(".")]
+    below = given.has(*_ALL_BELOW)
+    for source in sources:
+        whole = below or (program.role == "move" and scene.is_directory(source))
+        if whole:
+            scene.touch_all(source, "read")
+        else:
+            scene.touch(source, "read")
+        if program.role != "copy":
+            # A link gives another name to what it leads to, and with it every way to change that.
+            _write([source], scene, below=whole)
+        for target in targets:
+            _write_copy(source, target, scene, within=bool(into) or scene.is_directory(target), below=whole)
+
+
+def _write_copy(source: Field, target: Field, scene: Scene, *, within: bool, below: bool) -> None:
+    name = os.path.basename(source.text.rstrip("/"))
+    if not within:
+        _write([target], scene, below=below)
+    elif name in ("", ".", ".."):
+        scene.touch_all(target, "write")
+    elif not target.is_known:
+        scene.touch(target, "write")
+    else:
+        wild = os.path.join(target.text, os.path.basename(source.wild)) if source.wild else ""
+        _write([Field(os.path.join(target.text, name), wild)], scene, below=below)
+
+
+def _read_trees(name: str, given: Given, words: Sequence[Field], scene: Scene) -> None:
+    # Newer ones pass over what begins with a dot unless told not to.
+    hidden = name in _SEARCHING and given.has(*_HIDDEN)
+    recursive = name in _RECURSIVE and given.has("-r", "-R", "--recursive", "--dereference-recursive")
+    if not hidden and not recursive:
+        return
+    roots = tuple(root for field in words for root in scene.rooted(field)) or scene.cwds or ()
+    included = [field.text for field in given.values("--include")]
+    if any(is_excluded(field.text) for field in given.values("--exclude")):
+        return
+    listing = Listing(roots=roots, name=included[0] if len(included) == 1 else None)
+    scene.touch_tree(listing, "read", links=given.has("-R", "--dereference-recursive", "-L", "--follow"))
+
+
+def is_excluded(pattern: str) -> bool:
+    return pattern in (".env*", "*.env*", ".*", ".env")
+
+
+def use_looks(rest: Reading, scene: Scene) -> None:
+    """For a program that is not in the table: whatever looks like a path is one."""
+    for field in rest:
+        use_look(field, scene)
+
+
+def use_look(field: Field, scene: Scene, use: Use = "read") -> None:
+    if field.listing is not None or field.wild:
+        scene.touch(field, use)
+        return
+    for text in _candidates(field.text):
+        if scene.looks_like_path(text):
+            scene.touch(Field(_at_home(text, scene)), use)
+
+
+def _candidates(text: str) -> Iterator[str]:
+    """The pieces of an argument that may be a path: `--file=x`, `-Ix`, `@x`, `a:b`."""
+    if has_hole(text) or _URL.match(text):
+        return
+    text = text.removeprefix("file://")
+    if text.startswith("-"):
+        _, equals, value = text.partition("=")
+        text = value if equals else text[2:]
+    yield text
+    for sign in ("=", "@", ":", ","):
+        if sign in text:
+            yield from (piece for piece in text.split(sign) if piece)
+
+
+def _at_home(text: str, scene: Scene) -> str:
+    return scene.where.home + text[1:] if text == "~" or text.startswith("~/") else text

@@ -1,0 +1,293 @@
+"""Walk through a command as the shell would, and note all that it may do."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Final
+
+from weft.model.permission import hole
+from weft.tool.shell.field import Field, has_hole
+from weft.tool.shell.foresight import foresee, read_lines
+from weft.tool.shell.naming import name_line
+from weft.tool.shell.parse import Node, parse, text_of
+from weft.tool.shell.program.builtins import look_at_builtin
+from weft.tool.shell.program.listing import output
+from weft.tool.shell.redirect import Redirect, redirects_of
+from weft.tool.shell.running import TOO_DEEP, Depth, Running
+from weft.tool.shell.scene import Feed, Scene
+from weft.tool.shell.steps import Stage, Step, steps_of
+
+_SUBSTITUTIONS: Final = frozenset({"command_substitution", "process_substitution"})
+
+
+class Walk:
+    """One walk over one command, with all that it runs in its turn."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._functions: dict[str, Node] = {}
+        self._words = foresee(scene, self._functions.keys())
+        self._depth = Depth()
+        self._running = Running(scene, self._depth, self.script, self._call)
+        self._input: Feed | None = None
+        self._maybe = 0
+
+    def script(self, text: str, stdin: Feed | None = None) -> None:
+        """Shell text, at the top or within something that runs it."""
+        if has_hole(text):
+            self._scene.unclear(text, "the text that is run is not known")
+            return
+        root = parse(text)
+        if isinstance(root, str) or self._depth.is_reached:
+            self._scene.unclear(text, root if isinstance(root, str) else TOO_DEEP)
+            return
+        self._scene.variables.collect(root)
+        with self._depth.deeper():
+            self._each(root, stdin)
+
+    def _each(self, node: Node, stdin: Feed | None = None) -> Feed:
+        feeds = []
+        for child, after in pairwise((*node.children, None)):
+            if child is not None and child.is_named:
+                with self._apart(if_so=after is not None and after.type == "&"):
+                    feeds.append(self._statement(child, stdin))
+        return _together(feeds)
+
+    def _statement(self, node: Node, stdin: Feed | None = None) -> Feed:
+        scene, feeds = self._scene, []
+        ends: list[tuple[str, ...] | None] = []
+        skipped = False
+        for place, step in enumerate(steps_of(node)):
+            if step.operator == "&&" and scene.landed is not None:
+                scene.cwds = scene.landed
+            if step.operator == "||" or skipped:
+                scene.stay(*ends)
+            skipped = step.operator == "||"
+            with self._perhaps(if_so=place > 0):
+                feeds.append(self._step(step, stdin))
+            ends.append(scene.cwds)
+        # Any of them may have been the last that was done.
+        scene.stay(*ends)
+        return _together(feeds)
+
+    def _step(self, step: Step, stdin: Feed | None) -> Feed:
+        if len(step.stages) == 1:
+            return self._stage(step.stages[0], stdin)
+        feed = stdin
+        for stage in step.stages:
+            with self._apart():
+                feed = self._stage(stage, feed)
+        return feed or Feed()
+
+    def _stage(self, stage: Stage, stdin: Feed | None) -> Feed:
+        redirect = redirects_of(stage.redirects, self._words)
+        stdin = self._redirect(redirect, stdin)
+        if stage.node is None:
+            return Feed()
+        if stage.node.type == "command":
+            return self._command(stage.node, redirect, stdin)
+        if redirect.arguments:
+            self._scene.unclear(text_of(stage.node), "there are words behind it that belong to nothing")
+        return self._compound(stage.node, stdin)
+
+    def _redirect(self, redirect: Redirect, stdin: Feed | None) -> Feed | None:
+        for node in redirect.nested:
+            self._inside(node)
+        for text in redirect.scripts:
+            with self._apart():
+                self.script(re.sub(r"\\([`\\$])", r"\1", text))
+        for field in redirect.reads:
+            self._scene.touch(field, "read")
+        for field in redirect.writes:
+            self._scene.touch(field, "write")
+        return redirect.stdin or stdin
+
+    def _compound(self, node: Node, stdin: Feed | None) -> Feed:
+        match node.type:
+            case "subshell" | "command_substitution" | "process_substitution":
+                with self._apart():
+                    return self._each(node, stdin)
+            case "compound_statement" | "negated_command" | "do_group" | "program":
+                return self._each(node, stdin)
+            case "while_statement" | "for_statement" | "c_style_for_statement":
+                self._loop(node, stdin)
+            case "if_statement" | "case_statement" | "elif_clause" | "else_clause" | "case_item":
+                self._branches(node, stdin)
+            case "function_definition":
+                self._define(node)
+            case "variable_assignment":
+                self._assign(node)
+                self._settle(node)
+            case "declaration_command" | "unset_command" | "test_command":
+                self._declare(node)
+            case _:
+                self._inside(node)
+        return Feed()
+
+    def _inside(self, node: Node) -> None:
+        """Whatever runs within words."""
+        if node.type in _SUBSTITUTIONS:
+            with self._apart():
+                self._each(node)
+            return
+        if node.type == "expansion":
+            self._expand(node)
+        for child in node.named_children:
+            if child.children:
+                self._inside(child)
+
+    def _expand(self, node: Node) -> None:
+        kinds = {child.type for child in node.children}
+        if "P" in kinds:  # ${name@P}
+            self._scene.unclear(text_of(node), "what is in the variable is run")
+        if not kinds.isdisjoint({"=", ":="}):
+            self._running.set(text_of(node.named_children[0]), hole(text_of(node)))
+
+    def _loop(self, node: Node, stdin: Feed | None) -> None:
+        before = self._scene.cwds
+        if (variable := node.child_by_field_name("variable")) is not None:
+            self._running.set(text_of(variable), hole("each of them"))
+        with self._scene.variables.reading(_read_name(node), (stdin or Feed()).listing):
+            self._branches(node, stdin)
+            if self._scene.cwds != before:
+                # It goes further every time round.
+                self._scene.cwds = None
+                self._branches(node, stdin)
+
+    def _branches(self, node: Node, stdin: Feed | None) -> None:
+        for child in node.named_children:
+            before = self._scene.cwds
+            with self._perhaps():
+                self._statement(child, stdin)
+            if self._scene.cwds != before:
+                self._scene.stay(before)
+
+    def _define(self, node: Node) -> None:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is None or body is None:
+            self._inside(node)
+            return
+        self._functions[text_of(name)] = body
+        with self._apart():
+            self._statement(body)
+        redirects = [child for child in node.named_children if child.type.endswith("_redirect")]
+        if self._redirect(redirects_of(redirects, self._words), None) is not None:
+            self._scene.unclear(text_of(node), "what it reads does not come from where it is called")
+
+    def _call(self, name: str, stdin: Feed | None) -> bool:
+        """A function of the command's own: judged where it was written, and again where it is called from."""
+        if name in self._functions and not self._depth.is_reached:
+            with self._depth.deeper():
+                self._statement(self._functions[name], stdin)
+        return name in self._functions
+
+    def _assign(self, node: Node) -> None:
+        self._inside(node)
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name is None:
+            return
+        values = [""] if value is None else self._words.values(value)
+        for each in values:
+            text = each if isinstance(each, str) else text_of(node)
+            self._running.set(text_of(name), text)
+
+    def _settle(self, node: Node) -> None:
+        """What is assigned for certain, and for the rest of the command, is all that a variable holds from then on."""
+        name = node.child_by_field_name("name")
+        if name is not None and not self._maybe and self._depth.now == 1:
+            self._scene.variables.settle(text_of(name))
+
+    def _declare(self, node: Node) -> None:
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self._assign(child)
+            elif node.type == "declaration_command" and child.type not in ("variable_name", "word"):
+                self._declare_words(child)
+        self._inside(node)
+        fields = tuple(Field(word) for word in text_of(node).split())
+        look_at_builtin(fields[0].text, fields[1:], self._scene)
+
+    def _declare_words(self, node: Node) -> None:
+        """`export "$name=$value"`: what is declared is put together first."""
+        for value in self._words.values(node):
+            name, equals, text = value.partition("=") if isinstance(value, str) else (hole(""), "=", "")
+            if equals or has_hole(name):
+                self._running.set(name, text)
+
+    def _command(self, node: Node, outer: Redirect, stdin: Feed | None) -> Feed:
+        words: list[Node] = []
+        more, fed = outer.arguments, outer.stdin is not None
+        for child in node.children:
+            if child.type == "variable_assignment":
+                if not _only_for_read(child, node):
+                    self._assign(child)
+            elif child.type.endswith("_redirect"):
+                redirect = redirects_of([child], self._words)
+                stdin = self._redirect(redirect, stdin)
+                more = [*more, *redirect.arguments]
+                # Of several inputs one is read: the last as it is written, which is not known here.
+                stdin = Feed() if fed and redirect.stdin is not None else stdin
+            else:
+                words.append(child)
+        words += more
+        for word in words:
+            if word.children:
+                self._inside(word)
+            if word.type == "extglob_pattern":
+                self._scene.unclear(text_of(node), "some shells run programs from such a pattern")
+        if [text_of(word) for word in words] == ["exec"]:
+            self._input = stdin or self._input
+        return self._run_readings(words, stdin or self._input)
+
+    def _run_readings(self, nodes: list[Node], stdin: Feed | None) -> Feed:
+        lines = read_lines(nodes, self._words)
+        if lines is None:
+            self._scene.unclear(" ".join(map(text_of, nodes)), "it could be too many different things")
+            return Feed()
+        feeds = []
+        for line in lines:
+            argv = tuple(word.field for word in line)
+            self._running.run(argv, name_line(line), stdin)
+            own = argv[0].text in self._functions
+            feeds.append(Feed() if own else output(argv, self._scene, stdin))
+        return feeds[0] if len(feeds) == 1 else Feed()
+
+    @contextmanager
+    def _apart(self, *, if_so: bool = True) -> Iterator[None]:
+        """In a shell of its own: where it goes, nobody follows."""
+        cwds, landed = self._scene.cwds, self._scene.landed
+        with self._perhaps(if_so=if_so):
+            yield
+        if if_so:
+            self._scene.cwds, self._scene.landed = cwds, landed
+
+    @contextmanager
+    def _perhaps(self, *, if_so: bool = True) -> Iterator[None]:
+        """Something that may not be done at all, or not by the shell that reads the rest."""
+        self._maybe += if_so
+        yield
+        self._maybe -= if_so
+
+
+def _together(feeds: list[Feed]) -> Feed:
+    """What several put out one after the other."""
+    if len(feeds) == 1:
+        return feeds[0]
+    texts = [feed.text for feed in feeds if feed.text is not None]
+    return Feed(text="\n".join(texts)) if len(texts) == len(feeds) else Feed()
+
+
+def _only_for_read(assignment: Node, command: Node) -> bool:
+    """`IFS= read name` changes how this one line is taken apart, and nothing else."""
+    name = command.child_by_field_name("name")
+    return name is not None and text_of(name) == "read" and text_of(assignment) in ("IFS=", "IFS=,", "IFS=:")
+
+
+def _read_name(node: Node) -> str:
+    """The variable of `while read name`."""
+    condition = node.child_by_field_name("condition")
+    words = text_of(condition).split() if condition is not None else []
+    words = words[1:] if words[:1] == ["IFS="] else words
+    names = [word for word in words[1:] if not word.startswith("-")]
+    return names[0] if words[:1] == ["read"] and len(names) == 1 else ""

@@ -1,0 +1,359 @@
+"""How `weft run` ends, from outside: one test for each exit code, the last JSON line, and that it ends at all."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from given.web import Answer, open_web
+
+WEFT = str(Path(sys.executable).with_name("weft"))
+CHAT = "/v1/chat/completions"
+DEMO = ("-m", "scripted/demo")
+
+
+class Place:
+    """A repository, and what is configured for it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "greet.py").write_text(
+            'def main():\n    print("Hello, world!")\n\n\nif __name__ == "__main__":\n    main()\n'
+        )
+        subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+
+    def configure(self, **said: Any) -> None:
+        (self.root / "opencode.json").write_text(json.dumps(said))
+
+    def weft(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [WEFT, *arguments],
+            cwd=self.root,
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def result(self, *arguments: str, **env: str) -> tuple[int, dict[str, Any]]:
+        """The exit code, and the last line of JSON."""
+        ran = self.weft("run", "--format", "json", *arguments, **env)
+        last: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+        return ran.returncode, last
+
+    def start(self, *arguments: str, **more: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [WEFT, "run", *arguments],
+            cwd=self.root,
+            stdin=more.pop("stdin", subprocess.DEVNULL),
+            stdout=more.pop("stdout", subprocess.PIPE),
+            stderr=more.pop("stderr", subprocess.PIPE),
+            text=True,
+            **more,
+        )
+
+    def last_message(self) -> dict[str, Any]:
+        shown = json.loads(self.weft("session", "show", "last", "--format", "json").stdout)
+        found: dict[str, Any] = shown["messages"][-1]
+        return found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+class Turns(dict[str, Answer]):
+    """Answers that are given one after the other; the last stays."""
+
+    def __init__(self, *answers: Answer) -> None:
+        super().__init__()
+        self._answers = list(answers)
+
+    def get(self, path: str, otherwise: Any = None) -> Any:
+        if path != CHAT:
+            return otherwise
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+def chat(delta: Mapping[str, Any], reason: str) -> Answer:
+    told = [
+        {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]},
+        {"id": "c", "choices": [], "usage": {"prompt_tokens": 1000, "completion_tokens": 100}},
+    ]
+    lines = [f"data: {json.dumps(each)}\n\n".encode() for each in told]
+    return Answer(b"".join(lines) + b"data: [DONE]\n\n", kind="text/event-stream")
+
+
+SAYS = chat({"role": "assistant", "content": "Well woven"}, "stop")
+
+
+def calls(tool: str, **arguments: str) -> Answer:
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    call = {"index": 0, "id": "c1", "type": "function", "function": function}
+    return chat({"role": "assistant", "tool_calls": [call]}, "tool_calls")
+
+
+CALLS = calls("glob", pattern="*.py")
+BUSY = Answer(b'{"error": {"message": "overloaded"}}', status=503)
+WRONG = Answer(b'{"error": {"message": "no such thing"}}', status=400)
+
+
+def served(url: str) -> str:
+    model = {"limit": {"context": 100_000, "output": 1_000}, "cost": {"input": 1, "output": 10}}
+    options = {"baseURL": f"{url}/v1", "apiKey": "sk-x"}
+    provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": model}}
+    return json.dumps({"provider": {"mill": provider}})
+
+
+def asked(place: Place, *answers: Answer, flags: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
+    """What a run comes to whose model answers like this."""
+    with open_web(Turns(*answers)) as web:
+        return place.result("-m", "mill/m", *flags, "weave", OPENCODE_CONFIG_CONTENT=served(web.url))
+
+
+def hear(source: int, word: bytes) -> bytes:
+    """What is said at a terminal or in a pipe until a word comes."""
+    heard = b""
+    while word not in heard:
+        ready, _, _ = select.select([source], [], [], 30)
+        assert ready, heard
+        heard += os.read(source, 4096)
+    return heard
+
+
+def test_0_the_last_line_says_what_came_of_it(place: Place) -> None:
+    code, result = asked(place, SAYS)
+    last = place.last_message()
+
+    assert code == 0, result
+    assert result == {
+        "type": "result",
+        "timestamp": result["timestamp"],
+        "sessionID": last["info"]["sessionID"],
+        "messageID": last["info"]["id"],
+        "status": "done",
+        "exitCode": 0,
+        "text": "Well woven",
+        "finish": "stop",
+        "model": {"providerID": "mill", "modelID": "m"},
+        "agent": "build",
+        "steps": 1,
+        "cost": 0.002,
+        "priced": True,
+        "tokens": {"input": 1000, "output": 100, "reasoning": 0, "cache": {"read": 0, "write": 0}},
+    }
+
+
+def test_0_what_was_got_over_by_trying_again_is_no_failure(place: Place) -> None:
+    code, result = asked(place, BUSY, SAYS)
+
+    assert (code, result["status"], result["text"]) == (0, "done", "Well woven")
+
+
+def test_1_a_provider_that_refuses(place: Place) -> None:
+    code, result = asked(place, WRONG)
+
+    assert (code, result["status"], result["error"]["name"]) == (1, "failed", "APIError")
+
+
+def test_2_wrong_usage_is_told_before_anything_is_asked(place: Place) -> None:
+    for wrong in (
+        ["--max-cost", "a lot"],
+        ["--max-cost", "0"],
+        ["--max-steps", "0"],
+        ["--max-seconds", "-1"],
+    ):
+        ran = place.weft("run", *DEMO, *wrong, "go")
+        assert ran.returncode == 2, wrong
+        assert wrong[0] in ran.stderr
+    assert place.weft("session", "list", "--format", "json").stdout.strip() == "[]"
+
+
+def test_3_a_permission_that_nobody_can_give(place: Place) -> None:
+    place.configure(permission={"edit": "ask"})
+    code, result = place.result(*DEMO, "go")
+
+    assert (code, result["status"]) == (3, "refused")
+
+
+def test_4_a_budget_stops_before_the_call_and_more_of_it_lets_it_go_on(place: Place) -> None:
+    stopped = place.weft("run", *DEMO, "--max-steps", "2", "go")
+    failure = place.last_message()["info"]["error"]
+    again = place.weft("run", "--continue")
+
+    assert stopped.returncode == 4, stopped.stderr
+    assert "warning: the next call brings this run to 2 of 2 steps" in stopped.stderr
+    assert "give it more with --max-steps" in stopped.stderr
+    assert failure["name"] == "BudgetExceededError"
+    assert {key: failure["data"][key] for key in ("scope", "measure", "limit", "spent")} == {
+        "scope": "run",
+        "measure": "steps",
+        "limit": 2,
+        "spent": 2,
+    }
+    assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize("scope", ["session", "tree", "day"])
+def test_4_a_configured_budget_holds_over_runs_and_can_be_raised(place: Place, scope: str) -> None:
+    def budget(steps: int) -> None:
+        place.configure(experimental={"weft": {"budget": {scope: {"steps": steps}}}})
+
+    budget(4)
+    first, _ = place.result(*DEMO, "go")
+    second, result = place.result(*DEMO, "--continue", "more")
+    budget(5)
+    third, _ = place.result(*DEMO, "--continue", "more", "--max-steps", "1")
+
+    assert (first, second, third) == (0, 4, 4)
+    assert (result["status"], result["error"]["data"]["scope"]) == ("budget", scope)
+    assert f"experimental.weft.budget.{scope}.steps" in result["error"]["data"]["hint"]
+
+
+def test_4_money_runs_out_too(place: Place) -> None:
+    code, result = asked(place, CALLS, SAYS, flags=("--max-cost", "0.02"))
+
+    # What a call takes is unknown before the first, and known after it: 8,000 tokens are expected, and 1,000 come.
+    assert (code, result["cost"]) == (0, 0.004)
+    assert asked(place, CALLS, flags=("--max-cost", "0.001"))[0] == 4
+
+
+def test_a_budget_that_cannot_be_read_is_refused_with_its_place(place: Place) -> None:
+    place.configure(experimental={"weft": {"budget": {"session": {"cost": "lots"}}}})
+    ran = place.weft("run", *DEMO, "go")
+
+    assert ran.returncode == 2
+    assert "experimental.weft.budget.session.cost: expected dollars such as" in ran.stderr
+
+
+def test_5_a_deadline_that_passed(place: Place) -> None:
+    place.configure(experimental={"weft": {"deadlines": {"turn": 1}}})
+    code, result = place.result(*DEMO, "go")
+
+    assert (code, result["status"], result["error"]["name"]) == (5, "timeout", "DeadlineError")
+
+
+def test_6_a_model_that_goes_round_in_a_circle(place: Place) -> None:
+    code, result = asked(place, CALLS)
+
+    assert (code, result["status"]) == (6, "loop")
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_settles_the_run_and_says_so(place: Place, sent: signal.Signals, code: int) -> None:
+    running = place.start(*DEMO, "--format", "json", "go")
+    assert running.stdout is not None
+    assert json.loads(running.stdout.readline())["type"] == "step_start"
+    running.send_signal(sent)
+    out, err = running.communicate(timeout=30)
+    result = json.loads(out.splitlines()[-1])
+    last = place.last_message()
+
+    assert running.returncode == code
+    assert err == ""
+    assert (result["type"], result["status"], result["exitCode"]) == ("result", "interrupted", code)
+    assert last["info"]["error"]["name"] == "MessageAbortedError"
+    assert last["info"]["time"]["completed"]
+
+
+def test_the_second_signal_ends_it_at_once_and_what_it_was_doing_too(place: Place) -> None:
+    pipe = place.root / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    # It says by the pipe that it has begun, and holds it open for as long as it lives.
+    command = f"trap '' INT TERM; exec 9>{pipe}; echo begun >&9; while true; do sleep 60; done"
+    with open_web(Turns(calls("bash", command=command, description="Hold on"))) as web:
+        config = {**os.environ, "OPENCODE_CONFIG_CONTENT": served(web.url)}
+        running = place.start("-m", "mill/m", "hold on", env=config)
+        begun = hear(reading, b"begun\n")
+        running.send_signal(signal.SIGINT)
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=30)
+        ended, _, _ = select.select([reading], [], [], 30)
+        left = os.read(reading, 1) if ended else b"somebody"
+    os.close(reading)
+
+    assert (begun, left) == (b"begun\n", b"")
+    assert running.returncode in (130, 143)
+    assert "Traceback" not in said
+
+
+def test_141_whoever_stops_reading_ends_the_run(place: Place) -> None:
+    ran = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{WEFT} run -m scripted/demo --format json go | head -n 1"],
+        cwd=place.root,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    last = place.last_message()
+
+    assert (ran.returncode, ran.stderr) == (141, "")
+    assert last["info"]["time"]["completed"]
+
+
+def test_a_person_at_a_terminal_is_asked_and_may_interrupt_instead(place: Place) -> None:
+    place.configure(permission={"edit": "ask"})
+    leader, follower = pty.openpty()
+    running = place.start(*DEMO, "go", stdin=follower, stdout=subprocess.PIPE, stderr=follower)
+    os.close(follower)
+    heard = hear(leader, b"[r]eject")
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=30)
+    os.close(leader)
+
+    assert b"edit: greet.py" in heard
+    assert running.returncode == 130
+
+
+def test_a_person_at_a_terminal_says_yes_and_it_goes_on(place: Place) -> None:
+    place.configure(permission={"edit": "ask"})
+    leader, follower = pty.openpty()
+    running = place.start(*DEMO, "go", stdin=follower, stdout=subprocess.PIPE, stderr=follower)
+    os.close(follower)
+    hear(leader, b"[r]eject")
+    os.write(leader, b"o\n")
+    said, _ = running.communicate(timeout=30)
+    os.close(leader)
+
+    assert running.returncode == 0
+    assert "Done." in said
+
+
+HANGS = """
+import sys, threading, time
+from weft.host.ending import LastResort
+last_resort = LastResort()
+threading.Thread(target=threading.Event().wait, name="stuck").start()
+last_resort.end_within({seconds}, 7)
+last_resort.rest()
+sys.exit(0)
+"""
+
+
+def test_a_process_that_something_keeps_from_ending_ends_all_the_same_and_says_what_it_was() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", HANGS.format(seconds=0.2)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert ran.returncode == 7
+    assert ran.stderr.startswith("weft ended and left undone: a thread in wait")

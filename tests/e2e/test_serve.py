@@ -1,0 +1,259 @@
+"""`weft serve` from outside: who comes in, what it prints, and how it ends."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from given.serving import make_project, prompt
+
+WEFT = str(Path(sys.executable).with_name("weft"))
+DEMO = {"providerID": "scripted", "modelID": "demo"}
+
+
+class Running:
+    """A server that runs, what it printed, and a client for it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.printed: list[str] = []
+        self.noted: list[str] = []
+        self._readers = [
+            threading.Thread(target=self._read, args=(process.stdout, self.printed), daemon=True),
+            threading.Thread(target=self._read, args=(process.stderr, self.noted), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+        self.url = self._find_url()
+
+    def _read(self, stream: Any, into: list[str]) -> None:
+        into.extend(line.rstrip("\n") for line in stream)
+
+    def _find_url(self) -> str:
+        for _ in range(2000):
+            found = re.search(r"http://\S+", " ".join(self.printed))
+            if found and "" in self.printed[2:]:
+                return found[0]
+            assert self.process.poll() is None, self.noted
+            threading.Event().wait(0.01)
+        raise AssertionError((self.printed, self.noted))
+
+    def end(self, how: int) -> int:
+        self.process.send_signal(how)
+        code = self.process.wait(30)
+        for reader in self._readers:
+            reader.join(5)
+        return code
+
+    def wait_for_note(self, words: str) -> None:
+        for _ in range(2000):
+            if any(words in line for line in self.noted):
+                return
+            threading.Event().wait(0.01)
+        raise AssertionError(self.noted)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path / "project")
+
+
+@contextmanager
+def serving(project: Path, *arguments: str, **env: str) -> Iterator[Running]:
+    process = subprocess.Popen(
+        [WEFT, "serve", "--port", "0", *arguments],
+        cwd=project,
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Running(process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def password_file() -> Path:
+    return Path(os.environ["XDG_STATE_HOME"]) / "opencode" / "weft" / "server-password"
+
+
+def test_a_password_is_made_once_and_kept_for_its_owner_alone(project: Path) -> None:
+    with serving(project) as running:
+        secret = password_file().read_text().strip()
+        assert password_file().stat().st_mode & 0o777 == 0o600
+        assert httpx2.get(f"{running.url}/path").status_code == 401
+        assert httpx2.get(f"{running.url}/global/health").status_code == 401
+        assert httpx2.get(f"{running.url}/path", auth=("opencode", "wrong")).status_code == 401
+        path = httpx2.get(f"{running.url}/path", auth=("opencode", secret)).json()
+        assert path["directory"] == str(project)
+        assert secret not in "\n".join(running.printed + running.noted)
+        assert running.end(signal.SIGTERM) == 0
+    with serving(project) as running:
+        assert httpx2.get(f"{running.url}/path", auth=("opencode", secret)).status_code == 200
+        assert running.end(signal.SIGINT) == 0
+
+
+def test_it_prints_a_line_to_paste_for_each_client(project: Path) -> None:
+    with serving(project) as running:
+        lines = [line.strip() for line in running.printed if line.startswith("  ")]
+        assert [
+            re.sub(r'"\$\(cat [^)]+\)"', "SECRET", line).replace(running.url, "URL") for line in lines[:3]
+        ] == [
+            "OPENCODE_SERVER_PASSWORD=SECRET opencode attach URL",
+            'OPENCODE_SERVER_PASSWORD=SECRET opencode run --attach URL "hello"',
+            "curl -u opencode:SECRET URL/session",
+        ]
+        ran = subprocess.run(["sh", "-c", lines[2]], capture_output=True, text=True, check=False, timeout=30)
+        assert (ran.returncode, ran.stdout) == (0, "[]")
+
+
+def test_a_password_from_the_environment_goes_before(project: Path) -> None:
+    with serving(project, OPENCODE_SERVER_PASSWORD="chosen", OPENCODE_SERVER_USERNAME="ada") as running:
+        assert httpx2.get(f"{running.url}/path", auth=("ada", "chosen")).status_code == 200
+        assert httpx2.get(f"{running.url}/path", auth=("opencode", "chosen")).status_code == 401
+        assert not password_file().exists()
+
+
+def test_without_a_password_it_is_for_this_machine_alone(project: Path) -> None:
+    with serving(project, "--auth", "none") as running:
+        assert httpx2.get(f"{running.url}/path").status_code == 200
+        assert httpx2.get(f"{running.url}/path", headers={"host": "evil.example"}).status_code == 403
+        assert (
+            httpx2.get(f"{running.url}/path", headers={"origin": "https://evil.example"}).status_code == 403
+        )
+    for arguments in (("--auth", "none", "--hostname", "0.0.0.0"), ("--hostname", "0.0.0.0")):
+        refused = subprocess.run(
+            [WEFT, "serve", *arguments], cwd=project, capture_output=True, text=True, check=False, timeout=30
+        )
+        assert refused.returncode == 2
+        assert "OPENCODE_SERVER_PASSWORD" in refused.stderr
+
+
+def test_a_password_file_that_others_can_read_is_not_used(project: Path) -> None:
+    password_file().parent.mkdir(parents=True)
+    password_file().write_text("known to all")
+    password_file().chmod(0o644)
+    refused = subprocess.run(
+        [WEFT, "serve", "--port", "0"], cwd=project, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert refused.returncode == 2
+    assert "known to all" not in refused.stderr
+
+
+def test_a_listed_page_may_call_it(project: Path) -> None:
+    page = {"origin": "https://mine.example"}
+    with serving(project, "--auth", "none", "--cors", "https://mine.example") as running:
+        answer = httpx2.get(f"{running.url}/path", headers=page)
+        assert answer.headers["access-control-allow-origin"] == "https://mine.example"
+        asked = httpx2.options(
+            f"{running.url}/session", headers={**page, "access-control-request-method": "POST"}
+        )
+        assert asked.status_code == 204
+
+
+def test_the_access_log_holds_no_secret(project: Path) -> None:
+    with serving(project, "--access-log") as running:
+        httpx2.get(f"{running.url}/path?password=s3cret", auth=("opencode", "s3cret"))
+        running.wait_for_note("GET /path 401")
+        assert "s3cret" not in "\n".join(running.noted)
+
+
+def test_the_first_signal_settles_runs_and_ends_streams(project: Path) -> None:
+    with (
+        serving(project, "--auth", "none") as running,
+        httpx2.Client(base_url=running.url, timeout=30) as client,
+    ):
+        session = client.post("/session").json()["id"]
+        heard: list[str] = []
+        connected = threading.Event()
+
+        def listen() -> None:
+            with httpx2.stream("GET", f"{running.url}/event", timeout=30) as stream:
+                for line in stream.iter_lines():
+                    if line.startswith("data: "):
+                        heard.append(json.loads(line[6:])["type"])
+                        connected.set()
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        assert connected.wait(20)
+        sent = client.post(f"/session/{session}/prompt_async", json=prompt("go", model=DEMO))
+        assert sent.status_code == 204
+        assert running.end(signal.SIGTERM) == 0
+        listener.join(10)
+        assert not listener.is_alive()
+        assert heard[-1] == "server.instance.disposed"
+    shown = subprocess.run(
+        [WEFT, "session", "show", session, "--format", "json"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    messages = json.loads(shown.stdout)["messages"]
+    states = [
+        part["state"]["status"] for each in messages for part in each["parts"] if part["type"] == "tool"
+    ]
+    assert set(states) <= {"completed", "error"}
+    assert all(
+        "completed" in each["info"]["time"] for each in messages if each["info"]["role"] == "assistant"
+    )
+
+
+def test_nothing_it_started_outlives_it_however_it_dies(project: Path) -> None:
+    with serving(project, "--auth", "none") as running:
+        made = httpx2.post(f"{running.url}/pty", json={"command": "cat", "args": []}).json()
+        assert Path(f"/proc/{made['pid']}").exists()
+        running.end(signal.SIGKILL)
+        for _ in range(2000):
+            if not Path(f"/proc/{made['pid']}").exists():
+                return
+            threading.Event().wait(0.005)
+        raise AssertionError("it is still there")
+
+
+def test_what_is_configured_counts_unless_said_otherwise(project: Path) -> None:
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode"
+    own.mkdir(parents=True)
+    (own / "opencode.json").write_text(
+        json.dumps({"server": {"hostname": "127.0.0.2", "cors": ["https://mine.example"]}})
+    )
+    (project / "opencode.json").write_text(json.dumps({"server": {"cors": ["https://evil.example"]}}))
+    with serving(project, "--auth", "none") as running:
+        assert running.url.startswith("http://127.0.0.2:")
+        mine = httpx2.get(f"{running.url}/path", headers={"origin": "https://mine.example"})
+        evil = httpx2.get(f"{running.url}/path", headers={"origin": "https://evil.example"})
+        assert (mine.status_code, evil.status_code) == (200, 403)
+
+
+def test_a_port_that_is_taken_is_said_to_be(project: Path) -> None:
+    with serving(project, "--auth", "none") as running:
+        port = running.url.rsplit(":", 1)[1]
+        refused = subprocess.run(
+            [WEFT, "serve", "--auth", "none", "--port", port],
+            cwd=project,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+    assert refused.returncode == 2
+    assert f"127.0.0.1:{port}" in refused.stderr

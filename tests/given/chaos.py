@@ -1,0 +1,360 @@
+"""A model that does everything wrong that a model, its API or the network between can do, at random and by a seed."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from random import Random
+from typing import Any
+
+import msgspec
+
+from given.house import EchoInput
+from weft.errors import FaultKind
+from weft.host.clock import Clock
+from weft.provider.chunk import (
+    AnyChunk,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Started,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputStart,
+    Usage,
+)
+from weft.provider.contract import ModelRequest
+from weft.provider.faults import fault
+from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
+
+Chunks = Iterable[AnyChunk]
+LONGEST_STALL = 200.0
+FOR_EVER = 0.02
+REASONS: tuple[FinishReason, ...] = (
+    "stop",
+    "length",
+    "content-filter",
+    "tool-calls",
+    "error",
+    "other",
+    "unknown",
+)
+PASSING: tuple[FaultKind, ...] = ("rate-limit", "overload", "server", "network", "timeout")
+LASTING: tuple[FaultKind, ...] = (
+    "auth",
+    "quota",
+    "content-filter",
+    "not-found",
+    "bad-request",
+    "media",
+    "signature",
+)
+WORDS = ("loom", "thread", "Schuss", "Kette", "織る", "🧵", "a\n\nb", "", " ", "x" * 300)
+
+# How often a model is of which mind. What comes to a good end comes often enough that a conversation gets anywhere.
+MOODS = {
+    "speaks": 20,
+    "thinks": 6,
+    "calls": 22,
+    "calls_badly": 8,
+    "calls_alike": 3,
+    "hands_on": 4,
+    "says_nothing": 3,
+    "is_not_there": 2,
+    "truncates": 4,
+    "resets": 6,
+    "refuses": 2,
+    "is_limited": 4,
+    "overflows": 2,
+    "is_full": 3,
+    "stalls": 4,
+    "repeats": 3,
+    "babbles": 2,
+    "is_unruly": 5,
+    "ends_oddly": 4,
+    "is_mistaken": 1,
+}
+
+
+class ChaosModel:
+    """A provider, all of whose models are out of their mind. `look` is shown every request before it is answered."""
+
+    def __init__(self, random: Random, clock: Clock, look: Callable[[ModelRequest], None]) -> None:
+        self._random = random
+        self._clock = clock
+        self._look = look
+        self._stuck: dict[str, tuple[int, ToolCall]] = {}
+        self._count = 0
+        self.moods: dict[str, int] = {}
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        self._look(request)
+        self._count += 1
+        mood = self._mood(request)
+        self.moods[mood] = self.moods.get(mood, 0) + 1
+        async for chunk in getattr(self, f"_{mood}")(request):
+            yield chunk
+            if self._random.random() < 0.1:
+                await self._clock.sleep(self._random.uniform(0, 0.4))
+
+    def _mood(self, request: ModelRequest) -> str:
+        if request.session in self._stuck:
+            return "repeats"
+        return self._random.choices(list(MOODS), list(MOODS.values()))[0]
+
+    # --- good ends ---
+
+    async def _speaks(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        for chunk in (Started(), *self._text(), self._end("stop", request)):
+            yield chunk
+
+    async def _thinks(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        for chunk in (Started(), *self._thought(), *self._text(), self._end("stop", request)):
+            yield chunk
+
+    async def _calls(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        calls = [self._call(*self._good_call()) for _ in range(self._random.randint(1, 3))]
+        said = self._text() if self._random.random() < 0.5 else ()
+        pieces = [chunk for call in calls for chunk in call]
+        for chunk in (Started(), *said, *pieces, self._end("tool-calls", request)):
+            yield chunk
+
+    async def _hands_on(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        """To children, one or two at once."""
+        given = {
+            "description": "Weave",
+            "prompt": "Weave it.",
+            "subagent_type": self._pick("general", "nobody"),
+        }
+        calls = [self._call("task", self._raw(given)) for _ in range(self._random.randint(1, 2))]
+        for chunk in (
+            Started(),
+            *(each for call in calls for each in call),
+            self._end("tool-calls", request),
+        ):
+            yield chunk
+
+    # --- calls that cannot be made ---
+
+    async def _calls_badly(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        bad = [self._call(*self._bad_call()) for _ in range(self._random.randint(1, 3))]
+        for chunk in (Started(), *(each for call in bad for each in call), self._end("tool-calls", request)):
+            yield chunk
+
+    async def _calls_alike(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        """Some servers number the calls of every answer from the same number, or give all of them the same id."""
+        ids = self._pick(("call_0", "call_0"), ("", ""), ("call_0", "call_1"))
+        pieces = [chunk for id in ids for chunk in self._call(*self._good_call(), id=id)]
+        for chunk in (Started(), *pieces, self._end("tool-calls", request)):
+            yield chunk
+
+    async def _repeats(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        """The same call, step after step."""
+        left, call = self._stuck.pop(request.session, None) or self._stubborn()
+        call = msgspec.structs.replace(call, call_id=f"call_{self._count}")
+        if left > 1:
+            self._stuck[request.session] = (left - 1, call)
+        for chunk in (Started(), *_written(call), self._end("tool-calls", request)):
+            yield chunk
+
+    def _stubborn(self) -> tuple[int, ToolCall]:
+        tool, raw = self._pick(self._good_call, self._bad_call)()
+        return self._random.randint(2, 12), ToolCall(call_id="", tool=tool, raw=raw)
+
+    # --- answers that break off ---
+
+    async def _is_not_there(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        """A body of nothing."""
+        for chunk in self._pick((), (Started(),)):
+            yield chunk
+
+    async def _truncates(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        for chunk in self._half():
+            yield chunk
+
+    async def _resets(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        for chunk in self._half():
+            yield chunk
+        raise fault(self._pick(*PASSING), "the connection was reset")
+
+    async def _refuses(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        for chunk in self._half() if self._random.random() < 0.3 else ():
+            yield chunk
+        raise fault(self._pick(*LASTING), "no")
+
+    async def _is_limited(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        headers = self._pick({}, {"retry-after": "1"}, {"retry-after": "3600"}, {"retry-after": "-5"})
+        for chunk in ():
+            yield chunk
+        raise fault("rate-limit", "Too Many Requests", status=429, headers=headers)
+
+    async def _overflows(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        for chunk in ():
+            yield chunk
+        raise fault("overflow", "prompt is too long", status=400)
+
+    async def _is_mistaken(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        """A fault in an adapter, as one that nobody thought of would look."""
+        for chunk in self._half():
+            yield chunk
+        raise ZeroDivisionError("a bug in an adapter")
+
+    async def _stalls(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        """Silence, here or there; what waits for a byte ends it, and if that fails, the deadline of the turn."""
+        half = self._half()
+        for chunk in half[: self._random.randint(0, len(half))]:
+            yield chunk
+        if self._random.random() < FOR_EVER:
+            await asyncio.Event().wait()
+        await self._clock.sleep(self._random.uniform(1, LONGEST_STALL))
+        if self._random.random() < 0.5:
+            raise fault("timeout", "no word for too long")
+        for chunk in (*self._text(), self._end("stop", request)):
+            yield chunk
+
+    # --- answers that are whole and odd ---
+
+    async def _says_nothing(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        for chunk in (Started(), self._end("stop", request)):
+            yield chunk
+
+    async def _is_full(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        """Says that the window is as good as full: what comes next would not fit."""
+        window = request.model.limit.context
+        usage = Usage(input=window - self._random.randint(0, 500), output=self._random.randint(0, 400))
+        asked = self._call(*self._good_call()) if self._random.random() < 0.7 else self._text()
+        for chunk in (Started(), *asked, Finished(reason="stop", usage=usage)):
+            yield chunk
+
+    async def _babbles(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        text = f"text_{self._count}"
+        yield Started()
+        yield TextStart(id=text)
+        for _ in range(self._random.randint(50, 150)):
+            yield TextDelta(id=text, text="over and over and ")
+        yield TextEnd(id=text)
+        yield self._end(self._pick("stop", "length"), request)
+
+    async def _ends_oddly(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        asked = self._call(*self._good_call()) if self._random.random() < 0.5 else self._text()
+        for chunk in (Started(), *asked, self._end(self._pick(*REASONS), request)):
+            yield chunk
+
+    async def _is_unruly(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        """The right pieces in an order that no contract allows, some twice, some left out."""
+        pieces = [Started(), *self._thought(), *self._text(), *self._call(*self._good_call())]
+        kept = [piece for piece in pieces if self._random.random() < 0.8]
+        if self._random.random() < 0.5:
+            self._random.shuffle(kept)
+        kept += [piece for piece in kept if self._random.random() < 0.1]
+        for chunk in (*kept, *[self._end("stop", request)] * self._random.randint(1, 2)):
+            yield chunk
+
+    # --- pieces ---
+
+    def _half(self) -> list[AnyChunk]:
+        whole = [
+            Started(),
+            *self._thought(),
+            *self._text(),
+            *self._call(*self._pick(self._good_call, self._bad_call)()),
+        ]
+        return whole[: self._random.randint(1, len(whole))]
+
+    def _text(self) -> list[AnyChunk]:
+        id = f"text_{self._count}"
+        words = self._random.choices(WORDS, k=self._random.randint(0, 6))
+        return [TextStart(id=id), *(TextDelta(id=id, text=word) for word in words), TextEnd(id=id)]
+
+    def _thought(self) -> list[AnyChunk]:
+        id = f"thought_{self._count}"
+        words = self._random.choices(WORDS, k=self._random.randint(0, 4))
+        return [
+            ReasoningStart(id=id),
+            *(ReasoningDelta(id=id, text=word) for word in words),
+            ReasoningEnd(id=id),
+        ]
+
+    def _call(self, tool: str, raw: str, *, id: str | None = None) -> list[AnyChunk]:
+        named = f"call_{self._count}_{self._random.randrange(10**6)}" if id is None else id
+        return list(_written(ToolCall(call_id=named, tool=tool, raw=raw)))
+
+    def _good_call(self) -> tuple[str, str]:
+        tool = self._random.choices(("echo", "slow", "fall", "hold", "big"), (10, 5, 2, 1, 2))[0]
+        return tool, self._raw({"words": self._pick(*WORDS) + str(self._random.randrange(1000))})
+
+    def _bad_call(self) -> tuple[str, str]:
+        return self._pick(
+            ("echo", '{"words": "h'),
+            ("echo", "[1, 2]"),
+            ("echo", ""),
+            ("echo", '{"words": 7}'),
+            ("echo", '{"wörds": "\\ud83d"}'),
+            ("unheard-of", "{}"),
+            ("", "{}"),
+            ("task", '{"prompt": "go"}'),
+            ("invalid", "{}"),
+        )
+
+    def _end(self, reason: FinishReason, request: ModelRequest) -> Finished:
+        """With about what a real one counts, or nothing: not all of them count."""
+        asked = len(msgspec.json.encode((request.system, request.messages))) // 4
+        known = self._random.random() < 0.9
+        usage = Usage(
+            input=asked // 2,
+            cache_read=asked - asked // 2,
+            output=self._random.randint(0, 200),
+            reasoning=self._random.randint(0, 50),
+        )
+        return Finished(reason=reason, usage=usage if known else Usage())
+
+    def _raw(self, given: dict[str, Any]) -> str:
+        return msgspec.json.encode(given).decode()
+
+    def _pick(self, *from_these: Any) -> Any:
+        return self._random.choice(from_these)
+
+
+def _written(call: ToolCall) -> Chunks:
+    yield ToolInputStart(call_id=call.call_id, tool=call.tool)
+    for piece in (call.raw[:3], call.raw[3:]):
+        if piece:
+            yield ToolInputDelta(call_id=call.call_id, text=piece)
+    yield call
+
+
+# --- the tools ---
+
+
+async def _echo(wanted: EchoInput, ctx: ToolContext) -> ToolResult:
+    await ctx.ask("echo", wanted.words, always=("*",))
+    return ToolResult(title="Echo", output=wanted.words)
+
+
+async def _slow(wanted: EchoInput, ctx: ToolContext) -> ToolResult:
+    for share in range(1, 4):
+        await ctx.clock.sleep(len(wanted.words))
+        await ctx.report(title=f"{share}/3", metadata={"done": share})
+    return ToolResult(title="Slow", output=wanted.words)
+
+
+async def _fall(_: EchoInput, __: ToolContext) -> ToolResult:
+    raise ValueError("it fell")
+
+
+async def _hold(_: EchoInput, __: ToolContext) -> ToolResult:
+    await asyncio.Event().wait()
+    raise AssertionError("waited for nothing")
+
+
+async def _big(wanted: EchoInput, _: ToolContext) -> ToolResult:
+    return ToolResult(title="Big", output=f"{wanted.words}\n" * 100)
+
+
+TOOLS: tuple[AnyTool, ...] = tuple(
+    Tool(name=name, about=f"{name.title()}.", takes=EchoInput, run=run)
+    for name, run in (("echo", _echo), ("slow", _slow), ("fall", _fall), ("hold", _hold), ("big", _big))
+)

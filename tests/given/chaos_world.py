@@ -1,0 +1,339 @@
+"""People who work in a weft whose models are out of their mind, and what must hold all the while and in the end."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from random import Random
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from given.chaos import TOOLS, ChaosModel
+from given.ends import left_open
+from given.house import ALLOW, MODEL, NOW, House, open_house
+from given.simulated import SimulatedClock
+from given.wires import SUMMARISER, WIRES, Reader, next_requests
+from weft.app.gates import Permitting
+from weft.errors import InvalidInputError, NotFoundError, SessionBusyError
+from weft.model.agent import Agent
+from weft.model.catalog import Limit, Model, ref
+from weft.model.event import Durable, Event, PermissionAsked, SessionDeleted, SessionRested, session_of
+from weft.model.ids import MessageID, PermissionID, SessionID
+from weft.model.input import AnyPartInput, PromptInput, SessionInput, SubtaskInput, TextInput
+from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
+from weft.model.part import (
+    Moment,
+    StepFinishPart,
+)
+from weft.model.permission import Rule
+from weft.model.session import Session, own_of
+from weft.model.spent import Budget, Budgets, add_up, within_parent
+from weft.model.transcript import Transcript
+from weft.permission.terms import Terms
+from weft.provider.contract import ModelRequest
+from weft.provider.registry import Served
+from weft.run.decide import newest_prompt
+from weft.run.kit import Deadlines, Subtasks
+from weft.run.request import parameters
+from weft.session.totals import spent_by
+from weft.store.memory import MemoryStore
+from weft.tool.invalid import INVALID
+from weft.tool.task import TASK
+
+PEOPLE = 3
+ASKED_FIRST = (*ALLOW, Rule(permission="echo", pattern="*", action="ask"))
+SECOND = replace(MODEL, id="second", cost=None)
+SMALL = replace(MODEL, id="small")
+FORMAT = JsonFormat(schema={"type": "object", "properties": {"done": {"type": "boolean"}}}, retry_count=1)
+
+
+class Readers:
+    """The servers of all wires, asked only whether they would take a request."""
+
+    def __init__(self, readers: dict[str, Reader]) -> None:
+        self._readers = readers
+        asked = UserMessage(id=MessageID("msg_x"), session_id=SessionID("ses_x"), time=Moment(created=NOW))
+        agent = Agent(name="build", mode="primary")
+        self._parameters = {
+            name: parameters(wire.model, agent, asked, most=32_000) for name, wire in WIRES.items()
+        }
+        self.refused: list[str] = []
+        self.asked = 0
+
+    def look(self, request: ModelRequest) -> None:
+        """Whether another API would take the request, were it asked instead: two of them, in turn."""
+        self.asked += 1
+        for number in (self.asked, self.asked + 2):
+            name = [*self._readers][number % len(self._readers)]
+            instead = replace(request, model=WIRES[name].model, parameters=self._parameters[name])
+            self._note(f"request {self.asked} over {name}", self._readers[name].problem(instead))
+
+    def look_on(self, house: House, history: Sequence[MessageWithParts]) -> None:
+        """Whether they would take whatever may be asked next, also if the run had died here."""
+        if newest_prompt(history) is None:
+            return
+        for name, reader in self._readers.items():
+            for kind, request in next_requests(house.api.kit, history, WIRES[name].model):
+                self._note(f"next {kind} over {name}", reader.problem(request))
+
+    def _note(self, what: str, problem: str | None) -> None:
+        if problem is not None:
+            self.refused.append(f"{what}: {problem}")
+
+
+class Lot(Struct, frozen=True, kw_only=True):
+    """What this world is like: everything that can be set, set by chance."""
+
+    model: Model
+    budgets: Budgets
+    deadlines: Deadlines
+    rules: tuple[Rule, ...]
+    steps: int | None
+
+
+def draw(random: Random) -> Lot:
+    window = random.choice([6_000, 20_000, 100_000])
+    limited = Budgets(
+        session=Budget(steps=random.choice([None, 30]), cost=random.choice([None, Decimal("0.5")])),
+        tree=Budget(tokens=random.choice([None, 400_000])),
+        day=Budget(seconds=random.choice([None, 40_000])),
+    )
+    return Lot(
+        model=replace(MODEL, limit=Limit(context=window, output=1_000)),
+        budgets=limited if random.random() < 0.3 else Budgets(),
+        deadlines=Deadlines(tool=60, turn=random.choice([300, 3600])),
+        rules=random.choice([ALLOW, ASKED_FIRST]),
+        steps=random.choice([None, None, 4]),
+    )
+
+
+class SlowStore(MemoryStore):
+    """A store that takes its time, before and after: whatever can come in between does."""
+
+    def __init__(self, random: Random, clock: SimulatedClock) -> None:
+        super().__init__()
+        self._random = random
+        self._clock = clock
+
+    async def apply(self, *events: Durable) -> None:
+        await self._clock.sleep(self._random.choice((0, 0.001, 0.02)))
+        await super().apply(*events)
+        await self._clock.sleep(self._random.choice((0, 0.001, 0.02)))
+
+    async def edit(self, session: SessionID, editor: Callable[[Session], Session]) -> Session:
+        await self._clock.sleep(self._random.choice((0, 0.002)))
+        return await super().edit(session, editor)
+
+
+class World:
+    """One seed's weft, with people in it. `wrong` is all that must not be and was."""
+
+    def __init__(self, seed: int, readers: Readers) -> None:
+        self.random = Random(seed)
+        self.wrong: list[str] = []
+        self.turns = 0
+        self.messages = 0
+        self._readers = readers
+        self._heard: dict[SessionID, Transcript] = {}
+        self._known: list[SessionID] = []
+        self._gone: set[SessionID] = set()
+        self._cuts: Counter[SessionID] = Counter()
+        self._waiting: list[PermissionID] = []
+        self.chaos = ChaosModel(Random(seed), SimulatedClock(NOW), readers.look)
+
+    async def run(self, turns: int) -> None:
+        """So many turns, and then everything is looked at."""
+        lot, before, clock = draw(self.random), asyncio.all_tasks(), SimulatedClock(NOW)
+        build = Agent(
+            name="chained", mode="primary", permission=ALLOW, model=ref(lot.model), fallback=(ref(SECOND),)
+        )
+        async with open_house(
+            clock=clock,
+            store=SlowStore(self.random, clock),
+            provider=self.chaos,
+            model=lot.model,
+            small=Served(SMALL, self.chaos),
+            also=(Served(SECOND, self.chaos),),
+            tools=(INVALID, TASK, *TOOLS),
+            agents=(build, SUMMARISER, Agent(name="general", mode="subagent", permission=ALLOW)),
+            rules=lot.rules,
+            steps=lot.steps,
+            budgets=lot.budgets,
+            deadlines=lot.deadlines,
+            subtasks=Subtasks(seconds=600),
+            permitting=Permitting(terms=Terms(answered=True)),
+            seed=self.random.randrange(1000),
+        ) as house:
+            house.api.bus.watch(self._see)
+            async with asyncio.TaskGroup() as people:
+                answering = people.create_task(self._answer(house))
+                async with asyncio.TaskGroup() as working:
+                    for _ in range(PEOPLE):
+                        working.create_task(self._work(house, working, turns))
+                answering.cancel()
+            await self._look_at_all(house)
+        left = asyncio.all_tasks() - before
+        self._expect(not left, f"tasks left behind: {left}")
+
+    def _expect(self, holds: bool, otherwise: str) -> None:
+        if not holds:
+            self.wrong.append(otherwise)
+
+    # --- while it goes on ---
+
+    def _see(self, event: Event) -> None:
+        session = session_of(event)
+        match event:
+            case SessionRested(session_id=rested):
+                for problem in left_open(self._heard.setdefault(rested, Transcript()).messages()):
+                    self._expect(False, f"idle, but {problem}")
+            case SessionDeleted(info=info):
+                self._gone.add(info.id)
+            case PermissionAsked(request=request):
+                self._waiting.append(request.id)
+            case _:
+                pass
+        if session is not None:
+            self._heard.setdefault(session, Transcript()).feed(event)
+
+    async def _answer(self, house: House) -> None:
+        """Who is asked, and answers when they come round to it."""
+        while True:
+            await house.api.kit.clock.sleep(self.random.uniform(0.1, 20))
+            for asked in self._waiting[:]:
+                self._waiting.remove(asked)
+                reply = self.random.choices(("once", "always", "reject"), (6, 2, 1))[0]
+                with suppress(NotFoundError):  # its run was aborted meanwhile
+                    await house.api.reply_permission(asked, reply)
+
+    async def _work(self, house: House, tasks: asyncio.TaskGroup, turns: int) -> None:
+        while self.turns < turns:
+            session = await self._session(house)
+            act = self.random.choices(
+                ("ask", "ask and go", "abort", "compact", "fork", "remove", "rest"), (30, 12, 10, 4, 3, 1, 8)
+            )[0]
+            try:
+                match act:
+                    case "ask":
+                        await self._ask(house, session)
+                    case "ask and go":
+                        tasks.create_task(self._ask_and_forget(house, session))
+                    case "abort":
+                        await house.api.kit.clock.sleep(self.random.uniform(0, 3))
+                        self._cuts[session] += 1
+                        await house.api.abort(session)
+                    case "compact":
+                        await house.api.compact(session)
+                    case "fork":
+                        await self._fork(house, session)
+                    case "remove":
+                        self._known.remove(session)
+                        self._cuts[session] += 1
+                        await house.api.remove_session(session, trash=self.random.random() < 0.5)
+                    case "rest":
+                        await house.api.kit.clock.sleep(self.random.uniform(0, 30))
+            except (SessionBusyError, NotFoundError, InvalidInputError, ValueError):
+                # Somebody else was quicker: it runs, it is gone, or there is nothing in it yet.
+                await house.api.kit.clock.sleep(0.1)
+
+    async def _session(self, house: House) -> SessionID:
+        if len(self._known) < 2 or (len(self._known) < 5 and self.random.random() < 0.05):
+            self._known.append((await house.api.create_session(SessionInput())).id)
+        return self.random.choice(self._known)
+
+    async def _ask_and_forget(self, house: House, session: SessionID) -> None:
+        with suppress(SessionBusyError, NotFoundError):
+            await self._ask(house, session)
+
+    async def _ask(self, house: House, session: SessionID) -> None:
+        input, cuts = self._prompt(), self._cuts[session]
+        again = 2 if input.message_id is not None and self.random.random() < 0.5 else 1
+        answers = await asyncio.gather(*(house.api.prompt(session, input) for _ in range(again)))
+        if input.no_reply:
+            return
+        self.turns += 1
+        for answer in answers:
+            answered = isinstance(answer.info, AssistantMessage) and answer.info.time.completed is not None
+            self._expect(answered or self._cuts[session] > cuts, f"no answer: {answer.info}")
+
+    def _prompt(self) -> PromptInput:
+        random = self.random
+        parts: tuple[AnyPartInput, ...] = (TextInput(text=f"Weave {random.randrange(10_000)}."),)
+        if random.random() < 0.07:
+            task = SubtaskInput(prompt="Spin.", description="Spin", agent="general")
+            parts = (*parts, *[task] * random.randint(1, 2))
+        return PromptInput(
+            parts=parts,
+            message_id=MessageID(f"msg_{random.randrange(16**12):012x}{random.randrange(10**14):014}")
+            if random.random() < 0.2
+            else None,
+            agent="chained" if random.random() < 0.2 else None,
+            no_reply=random.random() < 0.05,
+            budget=Budget(steps=random.randint(1, 4)) if random.random() < 0.05 else None,
+            format=FORMAT if random.random() < 0.05 else None,
+        )
+
+    async def _fork(self, house: House, session: SessionID) -> None:
+        history = await house.api.list_messages(session)
+        at = self.random.choice([None, *(message.info.id for message in history)])
+        fork = await house.api.fork_session(session, at=at)
+        copied = await house.api.list_messages(fork.id)
+        self._heard[fork.id] = Transcript(copied)
+        self._expect(left_open(copied) == [], f"open in a fork: {left_open(copied)}")
+        self._known.append(fork.id)
+
+    # --- in the end ---
+
+    async def _look_at_all(self, house: House) -> None:
+        self._expect(await house.api.list_status() == {}, f"busy: {await house.api.list_status()}")
+        self._expect(await house.api.list_permissions() == [], "a question is open")
+        for session in await house.store.list_sessions():
+            self._expect(session.id not in self._gone, f"removed, and there: {session.id}")
+            history = await house.store.list_messages(session.id)
+            self.messages += len(history)
+            self.wrong += left_open(history)
+            heard = self._heard.get(session.id, Transcript()).messages()
+            self._expect(heard == history, f"told and stored differ in {session.id}")
+            self.wrong += out_of_order(history)
+            self.wrong += [problem async for problem in miscounted(house, session, history)]
+            self._readers.look_on(house, history)
+            async with house.store.lease(session.id, "the test"):
+                pass
+
+
+def out_of_order(history: Sequence[MessageWithParts]) -> Iterator[str]:
+    """A message is later than those before it, and answers a prompt among them."""
+    prompts: set[MessageID] = set()
+    last = 0
+    for message in history:
+        info = message.info
+        if info.time.created <= last:
+            yield f"{info.id} is not later than what stands before it"
+        last = info.time.created
+        if isinstance(info, UserMessage):
+            prompts.add(info.id)
+        elif info.parent_id not in prompts:
+            yield f"{info.id} answers {info.parent_id}, which does not stand before it"
+
+
+async def miscounted(
+    house: House, session: Session, history: Sequence[MessageWithParts]
+) -> AsyncIterator[str]:
+    """Where sums do not add up: of the steps in a message, the messages in a session, the sessions in a tree."""
+    answers = [message for message in history if isinstance(message.info, AssistantMessage)]
+    for message in answers:
+        assert isinstance(message.info, AssistantMessage)
+        steps = [part for part in message.parts if isinstance(part, StepFinishPart)]
+        if sum((step.cost for step in steps), Decimal(0)) != message.info.cost:
+            yield f"{message.info.id}: its steps do not make up its cost"
+    own = [spent_by(message.info) for message in answers if message.info.time.created >= session.time.created]
+    spending = await house.api.get_spending(session.id)
+    ledger = own_of(session).spent
+    if spending.own != add_up(own) or (own and (ledger is None or ledger.own != spending.own)):
+        yield f"{session.id}: {spending.own} and {ledger} is not {add_up(own)}"
+    children = [each for each in await house.store.list_sessions() if each.parent_id == session.id]
+    below = [within_parent((await house.api.get_spending(child.id)).tree) for child in children]
+    if spending.tree != add_up((spending.own, *below)):
+        yield f"{session.id}: the tree is {spending.tree} and not {add_up((spending.own, *below))}"

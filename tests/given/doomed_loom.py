@@ -1,0 +1,78 @@
+"""Work on files that is cut short, through the whole of weft: `python doomed_loom.py ROOT HOW [SESSION PROMPT]`.
+
+`tool`, `command` and `child` die while a call changes files, `before` and `after` a taking back is stored; `slow` takes back and
+lives, if it is let.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from given.loom import Loom, Use, bash, open_loom, writes
+from weft.bus import Bus
+from weft.journal import Journal
+from weft.model.ids import MessageID, SessionID
+from weft.model.session import Session
+from weft.session.undo.revert import revert
+from weft.store.contract import Store
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DoomedJournal(Journal):
+    """Dies when a session is changed: before that is stored, or right after."""
+
+    def __init__(self, store: Store, *, before: bool) -> None:
+        super().__init__(store, Bus(), directory="/")
+        self._before = before
+
+    async def edit(self, session: SessionID, editor: Callable[[Session], Session]) -> Session:
+        if not self._before:
+            await super().edit(session, editor)
+        die()
+        return await super().edit(session, editor)
+
+
+async def work(loom: Loom, how: str) -> None:
+    await loom.begins()
+    print(loom.session, flush=True)
+    await loom.does(bash("echo first > first.txt"))
+    ending = f"kill -9 {os.getpid()}"
+    if how == "child":
+        task = {"description": "Weave on", "prompt": "Go.", "subagent_type": "general"}
+        await loom.works([Use(tool="task", input=task)], [bash(f"echo child > a.txt; {ending}")])
+    if how == "command":
+        await loom.does(bash(f"echo agent > a.txt; {ending}"))
+    else:
+        written = "until [ -e new.txt ]; do sleep 0.01; done"
+        await loom.does(
+            writes(loom.root / "new.txt", "agent\n"), bash(f"{written}; echo more > b.txt; {ending}")
+        )
+
+
+async def take_back(loom: Loom, how: str) -> None:
+    undoer = loom.api.kit.undoer
+    if how != "slow":
+        undoer = replace(undoer, journal=DoomedJournal(undoer.store, before=how == "before"))
+    session, to = await loom.api.get_session(loom.session), MessageID(sys.argv[4])
+    await revert(undoer, session, await loom.history(), (to, None))
+
+
+async def main(root: Path, how: str) -> None:
+    async with open_loom(root) as loom:
+        if how in ("tool", "command", "child"):
+            await work(loom, how)
+        else:
+            loom.session = SessionID(sys.argv[3])
+            await take_back(loom, how)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))

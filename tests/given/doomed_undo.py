@@ -1,0 +1,96 @@
+"""Work on files to be cut short: `python doomed_undo.py TMP restore|tool|command|both|look|beside [N]` dies by itself.
+
+`beside` lives: it watches and takes, N times, next to others that do the same.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+
+from given.undoing import SESSION, SMALL, open_desk, site, write
+from weft.host.files import Stamp
+from weft.model.ids import SessionID
+from weft.snapshot.beneath import Beneath
+from weft.snapshot.contract import Plan
+from weft.snapshot.entry import Entry
+from weft.snapshot.restore import Restorer
+from weft.snapshot.works import Works
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Doomed(Beneath):
+    """Dies at one change: before it, or right after it."""
+
+    def __init__(self, root: str, at: int) -> None:
+        super().__init__(root)
+        self._left = at
+
+    def _passes(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            die()
+
+    def write(self, path: bytes, entry: Entry, content: bytes, expected: Stamp | None) -> None:
+        self._passes()
+        super().write(path, entry, content, expected)
+        self._passes()
+
+    def unlink(self, path: bytes, expected: Stamp | None) -> None:
+        self._passes()
+        super().unlink(path, expected)
+        self._passes()
+
+    def prune(self, path: bytes) -> None:
+        self._passes()
+        super().prune(path)
+        self._passes()
+
+
+def restore(tmp: Path, at: int) -> None:
+    """Prints `done` if death did not come."""
+    plan = msgspec.json.decode((tmp / "plan.json").read_bytes(), type=Plan)
+    works = Works(site(tmp), os.environ, SMALL, "doomed")
+    doomed = Restorer(works.place, Doomed(works.place.root, at), works.objects, SMALL.max_file_bytes)
+    with doomed.restoring(plan):
+        pass
+    print("done", flush=True)
+
+
+async def work(tmp: Path, what: str, times: int) -> None:
+    async with open_desk(tmp) as desk:
+        if what == "look":
+            desk.snapshots.begin()
+            await asyncio.sleep(times / 1000)
+            die()
+        if what == "beside":
+            own = desk.sits(SessionID(f"ses_{os.getpid()}"))
+            for number in range(times):
+                await own.writes(f"{os.getpid()}.txt", str(number))
+                await own.runs(lambda: write(desk.root / f"{os.getpid()}-c.txt", os.urandom(8)))
+                await own.ends_its_step()
+            print(len(own.patches), flush=True)
+            return
+        if what in ("tool", "both"):
+            async with desk.snapshots.watch(SESSION, [str(desk.root / "by-tool.txt")]):
+                write(desk.root / "by-tool.txt", "tool")
+                if what == "tool":
+                    die()
+        async with desk.snapshots.watch(SESSION):
+            write(desk.root / "by-command.txt", "command")
+            (desk.root / "a.txt").unlink()
+            die()
+
+
+if __name__ == "__main__":
+    place, which, number = Path(sys.argv[1]), sys.argv[2], int((*sys.argv, "0")[3])
+    if which == "restore":
+        restore(place, number)
+    else:
+        asyncio.run(work(place, which, number))

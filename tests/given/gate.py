@@ -1,0 +1,123 @@
+"""A gate with nothing around it: a hand-turned clock, books in memory or in files, and what was told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from weft.app.gates import open_books
+from weft.model.event import Event, PermissionAsked
+from weft.model.ids import MessageID, Mint, PermissionID, ProjectID, SessionID
+from weft.model.permission import PermissionRequest, Rule, Ruleset
+from weft.permission.gate import Books, Gate, Standing, Whereabouts
+from weft.permission.questions import Questions
+from weft.permission.terms import Around, Terms
+from weft.testing.clock import HandClock
+
+NOW = 1_790_000_000_000
+PROJECT = ProjectID("project")
+SESSION = SessionID("ses_00000000000000000000000001")
+OTHER = SessionID("ses_00000000000000000000000002")
+TURN = MessageID("msg_00000000000000000000000001")
+ASK: Ruleset = (Rule(permission="*", pattern="*", action="ask"),)
+
+
+def rules(*said: str) -> Ruleset:
+    """`bash:rm *:deny` is a rule."""
+    split = (each.split(":") for each in said)
+    return tuple(Rule(permission=one, pattern=two, action=three) for one, two, three in split)  # type: ignore[arg-type]
+
+
+class Post(Struct, frozen=True, kw_only=True):
+    """A gate, and all that one may want to look at beside it."""
+
+    gate: Gate
+    questions: Questions
+    books: Books
+    clock: HandClock
+    told: list[Event]
+    mint: Mint
+    heard: asyncio.Event
+
+    def request(self, *patterns: str, **more: Any) -> PermissionRequest:
+        usual: dict[str, Any] = {
+            "id": self.mint.permission(),
+            "session_id": SESSION,
+            "permission": "bash",
+            "patterns": patterns,
+            "metadata": {},
+            "always": patterns,
+        }
+        return PermissionRequest(**usual | more)
+
+    async def asked(self, count: int = 1) -> list[PermissionID]:
+        """The ids of what has been asked, once so many have been."""
+        while True:
+            found = [event.request.id for event in self.told if isinstance(event, PermissionAsked)]
+            if len(found) >= count:
+                return found
+            self.heard.clear()
+            await self.heard.wait()
+
+
+def open_post(
+    directory: str = "",
+    *,
+    clock: HandClock | None = None,
+    project: ProjectID = PROJECT,
+    seed: str = "",
+    **terms: Any,
+) -> Post:
+    clock = clock or HandClock(NOW)
+    told: list[Event] = []
+    heard = asyncio.Event()
+
+    async def tell(event: Event) -> None:
+        told.append(event)
+        heard.set()
+
+    mint = Mint(clock.now, Random(f"{directory} {project} {seed}").randbytes)
+    around = Around(clock=clock, mint=mint, project=project, tell=tell)
+    books = open_books(directory, around)
+    said = replace(Terms(answered=True, person="ada", owner="here"), **terms)
+    return Post(
+        gate=Gate(books, around, said),
+        questions=Questions(books.asked, around, said),
+        books=books,
+        clock=clock,
+        told=told,
+        mint=mint,
+        heard=heard,
+    )
+
+
+def standing(
+    *limits: Ruleset,
+    agent: str = "build",
+    root: SessionID = SESSION,
+    turn: MessageID | None = TURN,
+) -> Standing:
+    async def find() -> Whereabouts:
+        return Whereabouts(root_id=root, turn_id=turn)
+
+    return Standing(limits=limits or (ASK,), agent=agent, find=find)
+
+
+@asynccontextmanager
+async def waiting(*asking: Awaitable[object]) -> AsyncIterator[list[asyncio.Task[object]]]:
+    """Whoever asks, while the body answers them. At the end none may be left waiting."""
+    tasks = [asyncio.ensure_future(each) for each in asking]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            if not task.done():
+                await asyncio.wait([task], timeout=5)
+        hanging = [task for task in tasks if not task.done()]
+        for task in hanging:
+            task.cancel()
+        assert hanging == [], "somebody was left waiting"

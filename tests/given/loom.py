@@ -1,0 +1,173 @@
+"""A loom: a directory with files, an agent that works on them through the whole of weft, and a person beside it."""
+
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from given.house import say
+from weft.app.local import Local
+from weft.app.open import Opening, open_app
+from weft.model.diff import FileFate
+from weft.model.ids import MessageID, SessionID
+from weft.model.input import SessionInput
+from weft.model.message import MessageWithParts, UserMessage
+from weft.model.part import PatchPart
+from weft.model.session import Reverted
+from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, TextEnd, TextStart, ToolCall, Usage
+from weft.provider.contract import ModelRequest
+from weft.provider.demo import scripted_model
+from weft.provider.registry import Served
+
+MODEL = scripted_model("loom")
+
+
+class Use(Struct, frozen=True, kw_only=True):
+    """The agent calls a tool."""
+
+    tool: str
+    input: dict[str, Any]
+
+
+Act = Callable[[], object]
+Deed = Use | Act
+
+
+def bash(command: str) -> Use:
+    return Use(tool="bash", input={"command": command, "description": "Does it"})
+
+
+def writes(path: Path | str, text: str) -> Use:
+    return Use(tool="write", input={"filePath": str(path), "content": text})
+
+
+def reads(path: Path | str) -> Use:
+    return Use(tool="read", input={"filePath": str(path)})
+
+
+def edits(path: Path | str, old: str, new: str) -> Use:
+    return Use(tool="edit", input={"filePath": str(path), "oldString": old, "newString": new})
+
+
+class Puppet:
+    """A model that does what it is told: one answer for each list of deeds. A function among them is what somebody
+    else does while the model is thinking."""
+
+    def __init__(self) -> None:
+        self.answers: list[Sequence[Deed]] = []
+        self._made = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        del request
+        deeds = self.answers.pop(0) if self.answers else ()
+        yield Started()
+        for deed in deeds:
+            if isinstance(deed, Use):
+                self._made += 1
+                raw = msgspec.json.encode(deed.input).decode()
+                yield ToolCall(call_id=f"call_{self._made}", tool=deed.tool, raw=raw)
+            else:
+                deed()
+        if not deeds:
+            yield TextStart(id="words")
+            yield TextDelta(id="words", text="Done.")
+            yield TextEnd(id="words")
+        yield Finished(reason="tool-calls" if deeds else "stop", usage=Usage())
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Loom:
+    """The agent's and the person's way to the files in `root`."""
+
+    def __init__(self, root: Path, api: Local, puppet: Puppet) -> None:
+        self.root = root
+        self.api = api
+        self._puppet = puppet
+        self.session = SessionID("")
+
+    async def begins(self) -> SessionID:
+        self.session = (await self.api.create_session(SessionInput(title="Weaving"))).id
+        return self.session
+
+    async def works(self, *answers: Sequence[Deed]) -> MessageID:
+        """The agent is prompted, and answers so; gives the prompt. Then it says that it is done."""
+        if not self.session:
+            await self.begins()
+        self._puppet.answers = [*answers, ()]
+        answer = await self.api.prompt(self.session, say("Weave."))
+        prompts = [each.info for each in await self.history() if isinstance(each.info, UserMessage)]
+        assert getattr(answer.info, "error", None) is None, answer
+        return prompts[-1].id
+
+    async def does(self, *deeds: Deed) -> MessageID:
+        """All in one answer."""
+        return await self.works(deeds)
+
+    async def history(self) -> list[MessageWithParts]:
+        return await self.api.list_messages(self.session)
+
+    async def patches(self) -> list[PatchPart]:
+        return [
+            part for message in await self.history() for part in message.parts if isinstance(part, PatchPart)
+        ]
+
+    async def undoes(self, to: MessageID) -> dict[str, str]:
+        """What was said of each file. Asked first, it says the same and changes nothing."""
+        told = await self.api.revert(self.session, to, dry_run=True)
+        done = await self.api.revert(self.session, to)
+        assert told.files == done.files
+        return self.told(done)
+
+    async def redoes(self) -> dict[str, str]:
+        told = await self.api.unrevert(self.session, dry_run=True)
+        done = await self.api.unrevert(self.session)
+        assert told.files == done.files
+        return self.told(done)
+
+    def told(self, done: Reverted) -> dict[str, str]:
+        return {os.path.relpath(each.file, self.root): each.fate for each in done.files}
+
+    def reason(self, done: Reverted, name: str) -> str:
+        return self.fate(done, name).reason
+
+    def fate(self, done: Reverted, name: str) -> FileFate:
+        return next(each for each in done.files if each.file == str(self.root / name))
+
+
+@asynccontextmanager
+async def open_loom(
+    root: Path,
+    *,
+    directory: Path | None = None,
+    config: dict[str, Any] | None = None,
+    store: str | None = None,
+) -> AsyncIterator[Loom]:
+    puppet, real = Puppet(), _made(root)
+    opening = Opening(
+        directory=str(directory or root),
+        env={**os.environ, "OPENCODE_CONFIG_CONTENT": json.dumps({**CONFIG, **(config or {})})},
+        models=(Served(MODEL, puppet),),
+        store=store,
+    )
+    async with open_app(opening) as api:
+        yield Loom(real, api, puppet)
+
+
+def _made(root: Path) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    return root.resolve()
+
+
+CONFIG: dict[str, Any] = {
+    "model": f"{MODEL.provider_id}/{MODEL.id}",
+    "permission": "allow",
+    "formatter": False,
+    "lsp": False,
+}

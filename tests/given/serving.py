@@ -1,0 +1,144 @@
+"""A server over real HTTP on this machine: a project of its own, a scripted model, nothing of the person's."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from msgspec import Struct
+
+from weft.app.open import Opening, open_app
+from weft.cli.serve import Listener, to_config
+from weft.host.clock import SystemClock
+from weft.provider.demo import scripted_model
+from weft.provider.registry import Served
+from weft.provider.scripted import AnyMove, Say, ScriptedProvider
+from weft.server.application import build_app
+from weft.server.asgi import Server, Setup
+from weft.server.door import Door
+from weft.server.routes.table import list_routes
+
+ANSWERS: Sequence[Sequence[AnyMove]] = [[Say(text="Here is a short answer.")]] * 100_000
+JSON = {"content-type": "application/json"}
+
+
+class Site(Struct, frozen=True, kw_only=True):
+    """Where the server is, the project it is about, a client for it, and what it noted."""
+
+    url: str
+    project: Path
+    client: httpx2.Client
+    notes: list[str]
+
+    def get(self, path: str, status: int = 200, **more: Any) -> Any:
+        return self._answer(self.client.get(path, **more), status)
+
+    def post(self, path: str, body: Any = None, status: int = 200, **more: Any) -> Any:
+        return self._answer(self.client.post(path, json=body, **more), status)
+
+    def send(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
+        content = None if body is None else json.dumps(body)
+        headers = {} if body is None else JSON
+        return self._answer(self.client.request(method, path, content=content, headers=headers), status)
+
+    def _answer(self, response: httpx2.Response, status: int) -> Any:
+        assert response.status_code == status, (response.status_code, response.text)
+        return response.json() if response.content else None
+
+    def refused(self, response: httpx2.Response) -> tuple[int, str]:
+        """The status and the name of a refusal, whose shape is always the same."""
+        body = response.json()
+        assert set(body) == {"name", "data"}
+        assert isinstance(body["data"]["message"], str)
+        return response.status_code, body["name"]
+
+
+def prompt(words: str, **more: Any) -> dict[str, Any]:
+    return {"parts": [{"type": "text", "text": words}], **more}
+
+
+def make_project(path: Path) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "hello.txt").write_text("hello there\n")
+    (path / ".gitignore").write_text("ignored\n")
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "one"]):
+        subprocess.run(["git", *command], cwd=path, check=True)
+    return path
+
+
+@contextmanager
+def served(
+    tmp_path: Path,
+    script: Sequence[Sequence[AnyMove]] = ANSWERS,
+    *,
+    door: Door | None = None,
+    config: dict[str, Any] | None = None,
+    routes: dict[str, bool] | None = None,
+    project: Path | None = None,
+) -> Iterator[Site]:
+    """Serve a new project until the end of the block. The model plays the script."""
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode"
+    own.mkdir(parents=True, exist_ok=True)
+    if not (own / "opencode.json").exists():
+        (own / "opencode.json").write_text(json.dumps({"model": "scripted/test", **(config or {})}))
+    at = project or make_project(tmp_path / "project")
+    model = Served(scripted_model("test"), ScriptedProvider(script, SystemClock()))
+    notes: list[str] = []
+    env = dict(os.environ)
+    setup = Setup(
+        open=lambda directory: open_app(
+            Opening(
+                directory=directory,
+                env=env,
+                store=f"file:{tmp_path / 'storage'}",
+                answered=True,
+                models=(model,),
+            )
+        ),
+        here=str(at),
+        door=door or Door(password=None),
+        name="boot",
+        note=notes.append,
+        now=SystemClock().now,
+    )
+    server = Server(setup, list_routes(**(routes or {})))
+    with running(server) as url, httpx2.Client(base_url=url, timeout=30) as client:
+        yield Site(url=url, project=at, client=client, notes=notes)
+
+
+@contextmanager
+def running(server: Server) -> Iterator[str]:
+    """The server at work in a thread of its own; gives its address."""
+    ready, stop = threading.Event(), asyncio.Event()
+    loop: list[asyncio.AbstractEventLoop] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen(128)
+
+        async def serve() -> None:
+            listener = Listener(to_config(build_app(server)))
+            loop.append(asyncio.get_running_loop())
+            serving = asyncio.ensure_future(listener.serve(sockets=[bound]))
+            await listener.ready.wait()
+            ready.set()
+            await stop.wait()
+            await server.leave()
+            listener.should_exit = True
+            await serving
+
+        thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+        thread.start()
+        assert ready.wait(20)
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            loop[0].call_soon_threadsafe(stop.set)
+            thread.join(20)
+            assert not thread.is_alive()

@@ -1,0 +1,156 @@
+"""A project to judge shell commands in, and rules to judge them by. Nothing of it is ever run."""
+
+import os
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct, convert
+
+from weft.app.explaining import Explanation, explain
+from weft.config.agents import build_agents
+from weft.config.schema import Config
+from weft.host.paths import paths_from
+from weft.model.permission import Action, Limits
+from weft.tool.shell.places import Where, where_is
+
+CORPUS = Path(__file__).parents[1] / "golden" / "bypass"
+
+# The rules of a person, beside those that everybody has.
+PERSONS: dict[str, dict[str, object]] = {
+    "default": {},
+    "plan": {},
+    "explore": {},
+    "no-rm": {"bash": {"rm *": "deny"}},
+    "own-hooks": {"edit": {".git/hooks/*": "allow"}},
+    "no-push": {
+        "bash": {
+            "npm publish *": "deny",
+            "kubectl delete *": "deny",
+            "git push *": "deny",
+            "docker push *": "deny",
+        }
+    },
+    "listed": {
+        "bash": {
+            "*": "deny",
+            **{
+                f"{program} *": "allow"
+                for program in (
+                    "echo",
+                    "ls",
+                    "cat",
+                    "grep",
+                    "find",
+                    "head",
+                    "sort",
+                    "git log",
+                    "git -C",
+                    "git grep",
+                )
+            },
+        },
+        "external_directory": "deny",
+    },
+}
+
+
+class Group(Struct, frozen=True, kw_only=True):
+    """Commands of one kind: by whose rules they are judged, the verdict, and the permission that gives it."""
+
+    about: str
+    rules: str = "default"
+    verdict: Action
+    permission: str
+    commands: tuple[str, ...]
+
+
+class Chapter(Struct, frozen=True, kw_only=True):
+    title: str
+    group: tuple[Group, ...]
+
+
+def read_corpus() -> dict[str, Chapter]:
+    """Every chapter by the name of its file."""
+    return {
+        path.stem: convert(tomllib.loads(path.read_text()), Chapter) for path in sorted(CORPUS.glob("*.toml"))
+    }
+
+
+def list_groups() -> Iterator[tuple[str, Group]]:
+    """Every group, with a name that says what it is."""
+    for name, chapter in read_corpus().items():
+        yield from ((f"{name}: {group.about}", group) for group in chapter.group)
+
+
+class Grounds(Struct, frozen=True, kw_only=True):
+    """A project with a secret, links that lead out of it, and what lies outside."""
+
+    top: Path
+
+    @property
+    def project(self) -> Path:
+        return self.top / "project"
+
+    def environment(self) -> dict[str, str]:
+        return {"HOME": str(self.top / "home"), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+    def where(self) -> Where:
+        return where_is(str(self.project), str(self.project), self.environment())
+
+    def limits(self, rules: str) -> Limits:
+        config = convert({"permission": PERSONS[rules]}, Config)
+        agents = build_agents(config, paths_from(self.environment()), str(self.project))
+        agent = agents[rules if rules in agents else "build"]
+        return (agent.permission, *agent.limits)
+
+    def explain(self, command: str, rules: str = "default") -> Explanation:
+        return explain(command, self.where(), self.limits(rules))
+
+
+def lay_out(top: Path) -> Grounds:
+    grounds = Grounds(top=Path(os.path.realpath(top)))
+    for path, text in _FILES.items():
+        (grounds.top / path).parent.mkdir(parents=True, exist_ok=True)
+        (grounds.top / path).write_text(text)
+    for path, target in _LINKS.items():
+        (grounds.top / path).symlink_to(target)
+    return grounds
+
+
+_FILES = {
+    "home/.ssh/id_rsa": "key",
+    "home/.bashrc": "",
+    "outside/secret.txt": "secret",
+    "outside/deep/more.txt": "more",
+    "project/.env": "KEY=1",
+    "project/.env.example": "KEY=",
+    "project/config/.env.local": "KEY=2",
+    "project/.git/config": "",
+    "project/.git/HEAD": "ref: refs/heads/main",
+    "project/.git/hooks/pre-commit.sample": "",
+    "project/opencode.json": "{}",
+    "project/.opencode/agent/own.md": "words",
+    "project/.opencode/plans/one.md": "words",
+    "project/Makefile": "all:",
+    "project/package.json": "{}",
+    "project/pyproject.toml": "",
+    "project/README.md": "words",
+    "project/run.sh": "",
+    "project/src/main.py": "",
+    "project/src/app.ts": "",
+    "project/src/a b.txt": "",
+    "project/tests/test_main.py": "",
+    "project/data.csv": "a,b",
+    "project/build/out.o": "",
+}
+_LINKS = {
+    "project/out": "../outside",
+    "project/link.txt": "../outside/secret.txt",
+    "project/link1.txt": "../outside/secret.txt",
+    "project/[x]link": "../outside/secret.txt",
+    "project/settings": ".env",
+    "project/hooks": ".git/hooks",
+    "project/nowhere": "../outside/not-there",
+    "project/src/up": "..",
+}

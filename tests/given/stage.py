@@ -1,0 +1,106 @@
+"""A stage for children: agents to send, a model that plays every part, and what came of it in few words."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Struct
+
+from given.cast import Cast, Script
+from given.house import ALLOW, ECHO, NOW, open_house
+from weft.app.local import Local
+from weft.model.agent import Agent
+from weft.model.ids import SessionID
+from weft.model.input import SessionInput, SubtaskInput
+from weft.model.message import MessageWithParts
+from weft.model.part import CompletedState, ErrorState, PendingState, RunningState, TextPart, ToolPart
+from weft.model.permission import Rule
+from weft.model.session import Session
+from weft.provider.scripted import Call
+from weft.testing.clock import HandClock
+from weft.tool.contract import AnyTool
+from weft.tool.invalid import INVALID
+from weft.tool.task import TASK
+
+GENERAL = Agent(name="general", mode="subagent", description="For work of any kind.", permission=ALLOW)
+EXPLORE = Agent(name="explore", mode="subagent", description="For finding things.", permission=ALLOW)
+SECRET = Agent(name="secret", mode="subagent", hidden=True, permission=ALLOW)
+NESTING = Agent(
+    name="nesting", mode="subagent", permission=(*ALLOW, Rule(permission="task", pattern="*", action="allow"))
+)
+AGENTS = (GENERAL, EXPLORE, SECRET, NESTING)
+
+
+class Stage(Struct, frozen=True, kw_only=True):
+    api: Local
+    cast: Cast
+    clock: HandClock
+
+
+@asynccontextmanager
+async def open_stage(
+    scripts: Mapping[str, Script], *, tools: tuple[AnyTool, ...] = (ECHO,), **more: Any
+) -> AsyncIterator[Stage]:
+    clock = HandClock(NOW)
+    cast = Cast(scripts, clock)
+    more.setdefault("agents", AGENTS)
+    async with (
+        asyncio.timeout(20),
+        open_house(clock=clock, provider=cast, tools=(INVALID, TASK, *tools), **more) as house,
+    ):
+        yield Stage(api=house.api, cast=cast, clock=clock)
+
+
+def handed(prompt: str, agent: str = "general", **more: Any) -> Call:
+    given = {"description": f"Do {prompt}", "prompt": prompt, "subagent_type": agent, **more}
+    return Call(tool="task", input=given)
+
+
+def subtask(prompt: str, agent: str = "general", **more: Any) -> SubtaskInput:
+    return SubtaskInput(prompt=prompt, description=f"Do {prompt}", agent=agent, **more)
+
+
+async def start(stage: Stage, **given: Any) -> SessionID:
+    return (await stage.api.create_session(SessionInput(**given))).id
+
+
+def tasks_in(messages: list[MessageWithParts]) -> list[ToolPart]:
+    return [
+        part for each in messages for part in each.parts if isinstance(part, ToolPart) and part.tool == "task"
+    ]
+
+
+async def tasks_of(stage: Stage, session: SessionID) -> list[ToolPart]:
+    return tasks_in(await stage.api.list_messages(session))
+
+
+async def children_of(stage: Stage, session: SessionID) -> list[Session]:
+    return await stage.api.list_children(session)
+
+
+def done(part: ToolPart) -> CompletedState:
+    assert isinstance(part.state, CompletedState), part.state
+    return part.state
+
+
+def failed(part: ToolPart) -> str:
+    assert isinstance(part.state, ErrorState), part.state
+    return part.state.error
+
+
+def words(message: MessageWithParts) -> str:
+    return "".join(part.text for part in message.parts if isinstance(part, TextPart))
+
+
+def open_parts(messages: list[MessageWithParts]) -> list[ToolPart]:
+    return [
+        part
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ToolPart) and isinstance(part.state, PendingState | RunningState)
+    ]
+
+
+def deny(permission: str, pattern: str = "*") -> Rule:
+    return Rule(permission=permission, pattern=pattern, action="deny")

@@ -1,0 +1,555 @@
+"""The undo matrix, row by row: what an agent did, what a person did, and what becomes of each file.
+
+`python tests/given/undo_cases.py` prints the rows as they stand in `docs/undo.md`.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from msgspec import Struct
+
+from given.loom import Loom, Use, bash, edits, reads, writes
+from given.undoing import as_repository, git, write
+from weft.model.ids import MessageID
+
+Play = Callable[[Loom], Awaitable[MessageID]]
+
+START: dict[str, bytes] = {
+    "a.txt": b"one\ntwo\n",
+    "b.txt": b"b\n",
+    "pic.bin": b"\0\1\2\xff\xfe",
+    "deep/in/c.txt": b"c\n",
+    "lines.txt": b"with\r\ncarriage\r\nreturns\r\n",
+    "big.psd": b"layers\r\n",
+    "run.sh": b"#!/bin/sh\n",
+    ".gitattributes": b"*.txt text=auto\n*.psd filter=lfs diff=lfs merge=lfs -text\n",
+    ".gitignore": b"*.log\nbuild/\n",
+}
+UNTRACKED: dict[str, bytes] = {"notes.txt": b"mine\n", "kept.log": b"ignored\n", "build/out.log": b"made\n"}
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """A row. `undo` and `redo` are what is said of each file; `mine` is what the person's files hold after the undo, and
+    `left` what stays as the agent made it. All other files are as they were before. `redone` is where a redo does not
+    lead back to just what was there before the undo."""
+
+    name: str
+    play: Play
+    undo: dict[str, str] = {}
+    redo: dict[str, str] = {}
+    mine: dict[str, bytes | None] = {}
+    left: dict[str, bytes | None] = {}
+    redone: dict[str, bytes | None] = {}
+    then: str = ""
+    repository: bool = True
+    lay: Callable[[Path], object] = str
+    config: dict[str, Any] = {}
+    below: str = ""
+
+
+CASES: list[Case] = []
+
+
+def case(name: str, **more: Any) -> Callable[[Play], Play]:
+    def add(play: Play) -> Play:
+        CASES.append(Case(name=name, play=play, **more))
+        return play
+
+    return add
+
+
+def lay_out(root: Path, case: Case) -> None:
+    """The files as the person has them before anything happens."""
+    for name, content in START.items():
+        write(root / name, content)
+    (root / "run.sh").chmod(0o755)
+    (root / "link").symlink_to("a.txt")
+    if case.repository:
+        as_repository(root)
+    for name, content in UNTRACKED.items():
+        write(root / name, content)
+    case.lay(root)
+
+
+# --- the agent alone ---
+
+
+@case("a tool edits a file", undo={"a.txt": "restored"}, redo={"a.txt": "restored"})
+async def tool_edits(loom: Loom) -> MessageID:
+    a = loom.root / "a.txt"
+    return await loom.works([reads(a)], [edits(a, "one", "agent")])
+
+
+@case(
+    "a tool edits a file that is not tracked",
+    undo={"notes.txt": "restored"},
+    redo={"notes.txt": "restored"},
+)
+async def tool_edits_untracked(loom: Loom) -> MessageID:
+    notes = loom.root / "notes.txt"
+    return await loom.works([reads(notes)], [edits(notes, "mine", "agent")])
+
+
+@case(
+    "a tool edits a file that is ignored",
+    undo={"kept.log": "restored"},
+    redo={"kept.log": "restored"},
+)
+async def tool_edits_ignored(loom: Loom) -> MessageID:
+    log = loom.root / "kept.log"
+    return await loom.works([reads(log)], [edits(log, "ignored", "agent")])
+
+
+@case(
+    "a tool makes a file in new directories",
+    undo={"x/y/new.txt": "removed"},
+    redo={"x/y/new.txt": "restored"},
+)
+async def tool_creates(loom: Loom) -> MessageID:
+    return await loom.does(writes(loom.root / "x/y/new.txt", "agent\n"))
+
+
+@case(
+    "a patch changes, moves, makes and deletes files",
+    undo={"a.txt": "restored", "b.txt": "restored", "moved.txt": "removed", "new.txt": "removed"},
+    redo={"a.txt": "restored", "b.txt": "removed", "moved.txt": "restored", "new.txt": "restored"},
+    lay=lambda root: write(root / "m.txt", "m\n"),
+)
+async def tool_patches(loom: Loom) -> MessageID:
+    text = "\n".join(
+        (
+            "*** Begin Patch",
+            "*** Update File: a.txt",
+            "@@",
+            "-one",
+            "+agent",
+            " two",
+            "*** Add File: new.txt",
+            "+new",
+            "*** Update File: b.txt",
+            "*** Move to: moved.txt",
+            "@@",
+            "-b",
+            "+c",
+            "*** End Patch",
+        )
+    )
+    read = [reads(loom.root / "a.txt"), reads(loom.root / "b.txt")]
+    return await loom.works(read, [Use(tool="apply_patch", input={"patchText": text})])
+
+
+@case(
+    "a command edits, makes and deletes files",
+    undo={"a.txt": "restored", "b.txt": "restored", "new.txt": "removed", "notes.txt": "restored"},
+    redo={"a.txt": "restored", "b.txt": "removed", "new.txt": "restored", "notes.txt": "removed"},
+)
+async def command_works(loom: Loom) -> MessageID:
+    return await loom.does(bash("echo agent >> a.txt; rm b.txt notes.txt; echo new > new.txt"))
+
+
+@case(
+    "a command renames a file and a directory",
+    undo={
+        "a.txt": "restored",
+        "z.txt": "removed",
+        "deep/in/c.txt": "restored",
+        "shallow/in/c.txt": "removed",
+    },
+    redo={
+        "a.txt": "removed",
+        "z.txt": "restored",
+        "deep/in/c.txt": "removed",
+        "shallow/in/c.txt": "restored",
+    },
+)
+async def command_renames(loom: Loom) -> MessageID:
+    return await loom.does(bash("mv a.txt z.txt; mv deep shallow"))
+
+
+@case("a command overwrites a binary file", undo={"pic.bin": "restored"}, redo={"pic.bin": "restored"})
+async def command_binary(loom: Loom) -> MessageID:
+    return await loom.does(bash(r"printf '\001\377\000new' > pic.bin"))
+
+
+@case(
+    "a command changes permissions",
+    undo={"a.txt": "restored", "run.sh": "restored"},
+    redo={"a.txt": "restored", "run.sh": "restored"},
+)
+async def command_modes(loom: Loom) -> MessageID:
+    return await loom.does(bash("chmod +x a.txt; chmod -x run.sh"))
+
+
+@case(
+    "a tool edits a file that only its owner may read",
+    undo={"a.txt": "restored"},
+    redo={"a.txt": "restored"},
+    lay=lambda root: (root / "a.txt").chmod(0o600),
+)
+async def tool_edits_private(loom: Loom) -> MessageID:
+    a = loom.root / "a.txt"
+    return await loom.works([reads(a)], [edits(a, "one", "agent")])
+
+
+@case(
+    "a command turns links: one elsewhere, one into a file, a file into one",
+    undo={"link": "restored", "a.txt": "restored", "new-link": "removed"},
+    redo={"link": "restored", "a.txt": "restored", "new-link": "restored"},
+)
+async def command_links(loom: Loom) -> MessageID:
+    return await loom.does(bash("ln -sfn b.txt link; ln -s deep new-link; rm a.txt; ln -s /etc/hosts a.txt"))
+
+
+@case(
+    "a command turns a file into a directory",
+    undo={"a.txt": "restored", "a.txt/in": "removed"},
+    redo={"a.txt": "removed", "a.txt/in": "restored"},
+)
+async def command_swaps(loom: Loom) -> MessageID:
+    return await loom.does(bash("rm a.txt; mkdir a.txt; echo in > a.txt/in"))
+
+
+@case(
+    "CRLF under `text=auto`",
+    undo={"lines.txt": "restored"},
+    redo={"lines.txt": "restored"},
+)
+async def crlf(loom: Loom) -> MessageID:
+    lines = loom.root / "lines.txt"
+    return await loom.works(
+        [reads(lines)], [edits(lines, "carriage", "agent"), bash("echo more >> b.txt; git checkout -q b.txt")]
+    )
+
+
+@case(
+    "a file with a filter (LFS)",
+    undo={"big.psd": "restored"},
+    redo={"big.psd": "restored"},
+    lay=lambda root: (
+        git(root, "config", "filter.lfs.clean", "false"),
+        git(root, "config", "filter.lfs.smudge", "false"),
+        git(root, "config", "filter.lfs.required", "true"),
+    ),
+)
+async def lfs(loom: Loom) -> MessageID:
+    return await loom.does(bash(r"printf 'agent\r\n\000' > big.psd"))
+
+
+ODD = ("übung.txt", 'quo"te.txt', "tab\there.txt", "new\nline.txt", " space .txt", "-n", ":(glob)*")
+
+
+@case(
+    "names with umlauts, quotes, tabs, line breaks, dashes, stars",
+    undo=dict.fromkeys(ODD, "restored") | {"ganz-neü.txt": "removed"},
+    redo=dict.fromkeys(ODD, "restored") | {"ganz-neü.txt": "restored"},
+    lay=lambda root: [write(root / name, f"{name}\n") for name in ODD],
+)
+async def odd_names(loom: Loom) -> MessageID:
+    return await loom.does(
+        bash(
+            'for f in *; do grep -q "^" "./$f" && case "$f" in '
+            + _odd_pattern()
+            + ' echo agent >> "./$f";; esac; done; echo new > ganz-neü.txt'
+        )
+    )
+
+
+def _odd_pattern() -> str:
+    return "*übung.txt|*te.txt|tab*here.txt|new*line.txt|' space .txt'|-n|':(glob)*')"
+
+
+@case(
+    "started in a subdirectory, the agent changes `../a.txt`",
+    undo={"a.txt": "restored", "b.txt": "restored"},
+    redo={"a.txt": "restored", "b.txt": "restored"},
+    below="deep",
+)
+async def from_below(loom: Loom) -> MessageID:
+    return await loom.works(
+        [reads("../a.txt")], [edits("../a.txt", "one", "agent"), bash("echo agent > ../b.txt")]
+    )
+
+
+@case(
+    "no git",
+    undo={"a.txt": "restored", "b.txt": "restored", "new.txt": "removed"},
+    redo={"a.txt": "restored", "b.txt": "removed", "new.txt": "restored"},
+    repository=False,
+)
+async def no_git(loom: Loom) -> MessageID:
+    a = loom.root / "a.txt"
+    return await loom.works([reads(a)], [edits(a, "one", "agent"), bash("rm b.txt; echo new > new.txt")])
+
+
+@case(
+    "the model calls its tool at once",
+    undo={"b.txt": "restored"},
+    redo={"b.txt": "removed"},
+)
+async def at_once(loom: Loom) -> MessageID:
+    return await loom.does(bash("rm b.txt"))
+
+
+@case("a turn that changes nothing")
+async def nothing(loom: Loom) -> MessageID:
+    return await loom.does(reads(loom.root / "a.txt"), bash("true"))
+
+
+@case(
+    "the agent commits",
+    undo={"a.txt": "restored"},
+    redo={"a.txt": "restored"},
+    then="the commit stays: undo does not touch the repository",
+)
+async def commits(loom: Loom) -> MessageID:
+    return await loom.does(
+        bash("echo agent >> a.txt; git -c user.name=A -c user.email=a@example.test commit -qam agent")
+    )
+
+
+# --- the person beside it ---
+
+
+@case(
+    "the person edits the same file afterwards",
+    undo={"a.txt": "kept"},
+    mine={"a.txt": b"agent\ntwo\nme\n"},
+    redo={},
+)
+async def edited_after(loom: Loom) -> MessageID:
+    a = loom.root / "a.txt"
+    prompt = await loom.works([reads(a)], [edits(a, "one", "agent")])
+    write(a, "agent\ntwo\nme\n")
+    return prompt
+
+
+@case(
+    "the person edits one file that the agent edited; it edited two",
+    undo={"a.txt": "kept", "b.txt": "restored"},
+    mine={"a.txt": b"mine alone\n"},
+    redo={"b.txt": "restored"},
+)
+async def edited_one_after(loom: Loom) -> MessageID:
+    prompt = await loom.does(bash("echo agent > a.txt; echo agent > b.txt"))
+    write(loom.root / "a.txt", "mine alone\n")
+    return prompt
+
+
+@case(
+    "the person deletes a file that the agent edited",
+    undo={"a.txt": "kept"},
+    mine={"a.txt": None},
+)
+async def deleted_after(loom: Loom) -> MessageID:
+    prompt = await loom.does(bash("echo agent > a.txt"))
+    (loom.root / "a.txt").unlink()
+    return prompt
+
+
+@case(
+    "the person goes on with a file that the agent made",
+    undo={"new.txt": "kept"},
+    mine={"new.txt": b"agent\nme\n"},
+)
+async def continued(loom: Loom) -> MessageID:
+    prompt = await loom.does(writes(loom.root / "new.txt", "agent\n"))
+    write(loom.root / "new.txt", "agent\nme\n")
+    return prompt
+
+
+@case(
+    "the person edits another file while the model is thinking",
+    undo={"a.txt": "restored", "new.txt": "removed"},
+    mine={"b.txt": b"me\n"},
+    redo={"a.txt": "restored", "new.txt": "restored"},
+)
+async def beside_thinking(loom: Loom) -> MessageID:
+    a, b = loom.root / "a.txt", loom.root / "b.txt"
+    return await loom.works(
+        [reads(a)],
+        [lambda: write(b, "me\n"), edits(a, "one", "agent")],
+        [bash("echo new > new.txt")],
+    )
+
+
+@case(
+    "the person edits another file while a tool writes",
+    undo={"a.txt": "restored"},
+    mine={"b.txt": b"me\n"},
+    redo={"a.txt": "restored"},
+)
+async def beside_tool(loom: Loom) -> MessageID:
+    a, b = loom.root / "a.txt", loom.root / "b.txt"
+    return await loom.works([reads(a)], [edits(a, "one", "agent"), lambda: write(b, "me\n")])
+
+
+@case(
+    "the person edits a file between two changes of the agent",
+    undo={"a.txt": "restored"},
+    mine={"a.txt": b"me\n"},
+    redo={"a.txt": "restored"},
+    then="it is as the person left it",
+)
+async def between(loom: Loom) -> MessageID:
+    a = loom.root / "a.txt"
+    return await loom.works(
+        [bash("echo agent > a.txt")],
+        [lambda: write(a, "me\n"), reads(a)],
+        [edits(a, "me", "agent again")],
+    )
+
+
+@case(
+    "the person makes a file in a directory that the agent made",
+    undo={"x/new.txt": "removed"},
+    mine={"x/mine.txt": b"me\n"},
+    redo={"x/new.txt": "restored"},
+)
+async def inside(loom: Loom) -> MessageID:
+    prompt = await loom.does(writes(loom.root / "x/new.txt", "agent\n"))
+    write(loom.root / "x/mine.txt", "me\n")
+    return prompt
+
+
+@case(
+    "the person has staged changes",
+    undo={"a.txt": "restored"},
+    mine={"b.txt": b"staged\n"},
+    redo={"a.txt": "restored"},
+    lay=lambda root: (write(root / "b.txt", "staged\n"), git(root, "add", "b.txt")),
+    then="the index is as it was",
+)
+async def staged(loom: Loom) -> MessageID:
+    return await loom.does(bash("echo agent > a.txt"))
+
+
+# --- what cannot be taken back, and is said to be ---
+
+
+def _add_submodule(root: Path) -> None:
+    other = root.parent / "other"
+    write(other / "inner.txt", "inner\n")
+    as_repository(other)
+    git(root, "submodule", "--quiet", "add", str(other), "sub")
+    git(root, "commit", "-qm", "two")
+
+
+@case(
+    "a command changes a submodule",
+    undo={"sub": "uncovered"},
+    left={"sub/inner.txt": b"agent\n"},
+    redo={},
+    lay=_add_submodule,
+)
+async def submodule(loom: Loom) -> MessageID:
+    return await loom.does(bash("echo agent > sub/inner.txt"))
+
+
+@case(
+    "a command changes a repository within",
+    undo={"within": "uncovered", "a.txt": "restored"},
+    left={"within/w.txt": b"agent\n"},
+    redo={"a.txt": "restored"},
+    lay=lambda root: (write(root / "within/w.txt", "w\n"), as_repository(root / "within")),
+)
+async def nested(loom: Loom) -> MessageID:
+    return await loom.does(bash("echo agent > within/w.txt; echo agent > a.txt"))
+
+
+@case(
+    "a tool edits a file in a repository within",
+    undo={"within/w.txt": "restored"},
+    redo={"within/w.txt": "restored"},
+    lay=lambda root: (write(root / "within/w.txt", "w\n"), as_repository(root / "within")),
+)
+async def nested_by_tool(loom: Loom) -> MessageID:
+    w = loom.root / "within/w.txt"
+    return await loom.works([reads(w)], [edits(w, "w", "agent")])
+
+
+HUGE = b"x" * 2000
+
+
+@case(
+    "a command overwrites a file larger than what is kept",
+    undo={"huge.bin": "uncovered", "a.txt": "restored"},
+    left={"huge.bin": b"agent\n"},
+    redo={"a.txt": "restored"},
+    lay=lambda root: write(root / "huge.bin", HUGE),
+    config={"experimental": {"weft": {"snapshots": {"maxFileBytes": 1000}}}},
+)
+async def huge(loom: Loom) -> MessageID:
+    return await loom.does(bash("echo agent > huge.bin; echo agent > a.txt"))
+
+
+@case(
+    "a command changes an ignored file that no tool has touched",
+    left={"build/out.log": b"agent\n"},
+    then="it is not seen, and not said: what is ignored is kept for tools alone",
+)
+async def ignored_by_command(loom: Loom) -> MessageID:
+    return await loom.does(bash("echo agent > build/out.log"))
+
+
+@case(
+    "a command changes an ignored file that a tool has touched",
+    undo={"kept.log": "restored"},
+    redo={"kept.log": "restored"},
+)
+async def ignored_by_both(loom: Loom) -> MessageID:
+    log = loom.root / "kept.log"
+    return await loom.works([reads(log)], [edits(log, "ignored", "agent")], [bash("echo more >> kept.log")])
+
+
+@case(
+    "the person edits another file while a command runs",
+    undo={"a.txt": "restored", "b.txt": "restored"},
+    redo={"a.txt": "restored", "b.txt": "restored"},
+    then="nobody can tell who it was: it counts as the command's, is said, and comes back with a redo",
+)
+async def beside_command(loom: Loom) -> MessageID:
+    ready, done = loom.root.parent / "ready", loom.root.parent / "done"
+
+    def person() -> None:
+        while not ready.exists():
+            done.parent.stat()
+        write(loom.root / "b.txt", "me\n")
+        write(done, "")
+
+    sitting = Thread(target=person)
+    sitting.start()
+    prompt = await loom.does(
+        bash(f"echo agent > a.txt; touch '{ready}'; until [ -e '{done}' ]; do sleep 0.01; done")
+    )
+    sitting.join()
+    return prompt
+
+
+# --- the table ---
+
+HEAD = "| what happened | undo | redo |\n|---|---|---|"
+
+
+def to_row(row: Case) -> str:
+    return f"| {row.name} | {_told(row.undo, row)} | {_told(row.redo, row, note=False)} |"
+
+
+def _told(fates: dict[str, str], row: Case, *, note: bool = True) -> str:
+    files = "; ".join(
+        f"`{name!r}` {fate}".replace("'", "") if not name.isprintable() else f"`{name}` {fate}"
+        for name, fate in sorted(fates.items())
+    )
+    kept = [f"`{name}`" for name in sorted(row.mine) if name not in fates]
+    beside = f"; the person's {', '.join(kept)} untouched" if kept and note else ""
+    then = f" ({row.then})" if row.then and note else ""
+    return f"{files or 'nothing to do'}{beside}{then}"
+
+
+def to_table() -> str:
+    return "\n".join([HEAD, *(to_row(row) for row in CASES)])
+
+
+if __name__ == "__main__":
+    print(to_table())

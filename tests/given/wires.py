@@ -1,0 +1,117 @@
+"""How each API is spoken, by us and by its server, and whether that server would take the next request of a history."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from given.asked_models import GEMINI_3, GPT_5
+from given.house import open_house, say
+from given.models import CLAUDE, GPT, ON_BEDROCK
+from weft.model.agent import Agent
+from weft.model.catalog import Model
+from weft.model.input import SessionInput
+from weft.model.message import MessageWithParts
+from weft.provider.anthropic import AnthropicMessages
+from weft.provider.bedrock import Bedrock
+from weft.provider.body import to_bytes
+from weft.provider.chat import request as openai_chat_request
+from weft.provider.claude import request as anthropic_request
+from weft.provider.contract import ModelRequest
+from weft.provider.converse import request as converse_request
+from weft.provider.gemini import Gemini
+from weft.provider.google import request as gemini_request
+from weft.provider.openai_chat import OpenAIChat
+from weft.provider.openai_responses import OpenAIResponses
+from weft.provider.responses import request as responses_request
+from weft.provider.scripted import Say
+from weft.run.decide import Step, newest_prompt
+from weft.run.kit import Kit
+from weft.run.request import SummaryAsk, build_request, summary_requests, to_sum_up
+from weft.testing.fake.anthropic import AnthropicDialect
+from weft.testing.fake.converse import ConverseDialect
+from weft.testing.fake.gemini import GeminiDialect
+from weft.testing.fake.openai import OpenAIChatDialect
+from weft.testing.fake.responses import ResponsesDialect
+from weft.testing.fake.server import Dialect, Received
+from weft.testing.provider_stand import Make, open_stand
+from weft.window.environment import Environment
+from weft.window.system import Basis
+
+THINKING = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}
+SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
+BASIS = Basis(environment=Environment(directory="/nowhere", git=False, platform="linux", today="a day"))
+
+
+class Wire(Struct, frozen=True, kw_only=True):
+    """How one API is spoken: by us, by its server, and with which model."""
+
+    dialect: Callable[[], Dialect]
+    make: Make
+    to_body: Callable[[ModelRequest], dict[str, Any]]
+    model: Model
+
+
+WIRES = {
+    "chat": Wire(dialect=OpenAIChatDialect, make=OpenAIChat, to_body=openai_chat_request.to_body, model=GPT),
+    "anthropic": Wire(
+        dialect=AnthropicDialect,
+        make=AnthropicMessages,
+        to_body=anthropic_request.to_body,
+        model=replace(CLAUDE, options=THINKING),
+    ),
+    "responses": Wire(
+        dialect=ResponsesDialect, make=OpenAIResponses, to_body=responses_request.to_body, model=GPT_5
+    ),
+    "converse": Wire(
+        dialect=ConverseDialect,
+        make=Bedrock,
+        to_body=converse_request.to_body,
+        model=replace(ON_BEDROCK, options={"reasoningConfig": THINKING["thinking"]}),
+    ),
+    "gemini": Wire(dialect=GeminiDialect, make=Gemini, to_body=gemini_request.to_body, model=GEMINI_3),
+}
+
+
+def next_requests(
+    kit: Kit, history: Sequence[MessageWithParts], model: Model
+) -> Iterator[tuple[str, ModelRequest]]:
+    """What may be asked of a model next: the next step, the last one, which has no tools, or a summary."""
+    prompt = newest_prompt(history)
+    assert prompt is not None
+    yield "step", build_request(kit, history, Step(prompt), model, BASIS)
+    yield "last step", build_request(kit, history, Step(prompt, last=True), model, BASIS)
+    ask = SummaryAsk(model=model, most=kit.output_limit)
+    for piece in to_sum_up(history, prompt, model, most=ask.most):
+        for request in summary_requests(piece, "", prompt, SUMMARISER, ask):
+            yield "summary", request
+
+
+class Reader:
+    """A server that is only asked whether it would take a request; what it was asked before it is not asked again."""
+
+    def __init__(self, wire: Wire, dialect: Dialect, like: Received) -> None:
+        self._wire = wire
+        self._dialect = dialect
+        self._like = like
+        self._seen: set[bytes] = set()
+
+    def problem(self, request: ModelRequest) -> str | None:
+        raw = to_bytes(self._wire.to_body(request))
+        if raw in self._seen:
+            return None
+        self._seen.add(raw)
+        return self._dialect.problem(replace(self._like, raw=raw))
+
+
+async def greeting(wire: Wire) -> Received:
+    """A request as the adapter sends it, for its address and headers."""
+    async with (
+        open_stand(wire.dialect(), wire.make, wire.model) as stand,
+        open_house(model=wire.model, provider=stand.provider) as house,
+    ):
+        stand.play([Say(text="hello")])
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        await house.api.prompt(session, say("hello"))
+        return stand.server.requests[0]

@@ -1,0 +1,282 @@
+"""A question that outlives the process which asked it: listed, answered in between, and asked again by its name."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from given.gate import open_post, standing, waiting
+from given.house import ECHO, House, open_house, say
+from weft.app.books import log_of
+from weft.app.gates import Permitting
+from weft.errors import NotFoundError, RejectedError
+from weft.model.event import PermissionAsked, PermissionReplied, QuestionAsked, QuestionRejected
+from weft.model.ids import SessionID
+from weft.model.input import SessionInput
+from weft.model.part import CompletedState, ErrorState, ToolPart
+from weft.model.permission import PermissionRequest, Rule
+from weft.permission.log_check import find_break
+from weft.permission.terms import Terms
+from weft.provider.scripted import AnyMove, Call, Say
+from weft.store.url import open_store
+from weft.tool.person.question import NOBODY, QUESTION
+
+ASK = (Rule(permission="*", pattern="*", action="ask"),)
+CALL = [Call(tool="echo", input={"words": "x"})]
+DONE = [Say(text="done")]
+TEA = {"question": "Tea?", "header": "Tea", "options": [{"label": "Yes", "description": "hot"}]}
+ASKS = [Call(tool="question", input={"questions": [TEA]})]
+
+
+@asynccontextmanager
+async def opened(
+    directory: Path, *script: list[AnyMove], answered: bool = True, seed: int = 1, **terms: Any
+) -> AsyncIterator[House]:
+    """Weft in one place, as by one process after the other."""
+    said = Terms(answered=answered, person="ada", **terms)
+    permitting = Permitting(terms=said, directory=str(directory / "permission"))
+    async with (
+        open_store(f"file:{directory / 'storage'}") as store,
+        open_house(
+            *script, store=store, rules=ASK, seed=seed, tools=(ECHO, QUESTION), permitting=permitting
+        ) as house,
+    ):
+        yield house
+
+
+async def told(house: House, *kinds: type) -> list[Any]:
+    """The first event of each kind, once all have been told."""
+    found: dict[type, Any] = {}
+    async for each in house.api.events(after=0):
+        if type(each.event) in kinds:
+            found.setdefault(type(each.event), each.event)
+        if len(found) == len(kinds):
+            break
+    return [found[kind] for kind in kinds]
+
+
+async def left_asking(directory: Path) -> tuple[SessionID, PermissionRequest]:
+    """A session whose run was waiting for an answer when its process ended."""
+    async with opened(directory, CALL, DONE) as house:
+        session = (await house.api.create_session(SessionInput())).id
+        running = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        [asked] = await told(house, PermissionAsked)
+        assert await house.api.list_permissions() == [asked.request]
+    await running
+    return session, asked.request
+
+
+async def call_of(house: House, session: SessionID) -> CompletedState | ErrorState:
+    """What came of the last call."""
+    parts = [part for message in await house.api.list_messages(session) for part in message.parts]
+    [*_, last] = [part.state for part in parts if isinstance(part, ToolPart)]
+    assert isinstance(last, CompletedState | ErrorState)
+    return last
+
+
+async def test_it_is_listed_after_a_restart_and_the_call_was_not_made(tmp_path: Path) -> None:
+    session, request = await left_asking(tmp_path)
+    async with opened(tmp_path, seed=2) as house:
+        assert await house.api.list_permissions() == [request]
+        assert isinstance(await call_of(house, session), ErrorState)
+
+
+async def test_it_is_asked_again_by_the_same_name_when_the_session_goes_on(tmp_path: Path) -> None:
+    session, request = await left_asking(tmp_path)
+    async with opened(tmp_path, CALL, DONE, seed=2) as house:
+        async with waiting(house.api.prompt(session, say("go on"))) as [running]:
+            [asked] = await told(house, PermissionAsked)
+            assert asked.request.id == request.id
+            assert asked.request.tool != request.tool
+            await house.api.reply_permission(request.id, "once")
+            await running
+        assert isinstance(await call_of(house, session), CompletedState)
+        assert await house.api.list_permissions() == []
+
+
+async def test_an_answer_given_in_between_is_used_once(tmp_path: Path) -> None:
+    session, request = await left_asking(tmp_path)
+    async with opened(tmp_path, seed=2, answered=False) as house:
+        await house.api.reply_permission(request.id, "once")
+        assert await house.api.list_permissions() == []
+        with pytest.raises(NotFoundError):
+            await house.api.reply_permission(request.id, "reject")
+    async with opened(tmp_path, CALL, CALL, DONE, seed=3, answered=False) as house:
+        await house.api.prompt(session, say("go on"))
+        parts = [part for message in await house.api.list_messages(session) for part in message.parts]
+        states = [type(part.state) for part in parts if isinstance(part, ToolPart)]
+        assert states == [ErrorState, CompletedState, ErrorState]
+
+
+async def test_a_no_given_in_between_is_used_with_its_words(tmp_path: Path) -> None:
+    session, request = await left_asking(tmp_path)
+    async with opened(tmp_path, seed=2) as house:
+        await house.api.reply_permission(request.id, "reject", message="use ls")
+    async with opened(tmp_path, CALL, DONE, seed=3, answered=False) as house:
+        await house.api.prompt(session, say("go on"))
+        state = await call_of(house, session)
+        assert isinstance(state, ErrorState)
+        assert state.error.endswith("with the following feedback: use ls")
+
+
+async def test_an_answer_to_one_thing_is_not_used_for_another(tmp_path: Path) -> None:
+    session, request = await left_asking(tmp_path)
+    async with opened(tmp_path, seed=2) as house:
+        await house.api.reply_permission(request.id, "once")
+    other = [Call(tool="echo", input={"words": "*"})]
+    async with opened(tmp_path, other, DONE, seed=3, answered=False) as house:
+        await house.api.prompt(session, say("go on"))
+        assert isinstance(await call_of(house, session), ErrorState)
+
+
+async def test_what_the_next_run_does_not_ask_again_is_asked_no_more(tmp_path: Path) -> None:
+    session, _ = await left_asking(tmp_path)
+    async with opened(tmp_path, DONE, seed=2) as house:
+        await house.api.prompt(session, say("never mind"))
+        assert await house.api.list_permissions() == []
+
+
+async def test_what_is_refused_because_nobody_is_there_can_be_allowed_and_gone_on_with(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, CALL, DONE, answered=False) as house:
+        session = (await house.api.create_session(SessionInput())).id
+        await house.api.prompt(session, say("go"))
+        [request] = await house.api.list_permissions()
+        state = await call_of(house, session)
+        assert isinstance(state, ErrorState)
+        assert "nobody is there" in state.error
+        assert len(house.provider.requests) == 1
+    async with opened(tmp_path, CALL, DONE, answered=False, seed=2) as house:
+        await house.api.reply_permission(request.id, "once")
+        await house.api.prompt(session, say("go on"))
+        assert isinstance(await call_of(house, session), CompletedState)
+    assert find_break(log_of(str(tmp_path / "permission"), house.api.kit.place.project.id))[1] is None
+
+
+async def test_an_aborted_run_leaves_no_question(tmp_path: Path) -> None:
+    async with opened(tmp_path, CALL, DONE) as house:
+        session = (await house.api.create_session(SessionInput())).id
+        running = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        [asked] = await told(house, PermissionAsked)
+        assert await house.api.abort(session)
+        await running
+        [replied] = await told(house, PermissionReplied)
+        assert (replied.request_id, replied.reply) == (asked.request.id, "reject")
+        assert await house.api.list_permissions() == []
+
+
+async def test_a_removed_session_leaves_no_question(tmp_path: Path) -> None:
+    session, _ = await left_asking(tmp_path)
+    async with opened(tmp_path, seed=2) as house:
+        await house.api.remove_session(session)
+        assert await house.api.list_permissions() == []
+
+
+async def test_an_answer_from_another_process_reaches_the_one_that_waits(tmp_path: Path) -> None:
+    here, there = open_post(str(tmp_path)), open_post(str(tmp_path), answered=False)
+    request = here.request("ls")
+    async with waiting(here.gate.let_pass(request, standing())) as [passing]:
+        await here.asked()
+        assert [each.id for each in await there.gate.pending()] == [request.id]
+        await there.gate.reply(request.id, "once")
+        await here.clock.somebody_sleeps(1)
+        here.clock.turn(1000)
+        await passing
+    refused = here.request("rm")
+    async with waiting(here.gate.let_pass(refused, standing())) as [passing]:
+        await here.asked(2)
+        await there.gate.reply(refused.id, "reject")
+        await here.clock.somebody_sleeps(1)
+        here.clock.turn(1000)
+        with pytest.raises(RejectedError):
+            await passing
+    assert await here.gate.pending() == []
+
+
+async def test_a_grant_from_another_process_is_used_by_the_next_call(tmp_path: Path) -> None:
+    here, there = open_post(str(tmp_path)), open_post(str(tmp_path))
+    request = here.request("ls")
+    async with waiting(here.gate.let_pass(request, standing())) as [passing]:
+        await here.asked()
+        await here.gate.reply(request.id, "always")
+        await passing
+    await there.gate.let_pass(there.request("ls"), standing())
+    [grant] = await there.gate.list_grants()
+    await there.gate.revoke(grant.id)
+    assert await here.gate.list_grants() == []
+
+
+async def test_a_question_is_asked_and_answered(tmp_path: Path) -> None:
+    async with opened(tmp_path, ASKS, DONE) as house:
+        session = (await house.api.create_session(SessionInput())).id
+        async with waiting(house.api.prompt(session, say("go"))) as [running]:
+            [asked] = await told(house, QuestionAsked)
+            assert await house.api.list_questions() == [asked.request]
+            await house.api.reply_question(asked.request.id, (("Yes", "with milk"),))
+            await running
+        state = await call_of(house, session)
+        assert isinstance(state, CompletedState)
+        assert state.title == "Asked 1 question"
+        assert state.metadata["answers"] == [["Yes", "with milk"]]
+        assert state.output == (
+            'User has answered your questions: "Tea?"="Yes, with milk". '
+            "You can now continue with the user's answers in mind."
+        )
+
+
+async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None:
+    async with opened(tmp_path, ASKS, DONE) as house:
+        session = (await house.api.create_session(SessionInput())).id
+        async with waiting(house.api.prompt(session, say("go"))) as [running]:
+            [asked] = await told(house, QuestionAsked)
+            await house.api.reject_question(asked.request.id)
+            await running
+        state = await call_of(house, session)
+        assert isinstance(state, ErrorState)
+        assert state.error == "The user dismissed this question"
+        assert len(house.provider.requests) == 1
+        with pytest.raises(NotFoundError):
+            await house.api.reject_question(asked.request.id)
+
+
+async def test_a_question_outlives_its_process_and_its_answer_is_used(tmp_path: Path) -> None:
+    async with opened(tmp_path, ASKS, DONE) as house:
+        session = (await house.api.create_session(SessionInput())).id
+        running = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        [asked] = await told(house, QuestionAsked)
+    await running
+    async with opened(tmp_path, ASKS, DONE, seed=2) as house:
+        assert await house.api.list_questions() == [asked.request]
+        await house.api.reply_question(asked.request.id, (("Yes",),))
+        await house.api.prompt(session, say("go on"))
+        state = await call_of(house, session)
+        assert isinstance(state, CompletedState)
+        assert state.metadata["answers"] == [["Yes"]]
+        assert await house.api.list_questions() == []
+
+
+async def test_a_question_that_nobody_can_answer_is_told_so_and_the_work_goes_on(tmp_path: Path) -> None:
+    async with opened(tmp_path, ASKS, DONE, answered=False) as house:
+        session = (await house.api.create_session(SessionInput())).id
+        await house.api.prompt(session, say("go"))
+        state = await call_of(house, session)
+        assert isinstance(state, CompletedState)
+        assert state.output == NOBODY
+        assert len(house.provider.requests) == 2
+        assert await house.api.list_questions() == []
+
+
+async def test_a_question_of_an_aborted_run_is_withdrawn(tmp_path: Path) -> None:
+    async with opened(tmp_path, ASKS, DONE) as house:
+        session = (await house.api.create_session(SessionInput())).id
+        running = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        [asked] = await told(house, QuestionAsked)
+        await house.api.abort(session)
+        await running
+        [rejected] = await told(house, QuestionRejected)
+        assert rejected.request_id == asked.request.id
+        assert await house.api.list_questions() == []

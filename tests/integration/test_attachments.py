@@ -1,0 +1,127 @@
+"""What a prompt brings along: each piece is stored as the model will read it, and what cannot be read says so."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from given.house import ALLOW, PLACE, open_house
+from weft.model.agent import Agent
+from weft.model.input import AgentInput, AnyPartInput, FileInput, PromptInput, SessionInput
+from weft.model.message import MessageWithParts
+from weft.model.part import AgentPart, FilePart, TextPart
+from weft.model.permission import Rule
+from weft.provider.scripted import Say
+from weft.tool.read import READ
+from weft.tool.search.list import LIST
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(24)
+GENERAL = Agent(name="general", mode="subagent", permission=ALLOW)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "loom.txt").write_text("".join(f"line {number}\n" for number in range(1, 6)))
+    (tmp_path / "a name.txt").write_text("spaced")
+    (tmp_path / "loom.png").write_bytes(PNG)
+    (tmp_path / "shed").mkdir()
+    (tmp_path / "shed" / "shuttle.txt").write_text("x")
+    return tmp_path
+
+
+async def attached(project: Path, *parts: AnyPartInput, **more: Any) -> MessageWithParts:
+    """The prompt as it was stored. It was answered, whatever it brought along."""
+    place = replace(PLACE, directory=str(project), worktree=str(project))
+    async with open_house(
+        [Say(text="ok")], place=place, tools=(READ, LIST), agents=(GENERAL,), **more
+    ) as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        await house.api.prompt(session, PromptInput(parts=parts))
+        asked, answer = await house.api.list_messages(session)
+        assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["ok"]
+        return asked
+
+
+def texts(message: MessageWithParts) -> list[str]:
+    parts = [part for part in message.parts if isinstance(part, TextPart)]
+    assert all(part.synthetic for part in parts)
+    return [part.text for part in parts]
+
+
+def files(message: MessageWithParts) -> list[FilePart]:
+    return [part for part in message.parts if isinstance(part, FilePart)]
+
+
+def file(path: Path, query: str = "", mime: str = "text/plain") -> FileInput:
+    return FileInput(mime=mime, filename=path.name, url=f"{path.as_uri()}{query}")
+
+
+async def test_a_text_file_is_read_and_shown_beside_itself(project: Path) -> None:
+    asked = await attached(project, file(project / "loom.txt"))
+    called, shown = texts(asked)
+    assert called == f'Called the Read tool with the following input: {{"filePath":"{project}/loom.txt"}}'
+    assert "line 1" in shown
+    assert "line 5" in shown
+    assert [part.filename for part in files(asked)] == ["loom.txt"]
+
+
+async def test_lines_of_a_file_are_shown_alone(project: Path) -> None:
+    called, shown = texts(await attached(project, file(project / "loom.txt", "?start=2&end=3")))
+    assert called.endswith(f'{{"filePath":"{project}/loom.txt","offset":1,"limit":2}}')
+    assert [number for number in range(1, 6) if f"line {number}" in shown] == [2, 3]
+
+
+async def test_a_directory_is_listed(project: Path) -> None:
+    asked = await attached(project, file(project / "shed"))
+    called, shown = texts(asked)
+    assert called == f'Called the list tool with the following input: {{"path":"{project}/shed"}}'
+    assert "shuttle.txt" in shown
+    assert [part.mime for part in files(asked)] == ["application/x-directory"]
+
+
+async def test_a_picture_is_carried_whole_also_if_it_is_said_to_be_text(project: Path) -> None:
+    for mime in ("image/png", "text/plain"):
+        [part] = files(await attached(project, file(project / "loom.png", mime=mime)))
+        assert (part.mime, part.url) == (
+            "image/png",
+            f"data:image/png;base64,{base64.b64encode(PNG).decode()}",
+        )
+
+
+async def test_a_name_with_a_space_is_found(project: Path) -> None:
+    assert "spaced" in texts(await attached(project, file(project / "a name.txt")))[1]
+
+
+async def test_b27_what_is_not_there_is_a_part_that_says_so_and_the_prompt_is_answered(project: Path) -> None:
+    asked = await attached(project, file(project / "gone.txt"), file(project / "gone.png", mime="image/png"))
+    text, picture = texts(asked)
+    for said, name in ((text, "gone.txt"), (picture, "gone.png")):
+        assert said.startswith(f"Read tool failed to read {project}/{name} with the following error: ")
+    assert files(asked) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("data:text/plain;base64," + base64.b64encode("wärp".encode()).decode(), "wärp"),
+        ("data:text/plain,two%20words", "two words"),
+        ("data:text/plain;base64,!", "[unreadable data: 1 characters that are not base64]"),
+    ],
+)
+async def test_b27_text_in_an_address_is_decoded_behind_its_comma(url: str, text: str, project: Path) -> None:
+    asked = await attached(project, FileInput(mime="text/plain", filename="note.txt", url=url))
+    assert texts(asked) == [
+        'Called the Read tool with the following input: {"filePath":"note.txt"}',
+        text,
+    ]
+
+
+async def test_an_agent_that_is_mentioned_is_pointed_out_and_more_so_if_it_is_denied(project: Path) -> None:
+    denied = (*ALLOW, Rule(permission="task", pattern="general", action="deny"))
+    words = " Use the above message and context to generate a prompt and call the task tool with subagent: general"
+    for rules, end in ((ALLOW, ""), (denied, " . Invoked by user; guaranteed to exist.")):
+        asked = await attached(project, AgentInput(name="general"), rules=rules)
+        assert [part.name for part in asked.parts if isinstance(part, AgentPart)] == ["general"]
+        assert texts(asked) == [words + end]

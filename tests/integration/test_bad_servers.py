@@ -1,0 +1,167 @@
+"""Servers that misbehave, over every wire: the failure is on the message, and the session stays usable."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from given.asked_models import GEMINI_3, GPT_5
+from given.house import House, open_house, say
+from given.models import CLAUDE, GPT, ON_BEDROCK
+from weft.model.catalog import Model
+from weft.model.failure import ApiFailure
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage
+from weft.model.part import TextPart
+from weft.provider.anthropic import AnthropicMessages
+from weft.provider.azure import AzureOpenAI
+from weft.provider.bedrock import Bedrock
+from weft.provider.contract import Provider
+from weft.provider.copilot import Copilot
+from weft.provider.endpoint import Deadlines, Endpoint
+from weft.provider.gemini import Gemini
+from weft.provider.long_tail import LongTail
+from weft.provider.openai_chat import OpenAIChat
+from weft.provider.openai_responses import OpenAIResponses
+from weft.provider.scripted import Say
+from weft.testing.fake.anthropic import AnthropicDialect
+from weft.testing.fake.converse import ConverseDialect
+from weft.testing.fake.gemini import GeminiDialect
+from weft.testing.fake.openai import OpenAIChatDialect
+from weft.testing.fake.responses import ResponsesDialect
+from weft.testing.fake.server import Dialect, FakeServer
+from weft.testing.provider_stand import Make, ServerStand, open_stand
+
+PATIENCE = 30
+SOON = Deadlines(connect=5, first_byte=2, between=2)
+
+
+class Wire(Struct, frozen=True):
+    dialect: Callable[[], Dialect]
+    make: Make
+    model: Model
+
+
+def by_pydantic_ai(client: httpx2.AsyncClient, endpoint: Endpoint) -> Provider:
+    return LongTail(client, replace(endpoint, options={"model": "openai-chat:gpt-4.1"}))
+
+
+def on_azure(client: httpx2.AsyncClient, endpoint: Endpoint) -> Provider:
+    own = {"Authorization": "Bearer k"}  # which this server wants beside Azure's
+    return AzureOpenAI(client, replace(endpoint, headers=own, options={"useCompletionUrls": True}))
+
+
+WIRES = {
+    "anthropic": Wire(AnthropicDialect, AnthropicMessages, CLAUDE),
+    "azure": Wire(OpenAIChatDialect, on_azure, GPT),
+    "bedrock": Wire(ConverseDialect, Bedrock, ON_BEDROCK),
+    "chat": Wire(OpenAIChatDialect, OpenAIChat, GPT),
+    "copilot": Wire(OpenAIChatDialect, Copilot, GPT),
+    "gemini": Wire(GeminiDialect, Gemini, GEMINI_3),
+    "pydantic-ai": Wire(OpenAIChatDialect, by_pydantic_ai, GPT),
+    "responses": Wire(ResponsesDialect, OpenAIResponses, GPT_5),
+}
+
+
+@asynccontextmanager
+async def open_session(name: str) -> AsyncIterator[tuple[House, ServerStand]]:
+    wire = WIRES[name]
+    async with (
+        asyncio.timeout(PATIENCE),
+        open_stand(wire.dialect(), wire.make, wire.model) as stand,
+        open_house(model=wire.model, provider=stand.within(SOON), quick=True) as house,
+    ):
+        yield house, stand
+
+
+# --- how a server may misbehave ---
+
+
+def html(server: FakeServer) -> None:
+    server.send(b"<!doctype html><title>Welcome</title>", kind="text/html; charset=utf-8")
+
+
+def half_a_line(server: FakeServer) -> None:
+    whole = b"".join(server.dialect.frames([Say(text="one two three")]))
+    server.send(whole[: len(whole) // 2 - 1])
+
+
+def wrong_json(server: FakeServer) -> None:
+    first = server.dialect.frames([Say(text="a")])[0]
+    server.send(first, server.dialect.wrapped(b"{nonsense}"))
+
+
+def no_finish(server: FakeServer) -> None:
+    server.send(*server.dialect.frames([Say(text="one two three")])[:4])
+
+
+def a_call_without_a_name(server: FakeServer) -> None:
+    server.send(*server.dialect.nameless_call())
+
+
+def nothing(server: FakeServer) -> None:
+    server.send()
+
+
+def silence(server: FakeServer) -> None:
+    server.hang()
+
+
+FAULTS = (html, half_a_line, wrong_json, no_finish, a_call_without_a_name, nothing)
+
+
+async def fail_and_go_on(name: str, fault: Callable[[FakeServer], None]) -> str:
+    """What is on the message in the end. Whether it is tried again is another matter: it fails each time."""
+    async with open_session(name) as (house, stand):
+        for _ in range(6):
+            fault(stand.server)
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        failed = (await house.api.prompt(session, say("go"))).info
+        assert isinstance(failed, AssistantMessage)
+        assert isinstance(failed.error, ApiFailure), failed.error
+        stand.server.forget()
+        stand.play([Say(text="fine")])
+        answer = await house.api.prompt(session, say("again"))
+        assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["fine"]
+        return failed.error.data.message
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("name", WIRES)
+async def test_the_failure_is_kept_and_the_session_goes_on(
+    name: str, fault: Callable[[FakeServer], None]
+) -> None:
+    assert await fail_and_go_on(name, fault)
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_two_ends_are_one(name: str) -> None:
+    async with open_session(name) as (house, stand):
+        frames = stand.server.dialect.frames([Say(text="one two")])
+        stand.server.send(*frames, *frames)
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        answer = await house.api.prompt(session, say("go"))
+        assert isinstance(answer.info, AssistantMessage)
+        assert (answer.info.error, answer.info.finish) == (None, "stop")
+        assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["one two"]
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_b32_silence_has_an_end(name: str) -> None:
+    wire = WIRES[name]
+    quick = Deadlines(connect=0.5, first_byte=0.05, between=0.05)
+    async with (
+        asyncio.timeout(PATIENCE),
+        open_stand(wire.dialect(), wire.make, wire.model) as stand,
+        open_house(model=wire.model, provider=stand.within(quick), quick=True) as house,
+    ):
+        for _ in range(6):
+            silence(stand.server)
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        failed = (await house.api.prompt(session, say("go"))).info
+        assert isinstance(failed, AssistantMessage)
+        assert isinstance(failed.error, ApiFailure)

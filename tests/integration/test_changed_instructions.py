@@ -1,0 +1,51 @@
+"""Nested files of instructions that change during a session: what was sent stays the beginning of what is sent."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from given.house import open_house, say
+from given.repository import Repository
+from given.wires import WIRES
+from weft.model.input import SessionInput
+from weft.provider.scripted import Call, Say, Think
+from weft.testing.prefix import find_bust
+from weft.testing.provider_stand import open_stand
+
+CALL = [Think(text="hm"), Say(text="I call."), Call(tool="echo", input={"words": "x"})]
+
+
+async def sent_while_they_change(name: str, repository: Repository) -> list[bytes]:
+    """The requests of a session as they were sent, while the nearer file changes, then the farther one, and is gone."""
+    wire = WIRES[name]
+    async with (
+        open_stand(wire.dialect(), wire.make, wire.model) as stand,
+        open_house(
+            model=wire.model, provider=stand.provider, place=repository.place, instructions=repository.read()
+        ) as house,
+    ):
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        stand.play(CALL, [Say(text="one")], CALL, [Say(text="two")], [Say(text="three")], [Say(text="four")])
+        await house.api.prompt(session, say("first"))
+        (repository.near / "AGENTS.md").write_text("Nearer.")
+        await house.api.prompt(session, say("second"))
+        (repository.top / "AGENTS.md").write_text("Farther.")
+        await house.api.prompt(session, say("third"))
+        (repository.top / "AGENTS.md").unlink()
+        await house.api.prompt(session, say("fourth"))
+        return [request.raw for request in stand.server.requests]
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_what_changed_is_told_at_the_end_and_the_beginning_stays(name: str, tmp_path: Path) -> None:
+    sent = await sent_while_they_change(name, Repository(tmp_path))
+
+    assert [bust for pair in pairwise(sent) if (bust := find_bust(*pair)) is not None] == []
+    assert len(sent) == 6
+    for words in (b"Near.", b"Far."):
+        assert words in sent[0]
+    told = [
+        [words in request for request in sent] for words in (b"Nearer.", b"Farther.", b"no longer hold: ")
+    ]
+    assert told == [[False] * at + [True] * (6 - at) for at in (2, 4, 5)]

@@ -1,0 +1,44 @@
+"""Chaos: whatever a model and its API do, every run ends, nothing stays open, what is asked next is valid, sums add up.
+
+Time is simulated, and the same seed is the same story. All that goes wrong is in `given/chaos.py`, all that must hold in
+`given/chaos_world.py`.
+"""
+
+import asyncio
+import os
+
+import pytest
+
+from given.chaos import MOODS
+from given.chaos_world import Readers, World
+from given.simulated import simulate
+from given.wires import WIRES, Reader, greeting
+from weft.testing.fake.server import Received
+
+# Two thousand turns; a soak takes as many seeds as it is given (`WEFT_SOAK_SEEDS=1000`).
+SEEDS = int(os.environ.get("WEFT_SOAK_SEEDS", "20"))
+TURNS = 100
+
+
+async def greetings() -> dict[str, Received]:
+    return {name: await greeting(wire) for name, wire in WIRES.items()}
+
+
+@pytest.fixture(scope="module")
+def greeted() -> dict[str, Received]:
+    return asyncio.run(greetings())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_whatever_a_model_does_every_run_ends_and_leaves_a_valid_history(
+    seed: int, greeted: dict[str, Received]
+) -> None:
+    readers = Readers({name: Reader(wire, wire.dialect(), greeted[name]) for name, wire in WIRES.items()})
+    world = World(seed, readers)
+    simulate(world.run(TURNS))
+    assert world.wrong == []
+    assert readers.refused == []
+    # Had nothing happened, nothing would be shown.
+    assert world.turns >= TURNS
+    assert len(world.chaos.moods) > len(MOODS) / 2

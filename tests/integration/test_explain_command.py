@@ -1,0 +1,144 @@
+"""`weft permission explain` and `weft session jobs`, from the command line. Nothing is run."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from given.shell import Grounds, lay_out
+from weft.cli.exit import Exit
+from weft.cli.main import run_command
+from weft.host.paths import paths_from
+from weft.model.ids import ProjectID, SessionID
+from weft.model.session import Session, SessionTime
+from weft.model.wire import encode_pretty, to_plain
+from weft.tool.job import Job
+from weft.tool.shell.roll import enter, strike
+
+
+@pytest.fixture
+def grounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Grounds:
+    made = lay_out(tmp_path / "grounds")
+    monkeypatch.chdir(made.project)
+    return made
+
+
+def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
+    capsys.readouterr()
+    code = run_command(["permission", "explain", *arguments, "--format", "json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_command_is_taken_apart_with_the_rule_for_each_part(
+    grounds: Grounds, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert explained(capsys, "cat .env > x") == (
+        Exit.ASKED,
+        {
+            "command": "cat .env > x",
+            "agent": "build",
+            "verdict": "ask",
+            "parts": [
+                {
+                    "permission": "read",
+                    "pattern": f"{grounds.project}/.env",
+                    "action": "ask",
+                    "rule": "read *.env ask",
+                    "always": f"{grounds.project}/.env",
+                    "why": "",
+                    "mayWrite": False,
+                },
+                {
+                    "permission": "edit",
+                    "pattern": "x",
+                    "action": "allow",
+                    "rule": "* * allow",
+                    "always": "x",
+                    "why": "",
+                    "mayWrite": False,
+                },
+                {
+                    "permission": "bash",
+                    "pattern": "cat .env",
+                    "action": "allow",
+                    "rule": "* * allow",
+                    "always": "cat *",
+                    "why": "",
+                    "mayWrite": False,
+                },
+            ],
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("agent", "command", "exit", "verdict"),
+    [
+        ("build", "ls", Exit.DONE, "allow"),
+        ("build", "cat /etc/hosts", Exit.ASKED, "ask"),
+        ("plan", "touch x", Exit.REFUSED, "deny"),
+        ("plan", "make", Exit.ASKED, "ask"),
+        ("explore", "git log", Exit.DONE, "allow"),
+    ],
+)
+def test_the_exit_code_is_the_verdict(
+    grounds: Grounds,
+    capsys: pytest.CaptureFixture[str],
+    agent: str,
+    command: str,
+    exit: Exit,
+    verdict: str,
+) -> None:
+    code, told = explained(capsys, command, "--agent", agent)
+    assert (code, told["verdict"]) == (exit, verdict)
+    assert not (grounds.project / "x").exists()
+
+
+def test_people_get_a_table_and_a_sentence(grounds: Grounds, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["permission", "explain", "make", "--agent", "plan"]) == Exit.ASKED
+    assert capsys.readouterr().out == (
+        "verdict  permission  what  rule           why\n"
+        "ask      bash        make  bash make ask  it may change files\n"
+        "\n"
+        "asked: a person decides first (agent plan)\n"
+    )
+
+
+def test_an_agent_that_is_not_there_is_named(grounds: Grounds, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["permission", "explain", "ls", "--agent", "plam"]) == Exit.USAGE
+    assert "plan" in capsys.readouterr().err
+
+
+def test_a_persons_rules_count(grounds: Grounds, capsys: pytest.CaptureFixture[str]) -> None:
+    config = Path(paths_from(os.environ).config)
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "opencode.json").write_text('{"permission": {"bash": {"git push *": "deny"}}}')
+    code, told = explained(capsys, "git -C src push")
+    assert (code, [part["rule"] for part in told["parts"] if part["action"] == "deny"]) == (
+        Exit.REFUSED,
+        ["bash git push * deny"],
+    )
+
+
+def test_what_goes_on_for_a_session_is_listed(
+    grounds: Grounds, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = SessionID("ses_00000000000000000000000001")
+    at = SessionTime(created=1, updated=1)
+    written = Session(
+        id=session, project_id=ProjectID("global"), directory=str(grounds.project), title="About it", time=at
+    )
+    file = Path(paths_from(os.environ).storage, "session", "global", f"{session}.json")
+    file.parent.mkdir(parents=True)
+    file.write_bytes(encode_pretty(written))
+    job = Job(id="job_1", session_id=session, command="x", description="Serve", output="/x", started=1)
+    entry = enter(paths_from(os.environ).jobs, job)
+    assert run_command(["session", "jobs", session, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [to_plain(job)]
+    assert run_command(["session", "jobs", session]) == 0
+    assert "job_1" in capsys.readouterr().out
+    strike(entry)
+    assert run_command(["session", "jobs", session]) == 0
+    assert capsys.readouterr().err == "no jobs are running\n"

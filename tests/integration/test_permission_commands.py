@@ -1,0 +1,183 @@
+"""`weft permission`: what is asked, granted and decided, from the command line."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from given.gate import OTHER, SESSION, open_post, standing, waiting
+from weft.app.books import covered, kept_asked, log_of, permission_directory
+from weft.cli.main import run_command
+from weft.errors import CorrectedError, UnansweredError
+from weft.host.paths import paths_from
+from weft.model.ids import ProjectID, SessionID
+
+GLOBAL = ProjectID("global")
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("USER", "ada")
+    monkeypatch.setenv("LOGNAME", "ada")
+    return permission_directory(paths_from(os.environ))
+
+
+def refused(directory: str, *patterns: str, session: SessionID = SESSION) -> str:
+    """What a run with nobody there asked for in vain; the id it goes by."""
+
+    async def ask() -> str:
+        post = open_post(directory, project=GLOBAL, answered=False, seed=str(patterns))
+        with pytest.raises(UnansweredError) as error:
+            await post.gate.let_pass(
+                post.request(*patterns, session_id=session, always=("git *",)), standing(root=session)
+            )
+        await post.books.audit.flush()
+        return error.value.request
+
+    return asyncio.run(ask())
+
+
+def passes(directory: str, *patterns: str, session: SessionID = SESSION) -> bool:
+    async def ask() -> bool:
+        post = open_post(directory, project=GLOBAL, answered=False)
+        try:
+            await post.gate.let_pass(post.request(*patterns, session_id=session), standing(root=session))
+        except UnansweredError:
+            return False
+        finally:
+            await post.books.audit.flush()
+        return True
+
+    return asyncio.run(ask())
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    capsys.readouterr()
+    assert run_command(["permission", *arguments, "--format", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_what_is_asked_is_listed_with_what_it_wants(
+    directory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert printed(capsys, "list") == []
+    id = refused(directory, "git push")
+    [row] = printed(capsys, "list")
+    assert (row["id"], row["sessionID"], row["permission"], row["patterns"], row["state"]) == (
+        id,
+        SESSION,
+        "bash",
+        ["git push"],
+        "over",
+    )
+    run_command(["permission", "list"])
+    assert "bash: git push" in capsys.readouterr().out
+
+
+def test_a_yes_is_good_for_the_next_time_that_very_thing_is_asked(
+    directory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    id = refused(directory, "git push")
+    assert run_command(["permission", "reply", id[:20], "once"]) == 0
+    assert f"weft run -s {SESSION}" in capsys.readouterr().err
+    assert printed(capsys, "list") == []
+    assert passes(directory, "git push")
+    assert not passes(directory, "git push")
+
+
+def test_a_no_can_say_what_to_do_instead(directory: str) -> None:
+    refused(directory, "git push")
+    assert run_command(["permission", "reply", "last", "reject", "--message", "not on a Friday"]) == 0
+
+    async def again() -> None:
+        post = open_post(directory, project=GLOBAL, answered=False)
+        with pytest.raises(CorrectedError, match="not on a Friday"):
+            await post.gate.let_pass(post.request("git push"), standing())
+
+    asyncio.run(again())
+
+
+def test_an_always_is_a_grant_that_is_listed_used_and_taken_back(
+    directory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    id = refused(directory, "git push")
+    assert run_command(["permission", "reply", id, "always", "--scope", "project", "--expires", "7d"]) == 0
+    [grant] = printed(capsys, "grants")
+    assert (grant["scope"], grant["patterns"], grant["agent"], grant["by"]) == (
+        "project",
+        ["git *"],
+        "build",
+        "ada",
+    )
+    assert grant["expires"] - grant["created"] <= 7 * 86_400_000
+    assert passes(directory, "git fetch", session=OTHER)
+    run_command(["permission", "grants"])
+    assert "bash: git *" in capsys.readouterr().out
+
+    assert run_command(["permission", "revoke", grant["id"]]) == 0
+    assert printed(capsys, "grants") == []
+    assert not passes(directory, "git fetch", session=OTHER)
+
+
+def test_what_cannot_be_meant_is_refused(directory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["permission", "reply", "last", "once"]) == 2
+    assert run_command(["permission", "revoke", "gra_x"]) == 2
+    first, second = refused(directory, "a"), refused(directory, "b")
+    assert run_command(["permission", "reply", "per_", "once"]) == 2
+    assert "could be 2 of them" in capsys.readouterr().err
+    assert run_command(["permission", "reply", first, "once", "--scope", "user"]) == 2
+    assert run_command(["permission", "reply", second, "once", "--message", "x"]) == 2
+    assert all(each.answer is None for each in kept_asked(directory).read())
+
+
+def test_every_decision_is_in_the_log_and_the_log_can_be_checked(
+    directory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    id = refused(directory, "git push")
+    run_command(["permission", "reply", id, "always"])
+    passes(directory, "git push")
+    capsys.readouterr()
+    assert run_command(["permission", "log", "--format", "json"]) == 0
+    entries = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [entry["what"] for entry in entries] == ["asked", "unanswered", "granted", "answered", "allowed"]
+    assert [entry.get("by") for entry in entries] == [None, None, "ada", "ada", None]
+    assert entries[-1]["grants"] == entries[2]["grants"]
+
+    assert run_command(["permission", "log", "--session", OTHER, "--format", "json"]) == 0
+    assert capsys.readouterr().out == ""
+    assert run_command(["permission", "log", "-n", "1"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+    assert run_command(["permission", "log", "--verify"]) == 0
+    assert "5 records, and the chain holds" in capsys.readouterr().out
+    path = Path(log_of(directory, GLOBAL).path)
+    path.write_bytes(path.read_bytes().replace(b"git push", b"git pull", 1))
+    assert run_command(["permission", "log", "--verify"]) == 1
+    assert f"{path}:2: record 2 does not follow" in capsys.readouterr().err
+
+
+def test_no_key_gets_into_the_log(directory: str) -> None:
+    key = "sk-ant-" + "a1B2" * 12
+    refused(directory, f"curl -H 'x-api-key: {key}' https://api.example.test")
+    raw = Path(log_of(directory, GLOBAL).path).read_text()
+    assert key not in raw
+    assert "[redacted:" in raw
+    assert covered("ls -la") == "ls -la"
+
+
+def test_an_answer_reaches_a_run_that_waits_in_another_process(directory: str) -> None:
+    async def run() -> None:
+        post = open_post(directory, project=GLOBAL)
+        request = post.request("git push")
+        async with waiting(post.gate.let_pass(request, standing())) as [passing]:
+            await post.asked()
+            assert await asyncio.to_thread(run_command, ["permission", "reply", request.id, "once"]) == 0
+            await post.clock.somebody_sleeps(1)
+            post.clock.turn(1000)
+            await passing
+
+    asyncio.run(run())

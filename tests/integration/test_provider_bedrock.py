@@ -1,0 +1,90 @@
+"""Sessions over Bedrock, on a server that refuses what the real one refuses, and checks who asks."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+from msgspec.structs import replace
+
+from given.house import House, open_house, say
+from given.models import ON_BEDROCK
+from weft.errors import ProviderAuthError
+from weft.model.failure import AuthFailure
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import CacheTokens, TextPart, Tokens
+from weft.provider.bedrock import Bedrock
+from weft.provider.chunk import Usage
+from weft.provider.endpoint import AwsKeys, Endpoint
+from weft.provider.scripted import Call, End, Say, Think
+from weft.testing.fake.converse import REGION, SECRET, ConverseDialect
+from weft.testing.fake.converse_rules import signature_of
+from weft.testing.provider_stand import ServerStand, open_stand
+
+
+@asynccontextmanager
+async def open_session(
+    keys: AwsKeys | ProviderAuthError = SECRET,
+) -> AsyncIterator[tuple[House, ServerStand]]:
+    def find() -> AwsKeys:
+        if isinstance(keys, ProviderAuthError):
+            raise keys
+        return keys
+
+    def make(client: httpx2.AsyncClient, endpoint: Endpoint) -> Bedrock:
+        return Bedrock(client, replace(endpoint, api_key="", aws=find, options={"region": REGION}))
+
+    model = replace(ON_BEDROCK, options={"reasoningConfig": {"type": "enabled", "budgetTokens": 4000}})
+    async with (
+        open_stand(ConverseDialect(), make, model) as stand,
+        open_house(model=model, provider=stand.provider) as house,
+    ):
+        yield house, stand
+
+
+def info(answer: MessageWithParts) -> AssistantMessage:
+    assert isinstance(answer.info, AssistantMessage)
+    return answer.info
+
+
+def sent(stand: ServerStand) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = stand.server.requests[-1].body["messages"]
+    return messages
+
+
+async def test_a_call_is_carried_out_and_its_result_sent_back_signed() -> None:
+    async with open_session() as (house, stand):
+        used = Usage(input=7, output=5, cache_read=40, cache_write=5)
+        stand.play(
+            [Think(text="hm, so \n"), Say(text="I call."), Call(tool="echo", input={"words": "hi"})],
+            [Say(text="It said hi."), End(usage=used)],
+        )
+        session = await house.api.create_session(SessionInput(title="t"))
+        answer = await house.api.prompt(session.id, say("go"))
+        assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["It said hi."]
+        assert (info(answer).finish, info(answer).error) == ("stop", None)
+        assert info(answer).tokens == Tokens(input=7, output=5, cache=CacheTokens(read=40, write=5))
+    kept = {"reasoningText": {"text": "hm, so \n", "signature": signature_of("hm, so \n")}}
+    assert sent(stand)[1]["content"][0] == {"reasoningContent": kept}
+    assert stand.server.requests[0].path == (
+        "/v1/model/eu.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse-stream"
+    )
+
+
+async def test_wrong_keys_are_refused_and_the_session_goes_on() -> None:
+    async with open_session(AwsKeys(id="AKIAOTHER", secret="wrong")) as (house, stand):
+        stand.play([Say(text="fine")])
+        session = await house.api.create_session(SessionInput(title="t"))
+        failed = info(await house.api.prompt(session.id, say("go"))).error
+    assert failed is not None
+    assert "signature we calculated does not match" in failed.data.message
+
+
+async def test_keys_that_are_not_there_are_told() -> None:
+    missing = ProviderAuthError("amazon-bedrock", "no keys in the profile 'work'")
+    async with open_session(missing) as (house, stand):
+        session = await house.api.create_session(SessionInput(title="t"))
+        failed = info(await house.api.prompt(session.id, say("go"))).error
+    assert isinstance(failed, AuthFailure)
+    assert (failed.data.message, stand.asked()) == ("no keys in the profile 'work'", 0)

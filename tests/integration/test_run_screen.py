@@ -1,0 +1,83 @@
+"""What `weft run` and `weft session show` tell of the children of a session."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from given.conversation import SESSION, called
+from given.house import say
+from given.stage import handed, open_stage, start
+from weft.cli.exit import Exit
+from weft.cli.paint import Paint
+from weft.cli.running.follow import follow
+from weft.cli.screen import JsonLines, Terminal
+from weft.cli.show import transcript
+from weft.model.event import PartGrew, PartUpdated
+from weft.model.ids import MessageID, PartID
+from weft.model.part import Span, TextPart
+from weft.provider.scripted import Call, Say
+
+SCRIPTS = {
+    "go": [[handed("look")], [Say(text="There it is.")]],
+    "look": [
+        [Call(tool="echo", input={"words": "x"}), Call(tool="nosuch", input={})],
+        [Say(text="found it")],
+    ],
+}
+
+
+async def test_a_run_shows_a_line_for_each_call_of_a_child_and_not_its_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with open_stage(SCRIPTS) as stage:
+        code = await follow(stage.api, await start(stage), say("go"), Terminal())
+    out, err = capsys.readouterr()
+
+    assert code == Exit.DONE
+    assert out == "There it is.\n"
+    assert err.splitlines()[:-1] == [
+        "  · Echo    Echo x",
+        "  · Invalid Invalid Tool",
+        "| Task    Do look",
+    ]
+    assert err.splitlines()[-1].startswith("4 steps · ")
+
+
+def test_a_child_that_works_while_its_parent_speaks_does_not_break_the_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screen, place = Terminal(), {"session_id": SESSION, "message_id": MessageID("A1")}
+    part = TextPart(id=PartID("prt_1"), **place, text="one ", time=Span(start=1))
+    grown = PartGrew(**place, part_id=part.id, field="text", delta="two", offset=4)
+    screen.feed(PartUpdated(part=part, delta="one "))
+    screen.feed_below(PartUpdated(part=called("B1")))
+    screen.feed(grown)
+    screen.feed(PartUpdated(part=replace(part, text="one two", time=Span(start=1, end=2))))
+    out, err = capsys.readouterr()
+
+    assert (out, err) == ("one two\n", "  · Read    t\n")
+
+
+async def test_json_lines_tell_of_a_child_in_the_call_of_its_parent_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with open_stage(SCRIPTS) as stage:
+        session = await start(stage)
+        await follow(stage.api, session, say("go"), JsonLines(session, stage.clock))
+    lines = capsys.readouterr().out.splitlines()
+
+    assert sum('"type":"tool_use"' in line for line in lines) == 1
+    assert all(f'"sessionID":"{session}"' in line for line in lines)
+
+
+async def test_a_transcript_names_the_child_that_a_call_was_handed_to(tmp_path: Path) -> None:
+    async with open_stage(SCRIPTS) as stage:
+        session = await stage.api.get_session(await start(stage))
+        await stage.api.prompt(session.id, say("go"))
+        (child,) = await stage.api.list_children(session.id)
+        messages = await stage.api.list_messages(session.id)
+        with (tmp_path / "plain").open("w") as plain:
+            lines = list(transcript(session, messages, Paint(plain), now=session.time.updated))
+
+    assert f"| Task Do look · {child.id}" in lines

@@ -1,0 +1,181 @@
+"""Bad input: the right refusal with a typed body, and the server goes on as if nothing had been."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from given.serving import JSON, Site, prompt, served
+from weft.provider.scripted import Wait
+
+MISSING = "ses_000000000000000000000000zz"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with served(tmp_path) as site:
+        yield site
+        assert site.get("/global/health")["healthy"] is True
+        assert site.notes == []
+
+
+@pytest.fixture
+def session(site: Site) -> str:
+    id: str = site.post("/session", {})["id"]
+    return id
+
+
+def test_bodies_that_are_not_what_they_should_be_are_refused(site: Site, session: str) -> None:
+    at = f"/session/{session}/message"
+    for raw in (
+        b"{",
+        b"nonsense",
+        b'{"parts": 3}',
+        b'{"parts": [{"type": "text"}]}',
+        b'{"parts": [{"type": "unknown"}]}',
+        b"[]",
+        b"null",
+        b'"x"',
+        b'{"parts": [], "model": "a/b"}',
+        b"\xff\xfe",
+        b'{"parts": [], "agent": 1e400}',
+        b"[" * 100_000,
+        b'{"parts":' + b'[{"a":' * 200 + b"1" + b"}]" * 200 + b"}",
+        b"",
+    ):
+        status, name = site.refused(site.client.post(at, content=raw, headers=JSON))
+        assert (raw[:40], status) == (raw[:40], 400), name
+    form = site.client.post(at, data={"parts": "x"})
+    assert site.refused(form)[0] == 400
+    bare = site.client.post(at, content=b"{}")
+    assert site.refused(bare)[0] == 400
+    assert site.get(at) == []
+
+
+def test_too_much_is_refused(site: Site, session: str) -> None:
+    at = f"/session/{session}/message"
+    parts = [{"type": "text", "text": "x"}] * 10_000
+    assert site.refused(site.client.post(at, json={"parts": parts})) == (400, "InvalidInputError")
+    declared = site.client.post(at, content=b"x" * (33 << 20), headers=JSON)
+    assert site.refused(declared) == (413, "TooLargeError")
+    assert site.get(at) == []
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "nonsense",
+        "ses_",
+        "ses_short",
+        "msg_000000000000000000000000zz",
+        "ses_..%2F..%2F..%2Fetc%2Fpasswd",
+        "ses_%00%00%00%00%00%00%00%00%00%00%00%00%00%00%00%00%00%00%00%00",
+        "ses_" + "x" * 500,
+        "%ED%A0%80",
+        "..",
+        "%2e%2e",
+    ],
+)
+def test_ids_that_can_be_none_are_refused(site: Site, id: str) -> None:
+    for method, path, body in (
+        ("GET", f"/session/{id}", None),
+        ("DELETE", f"/session/{id}", None),
+        ("GET", f"/session/{id}/message", None),
+        ("POST", f"/session/{id}/message", prompt("hi")),
+        ("POST", f"/session/{id}/prompt_async", prompt("hi")),
+        ("POST", f"/session/{id}/abort", None),
+        ("POST", f"/session/{id}/fork", None),
+        ("GET", f"/session/{id}/todo", None),
+        ("GET", f"/pty/{id}", None),
+        ("POST", f"/permission/{id}/reply", {"reply": "once"}),
+        ("POST", f"/question/{id}/reject", None),
+    ):
+        answer = site.client.request(method, path, json=body) if body else site.client.request(method, path)
+        assert site.refused(answer)[0] in (400, 404, 405), (method, path)
+
+
+def test_what_is_not_there_is_not_found(site: Site, session: str) -> None:
+    for method, path, body in (
+        ("GET", f"/session/{MISSING}", None),
+        ("GET", f"/session/{MISSING}/message", None),
+        ("POST", f"/session/{MISSING}/message", prompt("hi")),
+        ("POST", f"/session/{MISSING}/prompt_async", prompt("hi")),
+        ("POST", f"/session/{MISSING}/fork", {}),
+        ("POST", f"/session/{MISSING}/share", None),
+        ("GET", f"/session/{session}/message/msg_000000000000000000000000zz", None),
+        ("POST", f"/session/{session}/fork", {"messageID": "msg_000000000000000000000000zz"}),
+        ("POST", f"/session/{session}/message", prompt("hi", agent="nobody")),
+        ("POST", f"/session/{session}/prompt_async", prompt("hi", agent="nobody")),
+        (
+            "POST",
+            f"/session/{session}/message",
+            prompt("hi", model={"providerID": "scripted", "modelID": "tset"}),
+        ),
+        ("POST", "/question/que_000000000000000000000000zz/reject", None),
+        ("POST", "/mcp/none/connect", None),
+        ("GET", "/nothing/here", None),
+        ("GET", "/session/", None),
+    ):
+        answer = (
+            site.client.request(method, path, json=body)
+            if body is not None
+            else site.client.request(method, path)
+        )
+        assert (path, site.refused(answer)[0]) == (path, 404)
+    assert site.get(f"/session/{session}/message") == []
+
+
+def test_a_wrong_method_and_a_page_are_told_in_json(site: Site) -> None:
+    assert site.refused(site.client.put("/session")) == (405, "MethodError")
+    page = site.client.get("/index.html", headers={"accept": "text/html"})
+    assert (page.status_code, page.headers["content-type"]) == (404, "application/json")
+    assert site.client.head("/path").status_code == 200
+
+
+def test_odd_characters_are_words_like_any_other(site: Site, session: str) -> None:
+    raw = b'{"parts":[{"type":"text","text":"a\\u0000b \\ud83d c \\ud83d\\ude00 \xc3\xbc"}]}'
+    answer = site.client.post(f"/session/{session}/message", content=raw, headers=JSON)
+    assert answer.status_code == 200
+    stored = site.client.get(f"/session/{session}/message")
+    assert stored.status_code == 200
+    assert json.loads(stored.text)[0]["parts"][0]["text"] == "a\0b \ud83d c \U0001f600 ü"
+    odd = site.client.patch(f"/session/{session}", content=b'{"title":"\\u0000 \\udc00"}', headers=JSON)
+    assert odd.status_code == 200
+    assert site.client.get("/session").status_code == 200
+    assert site.client.get("/session", params={"search": "a\0b"}).json() == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["limit=x", "limit=-1", "limit=1e99", "start=nan", "start=inf", "start=x"],
+)
+def test_queries_that_cannot_be_meant_are_refused(site: Site, query: str) -> None:
+    assert site.refused(site.client.get(f"/session?{query}"))[0] == 400
+
+
+@pytest.mark.parametrize(
+    "directory",
+    ["/nowhere/at/all", "/etc/passwd", "a\0b", "x" * 5000, "relative/none", "%00", "/proc/self/mem"],
+)
+def test_directories_that_are_none_are_refused(site: Site, directory: str) -> None:
+    answer = site.client.get("/path", params={"directory": directory})
+    assert site.refused(answer)[0] in (400, 404)
+
+
+def test_a_session_that_is_removed_under_a_stream_takes_nothing_with_it(tmp_path: Path) -> None:
+    with served(tmp_path, [[Wait(seconds=60)]]) as site:
+        gone, other = site.post("/session", {})["id"], site.post("/session", {})["id"]
+        site.client.post(f"/session/{gone}/prompt_async", json=prompt("hi"))
+        assert site.send("DELETE", f"/session/{gone}") is True
+        assert site.refused(site.client.get(f"/session/{gone}")) == (404, "NotFoundError")
+        assert [each["id"] for each in site.get("/session")] == [other]
+        assert site.get("/session/status") == {}
+
+
+def test_a_key_for_repeats_that_is_none_is_refused(site: Site, session: str) -> None:
+    for key in ("", "x" * 300, "a\tb"):
+        answer = site.client.post(
+            f"/session/{session}/message", json=prompt("hi"), headers={"idempotency-key": key}
+        )
+        assert site.refused(answer) == (400, "InvalidInputError")

@@ -1,0 +1,90 @@
+"""Whatever is sent to any operation of our own document, the server answers, and never with a fault of its own."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from given.requests import Asked, requests
+from given.serving import Site, prompt, served
+from weft.server.openapi import to_document
+from weft.server.routes.table import list_routes
+
+# No shell and no terminal: what is made up here is never to be run. No file of configuration: it could name programs.
+ROUTES = {"shell": False}
+LEFT_OUT = {
+    "config.update",
+    "global.config.update",
+    "event.subscribe",
+    "global.event",
+    "tui.control.next",  # waits
+    "session.command",
+    "session.init",
+}
+DOCUMENT = to_document(list_routes(shell=False), version="1")
+REAL: dict[str, list[str]] = {
+    "sessionID": [],
+    "messageID": [],
+    "projectID": ["global"],
+    "providerID": ["scripted"],
+}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with served(tmp_path, routes=ROUTES) as site:
+        for number in range(3):
+            session = site.post("/session", {"title": f"number {number}"})["id"]
+            REAL["sessionID"].append(session)
+            REAL["messageID"].append(site.post(f"/session/{session}/message", prompt("hi"))["info"]["id"])
+        yield site
+        made = site.post("/session", {})
+        assert site.post(f"/session/{made['id']}/message", prompt("hi"))["info"]["role"] == "assistant"
+
+
+@settings(
+    max_examples=250,
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.filter_too_much,
+    ],
+)
+@given(data=st.data())
+def test_nothing_that_is_sent_is_a_fault_of_the_servers(site: Site, data: st.DataObject) -> None:
+    asked = data.draw(requests(DOCUMENT, LEFT_OUT, REAL))
+    response = site.client.request(asked.method, address(asked), **sent(asked))
+    about = (asked, response.status_code, response.text[:500], site.notes)
+    assert response.status_code < 500 or is_unsupported(response.json()), about
+    if response.status_code >= 400:
+        assert set(response.json()) == {"name", "data"}, about
+
+
+def address(asked: Asked) -> str:
+    path = asked.path
+    for name, value in asked.names.items():
+        path = path.replace(f"{{{name}}}", quote(value, safe="", errors="replace") or "x")
+    return path
+
+
+def sent(asked: Asked) -> dict[str, Any]:
+    query = {
+        name: json.dumps(value) if not isinstance(value, str) else value
+        for name, value in asked.query.items()
+    }
+    params = {name: value.encode(errors="replace").decode() for name, value in query.items()}
+    more: dict[str, Any] = {"params": params}
+    if asked.has_body:
+        more["content"] = json.dumps(asked.body)
+        more["headers"] = {"content-type": "application/json"}
+    return more
+
+
+def is_unsupported(body: Any) -> bool:
+    """What is not built says so, with a status of its own."""
+    return bool(body["name"] == "UnsupportedError")

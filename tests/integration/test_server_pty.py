@@ -1,0 +1,217 @@
+"""Terminals over real HTTP and a real socket: typed into, looked at, ended."""
+
+import base64
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, CloseConnection, Event, RejectConnection, Request, TextMessage
+
+from given.serving import Site, served
+from weft.server.door import Door
+
+SHELL = {"command": "/bin/sh", "args": [], "title": "mine"}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with served(tmp_path) as site:
+        yield site
+
+
+class Socket:
+    """A client of a socket, as small as can be."""
+
+    def __init__(self, url: str, path: str, headers: dict[str, str]) -> None:
+        parts = urlsplit(url)
+        self._wire = WSConnection(ConnectionType.CLIENT)
+        self._socket = socket.create_connection((parts.hostname, parts.port), timeout=20)
+        extra = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._socket.sendall(self._wire.send(Request(host=parts.netloc, target=path, extra_headers=extra)))
+        self._heard: list[Event] = []
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def next(self) -> Event | None:
+        while not self._heard:
+            raw = self._socket.recv(65536)
+            if not raw:
+                return None
+            self._wire.receive_data(raw)
+            self._heard += self._wire.events()
+        return self._heard.pop(0)
+
+    def type(self, words: str) -> None:
+        self._socket.sendall(self._wire.send(TextMessage(data=words)))
+
+    def read_until(self, words: str) -> str:
+        said = ""
+        while words not in said:
+            event = self.next()
+            assert isinstance(event, TextMessage), (event, said)
+            said += event.data
+        return said
+
+
+@contextmanager
+def connected(site: Site, path: str, **headers: str) -> Iterator[Socket]:
+    client = Socket(site.url, path, headers)
+    try:
+        assert isinstance(client.next(), AcceptConnection)
+        yield client
+    finally:
+        client.close()
+
+
+def status_of(site: Site, path: str, **headers: str) -> int | None:
+    """With which status a connection is turned away; None if it is not."""
+    client = Socket(site.url, path, headers)
+    try:
+        event = client.next()
+        return event.status_code if isinstance(event, RejectConnection) else None
+    finally:
+        client.close()
+
+
+def test_a_terminal_is_opened_listed_changed_and_closed(site: Site) -> None:
+    made = site.post("/pty", SHELL)
+    assert {"title": "mine", "command": "/bin/sh", "args": [], "status": "running"}.items() <= made.items()
+    assert made["cwd"] == str(site.project)
+    assert site.get("/pty") == [made] == [site.get(f"/pty/{made['id']}")]
+    changed = site.send("PUT", f"/pty/{made['id']}", {"title": "other", "size": {"rows": 30, "cols": 100}})
+    assert changed["title"] == "other"
+    assert site.send("DELETE", f"/pty/{made['id']}") is True
+    assert site.refused(site.client.get(f"/pty/{made['id']}")) == (404, "NotFoundError")
+    assert not _is_alive(made["pid"])
+
+
+def test_a_terminal_is_typed_into_and_looked_at(site: Site) -> None:
+    made = site.post("/pty", SHELL)
+    with connected(site, f"/pty/{made['id']}/connect") as one:
+        one.type("stty size; echo $((40 + 2)) grüße; tty >/dev/null && echo re''al\r")
+        said = one.read_until("real\r\n")
+        assert "24 80" in said
+        assert "42 grüße" in said
+        site.send("PUT", f"/pty/{made['id']}", {"size": {"rows": 30, "cols": 100}})
+        one.type("stty size\r")
+        one.read_until("30 100")
+        with connected(site, f"/pty/{made['id']}/connect") as other:
+            other.read_until("42 grüße")  # what was said before is said first
+            other.type("exit 3\r")
+            while not isinstance(other.next(), CloseConnection | None):
+                pass
+    ended = site.get(f"/pty/{made['id']}")
+    assert (ended["status"], ended["exitCode"]) == ("exited", 3)
+
+
+def test_a_terminal_sees_no_secret_of_the_server(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = site.post("/pty", {**SHELL, "env": {"MINE": "here"}})
+    with connected(site, f"/pty/{made['id']}/connect") as one:
+        one.type('echo "[$MINE|$OPENCODE_SERVER_PASSWORD|$ANTHROPIC_API_KEY|$TERM]"\r')
+        one.read_until("[here|||xterm-256color]")
+
+
+def test_nothing_in_a_terminal_outlives_it(site: Site) -> None:
+    made = site.post("/pty", SHELL)
+    with connected(site, f"/pty/{made['id']}/connect") as one:
+        one.type('sleep 1000 & echo start""ed:$!:\r')  # what is typed is shown, too
+        said = one.read_until("started:")
+        said += "" if ":\r\n" in said.rsplit("started:", 1)[1] else one.read_until(":\r\n")
+        child = int(said.rsplit("started:", 1)[1].split(":")[0])
+    assert _is_alive(child)
+    site.send("DELETE", f"/pty/{made['id']}")
+    assert not _is_alive(child)
+
+
+def test_terminals_end_with_the_server(tmp_path: Path) -> None:
+    with served(tmp_path) as site:
+        pid = site.post("/pty", SHELL)["pid"]
+        assert _is_alive(pid)
+    assert not _is_alive(pid)
+
+
+def test_what_is_said_is_kept_to_a_limit(site: Site) -> None:
+    words = "import sys; [sys.stdout.write('x' * 999 + '\\n') for _ in range(5000)]; print('the', 'end')"
+    made = site.post("/pty", {"command": "python3", "args": ["-c", words]})
+    _wait(lambda: site.get(f"/pty/{made['id']}")["status"] == "exited")
+    with connected(site, f"/pty/{made['id']}/connect") as one:
+        said = one.read_until("the end")
+    assert len(said) < 3 << 20
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"cwd": "/nowhere/at/all"},
+        {"cwd": "a\0b"},
+        {"command": "a\0b"},
+        {"env": {"a=b": "x"}},
+        {"env": {"": "x"}},
+        {"args": ["x"] * 2000},
+        {"args": "x"},
+        {"command": 3},
+    ],
+)
+def test_what_cannot_be_opened_is_refused(site: Site, body: dict[str, object]) -> None:
+    assert site.refused(site.client.post("/pty", json=body))[0] == 400
+    assert site.get("/pty") == []
+
+
+def test_there_is_an_end_to_terminals(site: Site) -> None:
+    for _ in range(32):
+        site.post("/pty", {"command": "cat", "args": []})
+    assert site.refused(site.client.post("/pty", json={"command": "cat"})) == (409, "ConflictError")
+
+
+def test_a_socket_needs_the_password_or_a_ticket(tmp_path: Path) -> None:
+    login = "Basic " + base64.b64encode(b"opencode:s3cret").decode()
+    with served(tmp_path, door=Door(password="s3cret")) as site:
+        site.client.headers["authorization"] = login
+        path = f"/pty/{site.post('/pty', SHELL)['id']}/connect"
+        assert status_of(site, path) == 401
+        assert status_of(site, path, authorization="Basic bm8=") == 401
+        assert status_of(site, path, authorization=login, origin="https://evil.example") == 403
+        assert status_of(site, path, authorization=login) is None
+
+        ticket = site.post(f"{path}-token")
+        assert ticket["expires_in"] == 60
+        assert status_of(site, f"{path}?ticket={ticket['ticket']}x") == 401
+        assert status_of(site, f"{path}x?ticket={ticket['ticket']}") == 401  # and it is used up
+        assert status_of(site, f"{path}?ticket={ticket['ticket']}") == 401
+        again = site.post(f"{path}-token")["ticket"]
+        assert status_of(site, f"{path}?ticket={again}", origin="https://evil.example") == 403
+        assert status_of(site, f"{path}?ticket={again}") is None
+        assert status_of(site, f"{path}?ticket={again}") == 401
+
+
+def test_a_socket_of_no_terminal_is_closed_with_the_reason(site: Site) -> None:
+    for id in ("pty_000000000000000000000000zz", "nonsense"):
+        with connected(site, f"/pty/{id}/connect") as one:
+            event = one.next()
+            assert isinstance(event, CloseConnection)
+            assert event.code in (4404, 4400)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _wait(look: object) -> None:
+    assert callable(look)
+    for _ in range(2000):
+        if look():
+            return
+        time.sleep(0.005)
+    raise AssertionError("it did not come to be")

@@ -1,0 +1,217 @@
+"""Sessions, messages and runs over real HTTP, in the shapes that OpenCode's clients expect."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from given.serving import Site, prompt, served
+from weft.provider.scripted import Call, Say, Wait
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with served(tmp_path) as site:
+        yield site
+
+
+@pytest.fixture
+def session(site: Site) -> str:
+    id: str = site.post("/session", {})["id"]
+    return id
+
+
+def test_a_session_is_made_with_or_without_a_body(site: Site) -> None:
+    empty = site.client.post("/session", content=b"", headers={"content-type": "application/json"})
+    assert (empty.status_code, empty.json()["title"][:14]) == (200, "New session - ")
+    named = site.post("/session", {"title": "mine", "unknown": 1})
+    assert {"id", "slug", "version", "projectID", "directory", "title", "time"} <= set(named)
+    assert [each["title"] for each in site.get("/session?limit=1")] == ["mine"]
+
+
+def test_a_session_is_changed_forked_and_removed(site: Site, session: str) -> None:
+    assert site.send("PATCH", f"/session/{session}", {"title": "other"})["title"] == "other"
+    child = site.post("/session", {"parentID": session})
+    assert [each["id"] for each in site.get(f"/session/{session}/children")] == [child["id"]]
+    site.post(f"/session/{session}/message", prompt("hi"))
+    fork = site.post(f"/session/{session}/fork")
+    assert len(site.get(f"/session/{fork['id']}/message")) == 2
+    assert site.send("DELETE", f"/session/{session}") is True
+    assert site.refused(site.client.get(f"/session/{session}")) == (404, "NotFoundError")
+
+
+def test_a_prompt_is_answered_with_the_last_message(site: Site, session: str) -> None:
+    answer = site.post(f"/session/{session}/message", prompt("hi"))
+    assert (answer["info"]["role"], answer["info"]["finish"]) == ("assistant", "stop")
+    stored = site.get(f"/session/{session}/message")
+    assert [message["info"]["role"] for message in stored] == ["user", "assistant"]
+    assert stored[-1] == answer
+    assert site.get(f"/session/{session}/message/{answer['info']['id']}") == answer
+    assert site.get("/session/status") == {}
+    assert site.get(f"/session/{session}/todo") == []
+    assert site.get(f"/session/{session}/diff") == []
+    assert site.get(f"/session/{session}/diff?messageID={answer['info']['parentID']}") == []
+
+
+def test_an_async_prompt_is_stored_when_it_is_acknowledged(tmp_path: Path) -> None:
+    with served(tmp_path, [[Wait(seconds=60)]]) as site:
+        session = site.post("/session", {})["id"]
+        assert site.client.post(f"/session/{session}/prompt_async", json=prompt("hi")).status_code == 204
+        (stored,) = site.get(f"/session/{session}/message?limit=1")[:1]
+        assert stored["info"]["sessionID"] == session
+        assert site.get("/session/status")[session]["type"] == "busy"
+        wait_for(lambda: site.get(f"/session/{session}/message")[1:])
+        assert site.post(f"/session/{session}/abort") is True
+        last = site.get(f"/session/{session}/message")[-1]
+        assert last["info"]["error"]["name"] == "MessageAbortedError"
+        assert site.get("/session/status") == {}
+
+
+def test_a_session_that_is_being_run_is_busy_for_those_who_cannot_wait(tmp_path: Path) -> None:
+    with served(tmp_path, [[Wait(seconds=60)]]) as site:
+        session = site.post("/session", {})["id"]
+        site.client.post(f"/session/{session}/prompt_async", json=prompt("hi"))
+        model = {"providerID": "scripted", "modelID": "test"}
+        busy = site.client.post(f"/session/{session}/summarize", json=model)
+        assert site.refused(busy) == (409, "SessionBusyError")
+        shell = site.client.post(f"/session/{session}/shell", json={"agent": "build", "command": "true"})
+        assert site.refused(shell) == (409, "SessionBusyError")
+
+
+def test_messages_come_in_pages_with_a_way_to_the_next(site: Site, session: str) -> None:
+    for number in range(3):
+        site.post(f"/session/{session}/message", prompt(f"number {number}"))
+    everything = [message["info"]["id"] for message in site.get(f"/session/{session}/message")]
+    assert len(everything) == 6
+
+    read: list[str] = []
+    address = f"/session/{session}/message?limit=4"
+    while address:
+        page = site.client.get(address)
+        read = [message["info"]["id"] for message in page.json()] + read
+        cursor = page.headers.get("x-next-cursor")
+        address = f"/session/{session}/message?limit=4&before={cursor}" if cursor else ""
+        assert (cursor is None) == ("link" not in page.headers)
+    assert read == everything
+    assert site.get(f"/session/{session}/message?limit=0") == site.get(f"/session/{session}/message")
+    lonely = site.client.get(f"/session/{session}/message?before={everything[0]}")
+    assert site.refused(lonely) == (400, "InvalidInputError")
+
+
+def test_the_same_request_sent_twice_is_one_prompt(site: Site, session: str) -> None:
+    headers = {"idempotency-key": "a key of mine"}
+    first = site.post(f"/session/{session}/message", prompt("hi"), headers=headers)
+    again = site.post(f"/session/{session}/message", prompt("hi"), headers=headers)
+    assert again == first
+    assert len(site.get(f"/session/{session}/message")) == 2
+    other = site.client.post(f"/session/{session}/message", json=prompt("bye"), headers=headers)
+    assert site.refused(other) == (409, "ConflictError")
+    site.post(f"/session/{session}/message", prompt("hi"), headers={"idempotency-key": "another"})
+    assert len(site.get(f"/session/{session}/message")) == 4
+
+
+def test_two_requests_with_one_key_at_the_same_time_are_one_prompt(site: Site, session: str) -> None:
+    headers, answers = {"idempotency-key": "k"}, []
+
+    def send() -> None:
+        answers.append(site.post(f"/session/{session}/message", prompt("hi"), headers=headers))
+
+    threads = [threading.Thread(target=send) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({answer["info"]["id"] for answer in answers}) == 1
+    assert len(site.get(f"/session/{session}/message")) == 2
+
+
+def test_a_key_is_remembered_over_a_restart(tmp_path: Path) -> None:
+    headers = {"idempotency-key": "k"}
+    with served(tmp_path) as site:
+        session = site.post("/session", {})["id"]
+        first = site.post(f"/session/{session}/message", prompt("hi"), headers=headers)
+        project = site.project
+    with served(tmp_path, project=project) as site:
+        again = site.post(f"/session/{session}/message", prompt("hi"), headers=headers)
+        assert again == first
+        assert len(site.get(f"/session/{session}/message")) == 2
+        other = site.client.post(f"/session/{session}/message", json=prompt("bye"), headers=headers)
+        assert site.refused(other) == (409, "ConflictError")
+
+
+def test_an_id_that_the_client_chose_is_kept(site: Site, session: str) -> None:
+    id = "msg_1e10b972b001AbCdEfGhIjKlMn"
+    answer = site.post(f"/session/{session}/message", prompt("hi", messageID=id))
+    assert answer["info"]["parentID"] == id
+    assert site.post(f"/session/{session}/message", prompt("hi", messageID=id)) == answer
+
+
+def test_the_python_package_names_model_and_agent_in_its_own_way(site: Site, session: str) -> None:
+    flat = prompt("hi", providerID="scripted", modelID="test", mode="plan")
+    answer = site.post(f"/session/{session}/message", flat)
+    assert (answer["info"]["modelID"], answer["info"]["agent"]) == ("test", "plan")
+    unknown = site.client.post(
+        f"/session/{session}/message", json=prompt("hi", providerID="none", modelID="such")
+    )
+    assert site.refused(unknown) == (404, "ModelNotFoundError")
+
+
+def test_a_prompt_without_a_reply_is_stored_and_given_back(site: Site, session: str) -> None:
+    stored = site.post(f"/session/{session}/message", prompt("note this", noReply=True))
+    assert stored["info"]["role"] == "user"
+    assert site.get(f"/session/{session}/message") == [stored]
+
+
+def test_parts_and_messages_are_changed_and_removed(site: Site, session: str) -> None:
+    answer = site.post(f"/session/{session}/message", prompt("hi"))
+    message, part = answer["info"]["id"], answer["parts"][1]
+    at = f"/session/{session}/message/{message}/part/{part['id']}"
+    assert site.send("PATCH", at, {**part, "text": "other"})["text"] == "other"
+    elsewhere = site.client.request("PATCH", at, json={**part, "messageID": answer["info"]["parentID"]})
+    assert site.refused(elsewhere) == (400, "InvalidInputError")
+    assert site.send("DELETE", at) is True
+    assert site.send("DELETE", f"/session/{session}/message/{message}") is True
+    assert len(site.get(f"/session/{session}/message")) == 1
+
+
+def test_permissions_are_listed_and_answered(tmp_path: Path) -> None:
+    script = [[Call(tool="bash", input={"command": "true", "description": "nothing"})], [Say(text="done")]]
+    with served(tmp_path, script, config={"permission": {"bash": "ask"}}) as site:
+        session = site.post("/session", {"title": "t"})["id"]
+        site.client.post(f"/session/{session}/prompt_async", json=prompt("go"))
+        asked = wait_for(lambda: site.get("/permission"))[0]
+        assert (asked["permission"], asked["sessionID"]) == ("bash", session)
+        assert site.post(f"/permission/{asked['id']}/reply", {"reply": "once"}) is True
+        wait_for(lambda: site.get("/session/status") == {})
+        unknown = site.client.post(f"/permission/{asked['id']}/reply", json={"reply": "once"})
+        assert site.refused(unknown) == (404, "NotFoundError")
+        assert site.get("/question") == []
+
+
+def wait_for(look: object) -> list[dict[str, str]]:
+    assert callable(look)
+    for _ in range(2000):
+        if found := look():
+            return found  # type: ignore[no-any-return]
+        threading.Event().wait(0.005)
+    raise AssertionError("it did not come to be")
+
+
+def test_sharing_is_refused_until_it_is_built(site: Site, session: str) -> None:
+    assert site.refused(site.client.post(f"/session/{session}/share")) == (501, "UnsupportedError")
+    assert site.refused(site.client.delete(f"/session/{session}/share")) == (501, "UnsupportedError")
+
+
+def test_commands_and_shell_are_carried_out(tmp_path: Path) -> None:
+    config = {"command": {"greet": {"template": "say hello to $ARGUMENTS"}}}
+    with served(tmp_path, config=config) as site:
+        session = site.post("/session", {})["id"]
+        assert "greet" in [command["name"] for command in site.get("/command")]
+        answer = site.post(f"/session/{session}/command", {"command": "greet", "arguments": "you"})
+        assert answer["info"]["role"] == "assistant"
+        assert site.get(f"/session/{session}/message")[0]["parts"][0]["text"] == "say hello to you"
+        ran = site.post(f"/session/{session}/shell", {"agent": "build", "command": "echo over here"})
+        assert "over here" in ran["parts"][0]["state"]["output"]
+        unknown = site.client.post(f"/session/{session}/command", json={"command": "nope", "arguments": ""})
+        assert site.refused(unknown) == (404, "NotFoundError")

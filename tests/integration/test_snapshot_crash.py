@@ -1,0 +1,168 @@
+"""Killed in the middle: what was begun is finished or rolled back, and what was watched is not forgotten."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from given.undoing import SESSION, as_repository, files_below, open_desk, write
+from weft.errors import ConflictError
+from weft.model.ids import SessionID
+from weft.snapshot.contract import Recovered
+
+TESTS = Path(__file__).parents[1]
+DOOMED = TESTS / "given" / "doomed_undo.py"
+
+
+async def stands(session: SessionID, note: str) -> bool:
+    return True
+
+
+async def falls(session: SessionID, note: str) -> bool:
+    return False
+
+
+def doomed(tmp_path: Path, *given: object) -> str:
+    """What it said; "" if it died."""
+    ended = subprocess.run(
+        [sys.executable, str(DOOMED), str(tmp_path), *map(str, given)],
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.stderr == ""
+    return ended.stdout.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("finish", [True, False], ids=["finished", "rolled back"])
+async def test_a_restoring_killed_at_any_step_is_settled(tmp_path: Path, finish: bool) -> None:
+    root = tmp_path / "loom"
+    for name in ("a.txt", "d/b.txt", "d/c.txt", "f"):
+        write(root / name, name)
+    write(root / "mine.txt", "person")
+    before = files_below(root)
+    async with open_desk(tmp_path) as desk:
+        await desk.runs("echo x > a.txt; rm -r d; echo d > d; rm f; mkdir f; echo g > f/g; echo n > n")
+        plan = await desk.plan()
+        changed = files_below(root)
+        (tmp_path / "plan.json").write_bytes(msgspec.json.encode(plan))
+        at, settled = 0, 0
+        while True:
+            at += 1
+            if doomed(tmp_path, "restore", at) == "done":
+                break
+            write(root / ".weft-0123456789abcdef", "half")  # as if it had died while it wrote
+            if settled == 0:
+                with pytest.raises(ConflictError):
+                    await desk.snapshots.restore(plan)
+            recovered = await desk.snapshots.recover(stands if finish else falls)
+            assert files_below(root) == (before if finish else changed)
+            assert len(recovered.finished if finish else recovered.rolled_back) == 1
+            assert await desk.snapshots.recover(stands if finish else falls) == Recovered()
+            settled += 1
+            if finish:
+                [done] = recovered.finished
+                await desk.redoes(done)
+                assert files_below(root) == changed
+    assert settled > 10
+    assert files_below(root) == before
+
+
+async def test_what_the_person_did_after_the_crash_is_not_rolled_back(tmp_path: Path) -> None:
+    root = tmp_path / "loom"
+    write(root / "a.txt", "a")
+    write(root / "b.txt", "b")
+    async with open_desk(tmp_path) as desk:
+        await desk.runs("echo x > a.txt; echo x > b.txt")
+        (tmp_path / "plan.json").write_bytes(msgspec.json.encode(await desk.plan()))
+        doomed(tmp_path, "restore", 3)  # one file is restored
+        assert (root / "a.txt").read_text() == "a"
+        write(root / "a.txt", "person")
+
+        recovered = await desk.snapshots.recover(falls)
+
+    [told] = recovered.rolled_back
+    assert desk.told(told) == {"a.txt": "kept", "b.txt": "restored"}
+    assert (root / "a.txt").read_text() == "person"
+    assert (root / "b.txt").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    ("what", "changed"),
+    [
+        ("tool", ["by-tool.txt"]),
+        ("command", ["a.txt", "by-command.txt"]),
+        ("both", ["a.txt", "by-command.txt", "by-tool.txt"]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["git", "no git"])
+async def test_what_a_dead_process_was_doing_can_be_undone(
+    tmp_path: Path, what: str, changed: list[str], kind: str
+) -> None:
+    root = tmp_path / "loom"
+    write(root / "a.txt", "a")
+    if kind == "git":
+        as_repository(root)
+    before = files_below(root)
+    assert doomed(tmp_path, what) == ""
+
+    async with open_desk(tmp_path) as desk:
+        recovered = await desk.snapshots.recover(stands)
+        [(session, patch)] = recovered.patches
+        assert (session, patch.files) == (SESSION, tuple(str(desk.root / name) for name in changed))
+    async with open_desk(tmp_path) as desk:  # it was not said to be stored, and so it is told again
+        assert (await desk.snapshots.recover(stands)).patches == recovered.patches
+        await desk.snapshots.stored(SESSION)
+        desk.patches = [patch]
+        await desk.undoes()
+    async with open_desk(tmp_path) as desk:
+        assert await desk.snapshots.recover(stands) == Recovered()
+    assert files_below(root) == before
+    assert list((tmp_path / "data").rglob("live/*")) == []
+
+
+async def test_what_was_taken_and_not_stored_is_told_again(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as desk:
+        await desk.writes("a.txt", "a")
+        taken = await desk.snapshots.take(SESSION)
+    async with open_desk(tmp_path) as desk:
+        recovered = await desk.snapshots.recover(stands)
+    assert recovered.patches == tuple((SESSION, patch) for patch in taken)
+
+
+async def test_a_first_look_that_was_killed_is_made_again(tmp_path: Path) -> None:
+    root = tmp_path / "loom"
+    for number in range(1500):
+        write(root / f"{number}.txt", f"{number}")
+    for milliseconds in (1, 20, 60, 120):
+        doomed(tmp_path, "look", milliseconds)
+    async with open_desk(tmp_path) as desk:
+        await desk.snapshots.recover(stands)
+        await desk.runs("rm 7.txt")
+        assert desk.told(await desk.undoes()) == {"7.txt": "restored"}
+
+
+async def test_a_living_process_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
+    write(tmp_path / "loom" / "a.txt", "a")
+    async with open_desk(tmp_path) as one, open_desk(tmp_path) as two:
+        async with one.snapshots.watch(SESSION):
+            write(one.root / "a.txt", "agent")
+            assert await two.snapshots.recover(stands) == Recovered()
+        assert one.told(await one.undoes()) == {"a.txt": "restored"}
+
+
+async def test_processes_side_by_side_do_not_disturb_one_another(tmp_path: Path) -> None:
+    write(tmp_path / "loom" / "a.txt", "a")
+    rounds = 4
+    beside = [asyncio.to_thread(doomed, tmp_path, "beside", rounds) for _ in range(3)]
+    assert await asyncio.gather(*beside) == [str(rounds)] * 3
+    async with open_desk(tmp_path) as desk:
+        await desk.runs("echo agent > a.txt")
+        assert desk.told(await desk.undoes()) == {"a.txt": "restored"}

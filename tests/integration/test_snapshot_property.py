@@ -1,0 +1,157 @@
+"""Whatever agent and person do to files in turn: undoing loses nothing of the person's and leaves nothing of the agent's.
+
+Every text says who wrote it and is written once, so that afterwards it can be asked of every byte.
+"""
+
+import asyncio
+import shutil
+import tempfile
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from given.undoing import SESSION, Desk, files_below, open_desk, write
+
+NAMES = ("a", "b", "d/a", "d/b", "d/e/f", "ignored.log", "ü\n")
+IGNORED = b"ignored.log"
+
+Found = tuple[str, bytes]
+State = dict[bytes, Found]
+
+
+class Act(Struct, frozen=True):
+    """Who does what to which file. A tool says which, a command does not; after it a step may end."""
+
+    who: Literal["tool", "command", "person"]
+    what: Literal["write", "delete", "rename", "mode", "link"]
+    name: str
+    to: str
+    ends: bool
+
+
+acts = st.builds(
+    Act,
+    st.sampled_from(("tool", "command", "person")),
+    st.sampled_from(("write", "write", "delete", "rename", "mode", "link")),
+    st.sampled_from(NAMES),
+    st.sampled_from(NAMES),
+    st.booleans(),
+)
+
+
+def do(root: Path, act: Act, number: int) -> None:
+    path, to = root / act.name, root / act.to
+    with suppress(OSError):  # a directory stands there, or nothing does: then nothing was done
+        match act.what:
+            case "write":
+                path.unlink(missing_ok=True)
+                write(path, f"{act.who} {number}")
+            case "delete":
+                path.unlink()
+            case "rename":
+                to.parent.mkdir(parents=True, exist_ok=True)
+                path.rename(to)
+            case "mode":
+                path.chmod(path.stat().st_mode ^ 0o111)
+            case "link":
+                path.unlink(missing_ok=True)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.symlink_to(f"{act.who} {number}")
+
+
+def look(root: Path) -> State:
+    return {name: found for name, found in files_below(root).items() if found[0] != "directory"}
+
+
+class Memory:
+    """What there was at each name: at first, from the agent's hand, and what a person last had."""
+
+    def __init__(self, root: Path) -> None:
+        self.first = look(root)
+        self.theirs = dict(self.first)
+        self.left: defaultdict[bytes, set[Found | None]] = defaultdict(set)
+        self.touched: set[bytes] = set()
+        self.ignored = {self.first[IGNORED][1]}
+
+    def note(self, act: Act, before: State, after: State) -> None:
+        self.ignored |= {after[IGNORED][1]} if IGNORED in after else set()
+        for name in {*before, *after}:
+            if before.get(name) == after.get(name):
+                continue
+            if act.who != "person":
+                self.left[name].add(after.get(name))
+                continue
+            self.touched.add(name)
+            self.theirs.pop(name, None)
+            if name in after:
+                self.theirs[name] = after[name]
+
+
+async def play(where: Path, script: list[Act]) -> None:
+    root = where / "loom"
+    for name in ("a", "d/a", "ignored.log"):
+        write(root / name, f"person {name}")
+    write(root / ".gitignore", "*.log\n")
+    memory = Memory(root)
+    async with open_desk(where) as desk:
+        for number, act in enumerate(script):
+            before = look(root)
+            await turn(desk, act, number)
+            memory.note(act, before, look(root))
+        last = look(root)
+        done = await desk.undoes()
+        judge(memory, last, look(root))
+        await desk.redoes(done)
+        assert look(root) == last
+
+
+async def turn(desk: Desk, act: Act, number: int) -> None:
+    if act.who == "person":
+        do(desk.root, act, number)
+        return
+    files = [str(desk.root / act.name), str(desk.root / act.to)]
+    async with desk.snapshots.watch(SESSION, files if act.who == "tool" else None):
+        do(desk.root, act, number)
+    if act.ends:
+        await desk.ends_its_step()
+
+
+def judge(memory: Memory, last: State, found: State) -> None:
+    contents = {each[1] for each in found.values()}
+    for name, each in last.items():
+        # Nothing a person wrote goes away: what was there before undoing is there after, here or where it came from.
+        if each[1].startswith(b"person"):
+            assert each[1] in contents, f"{each} of {name!r} is lost"
+        # What is not as the agent left it stays as it is.
+        if each not in memory.left[name]:
+            assert found.get(name) == each, f"{name!r} was kept by nobody"
+    for name in {*memory.first, *found} - memory.touched - {IGNORED}:
+        assert found.get(name) == memory.first.get(name) or is_excused(name, found, memory), (
+            f"{name!r} is not as it was"
+        )
+
+
+def is_excused(name: bytes, found: State, memory: Memory) -> bool:
+    """A file stands where its directory would be, or the other way round; or it is the last of a person's text; or a
+    command moved it here from where nobody looks."""
+    blocked = any(name.startswith(other + b"/") or other.startswith(name + b"/") for other in found)
+    here = found.get(name, ("", b""))[1]
+    elsewhere = {each[1] for other, each in found.items() if other != name}
+    return blocked or here in memory.ignored or (here.startswith(b"person") and here not in elsewhere)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(acts, max_size=12))
+def test_nothing_of_the_persons_is_lost_and_nothing_of_the_agents_left(script: list[Act]) -> None:
+    where = Path(tempfile.mkdtemp(prefix="weft-"))
+    try:
+        asyncio.run(play(where, script))
+    finally:
+        shutil.rmtree(where)

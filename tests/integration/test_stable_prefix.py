@@ -1,0 +1,74 @@
+"""Thirty turns over every wire: each request begins with all of the one before it, except where the history is cut."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pytest
+
+from given.house import ECHO, House, open_house, say
+from given.wires import SUMMARISER, WIRES
+from weft.model.ids import SessionID
+from weft.model.input import FileInput, PromptInput, SessionInput, TextInput
+from weft.provider.scripted import AnyMove, Call, Say, Think
+from weft.testing.prefix import Bust, find_bust
+from weft.testing.provider_stand import ServerStand, open_stand
+from weft.tool.invalid import INVALID
+
+TURNS = 30
+CUT = 20
+PICTURE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def prompt(number: int) -> PromptInput:
+    """Words; with every seventh, a picture."""
+    if number % 7:
+        return say(f"prompt {number} – naïve “quotes” \\ and\ttabs")
+    picture = FileInput(mime="image/png", filename=f"{number}.png", url=PICTURE)
+    return PromptInput(parts=(TextInput(text=f"see {number}"), picture))
+
+
+def answers(number: int) -> Iterable[list[AnyMove]]:
+    """A thought and calls (one, two at once, one of a tool that is not there), then words."""
+    call = Call(tool="echo", input={"words": f"w{number}"})
+    calls = {0: [call, call], 1: [Call(tool="nonesuch", input={})]}.get(number % 5, [call])
+    yield [Think(text=f"thought {number}"), *calls]
+    if number % 3:
+        yield [Say(text="One more."), call]
+    yield [Say(text=f"answer {number} ")]
+
+
+async def ask(house: House, stand: ServerStand, session: SessionID, number: int) -> None:
+    stand.play(*answers(number))
+    await house.api.prompt(session, prompt(number))
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_what_was_sent_is_sent_again_and_more(name: str) -> None:
+    wire = WIRES[name]
+    async with (
+        open_stand(wire.dialect(), wire.make, wire.model) as stand,
+        open_house(
+            model=wire.model, provider=stand.provider, agents=(SUMMARISER,), tools=(INVALID, ECHO)
+        ) as house,
+    ):
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        for number in range(CUT):
+            await ask(house, stand, session, number)
+        before_cut = stand.asked()
+        stand.play([Say(text="All of it, in short.")])
+        await house.api.compact(session)
+        for number in range(CUT, TURNS):
+            await ask(house, stand, session, number)
+        sent = [request.raw for request in stand.server.requests]
+    busts = {at: bust for at, pair in enumerate(pairwise(sent), 1) if (bust := find_bust(*pair)) is not None}
+    summary, first_after = before_cut, before_cut + 1
+    assert list(busts) == [summary, first_after], "\n".join(f"{at}: {bust}" for at, bust in busts.items())
+    assert len(sent) > TURNS * 2
+
+
+def test_a_bust_names_its_first_byte() -> None:
+    marked = b'{"messages":["a","b","cache_control":{"type":"ephemeral"}]}'
+    assert find_bust(marked, b'{"messages":["a","b","c"]}') is None
+    assert find_bust(marked, b'{"messages":["a","x","c"]}') == Bust(
+        18, '{"messages":["a","b"', '{"messages":["a","x","c"'
+    )

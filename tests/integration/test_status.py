@@ -1,0 +1,103 @@
+"""What a session is doing: idle, busy, waiting for a person, trying again."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from given.house import ALLOW, NOW, open_house, say
+from weft.app.gates import Permitting
+from weft.host.tasks import open_tasks
+from weft.model.event import PermissionAsked, SessionRested, StatusChanged, Told
+from weft.model.event_wire import event_to_plain
+from weft.model.ids import SessionID
+from weft.model.input import SessionInput
+from weft.model.permission import Rule
+from weft.model.status import AnyStatus, Busy, Idle, Retry
+from weft.model.wire import decode
+from weft.permission.terms import Terms
+from weft.provider.scripted import Call, Fail, Say
+from weft.testing.clock import HandClock
+
+ASK = (*ALLOW, Rule(permission="echo", pattern="*", action="ask"))
+ANSWERED = Permitting(terms=Terms(answered=True))
+
+
+async def statuses(session: SessionID, listening: AsyncIterator[Told]) -> list[AnyStatus]:
+    told: list[AnyStatus] = []
+    async for each in listening:
+        match each.event:
+            case StatusChanged(session_id=about, status=status) if about == session:
+                told.append(status)
+            case SessionRested():
+                break
+            case _:
+                pass
+    return told
+
+
+async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> None:
+    script = ([Call(tool="echo", input={"words": "x"})], [Say(text="Done.")])
+    async with (
+        asyncio.timeout(10),
+        open_house(*script, rules=ASK, permitting=ANSWERED) as house,
+        open_tasks() as tasks,
+    ):
+        session = (await house.api.create_session(SessionInput(title="T"))).id
+        listening, watching = house.api.events(), house.api.events()
+        tasks.create_task(house.api.prompt(session, say("go")))
+        async for told in listening:
+            if isinstance(told.event, PermissionAsked):
+                asked = told.event.request.id
+                break
+        waiting, listed = await house.api.get_status(session), await house.api.list_status()
+        await house.api.reply_permission(asked, "once")
+        told_of = await statuses(session, watching)
+        after = await house.api.list_status()
+
+    assert waiting == Busy(waiting_for=(asked,))
+    assert listed == {session: waiting}
+    assert told_of == [Busy(), Busy(waiting_for=(asked,)), Busy(), Idle()]
+    assert after == {}
+
+
+async def test_an_aborted_run_waits_for_nothing_any_more() -> None:
+    async with (
+        asyncio.timeout(10),
+        open_house([Call(tool="echo", input={"words": "x"})], rules=ASK, permitting=ANSWERED) as house,
+        open_tasks() as tasks,
+    ):
+        session = (await house.api.create_session(SessionInput(title="T"))).id
+        listening = house.api.events()
+        tasks.create_task(house.api.prompt(session, say("go")))
+        async for told in listening:
+            if isinstance(told.event, PermissionAsked):
+                break
+        await house.api.abort(session)
+
+        assert await house.api.get_status(session) == Idle()
+
+
+async def test_trying_again_is_a_status_and_then_it_is_busy_again() -> None:
+    clock = HandClock(NOW)
+    script = ([Fail(message="overloaded", retryable=True)], [Say(text="Done.")])
+    async with asyncio.timeout(10), open_house(*script, clock=clock) as house, open_tasks() as tasks:
+        session = (await house.api.create_session(SessionInput(title="T"))).id
+        listening = house.api.events()
+        tasks.create_task(house.api.prompt(session, say("go")))
+        await clock.somebody_sleeps(2)
+        trying = await house.api.get_status(session)
+        clock.turn(3_000)
+        told = await statuses(session, listening)
+
+    assert isinstance(trying, Retry)
+    assert (trying.attempt, trying.message) == (1, "overloaded")
+    assert told == [Busy(), trying, Busy(), Idle()]
+
+
+def test_old_clients_read_a_run_that_waits_as_a_busy_one() -> None:
+    session = SessionID("ses_1")
+    waiting = event_to_plain(StatusChanged(session_id=session, status=Busy(waiting_for=("per_1",))))
+    working = event_to_plain(StatusChanged(session_id=session, status=Busy()))
+
+    assert waiting["properties"]["status"] == {"type": "busy", "waitingFor": ["per_1"]}
+    assert working["properties"]["status"] == {"type": "busy"}
+    assert decode(b'{"type": "busy"}', AnyStatus) == Busy()

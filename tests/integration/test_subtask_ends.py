@@ -1,0 +1,185 @@
+"""Children that are aborted, late or still at work, and what their parents do meanwhile."""
+
+import asyncio
+
+from given.house import ECHO, EchoInput, say
+from given.stage import (
+    children_of,
+    failed,
+    handed,
+    open_parts,
+    open_stage,
+    start,
+    tasks_of,
+    words,
+)
+from weft.model.event import PartUpdated, SessionRested, StatusChanged, session_of
+from weft.model.failure import AbortedFailure
+from weft.model.ids import SessionID
+from weft.model.message import AssistantMessage
+from weft.model.part import (
+    AnyPart,
+    RunningState,
+    ToolPart,
+)
+from weft.model.status import Idle
+from weft.provider.scripted import Call, Say, Wait
+from weft.run.kit import Subtasks
+from weft.testing.clock import HandClock
+from weft.tool.contract import Tool, ToolContext, ToolResult
+
+
+async def test_aborting_a_run_aborts_and_settles_its_children_at_every_depth() -> None:
+    scripts = {
+        "go": [[handed("one", "nesting"), handed("other")]],
+        "one": [[handed("two", "nesting")]],
+        "two": [[Say(text="I wait"), Wait(seconds=10_000)]],
+        "other": [[Say(text="So do I"), Wait(seconds=10_000)]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        listening = stage.api.events()
+        asking = asyncio.ensure_future(stage.api.prompt(session, say("go")))
+        waiting = {"I wait", "So do I"}
+        async for told in listening:
+            text = getattr(getattr(told.event, "part", None), "text", "")
+            waiting = {each for each in waiting if not text.startswith(each.split(maxsplit=1)[0])}
+            if not waiting:
+                break
+        assert await stage.api.abort(session)
+        answer = await asking
+        kin = [session]
+        for each in kin:
+            kin += [child.id for child in await children_of(stage, each)]
+        rested = []
+        async for told in listening:
+            if isinstance(told.event, SessionRested):
+                rested.append(told.event.session_id)
+            if len(rested) == len(kin):
+                break
+
+        assert len(kin) == 4
+        assert rested[-1] == session
+        for each in kin:
+            messages = await stage.api.list_messages(each)
+            assert open_parts(messages) == []
+            last = messages[-1].info
+            assert isinstance(last, AssistantMessage)
+            assert isinstance(last.error, AbortedFailure)
+            assert last.time.completed is not None
+        assert isinstance(answer.info, AssistantMessage)
+        assert {failed(part) for part in await tasks_of(stage, session)} == {"Tool execution aborted"}
+
+
+async def test_a_child_that_is_aborted_alone_is_a_failed_call_and_its_parent_goes_on() -> None:
+    scripts = {
+        "go": [[handed("look")], [Say(text="never mind")]],
+        "look": [[Say(text="I wait"), Wait(seconds=10_000)]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        asking = asyncio.ensure_future(stage.api.prompt(session, say("go")))
+        await stage.clock.somebody_sleeps(9_000)
+        (child,) = await children_of(stage, session)
+        assert await stage.api.abort(child.id)
+        answer = await asking
+
+        assert words(answer) == "never mind"
+        assert failed((await tasks_of(stage, session))[0]).startswith("The subagent failed: ")
+
+
+async def test_a_child_that_takes_too_long_is_ended_and_its_parent_goes_on() -> None:
+    scripts = {
+        "go": [[handed("look")], [Say(text="never mind")]],
+        "look": [[Say(text="I wait"), Wait(seconds=10_000)]],
+    }
+    async with open_stage(scripts, subtasks=Subtasks(seconds=60)) as stage:
+        session = await start(stage)
+        asking = asyncio.ensure_future(stage.api.prompt(session, say("go")))
+        await stage.clock.somebody_sleeps(9_000)
+        while not asking.done():
+            stage.clock.turn(1000)
+            await asyncio.sleep(0)
+        answer = await asking
+        (child,) = await children_of(stage, session)
+        last = (await stage.api.list_messages(child.id))[-1].info
+
+        assert words(answer) == "never mind"
+        assert failed((await tasks_of(stage, session))[0]) == (
+            "The subagent took longer than 60 seconds, and was ended. "
+            f"Go on with it by session_id {child.id}, or do without it."
+        )
+        assert isinstance(last, AssistantMessage)
+        assert isinstance(last.error, AbortedFailure)
+
+
+async def test_a_session_is_never_idle_while_a_child_is_not() -> None:
+    scripts = {
+        "go": [[handed("one", "nesting"), handed("other")], [Say(text="top")]],
+        "one": [[handed("two", "nesting")], [Say(text="middle")]],
+        "two": [[Say(text="bottom")]],
+        "other": [[Say(text="beside")]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        listening = stage.api.events()
+        await stage.api.prompt(session, say("go"))
+        busy: set[SessionID] = set()
+        async for told in listening:
+            match told.event:
+                case StatusChanged(session_id=id, status=Idle()):
+                    busy.discard(id)
+                    if id == session:
+                        break
+                case StatusChanged(session_id=id):
+                    busy.add(id)
+                case _:
+                    pass
+
+        assert busy == set()
+
+
+async def test_how_a_child_is_getting_on_is_told_while_it_works() -> None:
+    enough = asyncio.Event()
+
+    async def linger(wanted: EchoInput, _: ToolContext) -> ToolResult:
+        await enough.wait()
+        return ToolResult(title="", output=wanted.words)
+
+    tool = Tool(name="linger", about="Wait.", takes=EchoInput, run=linger)
+    echo = Call(tool="echo", input={"words": "x"})
+    scripts = {
+        "go": [[handed("look")], [Say(text="ok")]],
+        "look": [[echo], [Call(tool="linger", input={"words": "y"})], [Say(text="found")]],
+    }
+    async with open_stage(scripts, tools=(ECHO, tool)) as stage:
+        session = await start(stage)
+        listening = stage.api.events()
+        asking = asyncio.ensure_future(stage.api.prompt(session, say("go")))
+        ticking = asyncio.ensure_future(tick(stage.clock))
+        seen: list[list[str]] = []
+        async for told in listening:
+            if session_of(told.event) == session and isinstance(told.event, PartUpdated):
+                seen += summary_in(told.event.part)
+            if seen and seen[-1] == ["completed", "running"]:
+                break
+        ticking.cancel()
+        enough.set()
+        await asking
+
+        assert seen[0] == []
+        assert all(len(each) <= 2 for each in seen)
+
+
+async def tick(clock: HandClock) -> None:
+    while True:
+        clock.turn(100)
+        await asyncio.sleep(0)
+
+
+def summary_in(part: AnyPart) -> list[list[str]]:
+    """The states of a child's calls, if a running call tells of them."""
+    state = part.state if isinstance(part, ToolPart) else None
+    if not isinstance(state, RunningState) or not state.metadata:
+        return []
+    return [[each["state"]["status"] for each in state.metadata["summary"]]]

@@ -1,0 +1,167 @@
+"""Parts of a prompt that are work for child sessions."""
+
+import asyncio
+
+import pytest
+
+from given.house import say
+from given.stage import (
+    children_of,
+    done,
+    failed,
+    open_stage,
+    start,
+    subtask,
+    tasks_in,
+    tasks_of,
+    words,
+)
+from weft.errors import NotFoundError
+from weft.model.agent import Instruction
+from weft.model.input import AgentInput, PromptInput
+from weft.model.message import AssistantMessage, UserMessage
+from weft.model.part import (
+    ModelRef,
+    SubtaskPart,
+)
+from weft.provider.scripted import Fail, Say, Wait
+
+
+async def test_b9_every_subtask_of_a_prompt_runs_in_order() -> None:
+    scripts = {
+        "one": [[Say(text="first")]],
+        "two": [[Say(text="second")]],
+        "three": [[Say(text="third")]],
+        "The following tool was executed by the user": [[Say(text="All three.")]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        prompt = PromptInput(parts=(subtask("one"), subtask("two", "explore"), subtask("three")))
+        answer = await stage.api.prompt(session, prompt)
+        messages = await stage.api.list_messages(session)
+        asked, *handovers, last = messages
+        parts = [part for part in asked.parts if isinstance(part, SubtaskPart)]
+
+        assert [done(part).output.partition("\n")[0] for part in tasks_in(messages)] == [
+            "first",
+            "second",
+            "third",
+        ]
+        assert [part.call_id for part in tasks_in(messages)] == [part.id for part in parts]
+        assert [
+            (each.info.agent, each.info.mode, each.info.finish, each.info.parent_id)
+            for each in handovers
+            if isinstance(each.info, AssistantMessage)
+        ] == [(agent, agent, "tool-calls", asked.info.id) for agent in ("general", "explore", "general")]
+        assert all(isinstance(each.info, AssistantMessage) and each.info.time.completed for each in handovers)
+        assert tasks_in(messages)[0].state.input == {
+            "prompt": "one", "description": "Do one", "subagent_type": "general",
+        }  # fmt: skip
+        assert last == answer
+        assert words(answer) == "All three."
+        assert len(await children_of(stage, session)) == 3
+
+
+async def test_after_a_command_the_model_is_asked_to_sum_up() -> None:
+    scripts = {
+        "review": [[Say(text="fine")]],
+        "The following tool was executed by the user": [[Say(text="It is fine.")]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        await stage.api.prompt(session, PromptInput(parts=(subtask("review", "build", command="review"),)))
+        _, handover, request, answer = await stage.api.list_messages(session)
+
+        assert done(tasks_in([handover])[0]).input["command"] == "review"
+        assert isinstance(request.info, UserMessage)
+        assert words(request) == "Summarize the task tool output above and continue with your task."
+        assert isinstance(answer.info, AssistantMessage)
+        assert answer.info.parent_id == request.info.id
+        assert words(answer) == "It is fine."
+
+
+async def test_a_subtask_that_fails_does_not_keep_the_next_from_running() -> None:
+    scripts = {
+        "one": [[Fail(message="no such thing", status=400)]],
+        "two": [[Say(text="second")]],
+        "The following tool was executed by the user": [[Say(text="One of two.")]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        await stage.api.prompt(session, PromptInput(parts=(subtask("one"), subtask("two"))))
+        one, two = await tasks_of(stage, session)
+
+        assert failed(one).startswith("Tool execution failed: The subagent failed: no such thing.")
+        assert done(two).output.startswith("second")
+
+
+async def test_a_subtask_that_was_aborted_ends_the_prompt_and_the_next_one_is_answered() -> None:
+    scripts = {
+        "one": [[Say(text="I wait"), Wait(seconds=10_000)]],
+        "two": [[Say(text="second")]],
+        "The following tool was executed by the user": [[Say(text="Here.")]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        prompt = PromptInput(parts=(subtask("one"), subtask("two")))
+        asking = asyncio.ensure_future(stage.api.prompt(session, prompt))
+        await stage.clock.somebody_sleeps(9_000)
+        await stage.api.abort(session)
+        await asking
+        answer = await stage.api.prompt(session, say("are you there?"))
+
+        assert [failed(part) for part in await tasks_of(stage, session)] == ["Tool execution aborted"]
+        assert words(answer) == "Here."
+
+
+async def test_a_subtask_uses_the_model_it_names() -> None:
+    scripts = {
+        "one": [[Say(text="first")]],
+        "The following tool was executed by the user": [[Say(text="ok")]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        model = ModelRef(provider_id="scripted", model_id="test")
+        await stage.api.prompt(session, PromptInput(parts=(subtask("one", model=model),)))
+        (part,) = await tasks_of(stage, session)
+
+        assert done(part).metadata["model"] == {"providerID": "scripted", "modelID": "test"}
+
+
+async def test_a_prompt_that_names_an_agent_who_is_not_there_stores_nothing() -> None:
+    async with open_stage({}) as stage:
+        session = await start(stage)
+        for part in (subtask("x", "nobody"), AgentInput(name="nobody")):
+            with pytest.raises(NotFoundError):
+                await stage.api.prompt(session, PromptInput(parts=(part,)))
+
+        assert await stage.api.list_messages(session) == []
+
+
+async def test_a_session_that_begins_with_a_subtask_is_named_after_it() -> None:
+    scripts = {
+        "find the door": [[Say(text="there")]],
+        "The following tool was executed by the user": [[Say(text="ok")]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        await stage.api.prompt(session, PromptInput(parts=(subtask("find the door"),)))
+
+        assert (await stage.api.get_session(session)).title == "find the door"
+
+
+async def test_what_changed_meanwhile_is_noted_in_a_prompt_whose_subtasks_have_run() -> None:
+    rule = [Instruction(source="/nowhere/AGENTS.md", text="Be brief.")]
+    scripts = {
+        "hello": [[Say(text="hi")], [Say(text="ok")]],
+        "one": [[Say(text="first")]],
+    }
+    async with open_stage(scripts, instructions=lambda _: tuple(rule)) as stage:
+        session = await start(stage)
+        await stage.api.prompt(session, say("hello"))
+        rule[0] = Instruction(source="/nowhere/AGENTS.md", text="Be long.")
+        await stage.api.prompt(session, PromptInput(parts=(subtask("one"),)))
+        (asked,) = [each for each in await stage.api.list_messages(session) if "Be long." in words(each)]
+
+        assert isinstance(asked.info, UserMessage)
+        assert any(isinstance(part, SubtaskPart) for part in asked.parts)

@@ -1,0 +1,238 @@
+"""Tasks that a model hands to child sessions."""
+
+import asyncio
+import re
+from decimal import Decimal
+
+from given.cast import Script
+from given.house import ALLOW, EchoInput, say
+from given.stage import (
+    children_of,
+    deny,
+    done,
+    failed,
+    handed,
+    open_stage,
+    start,
+    tasks_of,
+    words,
+)
+from weft.model.ids import SessionID
+from weft.model.part import (
+    ErrorState,
+    TextPart,
+    ToolPart,
+)
+from weft.provider.chunk import Usage
+from weft.provider.contract import ModelRequest, ResultContent, ToolTurn
+from weft.provider.scripted import Call, End, Fail, Say
+from weft.tool.contract import Tool, ToolContext, ToolResult
+
+
+async def test_a_task_is_done_by_a_child_and_its_last_words_come_back() -> None:
+    scripts = {
+        "go": [[handed("look")], [Say(text="It is there.")]],
+        "look": [[Say(text="Let me see."), Call(tool="echo", input={"words": "x"})], [Say(text="found it")]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        answer = await stage.api.prompt(session, say("go"))
+        (child,) = await children_of(stage, session)
+        (part,) = await tasks_of(stage, session)
+        (call,) = [
+            p for m in await stage.api.list_messages(child.id) for p in m.parts if isinstance(p, ToolPart)
+        ]
+
+        assert words(answer) == "It is there."
+        assert child.title == "Do look (@general subagent)"
+        assert done(part).title == "Do look"
+        assert done(part).output == f"found it\n\n<task_metadata>\nsession_id: {child.id}\n</task_metadata>"
+        assert done(part).metadata == {
+            "summary": [{"id": call.id, "tool": "echo", "state": {"status": "completed", "title": "Echo x"}}],
+            "sessionId": child.id,
+            "model": {"providerID": "scripted", "modelID": "test"},
+            "truncated": False,
+        }
+        assert stage.cast.asked("go")[1].messages[-1] == ToolTurn(
+            content=(ResultContent(call_id="call_1.0", tool="task", output=done(part).output),)
+        )
+
+
+async def test_two_tasks_of_one_answer_are_done_at_the_same_time() -> None:
+    both_are_here = asyncio.Barrier(2)
+
+    async def meet(wanted: EchoInput, _: ToolContext) -> ToolResult:
+        await both_are_here.wait()
+        return ToolResult(title="", output=wanted.words)
+
+    tool = Tool(name="meet", about="Wait for the other.", takes=EchoInput, run=meet)
+    scripts = {
+        "go": [[handed("one"), handed("two", "explore")], [Say(text="both")]],
+        "one": [[Call(tool="meet", input={"words": "1"})], [Say(text="first")]],
+        "two": [[Call(tool="meet", input={"words": "2"})], [Say(text="second")]],
+    }
+    async with open_stage(scripts, tools=(tool,)) as stage:
+        session = await start(stage)
+        await stage.api.prompt(session, say("go"))
+        parts = await tasks_of(stage, session)
+
+        assert [done(part).output.partition("\n")[0] for part in parts] == ["first", "second"]
+        assert sorted(child.title for child in await children_of(stage, session)) == [
+            "Do one (@general subagent)",
+            "Do two (@explore subagent)",
+        ]
+
+
+def brought_by(request: ModelRequest) -> str:
+    """The session that the last result in a request names."""
+    last = request.messages[-1]
+    assert isinstance(last, ToolTurn)
+    found = re.search(r"session_id: (ses_\w+)", last.content[-1].output)
+    assert found is not None
+    return found[1]
+
+
+async def test_a_child_is_gone_on_with_by_its_session_id() -> None:
+    scripts: dict[str, Script] = {
+        "go": [
+            [handed("look")],
+            lambda request: [handed("and now?", session_id=brought_by(request))],
+            [Say(text="I see.")],
+        ],
+        "look": [[Say(text="first look")], [Say(text="second look")]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        await stage.api.prompt(session, say("go"))
+        (child,) = await children_of(stage, session)
+        _, part = await tasks_of(stage, session)
+
+        assert done(part).output.startswith("second look\n\n<task_metadata>")
+        assert [words(each) for each in await stage.api.list_messages(child.id)] == [
+            "look", "first look", "and now?", "second look",
+        ]  # fmt: skip
+
+
+async def test_only_a_session_below_can_be_gone_on_with() -> None:
+    nowhere = SessionID("ses_00000000000000000000000000")
+    given = [nowhere]
+    scripts: dict[str, Script] = {
+        "go": [lambda _: [handed("x", session_id=each) for each in given], [Say(text="oh")]]
+    }
+    async with open_stage(scripts) as stage:
+        session, stranger = await start(stage), await start(stage)
+        given += [session, stranger]
+        await stage.api.prompt(session, say("go"))
+        errors = [failed(part) for part in await tasks_of(stage, session)]
+
+        assert errors == [
+            f"session_id: {each} is not a session that was started from here. Leave it out to start a new one."
+            for each in (nowhere, session, stranger)
+        ]
+        assert await children_of(stage, session) == []
+
+
+async def test_what_is_no_session_id_at_all_is_said_and_a_blank_one_starts_afresh() -> None:
+    scripts = {
+        "go": [[handed("x", session_id="the last one"), handed("look", session_id=" ")], [Say(text="oh")]],
+        "look": [[Say(text="found")]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        await stage.api.prompt(session, say("go"))
+        wrong, fresh = await tasks_of(stage, session)
+
+        assert failed(wrong) == "session id: 'the last one' is not one"
+        assert done(fresh).output.startswith("found")
+
+
+async def test_an_unknown_or_a_primary_agent_is_refused_with_those_there_are() -> None:
+    scripts = {"go": [[handed("x", "nobody"), handed("x", "build")], [Say(text="oh")]]}
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        await stage.api.prompt(session, say("go"))
+        errors = [failed(part) for part in await tasks_of(stage, session)]
+
+        assert errors == [
+            f"Unknown agent type: {name} is not a valid agent type. There are: general, explore, nesting."
+            for name in ("nobody", "build")
+        ]
+        assert await children_of(stage, session) == []
+
+
+async def test_a_hidden_agent_is_not_offered_but_can_be_named() -> None:
+    scripts = {"go": [[handed("x", "secret")], [Say(text="ok")]], "x": [[Say(text="psst")]]}
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        await stage.api.prompt(session, say("go"))
+        (part,) = await tasks_of(stage, session)
+        (offered,) = [tool for tool in stage.cast.asked("go")[0].tools if tool.name == "task"]
+
+        assert done(part).output.startswith("psst")
+        assert "- explore: For finding things." in offered.about
+        assert "secret" not in offered.about
+
+
+async def test_an_agent_is_told_of_those_it_may_use_and_of_no_tool_if_there_are_none() -> None:
+    async with open_stage({"go": [[Say(text="ok")]]}, rules=(*ALLOW, deny("task", "explore"))) as stage:
+        await stage.api.prompt(await start(stage), say("go"))
+        (offered,) = [tool for tool in stage.cast.asked("go")[0].tools if tool.name == "task"]
+        assert "general" in offered.about
+        assert "explore" not in offered.about
+    async with open_stage({"go": [[Say(text="ok")]]}, agents=()) as stage:
+        await stage.api.prompt(await start(stage), say("go"))
+        assert [tool.name for tool in stage.cast.asked("go")[0].tools] == ["echo"]
+
+
+async def test_a_child_that_fails_is_an_error_its_parent_can_act_on() -> None:
+    scripts = {
+        "go": [[handed("look")], [Say(text="I see.")]],
+        "look": [[Say(text="half"), Fail(message="no such thing", status=400)]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        answer = await stage.api.prompt(session, say("go"))
+        (child,) = await children_of(stage, session)
+        (part,) = await tasks_of(stage, session)
+
+        assert failed(part) == (
+            "The subagent failed: no such thing.\nBefore that it said: half\n"
+            f"Go on with it by session_id {child.id}, or do without it."
+        )
+        assert isinstance(part.state, ErrorState)
+        assert part.state.metadata is not None
+        assert part.state.metadata["sessionId"] == child.id
+        assert words(answer) == "I see."
+
+
+async def test_the_cost_of_a_child_is_its_parents_too() -> None:
+    used = Usage(input=1000, output=10)
+    scripts = {
+        "go": [[handed("look"), End(reason="tool-calls", usage=used)], [Say(text="ok"), End(usage=used)]],
+        "look": [[Say(text="found"), End(usage=used)]],
+    }
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        await stage.api.prompt(session, say("go"))
+        (child,) = await children_of(stage, session)
+        parent, below = await stage.api.get_spending(session), await stage.api.get_spending(child.id)
+
+        assert below.own.cost == Decimal("0.00315")
+        assert parent.own.cost == 2 * below.own.cost
+        assert parent.tree.cost == 3 * below.own.cost
+        assert parent.tree.input == 3000
+
+
+async def test_a_file_that_a_task_mentions_is_shown_to_the_child_if_it_may_read_it_unasked() -> None:
+    async with open_stage(
+        {
+            "go": [[handed("see `@x` @nothing, me@here")], [Say(text="ok")]],
+            "see `@x` @nothing, me@here": [[Say(text="ok")]],
+        }
+    ) as stage:
+        session = await start(stage)
+        await stage.api.prompt(session, say("go"))
+        (child,) = await children_of(stage, session)
+        (asked, _) = await stage.api.list_messages(child.id)
+
+        assert [type(part) for part in asked.parts] == [TextPart]

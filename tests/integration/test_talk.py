@@ -1,0 +1,122 @@
+"""Processes that are talked with: heard, answered, and never left behind."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from weft.host.process import Command
+from weft.host.talk import open_talk
+from weft.testing.tool_contract import processes_in
+
+
+class Ear:
+    """Keeps what is heard."""
+
+    def __init__(self) -> None:
+        self.heard = b""
+        self._news = asyncio.Event()
+
+    async def hear(self, piece: bytes) -> None:
+        self.heard += piece
+        self._news.set()
+
+    async def until(self, words: bytes) -> None:
+        while words not in self.heard:
+            self._news.clear()
+            await self._news.wait()
+
+
+def shell(script: str, directory: Path) -> Command:
+    return Command(
+        argv=("sh", "-c", script),
+        directory=str(directory),
+        environment={"PATH": os.environ["PATH"], "MINE": "1"},
+    )
+
+
+async def test_what_is_said_is_answered(tmp_path: Path) -> None:
+    ear = Ear()
+    async with open_talk(shell("echo $MINE; exec cat", tmp_path), ear.hear) as talk:
+        talk.say(b"hello ")
+        talk.say(b"there")
+        await ear.until(b"hello there")
+    assert ear.heard == b"1\nhello there"
+
+
+@pytest.mark.parametrize(
+    "script", ["cat", "trap '' TERM; echo started; sleep 999", "setsid sleep 999 & echo started; cat"]
+)
+async def test_leaving_ends_everything(script: str, tmp_path: Path) -> None:
+    ear = Ear()
+    async with open_talk(shell(f"echo started; {script}", tmp_path), ear.hear):
+        await ear.until(b"started")
+        assert processes_in(tmp_path) != []
+    assert processes_in(tmp_path) == []
+
+
+async def test_what_goes_wrong_within_is_raised_and_the_process_ended(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        async with open_talk(shell("cat", tmp_path), Ear().hear):
+            raise KeyError
+    assert processes_in(tmp_path) == []
+
+
+async def test_one_that_has_ended_cannot_be_told_anything(tmp_path: Path) -> None:
+    async with open_talk(shell("exit 3", tmp_path), Ear().hear) as talk:
+        await talk.over()
+        with pytest.raises(BrokenPipeError):
+            talk.say(b"hello")
+
+
+async def test_one_that_does_not_listen_is_not_told_more_and_more(tmp_path: Path) -> None:
+    async with open_talk(shell("sleep 999", tmp_path), Ear().hear) as talk:
+        talk.say(bytes(12 << 20))
+        with pytest.raises(BlockingIOError):
+            talk.say(bytes(12 << 20))
+
+
+async def test_what_cannot_be_started_is_an_error(tmp_path: Path) -> None:
+    command = Command(argv=("cat", "a\0b"), directory=str(tmp_path), environment={})
+    with pytest.raises(OSError, match="null"):
+        async with open_talk(command, Ear().hear):
+            pass
+    with pytest.raises(FileNotFoundError):
+        async with open_talk(shell("cat", tmp_path / "nowhere"), Ear().hear):
+            pass
+
+
+TALKER = """
+import asyncio, os, sys
+from weft.host.process import Command
+from weft.host.talk import open_talk
+
+async def hear(piece):
+    print(piece.decode(), flush=True)
+
+async def main():
+    command = Command(argv=("sh", "-c", "setsid sleep 999 & trap '' TERM; echo started; while :; do sleep 1; done"),
+                      directory=sys.argv[1], environment=dict(os.environ))
+    async with open_talk(command, hear):
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_nothing_outlives_us_when_we_are_killed(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    talker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", TALKER, str(work)), stdout=asyncio.subprocess.PIPE
+    )
+    assert talker.stdout is not None
+    assert await talker.stdout.readline() == b"started\n"
+    assert processes_in(work) != []
+    talker.send_signal(signal.SIGKILL)
+    await talker.communicate()
+    while processes_in(work):  # noqa: ASYNC110  nobody tells of processes that start or end
+        await asyncio.sleep(0.01)

@@ -1,0 +1,154 @@
+"""A batch: each of its calls is a call like any other, with a part, rules and limits of its own."""
+
+import asyncio
+from typing import Any
+
+from msgspec import Struct
+
+from given.house import ALLOW, ECHO, House, open_house, say
+from weft.model.ids import SessionID
+from weft.model.input import SessionInput
+from weft.model.part import CompletedState, ErrorState, ToolPart
+from weft.model.permission import Rule
+from weft.provider.contract import ToolTurn
+from weft.provider.scripted import Call, Say
+from weft.tool.batch import BATCH
+from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
+from weft.tool.invalid import INVALID
+
+
+class NothingInput(Struct, frozen=True):
+    pass
+
+
+def meeting(count: int) -> AnyTool:
+    """A tool that waits until so many calls of it are under way."""
+    there: list[str] = []
+    complete = asyncio.Event()
+
+    async def meet(wanted: NothingInput, ctx: ToolContext) -> ToolResult:
+        there.append(ctx.call_id)
+        if len(there) == count:
+            complete.set()
+        await complete.wait()
+        return ToolResult(title="met", output=f"{len(there)} met")
+
+    return Tool(name="meet", about="Meet.", takes=NothingInput, run=meet)
+
+
+def batch(*calls: tuple[str, dict[str, Any]]) -> Call:
+    return Call(
+        tool="batch", input={"tool_calls": [{"tool": tool, "parameters": given} for tool, given in calls]}
+    )
+
+
+def echo(words: str) -> tuple[str, dict[str, Any]]:
+    return "echo", {"words": words}
+
+
+async def start(house: House) -> SessionID:
+    return (await house.api.create_session(SessionInput())).id
+
+
+async def calls_of(house: House, session: SessionID) -> list[ToolPart]:
+    messages = await house.api.list_messages(session)
+    return [part for message in messages for part in message.parts if isinstance(part, ToolPart)]
+
+
+def short(part: ToolPart) -> str:
+    match part.state:
+        case CompletedState(output=output):
+            return f"{part.tool}={output}"
+        case ErrorState(error=error):
+            return f"{part.tool}!{error}"
+        case _:
+            return f"{part.tool}?"
+
+
+async def test_every_call_has_a_part_and_a_result_of_its_own() -> None:
+    script = ([batch(echo("a"), echo("b"))], [Say(text="done")])
+    async with open_house(*script, tools=(BATCH, ECHO, INVALID)) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+        found = await calls_of(house, session)
+        assert [short(part) for part in found] == [
+            "batch=All 2 tools executed successfully.",
+            "echo=a",
+            "echo=b",
+        ]
+        assert isinstance(found[0].state, CompletedState)
+        assert found[0].state.title == "Batch execution (2/2 successful)"
+        assert found[0].state.metadata == {
+            "totalCalls": 2,
+            "successful": 2,
+            "failed": 0,
+            "tools": ["echo", "echo"],
+            "details": [{"tool": "echo", "success": True}] * 2,
+            "truncated": False,
+        }
+        results = house.provider.requests[1].messages[-1]
+        assert isinstance(results, ToolTurn)
+        assert sorted(each.output for each in results.content) == [
+            "All 2 tools executed successfully.",
+            "a",
+            "b",
+        ]
+
+
+async def test_the_calls_run_side_by_side() -> None:
+    script = ([batch(("meet", {}), ("meet", {}), ("meet", {}))], [Say(text="done")])
+    async with open_house(*script, tools=(BATCH, meeting(3), INVALID)) as house, asyncio.timeout(30):
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+        assert [short(part) for part in await calls_of(house, session)][1:] == ["meet=3 met"] * 3
+
+
+async def test_what_fails_is_told_and_stops_nothing_else() -> None:
+    calls = (echo("a"), ("unknown", {}), ("batch", {"tool_calls": []}), ("echo", {"word": 1}))
+    async with open_house([batch(*calls)], [Say(text="done")], tools=(BATCH, ECHO, INVALID)) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+        first, *rest = [short(part) for part in await calls_of(house, session)]
+        assert first == "batch=Executed 1/4 tools successfully. 3 failed."
+        assert rest[0] == "echo=a"
+        assert rest[1] == "invalid!there is no tool 'unknown' that can be called from here"
+        assert rest[2] == "batch!A batch cannot be called from a batch. Put its calls into this one."
+        assert rest[3].startswith("echo!The echo tool was called with invalid arguments")
+
+
+async def test_more_than_25_are_refused_one_by_one() -> None:
+    calls = [echo(str(number)) for number in range(27)]
+    async with open_house([batch(*calls)], [Say(text="done")], tools=(BATCH, ECHO, INVALID)) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+        first, *rest = [short(part) for part in await calls_of(house, session)]
+        assert first == "batch=Executed 25/27 tools successfully. 2 failed."
+        assert rest[:25] == [f"echo={number}" for number in range(25)]
+        assert rest[25:] == ["echo!Maximum of 25 tools allowed in batch"] * 2
+
+
+async def test_each_call_is_held_against_the_rules() -> None:
+    rules = (*ALLOW, Rule(permission="echo", pattern="b*", action="deny"))
+    script = ([batch(echo("a"), echo("b"))], [Say(text="done")])
+    async with open_house(*script, tools=(BATCH, ECHO, INVALID), rules=rules) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+        found = [short(part) for part in await calls_of(house, session)]
+        assert found[:2] == ["batch=Executed 1/2 tools successfully. 1 failed.", "echo=a"]
+        assert found[2].startswith("echo!")
+
+
+async def test_aborting_leaves_no_call_open() -> None:
+    script = ([batch(("meet", {}), echo("a"))],)
+    async with open_house(*script, tools=(BATCH, ECHO, meeting(2), INVALID)) as house:
+        session = await start(house)
+        prompt = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        while "echo=a" not in [short(part) for part in await calls_of(house, session)]:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await house.api.abort(session)
+        await prompt
+        assert [short(part) for part in await calls_of(house, session)] == [
+            "batch!Tool execution aborted",
+            "meet!Tool execution aborted",
+            "echo=a",
+        ]

@@ -1,0 +1,191 @@
+"""Commands that go on in the background, with real processes: listed, stopped, and ended with their session."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from given.house import PLACE, open_house, say
+from weft.errors import NotFoundError, ToolError
+from weft.host.clock import SystemClock
+from weft.model.ids import SessionID
+from weft.model.input import SessionInput
+from weft.model.wire import to_plain
+from weft.provider.scripted import Call, Say
+from weft.testing.tool_contract import Bench, processes_in
+from weft.tool.job import Job
+from weft.tool.shell.background import MOST, Background, open_jobs
+from weft.tool.shell.bash import BASH
+from weft.tool.shell.jobs import JOBS
+from weft.tool.shell.roll import enter, list_running, strike
+
+OTHER = SessionID("ses_other")
+
+
+@pytest.fixture
+async def jobs(tmp_path: Path) -> AsyncIterator[Background]:
+    async with open_jobs(SystemClock(), str(tmp_path / "roll")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def bench(tmp_path: Path, jobs: Background) -> Bench:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    made = Bench(directory, outside=tmp_path, environment=os.environ)
+    made.desk = replace(made.desk, jobs=jobs)
+    return made
+
+
+async def started(bench: Bench, command: str) -> Job:
+    result = await bench.call(BASH, command=command, description="Go on", background=True)
+    (job,) = [each for each in bench.desk.jobs.list(bench.context().session_id) if each.id in result.output]
+    assert result.metadata == {
+        "output": "",
+        "description": "Go on",
+        "job": to_plain(replace(job, ended=None, code=None)),
+        "truncated": False,
+    }
+    return job
+
+
+async def ended(jobs: Background, job: Job) -> Job:
+    """The job, once it has ended by itself."""
+    async with asyncio.timeout(30):
+        while True:
+            (found,) = [each for each in jobs.list(job.session_id) if each.id == job.id]
+            if found.ended is not None:
+                return found
+            await asyncio.sleep(0.01)
+
+
+def output_of(job: Job) -> str:
+    path = Path(job.output)
+    return path.read_text() if path.exists() else ""
+
+
+async def said(job: Job, words: str) -> None:
+    """Wait until a job has said so."""
+    async with asyncio.timeout(30):
+        while words not in output_of(job):  # noqa: ASYNC110  it is another process that says so
+            await asyncio.sleep(0.01)
+
+
+async def somebody_in(directory: Path) -> None:
+    """Wait until a process is at work in a directory."""
+    async with asyncio.timeout(30):
+        while not processes_in(directory):  # noqa: ASYNC110  it is another process that begins
+            await asyncio.sleep(0.01)
+
+
+async def test_a_job_goes_on_while_the_call_has_long_returned(bench: Bench, jobs: Background) -> None:
+    job = await started(bench, "echo up; sleep 999")
+    await said(job, "up\n")
+    listed = await bench.call(JOBS)
+    assert listed.output == (
+        f"{job.id}  running  Go on\n  command: echo up; sleep 999\n  output: {job.output}"
+    )
+    stopped = await bench.call(JOBS, stop=job.id)
+    assert stopped.output.startswith(f"{job.id}  stopped  Go on\n")
+    assert processes_in(bench.directory) == []
+    assert [asked.permission for asked in bench.asked] == ["bash", "jobs", "jobs"]
+
+
+async def test_a_job_that_ends_by_itself_says_how(bench: Bench, jobs: Background) -> None:
+    job = await ended(jobs, await started(bench, "echo over >&2; exit 3"))
+    assert (job.code, output_of(job)) == (3, "over\n")
+    assert (await bench.call(JOBS)).output.startswith(f"{job.id}  ended with exit code 3  Go on")
+
+
+async def test_time_runs_out_for_a_job_only_if_that_is_wished(bench: Bench, jobs: Background) -> None:
+    result = await bench.call(BASH, command="sleep 999", description="Wait", background=True, timeout=1)
+    (job,) = jobs.list(bench.context().session_id)
+    assert job.id in result.output
+    assert (await ended(jobs, job)).code == -15
+    assert processes_in(bench.directory) == []
+
+
+async def test_what_took_a_session_of_its_own_is_ended_with_its_job(bench: Bench, jobs: Background) -> None:
+    job = await started(bench, "(setsid sleep 999 &); (sleep 999 &); echo up; sleep 999")
+    await said(job, "up\n")
+    await jobs.stop(job.session_id, job.id)
+    assert processes_in(bench.directory) == []
+
+
+async def test_a_session_sees_and_stops_its_own_jobs_only(bench: Bench, jobs: Background) -> None:
+    job = await started(bench, "sleep 999")
+    assert jobs.list(OTHER) == []
+    with pytest.raises(NotFoundError):
+        await jobs.stop(OTHER, job.id)
+    with pytest.raises(ToolError, match=f"there are: {job.id}"):
+        await bench.call(JOBS, stop="job_nobody")
+
+
+async def test_jobs_end_with_their_session_and_with_whoever_opened_them(bench: Bench, tmp_path: Path) -> None:
+    async with open_jobs(SystemClock()) as opened:
+        bench.desk = replace(bench.desk, jobs=opened)
+        first = await started(bench, "sleep 999")
+        await opened.end(OTHER)
+        assert opened.list(first.session_id) == [first]
+        await opened.end(first.session_id)
+        assert (opened.list(first.session_id), processes_in(bench.directory)) == ([], [])
+        await started(bench, "sleep 999")
+    assert processes_in(bench.directory) == []
+
+
+async def test_a_session_has_only_so_many(bench: Bench) -> None:
+    for _ in range(MOST):
+        await started(bench, "sleep 999")
+    with pytest.raises(ToolError, match="Stop one of them first"):
+        await bench.call(BASH, command="sleep 999", description="One more", background=True)
+
+
+async def test_other_processes_see_what_is_running(bench: Bench, jobs: Background, tmp_path: Path) -> None:
+    roll = str(tmp_path / "roll")
+    job = await started(bench, "sleep 999")
+    assert list_running(roll) == [job]
+    assert list_running(roll, job.session_id) == [job]
+    assert list_running(roll, OTHER) == []
+    await jobs.stop(job.session_id, job.id)
+    assert list_running(roll) == []
+
+
+def test_what_a_dead_process_left_on_the_roll_goes(tmp_path: Path) -> None:
+    job = Job(id="job_1", session_id=OTHER, command="x", description="", output="/x", started=1)
+    entry = enter(str(tmp_path), job)
+    assert list_running(str(tmp_path)) == [job]
+    os.close(os.dup(entry.fd))
+    left = tmp_path / "ses_other.job_2.json"
+    left.write_text("{}")
+    assert list_running(str(tmp_path)) == [job]
+    assert not left.exists()
+    strike(entry)
+    assert list_running(str(tmp_path / "nowhere")) == []
+
+
+async def test_aborting_or_removing_a_session_ends_its_jobs(tmp_path: Path) -> None:
+    place = replace(PLACE, directory=str(tmp_path), worktree=str(tmp_path))
+    call = Call(tool="bash", input={"command": "sleep 999", "description": "Wait", "background": True})
+    async with open_house(
+        [call],
+        [Say(text="done")],
+        [call],
+        [Say(text="done")],
+        tools=(BASH, JOBS),
+        place=place,
+        tool_output=str(tmp_path / "out"),
+    ) as house:
+        session = await house.api.create_session(SessionInput())
+        await house.api.prompt(session.id, say("go"))
+        await somebody_in(tmp_path)
+        assert await house.api.abort(session.id) is False
+        assert processes_in(tmp_path) == []
+        await house.api.prompt(session.id, say("again"))
+        await somebody_in(tmp_path)
+        await house.api.remove_session(session.id)
+        assert processes_in(tmp_path) == []
+        offered = [[tool.name for tool in request.tools] for request in house.provider.requests]
+    assert offered[:2] == [["bash"], ["bash", "jobs"]]

@@ -1,0 +1,264 @@
+"""Language servers: started for a file, asked what is wrong with it, ended with us. The server is a real process."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from weft.errors import DeniedError, ToolError
+from weft.testing.tool_contract import Asked, Bench, processes_in
+from weft.tool.change.edit import EDIT
+from weft.tool.change.write import WRITE
+from weft.tool.diagnostic import Diagnostic, Diagnostics, Position, Range, Unwatched, told_of, told_of_others
+from weft.tool.ground import Ground
+from weft.tool.lsp.known import Known, launches_for
+from weft.tool.lsp.lookout import USUAL, Patience, open_lookout
+from weft.tool.lsp.lsp import LSP
+from weft.tool.read import READ
+
+SERVER = Path(__file__).parents[1] / "given" / "language_server.py"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    return directory
+
+
+def fake(project: Path, manner: str = "good", **more: Any) -> Known:
+    log = project.parent / f"{manner}.log"
+    argv = (sys.executable, "-S", "-E", str(SERVER), manner, str(log))
+    return Known(name=manner, endings=(".fake",), argv=argv, careful=True, **more)
+
+
+def ground_of(project: Path, *, trusted: bool = False) -> Ground:
+    environment = {"PATH": os.environ["PATH"]}
+    return Ground(directory=str(project), worktree=str(project), environment=environment, trusted=trusted)
+
+
+@asynccontextmanager
+async def watched(project: Path, *servers: Known, patience: Patience = USUAL) -> AsyncIterator[Bench]:
+    async with open_lookout(servers, ground_of(project), patience) as watch:
+        bench = Bench(project, outside=project.parent, environment=os.environ)
+        bench.desk = replace(bench.desk, lookout=watch)
+        yield bench
+    assert processes_in(project) == []
+
+
+def told(project: Path, manner: str = "good") -> list[dict[str, Any]]:
+    log = project.parent / f"{manner}.log"
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def block(path: Path, *lines: str) -> str:
+    return "\n".join([f'<diagnostics file="{path}">', *lines, "</diagnostics>"])
+
+
+async def test_what_is_wrong_is_told_below_the_output(project: Path) -> None:
+    async with watched(project, fake(project)) as bench:
+        path = project / "a.fake"
+        result = await bench.call(WRITE, filePath="a.fake", content="fine\n  wrong\nrather wrong\n")
+        assert result.output == (
+            "Wrote file successfully.\n\nLSP errors detected in this file, please fix:\n"
+            + block(path, "ERROR [2:3] wrong is not right")
+        )
+        assert [each["severity"] for each in result.metadata["diagnostics"][str(path)]] == [1, 2]
+        result = await bench.call(EDIT, filePath="a.fake", oldString="  wrong", newString="right")
+        assert result.output == "Edit applied successfully."
+
+
+async def test_a_file_without_a_server_starts_none(project: Path) -> None:
+    async with watched(project, fake(project)) as bench:
+        result = await bench.call(WRITE, filePath="a.txt", content="wrong\n")
+        assert result.output == "Wrote file successfully."
+        assert result.metadata["diagnostics"] == {}
+        assert processes_in(project) == []
+
+
+async def test_writing_tells_of_other_files_and_editing_does_not(project: Path) -> None:
+    async with watched(project, fake(project)) as bench:
+        await bench.call(WRITE, filePath="a.fake", content="wrong\n")
+        result = await bench.call(WRITE, filePath="b.fake", content="fine\n")
+        assert result.output == (
+            "Wrote file successfully.\n\nLSP errors detected in other files:\n"
+            + block(project / "a.fake", "ERROR [1:1] wrong is not right")
+        )
+        result = await bench.call(EDIT, filePath="b.fake", oldString="fine", newString="good")
+        assert result.output == "Edit applied successfully."
+        assert list(result.metadata["diagnostics"]) == [str(project / "a.fake")]
+
+
+async def test_a_server_is_greeted_and_told_of_every_version(project: Path) -> None:
+    async with watched(project, fake(project, options={"level": 3})) as bench:
+        await bench.call(WRITE, filePath="a b.fake", content="one\n")
+        await bench.call(EDIT, filePath="a b.fake", oldString="one", newString="two")
+    uri = f"file://{project}/a%20b.fake"
+    messages = [
+        message for message in told(project) if message.get("method", "").startswith("textDocument/did")
+    ]
+    assert [(each["method"], each["params"]["textDocument"]["uri"]) for each in messages] == [
+        ("textDocument/didOpen", uri),
+        ("textDocument/didSave", uri),
+        ("textDocument/didChange", uri),
+        ("textDocument/didSave", uri),
+    ]
+    assert messages[2]["params"]["contentChanges"] == [{"text": "two\n"}]
+    greeting = told(project)[0]["params"]
+    assert (greeting["rootUri"], greeting["initializationOptions"]) == (f"file://{project}", {"level": 3})
+    replies = {message["id"]: message for message in told(project) if message.get("id") in ("a", "b")}
+    assert replies["a"]["result"] == [{"level": 3}, {"level": 3}]
+    assert replies["b"]["error"]["code"] == -32601
+
+
+async def test_reading_warms_a_server_up(project: Path) -> None:
+    (project / "a.fake").write_text("wrong\n")
+    async with watched(project, fake(project)) as bench:
+        await bench.call(READ, filePath="a.fake")
+        while "textDocument/didOpen" not in [message.get("method") for message in told(project)]:  # noqa: ASYNC110  a process tells nobody
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("manner", ["dying", "noisy"])
+async def test_a_broken_server_is_left_alone(project: Path, manner: str) -> None:
+    async with watched(project, fake(project, manner)) as bench:
+        for text in ("wrong\n", "more wrong\n"):
+            result = await bench.call(WRITE, filePath="a.fake", content=text)
+            assert result.output == "Wrote file successfully."
+        assert [message["method"] for message in told(project, manner)] == ["initialize"]
+
+
+async def test_a_program_that_is_not_there_is_no_server(project: Path) -> None:
+    missing = Known(name="none", endings=(".fake",), argv=("/nonexistent/server",), careful=True)
+    async with watched(project, missing) as bench:
+        result = await bench.call(WRITE, filePath="a.fake", content="wrong\n")
+        assert result.output == "Wrote file successfully."
+
+
+@pytest.mark.parametrize("manner", ["deaf", "silent"])
+async def test_a_server_that_says_nothing_holds_no_call_for_long(project: Path, manner: str) -> None:
+    """What a call waits for adds up to less than the patience of this test, and the deaf one is waited for once."""
+    short = Patience(warm=0.1, look=0.1, silent=0.05)
+    async with watched(project, fake(project, manner), patience=short) as bench, asyncio.timeout(60):
+        for number in range(3):
+            result = await bench.call(WRITE, filePath="a.fake", content=f"wrong {number}\n")
+            assert result.output == "Wrote file successfully."
+        other = project / "other.fake"
+        await bench.call(WRITE, filePath=str(other), content="wrong\n")
+
+
+async def test_several_servers_speak_of_one_file(project: Path) -> None:
+    async with watched(project, fake(project), replace(fake(project), name="second")) as bench:
+        result = await bench.call(WRITE, filePath="a.fake", content="wrong\n")
+        assert result.output.count("ERROR [1:1] wrong is not right") == 2
+
+
+# --- which servers ---
+
+
+def names(project: Path, path: str, *servers: Known, trusted: bool = False) -> list[tuple[str, str]]:
+    found = launches_for(str(project / path), servers, ground_of(project, trusted=trusted))
+    return [(launch.name, os.path.relpath(launch.root, project)) for launch in found]
+
+
+def test_a_server_works_in_the_nearest_directory_with_its_files(project: Path) -> None:
+    (project / "deep/er").mkdir(parents=True)
+    (project / "deep/fake.toml").touch()
+    server = replace(fake(project), roots=("fake.toml",))
+    assert names(project, "deep/er/a.FAKE", server) == [("good", "deep")]
+    assert names(project, "a.fake", server) == [("good", ".")]
+    assert names(project, "a.fake", replace(server, only=True)) == []
+    assert names(project, "deep/a.fake", replace(server, unless=("fake.toml",))) == []
+    assert names(project, "a.txt", server) == []
+
+
+def test_what_a_project_brings_along_is_run_only_if_it_is_trusted(project: Path) -> None:
+    program = project / "node_modules/.bin/loom-ls"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    careful = Known(name="loom", endings=(".fake",), argv=("loom-ls",), careful=True)
+    assert names(project, "a.fake", careful) == []
+    assert names(project, "a.fake", careful, trusted=True) == [("loom", ".")]
+    builds = replace(fake(project), careful=False)
+    assert names(project, "a.fake", builds) == []
+    assert names(project, "a.fake", builds, trusted=True) == [("good", ".")]
+
+
+# --- the tool ---
+
+
+@pytest.mark.parametrize(
+    ("operation", "count", "word"),
+    [
+        ("goToDefinition", 1, "there.fake"),
+        ("findReferences", 2, "there.fake"),
+        ("hover", 1, "a word"),
+        ("documentSymbol", 1, "word"),
+        ("workspaceSymbol", 10, "second"),
+        ("prepareCallHierarchy", 1, "caller"),
+        ("incomingCalls", 1, "caller"),
+    ],
+)
+async def test_a_server_answers(project: Path, operation: str, count: int, word: str) -> None:
+    (project / "a.fake").write_text("first second\n")
+    async with watched(project, fake(project)) as bench:
+        result = await bench.call(LSP, operation=operation, filePath="a.fake", line=1, character=8)
+        assert result.title == f"{operation} a.fake:1:8"
+        assert len(json.loads(result.output)) == count
+        assert word in result.output
+        assert bench.asked == [Asked(permission="lsp", patterns=("*",), always=("*",))]
+
+
+@pytest.mark.parametrize("operation", ["goToImplementation", "outgoingCalls"])
+async def test_nothing_found_is_said(project: Path, operation: str) -> None:
+    (project / "a.fake").write_text("first\n")
+    async with watched(project, fake(project)) as bench:
+        result = await bench.call(LSP, operation=operation, filePath="a.fake", line=9, character=99)
+        assert result.output == f"No results found for {operation}"
+
+
+async def test_where_nobody_can_tell_that_is_said(project: Path) -> None:
+    (project / "a.txt").write_text("x")
+    async with watched(project, fake(project)) as bench:
+        given = {"operation": "hover", "line": 1, "character": 1}
+        with pytest.raises(ToolError, match="No LSP server available for this file type"):
+            await bench.call(LSP, filePath="a.txt", **given)
+        with pytest.raises(ToolError, match="File not found"):
+            await bench.call(LSP, filePath="b.fake", **given)
+        with pytest.raises(ToolError, match="invalid arguments"):
+            await bench.call(LSP, filePath="a.txt", operation="rename", line=1, character=1)
+        bench.denied = {"lsp"}
+        with pytest.raises(DeniedError):
+            await bench.call(LSP, filePath="a.txt", **given)
+
+
+async def test_without_servers_nothing_is_known() -> None:
+    nobody = Unwatched()
+    nobody.warm("/a.fake")
+    assert await nobody.look("/a.fake") == {}
+    assert await nobody.ask("/a.fake", "hover", {}) is None
+
+
+# --- words ---
+
+
+def found(count: int, *paths: str) -> Diagnostics:
+    start = Position(0, 0)
+    each = Diagnostic(range=Range(start, start), message="odd")
+    return dict.fromkeys(paths, (each,) * count)
+
+
+def test_no_more_is_told_than_can_be_read() -> None:
+    said = told_of("/a", found(25, "/a"))
+    assert said.count("ERROR [1:1] odd") == 20
+    assert "\n... and 5 more\n</diagnostics>" in said
+    others = told_of_others("/a", found(1, *(f"/{number}" for number in range(9))))
+    assert others.count("<diagnostics file=") == 5

@@ -1,0 +1,371 @@
+"""apply_patch and multiedit on real files: all of it, or nothing."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from weft.errors import DeniedError, ToolError
+from weft.testing.tool_contract import Asked, Bench, contents
+from weft.tool.change.multiedit import MULTIEDIT
+from weft.tool.change.patch import APPLY_PATCH
+from weft.tool.contract import ToolResult
+from weft.tool.diagnostic import Diagnostic, Diagnostics, Position, Range, Unwatched
+from weft.tool.read import READ
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def bench(project: Path, tmp_path: Path) -> Bench:
+    return Bench(project, outside=tmp_path, environment=os.environ)
+
+
+async def seen(bench: Bench, name: str, text: str) -> Path:
+    """A file that the session has read."""
+    path = bench.directory / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    await bench.call(READ, filePath=name)
+    bench.asked.clear()
+    return path
+
+
+def patch(*lines: str) -> str:
+    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+
+
+async def apply(bench: Bench, *lines: str) -> ToolResult:
+    return await bench.call(APPLY_PATCH, patchText=patch(*lines))
+
+
+# --- apply_patch ---
+
+
+async def test_a_patch_adds_changes_moves_and_deletes(bench: Bench, project: Path) -> None:
+    await seen(bench, "old.py", "one\ntwo\n")
+    await seen(bench, "away.py", "x\n")
+    result = await apply(
+        bench,
+        "*** Add File: deep/new.py",
+        "+hello",
+        "*** Update File: old.py",
+        "*** Move to: deep/moved.py",
+        "@@",
+        "-one",
+        "+ONE",
+        "*** Delete File: away.py",
+    )
+    assert contents(project) == {
+        f"{project}/deep/moved.py": b"ONE\ntwo\n",
+        f"{project}/deep/new.py": b"hello\n",
+    }
+    summary = "Success. Updated the following files:\nA deep/new.py\nM deep/moved.py\nD away.py"
+    assert (result.title, result.output) == (summary, summary)
+    assert bench.asked == [
+        Asked(
+            permission="edit",
+            patterns=("deep/new.py", "old.py", "deep/moved.py", "away.py"),
+            always=("*",),
+        )
+    ]
+    assert bench.edited == [f"{project}/deep/new.py", f"{project}/deep/moved.py"]
+    assert [
+        {key: file[key] for key in ("relativePath", "type", "before", "after", "additions", "deletions")}
+        for file in result.metadata["files"]
+    ] == [
+        {
+            "relativePath": "deep/new.py",
+            "type": "add",
+            "before": "",
+            "after": "hello\n",
+            "additions": 1,
+            "deletions": 0,
+        },
+        {
+            "relativePath": "deep/moved.py",
+            "type": "move",
+            "before": "one\ntwo\n",
+            "after": "ONE\ntwo\n",
+            "additions": 1,
+            "deletions": 1,
+        },
+        {
+            "relativePath": "away.py",
+            "type": "delete",
+            "before": "x\n",
+            "after": "",
+            "additions": 0,
+            "deletions": 1,
+        },
+    ]
+    assert result.metadata["files"][1]["movePath"] == f"{project}/deep/moved.py"
+    assert result.metadata["diagnostics"] == {}
+
+
+async def test_what_was_patched_may_be_patched_again(bench: Bench, project: Path) -> None:
+    await seen(bench, "a.txt", "one\n")
+    for old, new in (("one", "two"), ("two", "three")):
+        await apply(bench, "*** Update File: a.txt", "@@", f"-{old}", f"+{new}")
+    assert (project / "a.txt").read_text() == "three\n"
+
+
+async def test_sections_build_upon_one_another(bench: Bench, project: Path) -> None:
+    await seen(bench, "a.txt", "one\ntwo\n")
+    result = await apply(
+        bench,
+        *("*** Update File: a.txt", "@@", "-one", "+ONE"),
+        *("*** Update File: a.txt", "*** Move to: b.txt", "@@", "-two", "+TWO"),
+        *("*** Add File: a.txt", "+new"),
+    )
+    assert contents(project) == {f"{project}/a.txt": b"new\n", f"{project}/b.txt": b"ONE\nTWO\n"}
+    assert result.output.split("\n")[1:] == ["M a.txt", "M b.txt", "A a.txt"]
+
+
+async def test_line_ends_marks_and_modes_stay(bench: Bench, project: Path) -> None:
+    path = await seen(bench, "run.sh", "\ufeffone\r\ntwo\r\n")
+    path.chmod(0o755)
+    await apply(bench, "*** Update File: run.sh", "*** Move to: bin/run.sh", "@@", "-one", "+ONE")
+    moved = project / "bin/run.sh"
+    assert moved.read_bytes() == "\ufeffONE\r\ntwo\r\n".encode()
+    assert moved.stat().st_mode & 0o777 == 0o755
+
+
+async def test_bytes_that_are_no_text_stay(bench: Bench, project: Path) -> None:
+    (project / "a.txt").write_bytes(b"caf\xe9\none\n")
+    await bench.call(READ, filePath="a.txt")
+    await apply(bench, "*** Update File: a.txt", "@@", "-one", "+two")
+    assert (project / "a.txt").read_bytes() == b"caf\xe9\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ((), "patch rejected: empty patch"),
+        (("nonsense",), "apply_patch verification failed: line 2 of the patch, 'nonsense': expected"),
+        (("*** Update File: none.txt", "@@", "-a"), "apply_patch verification failed: there is no file"),
+        (("*** Delete File: none.txt",), "apply_patch verification failed: there is no file"),
+        (
+            ("*** Update File: a.txt", "@@", "-nowhere"),
+            "apply_patch verification failed: Failed to find expected lines in",
+        ),
+        (("*** Delete File: a.txt", "*** Update File: a.txt", "@@", "-one"), "there is no file"),
+        (("*** Delete File: link.txt",), "is a link"),
+        (("*** Add File: sub", "+x"), "is a directory"),
+        (("*** Add File: a\0b", "+x"), "is not a path"),
+        (("*** Add File: \ud800x", "+x"), "is not a path"),
+    ],
+)
+async def test_what_cannot_be_done_changes_nothing(
+    bench: Bench, project: Path, lines: tuple[str, ...], said: str
+) -> None:
+    await seen(bench, "a.txt", "one\n")
+    (project / "sub").mkdir()
+    (project / "link.txt").symlink_to("a.txt")
+    before = contents(project)
+    with pytest.raises(ToolError) as raised:
+        await apply(bench, "*** Add File: first.txt", "+x", *lines) if len(lines) > 1 else await apply(
+            bench, *lines
+        )
+    assert said in str(raised.value)
+    assert contents(project) == before
+    assert bench.asked == []
+
+
+async def test_a_file_nobody_has_read_is_left_alone(bench: Bench, project: Path) -> None:
+    (project / "a.txt").write_text("one\n")
+    for lines in (
+        ("*** Update File: a.txt", "@@", "-one", "+two"),
+        ("*** Delete File: a.txt",),
+        ("*** Add File: a.txt", "+x"),
+    ):
+        with pytest.raises(ToolError, match="You must read file"):
+            await apply(bench, *lines)
+    await seen(bench, "b.txt", "b\n")
+    with pytest.raises(ToolError, match="You must read file"):
+        await apply(bench, "*** Update File: b.txt", "*** Move to: a.txt", "@@", "-b", "+c")
+    assert (project / "a.txt").read_text() == "one\n"
+
+
+async def test_a_file_that_changed_while_the_person_thought_is_left_alone(
+    bench: Bench, project: Path
+) -> None:
+    path = await seen(bench, "a.txt", "one\n")
+    allow = bench.context().ask
+
+    async def ask(permission: str, *patterns: str, **more: object) -> None:
+        await allow(permission, *patterns)
+        path.write_text("one\nand more\n")
+
+    wanted = APPLY_PATCH.takes(patch_text=patch("*** Update File: a.txt", "@@", "-one", "+two"))
+    with pytest.raises(ToolError, match="has changed since it was last read"):
+        await APPLY_PATCH.run(wanted, replace(bench.context(), ask=ask))
+    assert path.read_text() == "one\nand more\n"
+
+
+async def test_where_a_file_is_moved_to_is_asked_about(bench: Bench, project: Path, tmp_path: Path) -> None:
+    await seen(bench, "a.txt", "one\n")
+    outside = tmp_path / "elsewhere" / "a.txt"
+    await apply(bench, "*** Update File: a.txt", f"*** Move to: {outside}")
+    assert [(each.permission, each.patterns) for each in bench.asked] == [
+        ("external_directory", (f"{tmp_path}/elsewhere/*",)),
+        ("edit", ("a.txt", "../elsewhere/a.txt")),
+    ]
+    assert outside.read_text() == "one\n"
+    assert not (project / "a.txt").exists()
+
+
+async def test_what_is_denied_is_not_done(bench: Bench, project: Path) -> None:
+    await seen(bench, "a.txt", "one\n")
+    bench.denied = {"edit"}
+    with pytest.raises(DeniedError):
+        await apply(bench, "*** Delete File: a.txt")
+    assert (project / "a.txt").read_text() == "one\n"
+
+
+async def test_a_write_that_fails_takes_back_those_before_it(bench: Bench, project: Path) -> None:
+    """`b.txt/x` cannot be made: there is a file where a directory would have to be."""
+    await seen(bench, "a.txt", "one\n")
+    await seen(bench, "b.txt", "b\n")
+    (project / "a.txt").chmod(0o640)
+    before = contents(project)
+    with pytest.raises(ToolError) as raised:
+        await apply(
+            bench,
+            *("*** Update File: a.txt", "@@", "-one", "+two"),
+            *("*** Add File: new/deep/c.txt", "+c"),
+            *("*** Add File: b.txt/x", "+x"),
+        )
+    assert str(raised.value).endswith("Nothing was changed: what had been written was put back.")
+    assert contents(project) == before
+    assert sorted(os.listdir(project)) == ["a.txt", "b.txt"]
+    assert (project / "a.txt").stat().st_mode & 0o777 == 0o640
+    assert bench.edited == []
+
+
+async def test_a_file_made_in_the_way_of_another_takes_both_back(bench: Bench, project: Path) -> None:
+    with pytest.raises(ToolError, match="Nothing was changed"):
+        await apply(bench, "*** Add File: a", "+x", "*** Add File: a/b", "+y")
+    assert os.listdir(project) == []
+
+
+async def test_an_edit_after_a_patch_that_failed_still_knows_the_file(bench: Bench, project: Path) -> None:
+    await seen(bench, "a.txt", "one\n")
+    with pytest.raises(ToolError, match="Nothing was changed"):
+        await apply(
+            bench, *("*** Update File: a.txt", "@@", "-one", "+two"), *("*** Add File: a.txt/x", "+x")
+        )
+    assert (project / "a.txt").read_text() == "one\n"
+
+
+async def test_two_patches_at_once_do_not_undo_one_another(bench: Bench, project: Path) -> None:
+    await seen(bench, "a.txt", "one\ntwo\n")
+    await seen(bench, "b.txt", "one\ntwo\n")
+    files = ("a.txt", "b.txt")
+    await asyncio.gather(
+        apply(bench, *(line for name in files for line in (f"*** Update File: {name}", "@@", "-one", "+1"))),
+        apply(
+            bench,
+            *(line for name in files[::-1] for line in (f"*** Update File: {name}", "@@", "-two", "+2")),
+        ),
+    )
+    assert [(project / name).read_text() for name in files] == ["1\n2\n", "1\n2\n"]
+
+
+async def test_what_a_formatter_makes_of_it_is_what_is_shown(bench: Bench, project: Path) -> None:
+    path = await seen(bench, "a.txt", "one\n")
+
+    async def shout(edited: str) -> None:
+        assert edited == str(path)
+        path.write_text(path.read_text().upper())
+
+    bench.desk = replace(bench.desk, edited=shout)
+    result = await apply(bench, "*** Update File: a.txt", "@@", "-one", "+two")
+    assert path.read_text() == "TWO\n"
+    assert result.metadata["files"][0]["after"] == "TWO\n"
+    await apply(bench, "*** Update File: a.txt", "@@", "-TWO", "+three")
+    assert path.read_text() == "THREE\n"
+
+
+class Worried(Unwatched):
+    """Finds every file wrong."""
+
+    async def look(self, *paths: str) -> Diagnostics:
+        start = Position(0, 3)
+        wrong = Diagnostic(range=Range(start, start), message="odd")
+        return dict.fromkeys(paths, (wrong,))
+
+
+async def test_what_a_language_server_finds_is_told(bench: Bench, project: Path) -> None:
+    bench.desk = replace(bench.desk, lookout=Worried())
+    result = await apply(bench, "*** Add File: sub/a.py", "+x")
+    path = f"{project}/sub/a.py"
+    assert result.output == (
+        "Success. Updated the following files:\nA sub/a.py\n\n"
+        f'LSP errors detected in sub/a.py, please fix:\n<diagnostics file="{path}">\nERROR [1:4] odd\n</diagnostics>'
+    )
+    assert result.title == "Success. Updated the following files:\nA sub/a.py"
+    assert list(result.metadata["diagnostics"]) == [path]
+
+
+# --- multiedit ---
+
+
+def edits(*pairs: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"oldString": old, "newString": new} for old, new in pairs]
+
+
+async def test_edits_are_made_one_upon_the_other(bench: Bench, project: Path) -> None:
+    path = await seen(bench, "a.txt", "one\ntwo\none\n")
+    result = await bench.call(
+        MULTIEDIT,
+        filePath="a.txt",
+        edits=[*edits(("two", "one")), {"oldString": "one", "newString": "1", "replaceAll": True}],
+    )
+    assert path.read_text() == "1\n1\n1\n"
+    assert (result.title, result.output) == ("a.txt", "Edit applied successfully.")
+    assert result.metadata["filediff"] == {
+        "file": str(path),
+        "before": "one\ntwo\none\n",
+        "after": "1\n1\n1\n",
+        "additions": 3,
+        "deletions": 3,
+    }
+    assert bench.asked == [Asked(permission="edit", patterns=("a.txt",), always=("*",))]
+    assert bench.edited == [str(path)]
+
+
+async def test_one_edit_that_fails_leaves_the_file_as_it_was(bench: Bench, project: Path) -> None:
+    path = await seen(bench, "a.txt", "one\n")
+    for pairs, said in (
+        ((("one", "two"), ("nowhere", "x")), "Edit 2 of 2: oldString not found in content."),
+        ((("one", "one"),), "Edit 1 of 1: oldString and newString are the same"),
+    ):
+        with pytest.raises(ToolError) as raised:
+            await bench.call(MULTIEDIT, filePath="a.txt", edits=edits(*pairs))
+        assert str(raised.value).startswith(said)
+        assert str(raised.value).endswith("Nothing was changed.")
+    assert path.read_text() == "one\n"
+    assert bench.asked == []
+
+
+async def test_a_new_file_may_be_written_and_edited_at_once(bench: Bench, project: Path) -> None:
+    await bench.call(MULTIEDIT, filePath="new.txt", edits=edits(("", "one two"), ("two", "three")))
+    assert (project / "new.txt").read_text() == "one three"
+
+
+async def test_an_unread_or_missing_file_is_not_edited(bench: Bench, project: Path) -> None:
+    (project / "a.txt").write_text("one\n")
+    with pytest.raises(ToolError, match="You must read file"):
+        await bench.call(MULTIEDIT, filePath="a.txt", edits=edits(("one", "two")))
+    with pytest.raises(ToolError, match="not found"):
+        await bench.call(MULTIEDIT, filePath="none.txt", edits=edits(("one", "two")))
+    with pytest.raises(ToolError, match="invalid arguments"):
+        await bench.call(MULTIEDIT, filePath="a.txt", edits=[])

@@ -1,0 +1,167 @@
+"""Ways round the rules for files: links that lead out, secrets found by searching, and what runs by itself."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from given.gate import rules
+from given.house import PLACE, open_house, say
+from given.shell import Grounds, lay_out
+from weft.config.agents import ACTING_ASK
+from weft.errors import DeniedError
+from weft.model.input import SessionInput
+from weft.permission.wildcard import matches
+from weft.provider.scripted import Call, Say
+from weft.testing.tool_contract import Asked, Bench
+from weft.tool.change.edit import EDIT
+from weft.tool.change.patch import APPLY_PATCH
+from weft.tool.change.write import WRITE
+from weft.tool.contract import AnyTool
+from weft.tool.read import READ
+from weft.tool.search.glob import GLOB
+from weft.tool.search.grep import GREP, GrepInput
+from weft.tool.search.list import LIST
+from weft.tool.shell.bash import BASH
+
+
+@pytest.fixture
+def grounds(tmp_path: Path) -> Grounds:
+    return lay_out(tmp_path / "grounds")
+
+
+@pytest.fixture
+def bench(grounds: Grounds, tmp_path: Path) -> Bench:
+    return Bench(grounds.project, outside=tmp_path, environment=os.environ)
+
+
+LED_OUT: list[tuple[AnyTool, dict[str, Any], str]] = [
+    (READ, {"filePath": "link.txt"}, "outside/*"),
+    (READ, {"filePath": "out/deep/more.txt"}, "outside/deep/*"),
+    (READ, {"filePath": "src/up/../outside/secret.txt"}, "outside/*"),
+    (EDIT, {"filePath": "link.txt", "oldString": "secret", "newString": "x"}, "outside/*"),
+    (WRITE, {"filePath": "link.txt", "content": "x"}, "outside/*"),
+    (WRITE, {"filePath": "nowhere", "content": "x"}, "outside/*"),
+    (WRITE, {"filePath": "out/new.txt", "content": "x"}, "outside/*"),
+    (GLOB, {"pattern": "*", "path": "out"}, "outside/*"),
+    (GREP, {"pattern": "secret", "path": "out"}, "outside/*"),
+    (LIST, {"path": "out"}, "outside/*"),
+    (BASH, {"command": "ls", "description": "Look", "workdir": "out"}, "outside/*"),
+]
+
+
+@pytest.mark.parametrize(("tool", "given", "pattern"), LED_OUT)
+async def test_a_link_that_leads_out_is_asked_about(
+    bench: Bench, grounds: Grounds, tool: AnyTool, given: dict[str, Any], pattern: str
+) -> None:
+    bench.denied = {"external_directory"}
+    with pytest.raises(DeniedError):
+        await bench.call(tool, **given)
+    wanted = f"{grounds.top}/{pattern}"
+    assert bench.asked[-1] == Asked(permission="external_directory", patterns=(wanted,), always=(wanted,))
+    assert (grounds.top / "outside/secret.txt").read_text() == "secret"
+
+
+async def test_searching_does_not_show_what_may_not_be_read_unasked(bench: Bench, grounds: Grounds) -> None:
+    (grounds.project / "README.md").write_text("KEY words")
+
+    def permits(permission: str, pattern: str) -> bool:
+        return permission != "read" or not pattern.endswith((".env", ".local"))
+
+    result = await GREP.run(GrepInput(pattern="KEY"), replace(bench.context(), permits=permits))
+    project = grounds.project
+    assert result.output == (
+        f"Found 2 matches\n{project}/README.md:\n  Line 1: KEY words\n\n"
+        f"{project}/.env.example:\n  Line 1: KEY=\n\n"
+        f"(There are matches that may only be seen with the read tool, in: "
+        f"{project}/.env, {project}/config/.env.local)"
+    )
+    assert [asked.permission for asked in bench.asked] == ["grep"]
+
+
+async def test_what_a_run_searches_keeps_to_its_rules(grounds: Grounds, tmp_path: Path) -> None:
+    directory = str(grounds.project)
+    place = replace(PLACE, directory=directory, worktree=directory)
+    async with open_house(
+        [Call(tool="grep", input={"pattern": "KEY"})],
+        [Say(text="done")],
+        tools=(GREP,),
+        place=place,
+        rules=rules("*:*:allow", "read:*.env:ask", "read:*.env.*:ask"),
+        tool_output=str(tmp_path / "out"),
+    ) as house:
+        session = await house.api.create_session(SessionInput())
+        await house.api.prompt(session.id, say("find it"))
+        told = house.provider.requests[-1].messages[-1]
+    assert "KEY=" not in str(told)
+    assert "may only be seen with the read tool" in str(told)
+
+
+async def test_searching_in_one_file_is_reading_it(bench: Bench, grounds: Grounds) -> None:
+    bench.denied = {"read"}
+    with pytest.raises(DeniedError):
+        await bench.call(GREP, pattern="KEY", path="settings")
+    assert bench.asked[-1].patterns == (f"{grounds.project}/settings", f"{grounds.project}/.env")
+
+
+ACTING = {
+    ".git/hooks/pre-commit": True,
+    "hooks/pre-commit": True,
+    "sub/.git/hooks/pre-commit": True,
+    ".git/config": True,
+    ".git/modules/x/config": True,
+    ".git": True,
+    "opencode.json": True,
+    "src/opencode.jsonc": True,
+    ".opencode/plugin/x.ts": True,
+    "src/.opencode/agent/x.md": True,
+    ".opencode/plans/one.md": False,
+    ".git/info/exclude": False,
+    "src/main.py": False,
+    "opencode.json.md": False,
+}
+
+
+def is_asked_for(patterns: tuple[str, ...]) -> bool:
+    """Whether the usual rules ask before a change that is known by these patterns."""
+    said = {
+        pattern: [action for rule, action in ACTING_ASK.items() if matches(pattern, rule)]
+        for pattern in patterns
+    }
+    return any(actions and actions[-1] == "ask" for actions in said.values())
+
+
+@pytest.mark.parametrize(("path", "acts"), ACTING.items())
+async def test_what_runs_by_itself_is_asked_for_by_every_tool_that_writes(
+    bench: Bench, path: str, acts: bool
+) -> None:
+    bench.denied = {"edit"}
+    calls: list[tuple[AnyTool, dict[str, Any]]] = [
+        (BASH, {"command": f"echo x > {path}", "description": "Write"}),
+        *([] if path == ".git" else [(WRITE, {"filePath": path, "content": "x"})]),
+    ]
+    for tool, given in calls:
+        bench.desk = replace(bench.desk, guard=type(bench.desk.guard)(off=True))
+        with pytest.raises(DeniedError):
+            await bench.call(tool, **given)
+        asked = bench.asked[-1]
+        assert (asked.permission, is_asked_for(asked.patterns)) == ("edit", acts)
+
+
+async def test_a_lasting_yes_to_one_of_them_is_not_one_to_all(bench: Bench) -> None:
+    bench.denied = {"edit"}
+    for path, always in ((".opencode/x.ts", (".opencode/x.ts",)), ("new.txt", ("*",))):
+        with pytest.raises(DeniedError):
+            await bench.call(WRITE, filePath=path, content="x")
+        assert bench.asked[-1].always == always
+
+
+async def test_a_patch_asks_for_each_file(bench: Bench) -> None:
+    bench.denied = {"edit"}
+    text = "*** Begin Patch\n*** Add File: sub/.opencode/tool/x.ts\n+x\n*** End Patch"
+    with pytest.raises(DeniedError):
+        await bench.call(APPLY_PATCH, patchText=text)
+    patterns = ("sub/.opencode/tool/x.ts", ".opencode/tool/x.ts")
+    assert bench.asked[-1] == Asked(permission="edit", patterns=patterns, always=patterns)

@@ -1,0 +1,59 @@
+"""The skill tool: what it loads, what it asks, what it says when it cannot."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from weft.errors import ConfigError, DeniedError, ToolError
+from weft.model.agent import Skill
+from weft.testing.tool_contract import Asked, Bench
+from weft.tool.contract import ToolResult
+from weft.tool.skill import SKILL, Shelf, skill_tool
+
+WEAVING = Skill(name="weaving", description="For cloth.", location="/skills/weaving/SKILL.md")
+
+
+def read(skill: Skill) -> str:
+    if skill.name == "broken":
+        raise ConfigError(skill.location, "is gone")
+    return "\n# Weave\n\nOver, under.\n"
+
+
+LOADS = skill_tool(
+    Shelf(find=lambda: (WEAVING, Skill(name="broken", description="x", location="/b/SKILL.md")), read=read)
+)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, outside=tmp_path, environment=os.environ)
+
+
+async def test_a_skill_is_loaded_with_its_directory(bench: Bench) -> None:
+    assert await bench.call(LOADS, name="weaving") == ToolResult(
+        title="Loaded skill: weaving",
+        output="## Skill: weaving\n\n**Base directory**: /skills/weaving\n\n# Weave\n\nOver, under.",
+        metadata={"name": "weaving", "dir": "/skills/weaving", "truncated": False},
+    )
+    assert bench.asked == [Asked(permission="skill", patterns=("weaving",), always=("weaving",))]
+
+
+async def test_an_unknown_skill_names_those_there_are(bench: Bench) -> None:
+    with pytest.raises(ToolError) as raised:
+        await bench.call(LOADS, name="spinning")
+    assert str(raised.value) == 'Skill "spinning" not found. Available skills: weaving, broken'
+    with pytest.raises(ToolError, match="Available skills: none"):
+        await bench.call(SKILL, name="weaving")
+    assert bench.asked == []
+
+
+async def test_a_skill_that_is_denied_is_not_read(bench: Bench) -> None:
+    bench.denied = {"skill"}
+    with pytest.raises(DeniedError):
+        await bench.call(LOADS, name="broken")
+
+
+async def test_a_skill_that_cannot_be_read_says_why(bench: Bench) -> None:
+    with pytest.raises(ToolError, match="is gone"):
+        await bench.call(LOADS, name="broken")

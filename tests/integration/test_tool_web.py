@@ -1,0 +1,382 @@
+"""webfetch, websearch and codesearch against servers on this machine."""
+
+import gzip
+import os
+import socket
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from given.web import Answer, Web, open_web
+from weft.errors import DeniedError, ToolError
+from weft.testing.tool_contract import Asked, Bench
+from weft.tool.contract import Attachment, Audience, ToolResult
+from weft.tool.reach import Reach, is_public, proxy_for
+from weft.tool.web.search import search_tools
+from weft.tool.web.webfetch import WEBFETCH, to_characters
+
+HTML = "text/html; charset=utf-8"
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    found = Bench(directory, outside=tmp_path, environment={"PATH": os.environ["PATH"]})
+    found.desk = replace(found.desk, reach=WORLD)
+    return found
+
+
+async def look_up(host: str, port: int) -> tuple[str, ...]:
+    """A small world: in it 127.0.0.1 is out there, and 127.0.0.2 is next door."""
+    del port
+    known = {
+        "page.test": ("127.0.0.1",),
+        "door.test": ("127.0.0.2",),
+        "both.test": ("127.0.0.1", "127.0.0.2"),
+    }
+    if host not in known:
+        raise ToolError(f"There is no address for {host}: it is not of this world")
+    return known[host]
+
+
+WORLD = Reach(resolve=look_up, is_public=lambda address: address == "127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[Web]:
+    pages = {
+        "/": Answer(b"<h1>Hello</h1><p>A <a href='/x'>link</a>", kind=HTML),
+        "/text": Answer(b"<b>plain</b>", kind="text/plain"),
+        "/latin": Answer("<p>caf\xe9".encode("latin-1"), kind="text/html; charset=iso-8859-1"),
+        "/packed": Answer(gzip.compress(b"<p>packed"), kind=HTML, headers=(("content-encoding", "gzip"),)),
+        "/picture": Answer(PNG, kind="image/png"),
+        "/binary": Answer(b"\0\1\2", kind="application/zip"),
+        "/large": Answer(b"x" * (5 * 1024 * 1024 + 1), kind="text/plain"),
+        "/bomb": Answer(
+            gzip.compress(bytes(6 << 20)), kind="text/plain", headers=(("content-encoding", "gzip"),)
+        ),
+        "/round": Answer(b"", 302, headers=(("location", "/round"),)),
+        "/here": Answer(b"", 301, headers=(("location", "/text"),)),
+        "/nowhere": Answer(b"", 302),
+        "/file": Answer(b"", 302, headers=(("location", "file:///etc/passwd"),)),
+        "/door": Answer(b"", 307, headers=(("location", "http://door.test:1/secret"),)),
+    }
+    with open_web(pages) as opened:
+        yield opened
+
+
+def at(web: Web, path: str, host: str = "page.test") -> str:
+    return web.url.replace("127.0.0.1", host) + path
+
+
+# --- webfetch ---
+
+
+async def test_a_page_comes_as_markdown_text_or_as_it_is(bench: Bench, web: Web) -> None:
+    url = at(web, "/")
+    assert await bench.call(WEBFETCH, url=url) == ToolResult(
+        title=f"{url} ({HTML})",
+        output=f"# Hello\n\nA [link]({at(web, '/x')})",
+        metadata={"truncated": False},
+    )
+    assert (await bench.call(WEBFETCH, url=url, format="text")).output == "Hello\nA link"
+    assert (
+        await bench.call(WEBFETCH, url=url, format="html")
+    ).output == "<h1>Hello</h1><p>A <a href='/x'>link</a>"
+    assert bench.asked == [Asked(permission="webfetch", patterns=(url,), always=("*",))] * 3
+
+
+async def test_the_server_is_told_who_asks_and_for_what(bench: Bench, web: Web) -> None:
+    web.asked.clear()
+    await bench.call(WEBFETCH, url=at(web, "/text"))
+    [asked] = web.asked
+    assert asked.headers["host"] == at(web, "").removeprefix("http://")
+    assert asked.headers["user-agent"].startswith("weft/")
+    assert asked.headers["accept"].startswith("text/markdown;q=1.0")
+
+
+@pytest.mark.parametrize(
+    ("path", "output"),
+    [("/text", "<b>plain</b>"), ("/latin", "café"), ("/packed", "packed"), ("/here", "<b>plain</b>")],
+)
+async def test_what_a_page_says_is_read(bench: Bench, web: Web, path: str, output: str) -> None:
+    assert (await bench.call(WEBFETCH, url=at(web, path))).output == output
+
+
+async def test_a_picture_is_attached(bench: Bench, web: Web) -> None:
+    result = await bench.call(WEBFETCH, url=at(web, "/picture"))
+    assert result.output == "Image fetched successfully"
+    assert result.attachments == (
+        Attachment(mime="image/png", url=f"data:image/png;base64,{b64encode(PNG).decode()}"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/missing", "Request failed with status code: 404"),
+        ("/nowhere", "Request failed with status code: 302"),
+        ("/large", "Response too large (exceeds 5MB limit)"),
+        ("/bomb", "Response too large (exceeds 5MB limit)"),
+        ("/binary", "is not text: it says it is application/zip"),
+        ("/round", "more than 10 redirects"),
+        ("/file", "URL must start with http:// or https://"),
+    ],
+)
+async def test_what_cannot_be_read_says_why(bench: Bench, web: Web, path: str, said: str) -> None:
+    with pytest.raises(ToolError) as raised:
+        await bench.call(WEBFETCH, url=at(web, path))
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://page.test/",
+        "page.test",
+        "file:///etc/passwd",
+        "http://",
+        "http://a b.test/",
+        "http://a.test:x/",
+        "",
+    ],
+)
+async def test_what_is_no_address_of_the_web_is_not_asked_about(bench: Bench, url: str) -> None:
+    with pytest.raises(ToolError):
+        await bench.call(WEBFETCH, url=url)
+    assert bench.asked == []
+
+
+async def test_a_name_without_an_address_and_a_server_that_is_not_there(bench: Bench) -> None:
+    with pytest.raises(ToolError, match="There is no address for nobody"):
+        await bench.call(WEBFETCH, url="http://nobody.test/")
+    with pytest.raises(ToolError, match="did not answer"):
+        await bench.call(WEBFETCH, url="http://page.test:1/")
+
+
+async def test_every_hop_is_held_against_the_rules(bench: Bench, web: Web) -> None:
+    await bench.call(WEBFETCH, url=at(web, "/here"))
+    assert [each.patterns for each in bench.asked] == [(at(web, "/here"),), (at(web, "/text"),)]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "door.test", "both.test", "127.2", "2130706434", "0x7f000002"])
+async def test_what_is_next_door_needs_a_permission_of_its_own(bench: Bench, host: str) -> None:
+    bench.denied = {"webfetch_private"}
+    url = f"http://{host}:9/a"
+    with pytest.raises(DeniedError):
+        await bench.call(WEBFETCH, url=url)
+    assert bench.asked == [
+        Asked(permission="webfetch", patterns=(url,), always=("*",)),
+        Asked(permission="webfetch_private", patterns=(url,), always=(f"http://{host}:9/*",)),
+    ]
+
+
+async def test_a_page_cannot_lead_next_door_unasked(bench: Bench, web: Web) -> None:
+    bench.denied = {"webfetch_private"}
+    with pytest.raises(DeniedError):
+        await bench.call(WEBFETCH, url=at(web, "/door"))
+    assert bench.asked[-1].patterns == ("http://door.test:1/secret",)
+
+
+async def test_with_permission_this_machine_is_fetched_from(bench: Bench, web: Web) -> None:
+    bench.desk = replace(bench.desk, reach=Reach())
+    assert (await bench.call(WEBFETCH, url=f"{web.url}/here")).output == "<b>plain</b>"
+    assert [each.permission for each in bench.asked] == ["webfetch", "webfetch_private", "webfetch"]
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://page.test:{silent.getsockname()[1]}/"
+        with pytest.raises(ToolError) as raised:
+            await bench.call(WEBFETCH, url=url, timeout=0.05)
+    assert str(raised.value) == f"{url} did not answer within 0.05 seconds."
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("93.184.216.34", True),
+        ("2606:4700::1111", True),
+        ("127.0.0.1", False),
+        ("10.1.2.3", False),
+        ("172.16.0.1", False),
+        ("192.168.1.1", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("255.255.255.255", False),
+        ("::1", False),
+        ("::", False),
+        ("fe80::1%eth0", False),
+        ("fd00::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("::ffff:93.184.216.34", True),
+        ("64:ff9b::7f00:1", False),
+        ("2002:7f00:1::", False),
+        ("nonsense", False),
+    ],
+)
+def test_public_addresses_are_told_from_the_rest(address: str, public: bool) -> None:
+    assert is_public(address) is public
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "proxy"),
+    [
+        ("http://a.test/", {}, None),
+        ("http://a.test/", {"HTTP_PROXY": "http://p:1"}, "http://p:1"),
+        ("https://a.test/", {"HTTP_PROXY": "http://p:1"}, None),
+        ("https://a.test/", {"all_proxy": "http://p:1"}, "http://p:1"),
+        ("http://x.a.test/", {"http_proxy": "http://p:1", "no_proxy": "b.test, .a.test"}, None),
+        ("http://xa.test/", {"http_proxy": "http://p:1", "no_proxy": "a.test"}, "http://p:1"),
+        ("http://a.test/", {"http_proxy": "http://p:1", "NO_PROXY": "*"}, None),
+    ],
+)
+def test_the_proxy_of_the_environment_is_used(
+    url: str, environment: dict[str, str], proxy: str | None
+) -> None:
+    assert proxy_for(url, environment) == proxy
+
+
+async def test_through_a_proxy_names_are_its_business_and_this_machine_is_not(bench: Bench, web: Web) -> None:
+    bench.desk = replace(bench.desk, environment={"http_proxy": web.url}, reach=Reach())
+    web.asked.clear()
+    with pytest.raises(ToolError, match="status code: 404"):
+        await bench.call(WEBFETCH, url="http://unheard-of.test/page")
+    assert [each.path for each in web.asked] == ["http://unheard-of.test/page"]
+    bench.denied = {"webfetch_private"}
+    for host in ("localhost", "10.0.0.1", "127.1"):
+        with pytest.raises(DeniedError):
+            await bench.call(WEBFETCH, url=f"http://{host}/")
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "text"),
+    [
+        ("text/html", b"<meta charset='windows-1252'>\x80", "<meta charset='windows-1252'>€"),
+        ("text/html; charset=nonsense", "é".encode(), "é"),
+        ("", b"\xef\xbb\xbfa\xff", "a\ufffd"),
+        ("", "é".encode("utf-16"), "é"),
+    ],
+)
+def test_bytes_are_read_in_the_encoding_they_name(kind: str, raw: bytes, text: str) -> None:
+    assert to_characters(kind, raw) == text
+
+
+# --- websearch and codesearch ---
+
+
+def said(text: str, **more: object) -> dict[str, object]:
+    return {"result": {"content": [{"type": "text", "text": text}], **more}}
+
+
+def event(value: object) -> bytes:
+    return b"event: message\ndata: " + msgspec.json.encode(value) + b"\n\n"
+
+
+SERVED = {
+    "/good": Answer(
+        b": hello\n\n" + event({"method": "ping"}) + event(said("Found it.")), kind="text/event-stream"
+    ),
+    "/json": Answer(msgspec.json.encode(said("Found it."))),
+    "/none": Answer(event({"result": {"content": []}}), kind="text/event-stream"),
+    "/odd": Answer(b"data: not json\n\n"),
+    "/refused": Answer(b"no more", 429),
+    "/wrong": Answer(event(said("quota", isError=True)), kind="text/event-stream"),
+    "/error": Answer(event({"error": {"code": 1, "message": "no such tool"}}), kind="text/event-stream"),
+}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Web]:
+    with open_web(SERVED) as opened:
+        yield opened
+
+
+async def test_a_search_is_a_call_of_the_service(bench: Bench, service: Web) -> None:
+    websearch, _ = search_tools(f"{service.url}/good")
+    service.asked.clear()
+    assert await bench.call(websearch, query="weft", numResults=3, contextMaxCharacters=900) == ToolResult(
+        title="Web search: weft", output="Found it.", metadata={"truncated": False}
+    )
+    arguments = {
+        "query": "weft",
+        "type": "auto",
+        "numResults": 3,
+        "livecrawl": "fallback",
+        "contextMaxCharacters": 900,
+    }
+    assert msgspec.json.decode(service.asked[0].body) == {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "web_search_exa", "arguments": arguments},
+    }
+    assert bench.asked == [Asked(permission="websearch", patterns=("weft",), always=("*",))]
+
+
+async def test_a_search_for_code_likewise(bench: Bench, service: Web) -> None:
+    _, codesearch = search_tools(f"{service.url}/json")
+    service.asked.clear()
+    result = await bench.call(codesearch, query="msgspec")
+    assert (result.title, result.output) == ("Code search: msgspec", "Found it.")
+    assert msgspec.json.decode(service.asked[0].body)["params"] == {
+        "name": "get_code_context_exa",
+        "arguments": {"query": "msgspec", "tokensNum": 5000},
+    }
+    assert bench.asked == [Asked(permission="codesearch", patterns=("msgspec",), always=("*",))]
+
+
+@pytest.mark.parametrize("path", ["/none", "/odd"])
+async def test_a_search_that_finds_nothing_says_so(bench: Bench, service: Web, path: str) -> None:
+    websearch, codesearch = search_tools(f"{service.url}{path}")
+    assert (await bench.call(websearch, query="x")).output.startswith("No search results found.")
+    assert (await bench.call(codesearch, query="x")).output.startswith("No code snippets")
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/refused", "Search error (429): no more"),
+        ("/wrong", "Search error: quota"),
+        ("/error", "Search error: no such tool"),
+    ],
+)
+async def test_a_search_that_fails_says_why(bench: Bench, service: Web, path: str, words: str) -> None:
+    websearch, _ = search_tools(f"{service.url}{path}")
+    with pytest.raises(ToolError) as raised:
+        await bench.call(websearch, query="x")
+    assert str(raised.value) == words
+
+
+async def test_a_service_that_is_not_there_is_told_without_its_address(bench: Bench) -> None:
+    websearch, _ = search_tools("http://127.0.0.1:1/?key=secret")
+    with pytest.raises(ToolError) as raised:
+        await bench.call(websearch, query="x")
+    assert str(raised.value) == "The search service did not answer: ConnectError"
+
+
+async def test_a_search_that_is_denied_is_not_made(bench: Bench, service: Web) -> None:
+    bench.denied = {"websearch"}
+    service.asked.clear()
+    with pytest.raises(DeniedError):
+        await bench.call(search_tools(f"{service.url}/good")[0], query="x")
+    assert service.asked == []
+
+
+@pytest.mark.parametrize(
+    ("url", "provider", "offered"),
+    [(None, "anthropic", False), (None, "opencode", True), ("http://127.0.0.1:1", "anthropic", True)],
+)
+def test_searching_is_offered_where_there_is_a_service(url: str | None, provider: str, offered: bool) -> None:
+    audience = Audience(provider_id=provider, api_id="m", allowed=lambda *_: True)
+    for tool in search_tools(url):
+        told = tool.tell(audience) if tool.tell else tool.about
+        assert told == (tool.about if offered else None)

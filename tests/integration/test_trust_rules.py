@@ -1,0 +1,154 @@
+"""The rules of a cloned repository: they may withhold, and never allow more than the person does."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.app.gates import to_terms
+from weft.config.agents import build_agents
+from weft.config.load import Loaded, load_config
+from weft.config.schema import Config
+from weft.config.sources import Situation
+from weft.host.paths import paths_from
+from weft.model.agent import Agent
+from weft.model.ids import SessionID
+from weft.model.session import Session, SessionTime
+from weft.permission.limits import judge, limits_for
+from weft.permission.rules import STRICTEST_FIRST
+from weft.permission.terms import Terms
+
+SESSION = Session(id=SessionID("ses_1"), time=SessionTime(created=1, updated=1))
+BUILT_IN = ("build", "plan", "general", "explore")
+
+
+def loaded(project: Path, theirs: dict[str, Any], mine: dict[str, Any], *, trusted: bool = False) -> Loaded:
+    paths = paths_from(os.environ)
+    os.makedirs(paths.config, exist_ok=True)
+    Path(paths.config, "opencode.json").write_text(json.dumps(mine))
+    (project / "opencode.json").write_text(json.dumps(theirs))
+    where = str(project)
+    return load_config(
+        Situation(directory=where, worktree=where, paths=paths, env=os.environ, trusted=trusted)
+    )
+
+
+def agents(found: Loaded) -> dict[str, Agent]:
+    return build_agents(found.config, paths_from(os.environ), "/work", found.vouched)
+
+
+def verdict(agent: Agent, permission: str, pattern: str) -> str:
+    return judge(permission, pattern, limits_for(agent, SESSION)).action
+
+
+def test_a_project_cannot_allow_what_the_person_asks_about(tmp_path: Path) -> None:
+    theirs = {"permission": {"bash": "allow", "read": "allow", "external_directory": "allow"}}
+    mine = {"permission": {"bash": "ask"}}
+    build = agents(loaded(tmp_path, theirs, mine))["build"]
+    assert verdict(build, "bash", "ls") == "ask"
+    assert verdict(build, "read", "/home/ada/.env") == "ask"
+    assert verdict(build, "external_directory", "/etc/*") == "ask"
+
+    build = agents(loaded(tmp_path, theirs, mine, trusted=True))["build"]
+    assert verdict(build, "bash", "ls") == "allow"
+    assert build.limits == ()
+
+
+def test_a_project_can_withhold_what_the_person_allows(tmp_path: Path) -> None:
+    theirs = {"permission": {"bash": {"*": "allow", "git push *": "deny", "make *": "ask"}}}
+    build = agents(loaded(tmp_path, theirs, {"permission": {"bash": "allow"}}))["build"]
+    assert verdict(build, "bash", "ls") == "allow"
+    assert verdict(build, "bash", "git push -f") == "deny"
+    assert verdict(build, "bash", "make x") == "ask"
+
+
+def test_a_project_cannot_free_a_built_in_agent_nor_make_a_freer_one(tmp_path: Path) -> None:
+    theirs = {
+        "agent": {
+            "plan": {"permission": {"edit": "allow"}},
+            "explore": {"tools": {"edit": True}},
+            "mine": {"prompt": "…", "permission": {"*": "allow"}},
+        }
+    }
+    found = agents(loaded(tmp_path, theirs, {"permission": {"webfetch": "deny"}}))
+    assert verdict(found["plan"], "edit", "src/a.py") == "deny"
+    assert verdict(found["explore"], "edit", "src/a.py") == "deny"
+    assert verdict(found["mine"], "webfetch", "https://x.test") == "deny"
+    assert verdict(found["mine"], "read", "/home/ada/.env") == "ask"
+    assert verdict(found["mine"], "bash", "ls") == "allow"
+
+
+def test_a_project_cannot_bring_back_an_agent_the_person_switched_off(tmp_path: Path) -> None:
+    theirs = {"agent": {"general": {"disable": False}}}
+    found = agents(loaded(tmp_path, theirs, {"agent": {"general": {"disable": True}}}))
+    assert "general" not in found
+
+
+def test_a_project_cannot_say_that_nobody_is_a_yes(tmp_path: Path) -> None:
+    theirs = {"experimental": {"weft": {"asking": {"unanswered": "allow", "always": "user"}}}}
+    mine = {"experimental": {"weft": {"asking": {"timeout": 60}}}}
+    found = loaded(tmp_path, theirs, mine)
+    assert to_terms(found.vouched, person="ada", owner="me", answered=True) == Terms(
+        answered=True, unanswered="deny", timeout_seconds=60, always="session", person="ada", owner="me"
+    )
+    trusted = to_terms(
+        loaded(tmp_path, theirs, mine, trusted=True).vouched, person="", owner="", answered=False
+    )
+    assert (trusted.unanswered, trusted.always, trusted.timeout_seconds) == ("allow", "user", 60)
+
+
+ACTIONS = st.sampled_from(["allow", "ask", "deny"])
+MAPS = st.dictionaries(
+    st.sampled_from(["*", "bash", "edit", "read", "external_directory", "doom_loop"]),
+    ACTIONS | st.dictionaries(st.sampled_from(["*", "*.env", "git *", "/etc/*"]), ACTIONS, min_size=1),
+    max_size=4,
+)
+CONFIGS = st.builds(
+    lambda permission, named: {
+        **({"permission": permission} if permission else {}),
+        **({"agent": {name: {"permission": given} for name, given in named.items()}} if named else {}),
+    },
+    MAPS,
+    st.dictionaries(st.sampled_from([*BUILT_IN, "extra"]), MAPS, max_size=2),
+)
+THINGS = [
+    ("bash", "git push"),
+    ("bash", "ls"),
+    ("edit", "src/a.py"),
+    ("read", "/home/ada/.env"),
+    ("external_directory", "/etc/*"),
+    ("doom_loop", "bash"),
+    ("question", "*"),
+]
+
+
+@given(CONFIGS, CONFIGS)
+def test_whatever_a_project_says_nothing_becomes_freer(
+    tmp_path_factory: pytest.TempPathFactory, theirs: dict[str, Any], mine: dict[str, Any]
+) -> None:
+    project = tmp_path_factory.mktemp("project")
+    without = agents(loaded(project, {}, mine))
+    limited = agents(loaded(project, theirs, mine))
+    for name, agent in without.items():
+        for permission, pattern in THINGS:
+            before = STRICTEST_FIRST.index(verdict(agent, permission, pattern))  # type: ignore[arg-type]
+            after = STRICTEST_FIRST.index(verdict(limited[name], permission, pattern))  # type: ignore[arg-type]
+            assert after <= before, (name, permission, pattern)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("path", ["/home/ada/.env", "/home/ada/deep/.env.local", "/home/ada/prod.env"])
+def test_no_built_in_agent_reads_a_file_of_secrets_unasked(name: str, path: str) -> None:
+    agent = build_agents(Config(), paths_from(os.environ), "/work")[name]
+    assert verdict(agent, "read", path) == "ask"
+    assert verdict(agent, "read", "/home/ada/.env.example") == "allow"
+
+
+@pytest.mark.parametrize("name", ["compaction", "title", "summary"])
+def test_those_behind_the_scenes_read_nothing(name: str) -> None:
+    agent = build_agents(Config(), paths_from(os.environ), "/work")[name]
+    assert verdict(agent, "read", "/home/ada/.env") == "deny"

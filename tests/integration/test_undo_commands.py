@@ -1,0 +1,227 @@
+"""`weft undo`, `weft redo`, `weft session diff` and what `doctor` and `gc` say of snapshots, as typed."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from given.loom import bash, open_loom
+from given.undoing import as_repository, git, write
+from weft.cli.main import run_command
+from weft.host.paths import paths_from
+from weft.model.ids import MessageID, SessionID
+from weft.snapshot.place import Place, list_places
+from weft.snapshot.settings import snapshot_base
+
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "loom"
+    write(root / "a.txt", "one\n")
+    write(root / "b.txt", "b\n")
+    as_repository(root)
+    monkeypatch.chdir(root)
+    return root
+
+
+def work(root: Path) -> tuple[SessionID, list[MessageID]]:
+    """Two turns."""
+
+    async def weave() -> tuple[SessionID, list[MessageID]]:
+        async with open_loom(root) as loom:
+            first = await loom.does(bash("echo two > a.txt"))
+            second = await loom.does(bash("echo two > b.txt; echo new > n.txt"))
+            return loom.session, [first, second]
+
+    return asyncio.run(weave())
+
+
+def said(capsys: Out, *words: str, code: int = 0) -> str:
+    capsys.readouterr()
+    assert run_command(words) == code
+    return capsys.readouterr().out
+
+
+def told(capsys: Out, *words: str, code: int = 0) -> Any:
+    return json.loads(said(capsys, *words, "--format", "json", code=code))
+
+
+def texts(root: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(root.glob("*.txt"))}
+
+
+def place() -> Place:
+    (found,) = list_places(snapshot_base(paths_from(os.environ).data))
+    return found
+
+
+CHANGED = {"a.txt": "two\n", "b.txt": "two\n", "n.txt": "new\n"}
+
+
+def test_undo_takes_the_last_prompt_back_and_says_what_became_of_each_file(root: Path, capsys: Out) -> None:
+    session, _ = work(root)
+    write(root / "b.txt", "me\n")
+
+    assert said(capsys, "undo", "--yes").splitlines() == [
+        "kept         b.txt  you changed it since",
+        "removed      n.txt",
+        "note: what commands did to ignored files, to repositories within, and outside of the project is not undone",
+        f"{session} stands before “Weave.”; 3 messages go when it goes on, weft redo brings them back",
+    ]
+    assert texts(root) == {"a.txt": "two\n", "b.txt": "me\n"}
+    assert "3 messages were taken back" in said(capsys, "session", "show", session)
+
+
+def test_undo_goes_one_prompt_further_back_each_time_and_redo_brings_all_back(
+    root: Path, capsys: Out
+) -> None:
+    session, prompts = work(root)
+    assert told(capsys, "undo", "--yes")["revert"]["messageID"] == prompts[1]
+    assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}
+    assert told(capsys, "undo", "--yes")["revert"]["messageID"] == prompts[0]
+    assert texts(root) == {"a.txt": "one\n", "b.txt": "b\n"}
+    assert run_command(["undo", "--yes"]) == 2
+    assert "nothing in" in capsys.readouterr().err
+
+    assert said(capsys, "redo", session[:12], "--yes").splitlines() == [
+        "restored     a.txt",
+        "restored     b.txt",
+        "restored     n.txt",
+        f"{session} is whole again",
+    ]
+    assert texts(root) == CHANGED
+    assert run_command(["redo", "--yes"]) == 2
+    assert "nothing to redo" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(root: Path, capsys: Out) -> None:
+    session, prompts = work(root)
+    planned = told(capsys, "undo", "--to", prompts[0], "--dry-run")
+    assert texts(root) == CHANGED
+    done = told(capsys, "undo", session, "--to", prompts[0], "--yes")
+    assert planned["files"] == done["files"]
+    assert (planned["dryRun"], planned["revert"], done["dryRun"]) == (True, None, False)
+    assert [(Path(each["file"]).name, each["fate"]) for each in done["files"]] == [
+        ("a.txt", "restored"),
+        ("b.txt", "restored"),
+        ("n.txt", "removed"),
+    ]
+    assert told(capsys, "redo", "--dry-run")["files"] == [
+        {"file": str(root / name), "fate": "restored"} for name in ("a.txt", "b.txt", "n.txt")
+    ]
+    assert texts(root) == {"a.txt": "one\n", "b.txt": "b\n"}
+
+
+def test_without_a_terminal_it_has_to_be_said(root: Path, capsys: Out) -> None:
+    work(root)
+    assert run_command(["undo"]) == 2
+    assert "--yes" in capsys.readouterr().err
+    assert texts(root) == CHANGED
+
+
+def test_single_files_or_none(root: Path, capsys: Out) -> None:
+    _, prompts = work(root)
+    said(capsys, "undo", "--to", prompts[0], "--file", "a.txt", "--yes")
+    assert texts(root) == {**CHANGED, "a.txt": "one\n"}
+    said(capsys, "redo", "--yes")
+    said(capsys, "undo", "--no-files", "--yes")
+    assert texts(root) == CHANGED
+
+
+def test_from_another_directory_it_works_where_the_session_did(
+    root: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, _ = work(root)
+    monkeypatch.chdir(tmp_path)
+    assert "loom/n.txt" in said(capsys, "undo", session, "--yes")
+    assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}
+
+
+def test_a_configuration_that_is_broken_does_not_stand_in_the_way(root: Path, capsys: Out) -> None:
+    work(root)
+    write(root / "opencode.json", '{"model": ')
+    said(capsys, "undo", "--yes")
+    assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}
+
+
+def test_what_is_missing_refuses_with_a_code_of_its_own(root: Path, capsys: Out) -> None:
+    session, _ = work(root)
+    for path in Path(place().objects).rglob("*"):
+        if path.is_file():
+            path.unlink()
+    out = said(capsys, "undo", "--yes", code=1)
+    assert "missing      b.txt" in out
+    assert "nothing can be taken back" in out
+    assert texts(root) == CHANGED
+    findings = told(capsys, "doctor")["findings"]
+    (found,) = [each for each in findings if each["area"] == "undo"]
+    assert found["what"] == "what sessions need to be taken back is missing or damaged"
+    assert [each["where"] for each in found["items"]] == [session]
+
+
+def test_the_doctor_names_a_taking_back_that_was_cut_short(root: Path, capsys: Out) -> None:
+    work(root)
+    assert not [each for each in told(capsys, "doctor")["findings"] if each["area"] == "undo"]
+    write(Path(place().intent), "{}")
+    (found,) = [each for each in told(capsys, "doctor", code=1)["findings"] if each["area"] == "undo"]
+    assert (found["severity"], found["what"]) == ("problem", "taking files back was cut short")
+
+
+def test_gc_lets_go_of_what_removed_sessions_needed(root: Path, capsys: Out) -> None:
+    session, _ = work(root)
+    said(capsys, "session", "rm", session, "--yes")
+    assert told(capsys, "storage", "gc")["snapshots"][0]["released"] == []
+    said(capsys, "session", "restore", session)
+    said(capsys, "session", "rm", session, "--yes", "--no-trash")
+    (swept,) = told(capsys, "storage", "gc")["snapshots"]
+    assert swept["released"] == [{"session": session, "reason": "it is gone"}]
+
+
+def test_the_diff_of_a_session_and_of_a_message_as_a_patch(root: Path, capsys: Out) -> None:
+    session, prompts = work(root)
+    rows = [line.split() for line in said(capsys, "session", "diff", session).splitlines()]
+    assert rows[1:] == [["+1", "-1", "a.txt"], ["+1", "-1", "b.txt"], ["+1", "-0", "n.txt"]]
+    assert [each["file"] for each in told(capsys, "session", "diff", session, "--message", prompts[0])] == [
+        "a.txt"
+    ]
+    patch = said(capsys, "session", "diff", session, "--format", "patch")
+    assert "-one\n+two\n" in patch
+    second = said(capsys, "session", "diff", session, "--message", prompts[1], "--format", "patch")
+    assert "a.txt" not in second
+    # It is one: git takes it.
+    write(root / "all.patch", patch)
+    git(root, "apply", "-R", "all.patch")
+    assert texts(root) == {"a.txt": "one\n", "b.txt": "b\n"}
+
+
+def test_without_snapshots_the_patch_is_made_of_what_is_stored(root: Path, capsys: Out) -> None:
+    session, _ = work(root)
+    for path in Path(place().objects).rglob("*"):
+        if path.is_file():
+            path.unlink()
+    write(root / "all.patch", said(capsys, "session", "diff", session, "--format", "patch"))
+    git(root, "apply", "-R", "all.patch")
+    assert texts(root) == {"a.txt": "one\n", "b.txt": "b\n"}
+
+
+def test_what_was_taken_back_is_not_in_the_diff(root: Path, capsys: Out) -> None:
+    session, _ = work(root)
+    said(capsys, "undo", "--yes")
+    patch = said(capsys, "session", "diff", session, "--format", "patch")
+    assert "a.txt" in patch
+    assert "b.txt" not in patch
+    assert [each["file"] for each in told(capsys, "session", "diff", session)] == ["a.txt"]
+
+
+def test_a_fork_by_hand_keeps_what_it_takes_to_undo_it(root: Path, capsys: Out) -> None:
+    session, _ = work(root)
+    fork = told(capsys, "session", "fork", session)["id"]
+    said(capsys, "session", "rm", session, "--yes", "--no-trash")
+    said(capsys, "storage", "gc")
+    said(capsys, "undo", fork, "--yes")
+    assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}

@@ -1,0 +1,69 @@
+"""Undo, end to end: real files, real git, the whole of weft. What becomes of each file, and that nothing of the person's is
+lost. The rows are in `given/undo_cases.py`; `docs/undo.md` shows them."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from given.loom import open_loom
+from given.undo_cases import CASES, Case, lay_out, to_table
+from given.undoing import files_below, git
+
+DOCS = Path(__file__).parents[2] / "docs" / "undo.md"
+Files = dict[bytes, tuple[str, bytes]]
+
+
+@pytest.mark.parametrize("row", CASES, ids=lambda row: row.name)
+async def test_each_file_becomes_what_the_table_says(row: Case, tmp_path: Path) -> None:
+    root = tmp_path / "loom"
+    lay_out(root, row)
+    before = files_below(root)
+    async with open_loom(root, directory=root / row.below, config=row.config) as loom:
+        prompt = await row.play(loom)
+        changed, repository = files_below(root), repository_of(root)
+
+        assert await loom.undoes(prompt) == row.undo
+        assert contents(files_below(root)) == with_changes(before, row.left | row.mine)
+        assert repository_of(root) == repository
+
+        assert await loom.redoes() == row.redo
+        assert files_below(root) == changed
+        assert repository_of(root) == repository
+
+        assert await loom.undoes(prompt) == row.undo
+        await loom.works()
+        assert contents(files_below(root)) == with_changes(before, row.left | row.mine)
+
+
+def contents(files: Files) -> dict[bytes, bytes]:
+    """Names and contents; permissions where they are not what is usual, links, directories that are empty too."""
+    return {name: content + kind_of(kind) for name, (kind, content) in files.items()}
+
+
+def kind_of(kind: str) -> bytes:
+    return b"" if kind == "0o644" else f" ({kind})".encode()
+
+
+def with_changes(before: Files, changes: dict[str, bytes | None]) -> dict[bytes, bytes]:
+    found = contents(before)
+    for name, content in changes.items():
+        if content is None:
+            found.pop(name.encode())
+        else:
+            found[name.encode()] = content
+            for up in Path(name).parents[:-1]:
+                found.setdefault(str(up).encode(), b" (directory)")
+    return found
+
+
+def repository_of(root: Path) -> tuple[str, ...]:
+    """Where the person's repository stands: its HEAD, its branches, its index byte for byte."""
+    if not (root / ".git").exists():
+        return ()
+    index = hashlib.sha256((root / ".git/index").read_bytes()).hexdigest()
+    return git(root, "rev-parse", "HEAD"), git(root, "for-each-ref"), index, git(root, "stash", "list")
+
+
+def test_the_table_in_the_docs_is_the_table_that_was_tried() -> None:
+    assert to_table() in DOCS.read_text()

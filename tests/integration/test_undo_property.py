@@ -1,0 +1,185 @@
+"""Whatever an agent and a person do to files, in any order: undo takes back the agent's work and none of the person's."""
+
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from given.loom import Deed, Loom, bash, open_loom, writes
+from given.undoing import as_repository
+from weft.model.ids import MessageID
+
+NAMES = ("a", "b", "c", "d e", "ü", "x.log")
+SEEDS = range(int(os.environ.get("UNDO_SEEDS", "6")))
+TURNS = 4
+MOST = 3
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """A file became another: by the agent in a turn, or by the person (None)."""
+
+    name: str
+    before: str | None
+    after: str | None
+    turn: int | None
+    call: int
+
+
+class World:
+    """The files as they should be, and how each of them came to be so."""
+
+    def __init__(self, root: Path, random: Random) -> None:
+        self.root = root
+        self.random = random
+        self.files: dict[str, str] = {}
+        self.events: list[Event] = []
+        self._written = 0
+        self._calls = 0
+
+    def change(self, name: str, after: str | None, turn: int | None) -> None:
+        before = self.files.get(name)
+        if before == after:
+            return
+        self.events.append(Event(name=name, before=before, after=after, turn=turn, call=self._calls))
+        if after is None:
+            del self.files[name]
+        else:
+            self.files[name] = after
+
+    def new_text(self) -> str:
+        self._written += 1
+        return f"text {self._written}\n"
+
+    def pick(self) -> tuple[str, str | None]:
+        """A file, and what it is to be: gone, if it is there, every third time."""
+        name = self.random.choice(NAMES)
+        gone = name in self.files and self.random.random() < 0.3
+        return name, None if gone else self.new_text()
+
+    # --- the two at work ---
+
+    def person_works(self) -> None:
+        name, after = self.pick()
+        if after is None:
+            (self.root / name).unlink()
+        else:
+            (self.root / name).write_text(after)
+        self.change(name, after, None)
+
+    def agent_will(self, turn: int) -> Deed:
+        """What the agent does next. It is taken for done: nothing keeps it from it."""
+        self._calls += 1
+        fresh = [name for name in NAMES if name not in self.files]
+        if fresh and self.random.random() < 0.3:
+            name, text = self.random.choice(fresh), self.new_text()
+            self.change(name, text, turn)
+            return writes(self.root / name, text)
+        commands = []
+        for _ in range(self.random.randint(1, MOST)):
+            name, after = self.pick()
+            commands.append(
+                f"rm '{name}'" if after is None else f"printf '%s\\n' '{after.strip()}' > '{name}'"
+            )
+            self.change(name, after, turn)
+        return bash("; ".join(commands))
+
+    # --- what undo leads to ---
+
+    def without(self, since: int) -> dict[str, str]:
+        """The files if the agent's turns from one on are taken back, change by change: as long as a file is what the
+        agent left, or what it had found, as if that change had been taken back already."""
+        files = dict(self.files)
+        for name in NAMES:
+            goal = files.pop(name, None)
+            for change in self._changes(name, since)[::-1]:
+                if goal == change.after:
+                    goal = change.before
+                elif goal != change.before:
+                    break
+            if goal is not None:
+                files[name] = goal
+        return files
+
+    def _changes(self, name: str, since: int) -> list[Event]:
+        """What each call of the agent's did to a file."""
+        calls: dict[int, Event] = {}
+        for event in self.events:
+            if event.name == name and event.turn is not None and event.turn >= since:
+                known = calls.get(event.call)
+                calls[event.call] = replace(event, before=known.before) if known else event
+        return [change for change in calls.values() if change.before != change.after]
+
+    def persons(self) -> dict[str, str]:
+        """The files whose words are the person's own."""
+        last = {event.name: event for event in self.events if event.after is not None}
+        return {
+            name: text
+            for name, text in self.files.items()
+            if name in last and last[name].turn is None and last[name].after == text
+        }
+
+    def stands(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in self.root.iterdir() if path.is_file()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("repository", [True, False], ids=["git", "no git"])
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_undo_takes_back_the_agents_work_and_none_of_the_persons(
+    tmp_path: Path, seed: int, repository: bool
+) -> None:
+    world = lay_out(tmp_path / "loom", seed, repository=repository)
+    async with open_loom(world.root) as loom:
+        prompts = [await take_turn(loom, world, turn) for turn in range(TURNS)]
+        assert world.stands() == world.files
+        for _ in range(TURNS):
+            # Back and forth between any of the turns, and forward to the end.
+            turn = world.random.randrange(TURNS)
+            await loom.undoes(prompts[turn])
+            assert world.stands() == world.without(turn)
+            assert world.persons().items() <= world.stands().items()
+        await loom.redoes()
+        assert world.stands() == world.files
+
+
+def lay_out(root: Path, seed: int, *, repository: bool) -> World:
+    root.mkdir()
+    world = World(root, Random(seed))
+    for _ in NAMES:
+        world.person_works()
+    if repository:
+        as_repository(root)
+    world.person_works()
+    return world
+
+
+async def take_turn(loom: Loom, world: World, turn: int) -> MessageID:
+    """A few answers of the agent's; the person works while it is thinking, and afterwards."""
+    answers: list[list[Deed]] = []
+    for _ in range(world.random.randint(1, 2)):
+        deeds: list[Deed] = []
+        if world.random.random() < 0.5:
+            deeds.append(_later(world))
+        deeds.append(world.agent_will(turn))
+        answers.append(deeds)
+    prompt = await loom.works(*answers)
+    for _ in range(world.random.randint(0, 2)):
+        world.person_works()
+    return prompt
+
+
+def _later(world: World) -> Deed:
+    """What the person does then, chosen now, so that the world knows of it in order."""
+    name, after = world.pick()
+    world.change(name, after, None)
+
+    def act() -> None:
+        if after is None:
+            (world.root / name).unlink()
+        else:
+            (world.root / name).write_text(after)
+
+    return act

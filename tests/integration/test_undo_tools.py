@@ -1,0 +1,82 @@
+"""A stranger's tool does not say what it changes: all that changes while it runs is its doing, but not what the person does
+while they are asked."""
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from given.house import NOW, open_house, say
+from given.undoing import write
+from weft.app.gates import Permitting
+from weft.app.undoing import Undoing
+from weft.model.ids import ProjectID
+from weft.model.input import SessionInput
+from weft.model.permission import Rule
+from weft.model.project import Place, Project, ProjectTime
+from weft.permission.terms import Terms
+from weft.provider.scripted import Call, Say
+from weft.testing.clock import HandClock
+from weft.tool.contract import Tool, ToolContext, ToolResult
+
+ASK = (Rule(permission="*", pattern="*", action="ask"),)
+
+
+class Nothing(Struct, frozen=True):
+    pass
+
+
+def place(root: Path) -> Place:
+    project = Project(id=ProjectID("p"), worktree="/", time=ProjectTime(created=NOW, updated=NOW))
+    return Place(project=project, directory=str(root), worktree="/")
+
+
+async def test_what_a_strangers_tool_changed_is_taken_back_and_what_the_person_did_when_asked_is_not(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "loom"
+    write(root / "a.txt", "one\n")
+    write(root / "b.txt", "b\n")
+
+    async def meddle(wanted: Nothing, ctx: ToolContext) -> ToolResult:
+        write(root / "a.txt", "before asking\n")
+        await ctx.ask("meddle", "*")
+        write(root / "c.txt", "after asking\n")
+        return ToolResult(title="", output="done")
+
+    tool = Tool(name="meddle", about="Change things.", takes=Nothing, run=meddle)
+    undoing = Undoing(base=str(tmp_path / "snapshots"), environ=os.environ)
+    async with open_house(
+        [Call(tool="meddle")],
+        [Say(text="Done.")],
+        clock=HandClock(NOW),
+        tools=(tool,),
+        rules=ASK,
+        place=place(root),
+        undoing=undoing,
+        permitting=Permitting(terms=Terms(answered=True)),
+    ) as house:
+        api = house.api
+        session = (await api.create_session(SessionInput(title="t"))).id
+        asked = api.events()
+        prompt = await api.submit(session, say("go"))
+        async for told in asked:
+            if told.event.type == "permission.asked":
+                write(root / "b.txt", "me\n")
+                (request,) = await api.list_permissions()
+                await api.reply_permission(request.id, "once")
+            if told.event.type == "session.idle":
+                break
+
+        done = await api.revert(session, prompt.info.id)
+
+        assert {Path(each.file).name: each.fate for each in done.files} == {
+            "a.txt": "restored",
+            "c.txt": "removed",
+        }
+        assert text(root / "a.txt") == "one\n"
+        assert text(root / "b.txt") == "me\n"
+
+
+def text(path: Path) -> str:
+    return path.read_text()

@@ -1,0 +1,212 @@
+"""The same calls, carried out by the real OpenCode and by weft in equal directories: what came of each, side by side.
+
+Compared are how a call ended, its title, its output or its error, every field of its metadata, and what is attached.
+Every difference is listed in `tool_differences.py` with its reason, and in the table of `docs/compat.md`.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+
+from given.web import Answer as Page
+from given.web import open_web
+from opencode.fake_model import Answer, FakeModel, said
+from opencode.sandbox import PATIENCE, Sandbox, make_sandbox
+from opencode.tool_calls import Case, groups, patches, put_files
+from opencode.tool_differences import ABSENT, DIFFERENCES, Found
+
+pytestmark = pytest.mark.opencode
+
+Json = dict[str, Any]
+
+COMPAT = Path(__file__).parents[2] / "docs" / "compat.md"
+HEADING = "## Tools, side by side"
+# Looked up while this file is loaded, before a stand-in takes its place.
+RIPGREP = shutil.which("rg")
+HTML = (
+    "<html><head><title>Loom</title><style>p {}</style><script>run()</script></head><body><h1>Loom</h1>"
+    "<p>Warp &amp; <b>weft</b>, <a href='/more'>more</a>.</p><ul><li>one</li><li>two</li></ul></body></html>"
+)
+PAGES = {
+    "/page.html": Page(HTML.encode(), kind="text/html; charset=utf-8"),
+    "/plain.txt": Page(b"plain words\n", kind="text/plain"),
+    "/data.json": Page(b'{"a": 1}', kind="application/json"),
+}
+IDS = re.compile(r"\b(prt|msg|ses|tool)_[0-9a-f]{12}[0-9A-Za-z]{14}\b")
+PLAIN, PATCHING = "fake/fake-model", "fake/gpt-5-fake"
+
+
+@pytest.fixture(scope="module")
+def both(
+    program: Path, served: tuple[FakeModel, str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Json], dict[str, Json]]:
+    """What came of every call, by its name: at OpenCode's, and at ours."""
+    assert RIPGREP, "OpenCode searches with ripgrep: install it (rg)"
+    model, url = served
+    found = []
+    with open_web(PAGES) as web:
+        for name in ("opencode", "weft"):
+            sandbox = make_sandbox(tmp_path_factory.mktemp(name), program, url)
+            prepare(sandbox, RIPGREP)
+            raw = json.dumps(work(sandbox, model, name, web.url))
+            alike = raw.replace(str(sandbox.root), "/sandbox").replace(web.url, "http://pages")
+            found.append(json.loads(IDS.sub(lambda found: f"<{found[1]}>", alike)))
+    return found[0], found[1]
+
+
+def prepare(sandbox: Sandbox, ripgrep: str) -> None:
+    stand_in = sandbox.root / "bin" / "rg"
+    stand_in.unlink()
+    stand_in.symlink_to(ripgrep)
+    put_files(sandbox.project)
+    file = sandbox.root / "config" / "opencode" / "opencode.json"
+    config = json.loads(file.read_text())
+    models = config["provider"]["fake"]["models"]
+    models[PATCHING.partition("/")[2]] = models[PLAIN.partition("/")[2]]
+    file.write_text(json.dumps(config))
+
+
+def work(sandbox: Sandbox, model: FakeModel, name: str, pages: str) -> dict[str, Json]:
+    found = attach(sandbox, model, name)
+    for group, cases in groups(sandbox.project, pages).items():
+        found |= converse(sandbox, model, name, group, cases)
+    return found | converse(sandbox, model, name, "patch", patches(sandbox.project))
+
+
+def converse(sandbox: Sandbox, model: FakeModel, name: str, group: str, cases: list[Case]) -> dict[str, Json]:
+    """One conversation, in which the model makes one call after the other."""
+    model.plays(
+        *(answer for case in cases for answer in (Answer(calls=(case.call,)), *case.meanwhile)), said("Done.")
+    )
+    with_model = PATCHING if group == "patch" else PLAIN
+    session = begun(
+        getattr(sandbox, name)("run", "--format", "json", "-m", with_model, f"go through {group}")
+    )
+    parts = [part for part in list_parts(sandbox, session) if part["type"] == "tool"]
+    assert len(parts) == len(cases), [part["tool"] for part in parts]
+    return {
+        f"{group}.{case.name}": {"tool": part["tool"], **part["state"]}
+        for case, part in zip(cases, parts, strict=True)
+    }
+
+
+def attach(sandbox: Sandbox, model: FakeModel, name: str) -> dict[str, Json]:
+    """A directory that is attached is listed: neither program offers the tool for that to a model."""
+    model.plays(said("Seen."))
+    directory = sandbox.project / "code"
+    if name == "weft":
+        session = begun(sandbox.weft("run", "--format", "json", "-m", PLAIN, "look", "-f", str(directory)))
+    else:
+        session = attach_over_http(sandbox, directory)
+    parts = list_parts(sandbox, session)
+    texts = [part["text"] for part in parts if part["type"] == "text" and part.get("synthetic")]
+    return {"list.attached": {"tool": "list", "output": texts}}
+
+
+def attach_over_http(sandbox: Sandbox, directory: Path) -> str:
+    """OpenCode's command line takes files alone."""
+    kind = "application/x-directory"
+    shown = {"type": "file", "mime": kind, "filename": directory.name, "url": directory.as_uri()}
+    with sandbox.running_opencode("serve", "--hostname", "127.0.0.1", "--port", "0") as opencode:
+        assert opencode.stdout is not None
+        lines = iter(opencode.stdout.readline, "")
+        server = next(found[1] for line in lines if (found := re.search(r"listening on (http://\S+)", line)))
+        session = str(post(f"{server}/session", {})["id"])
+        post(f"{server}/session/{session}/message", {"parts": [shown, {"type": "text", "text": "look"}]})
+    return session
+
+
+def post(url: str, body: Json) -> Json:
+    request = Request(url, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+    with build_opener(ProxyHandler({})).open(request, timeout=PATIENCE) as answer:
+        return dict(json.loads(answer.read()))
+
+
+def begun(told: str) -> str:
+    """The session that a run was held in."""
+    return next(str(json.loads(line)["sessionID"]) for line in told.splitlines() if '"sessionID"' in line)
+
+
+def list_parts(sandbox: Sandbox, session: str) -> Iterator[Json]:
+    """As they lie in the files. OpenCode's own export is cut off where it does not fit into a pipe."""
+    messages = [json.loads(file.read_text()) for file in (sandbox.storage / "message" / session).iterdir()]
+    for message in sorted(messages, key=lambda each: each["time"]["created"]):
+        for file in sorted((sandbox.storage / "part" / message["id"]).glob("*.json")):
+            yield json.loads(file.read_text())
+
+
+# --- the comparison ---
+
+
+@pytest.fixture(scope="module")
+def found(both: tuple[dict[str, Json], dict[str, Json]]) -> list[Found]:
+    theirs, ours = both
+    return told_once([each for name in theirs for each in compare(theirs[name], ours[name], name)])
+
+
+def compare(theirs: Json, ours: Json, where: str) -> Iterator[Found]:
+    left, right = dict(leaves(theirs)), dict(leaves(ours))
+    for at in sorted(left.keys() | right.keys()):
+        # As JSON, for which 1 is not True.
+        pair = left.get(at, ABSENT), right.get(at, ABSENT)
+        if json.dumps(pair[0], sort_keys=True) != json.dumps(pair[1], sort_keys=True):
+            yield Found(at=f"{where}.{at}", theirs=pair[0], ours=pair[1])
+
+
+def told_once(found: list[Found]) -> list[Found]:
+    """That a call failed on one side alone is one difference, not one for each field that only the other has."""
+    split = {each.at.rpartition(".")[0] for each in found if each.at.endswith(".status")}
+    return [
+        each
+        for each in found
+        if not any(each.at.startswith(f"{call}.") and each.at != f"{call}.output" for call in split)
+    ]
+
+
+def leaves(call: Json) -> Iterator[tuple[str, Any]]:
+    """Everything that came of a call but for when; of an error apart by which class, and what."""
+    for name, value in call.items():
+        if name == "metadata":
+            yield from ((f"metadata.{key}", each) for key, each in value.items())
+        elif name == "error":
+            kind, text = re.fullmatch(r"(?:(\w*Error): )?(.*)", value, re.DOTALL).groups()  # type: ignore[union-attr]
+            yield from ((key, each) for key, each in (("error.class", kind), ("error", text)) if each)
+        elif name not in ("time", "input"):
+            yield name, value
+
+
+# --- what must hold ---
+
+
+def test_every_call_came_to_an_end(both: tuple[dict[str, Json], dict[str, Json]]) -> None:
+    theirs, ours = both
+    assert list(theirs) == list(ours)
+    ended = {each.get("status", "completed") for each in (*theirs.values(), *ours.values())}
+    assert ended == {"completed", "error"}
+
+
+def test_nothing_differs_that_is_not_listed(found: list[Found]) -> None:
+    assert [each for each in found if not any(known.explains(each) for known in DIFFERENCES)] == []
+
+
+def test_what_is_listed_does_differ(found: list[Found]) -> None:
+    gone = [known.what for known in DIFFERENCES if not any(known.explains(each) for each in found)]
+    assert gone == []
+
+
+def test_the_documentation_lists_the_same(both: tuple[dict[str, Json], dict[str, Json]]) -> None:
+    theirs, ours = both
+    equal = sum(not list(compare(theirs[name], ours[name], name)) for name in theirs)
+    section = COMPAT.read_text().partition(f"{HEADING}\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^(\d+) calls|\b(\d+) are the same", section, re.MULTILINE) == [
+        (str(len(theirs)), ""),
+        ("", str(equal)),
+    ]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    assert [(row[0], row[-1]) for row in rows[1:]] == [(known.what, known.why) for known in DIFFERENCES]

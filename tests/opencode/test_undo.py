@@ -1,0 +1,120 @@
+"""Undo between the two: OpenCode cannot do harm with what weft wrote, and weft takes nothing back that OpenCode kept."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+from msgspec.structs import replace
+
+from given.undoing import files_below, write
+from opencode.engine import open_engine, say
+from opencode.fake_model import Answer, Called, FakeModel, said
+from opencode.sandbox import PATIENCE, Sandbox
+from weft.model.diff import FileFate
+from weft.model.ids import MessageID, SessionID
+from weft.model.input import SessionInput
+from weft.model.part import PatchPart
+from weft.provider.scripted import Call, Say
+from weft.session.undo.point import FOREIGN
+
+pytestmark = pytest.mark.opencode
+
+
+@pytest.fixture(scope="module")
+def server(sandbox: Sandbox) -> Iterator[str]:
+    with sandbox.running_opencode("serve", "--hostname", "127.0.0.1", "--port", "0") as opencode:
+        assert opencode.stdout is not None
+        lines = iter(opencode.stdout.readline, "")
+        yield next(found[1] for line in lines if (found := re.search(r"listening on (http://\S+)", line)))
+
+
+def ask(server: str, path: str, body: object = None) -> Any:
+    raw = None if body is None else json.dumps(body).encode()
+    request = Request(server + path, data=raw, headers={"Content-Type": "application/json"})
+    with build_opener(ProxyHandler({})).open(request, timeout=PATIENCE) as answer:
+        return json.loads(answer.read())
+
+
+async def work(sandbox: Sandbox) -> tuple[SessionID, MessageID]:
+    """A session of weft's own that changes, makes and removes files."""
+    hello = str(sandbox.project / "hello.txt")
+    write(sandbox.project / "hello.txt", "hello\n")
+    command = "echo made > made.txt; echo more >> also.txt"
+    async with open_engine(
+        sandbox,
+        [Call(tool="read", input={"filePath": hello})],
+        [Call(tool="edit", input={"filePath": hello, "oldString": "hello", "newString": "goodbye"})],
+        [Call(tool="bash", input={"command": command, "description": "Makes files"})],
+        [Say(text="Done.")],
+    ) as weft:
+        session = (await weft.api.create_session(SessionInput(title="Changes"))).id
+        await weft.api.prompt(session, say("Change it."))
+        history = await weft.api.list_messages(session)
+        patches = [part for each in history for part in each.parts if isinstance(part, PatchPart)]
+        assert [part.files for part in patches] == [(), ()]
+        return session, history[0].info.id
+
+
+async def test_opencode_takes_back_what_weft_did_and_deletes_nothing(sandbox: Sandbox, server: str) -> None:
+    (sandbox.project / "also.txt").write_text("mine\n")
+    session, prompt = await work(sandbox)
+    changed = files_below(sandbox.project)
+
+    reverted = ask(server, f"/session/{session}/revert", {"messageID": prompt})
+
+    assert reverted["revert"]["messageID"] == prompt
+    assert files_below(sandbox.project) == changed
+    assert "revert" not in ask(server, f"/session/{session}/unrevert", {})
+    assert files_below(sandbox.project) == changed
+
+
+async def test_opencode_deletes_what_is_listed_under_a_snapshot_it_does_not_have(
+    sandbox: Sandbox, server: str
+) -> None:
+    """Why our parts list none. If this no longer holds, they may."""
+    listed = sandbox.project / "listed.txt"
+    write(listed, "precious\n")
+    session, prompt = await work(sandbox)
+    async with open_engine(sandbox) as weft:
+        history = await weft.api.list_messages(session)
+        (part, *_) = [part for each in history for part in each.parts if isinstance(part, PatchPart)]
+        await weft.api.update_part(replace(part, files=(str(listed),)))
+
+        ask(server, f"/session/{session}/revert", {"messageID": prompt})
+
+        assert b"listed.txt" not in files_below(sandbox.project)
+
+
+async def test_what_weft_took_back_opencode_leaves_as_it_is(sandbox: Sandbox, server: str) -> None:
+    session, prompt = await work(sandbox)
+    async with open_engine(sandbox) as weft:
+        await weft.api.revert(session, prompt)
+        taken_back = files_below(sandbox.project)
+
+        ask(server, f"/session/{session}/unrevert", {})
+
+        assert files_below(sandbox.project) == taken_back
+        assert (await weft.api.get_session(session)).revert is None
+
+
+async def test_what_opencode_changed_weft_leaves_alone_and_says_so(
+    sandbox: Sandbox, model: FakeModel
+) -> None:
+    made = str(sandbox.project / "by-opencode.txt")
+    write = Called("write", {"filePath": made, "content": "opencode\n"})
+    # OpenCode's snapshot would race a call that comes at once.
+    model.plays(Answer(words=("Let me ", "see ", "first."), calls=(write,), pause=0.5), said("Done."))
+    [first, *_] = sandbox.opencode("run", "--format", "json", "Make a file.").splitlines()
+    session = SessionID(json.loads(first)["sessionID"])
+    changed = files_below(sandbox.project)
+    async with open_engine(sandbox) as weft:
+        history = await weft.api.list_messages(session)
+        assert any(isinstance(part, PatchPart) for each in history for part in each.parts)
+
+        done = await weft.api.revert(session, history[0].info.id)
+
+        assert done.files == (FileFate(file=made, fate="uncovered", reason=FOREIGN),)
+        assert files_below(sandbox.project) == changed

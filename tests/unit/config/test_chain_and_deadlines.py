@@ -1,0 +1,64 @@
+"""Chains of models and deadlines, as they are configured."""
+
+import pytest
+
+from unit.config.conftest import Home
+from weft.app.models import to_waits
+from weft.app.open import to_deadlines
+from weft.config.agents import build_agents
+from weft.config.schema import Config
+from weft.errors import ConfigError
+from weft.model.part import ModelRef
+from weft.provider.endpoint import Deadlines as Waits
+from weft.run.kit import Deadlines
+
+A, B, C = (ModelRef(provider_id="mill", model_id=name) for name in "abc")
+
+
+def chain_of(home: Home, name: str) -> tuple[ModelRef | None, tuple[ModelRef, ...]]:
+    agent = build_agents(home.load().config, home.paths, str(home.project))[name]
+    return agent.model, agent.fallback
+
+
+def test_an_agent_in_json_has_its_models_in_turn(home: Home) -> None:
+    home.write(
+        home.project / "opencode.json", '{"agent": {"build": {"model": ["mill/a", "mill/b", "mill/c"]}}}'
+    )
+
+    assert chain_of(home, "build") == (A, (B, C))
+
+
+def test_an_agent_in_markdown_has_its_models_in_turn(home: Home) -> None:
+    front = "---\ndescription: reviews\nmodel:\n  - mill/a\n  - mill/b\n---\nReview it.\n"
+    home.write(home.project / ".opencode" / "agent" / "review.md", front)
+
+    assert chain_of(home, "review") == (A, (B,))
+
+
+def test_one_model_said_later_takes_the_place_of_a_whole_chain(home: Home) -> None:
+    home.write(home.config / "opencode.json", '{"agent": {"build": {"model": ["mill/a", "mill/b"]}}}')
+    home.write(home.project / "opencode.json", '{"agent": {"build": {"model": "mill/c"}}}')
+
+    assert chain_of(home, "build") == (C, ())
+
+
+def test_deadlines_have_generous_defaults_and_are_set_one_by_one(home: Home) -> None:
+    assert to_deadlines(Config()) == Deadlines(tool=3600, turn=21600)
+    assert to_waits(Config()) == Waits(connect=30, first_byte=60, between=120)
+
+    said = '{"experimental": {"weft": {"deadlines": {"turn": 900, "firstByte": 20, "chunk": 7}}}}'
+    home.write(home.project / "opencode.json", said)
+    config = home.load().config
+    assert to_deadlines(config) == Deadlines(tool=3600, turn=900)
+    assert to_waits(config) == Waits(connect=30, first_byte=20, between=7)
+
+
+@pytest.mark.parametrize("value", ["0", "-5", '"soon"', "true"])
+def test_a_deadline_that_is_none_is_refused_with_its_place(home: Home, value: str) -> None:
+    home.write(
+        home.project / "opencode.json",
+        f'{{"experimental": {{"weft": {{"deadlines": {{"turn": {value}}}}}}}}}',
+    )
+
+    with pytest.raises(ConfigError, match=r"experimental\.weft\.deadlines\.turn"):
+        home.load(strict=True)

@@ -1,0 +1,149 @@
+"""Skills: where they are found, whose counts, and what is left out."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from weft.config.skills import find_skills, read_skill
+from weft.config.sources import Situation
+from weft.errors import ConfigError
+from weft.host.paths import paths_from
+from weft.model.agent import Skill
+
+
+class Place:
+    """A home, and a project in it with a directory further down."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home = root / "home"
+        self.project = root / "project"
+        self.deep = self.project / "deep"
+        for directory in (self.home, self.deep):
+            directory.mkdir(parents=True)
+
+    def put(
+        self, path: str, name: str = "", description: str = "What it is for.", body: str = "Do it."
+    ) -> Path:
+        file = self.root / path / "SKILL.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"---\nname: {name or file.parent.name}\ndescription: {description}\n---\n{body}\n")
+        return file
+
+    def situation(self, *, trusted: bool = False, **env: str) -> Situation:
+        given = {"HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / ".config"), **env}
+        return Situation(
+            directory=str(self.deep),
+            worktree=str(self.project),
+            paths=paths_from(given),
+            env=given,
+            trusted=trusted,
+        )
+
+    def found(self, *, trusted: bool = False, **env: str) -> dict[str, str]:
+        skills = find_skills(self.situation(trusted=trusted, **env)).skills
+        return {skill.name: os.path.relpath(skill.location, self.root) for skill in skills}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_skills_are_found_in_every_place(place: Place) -> None:
+    places = {
+        "a": "project/.claude/skills/a",
+        "b": "project/deep/.claude/skills/sub/b",
+        "c": "project/.opencode/skill/c",
+        "d": "project/deep/.opencode/skills/d",
+        "e": "home/.claude/skills/e",
+        "f": "home/.config/opencode/skills/f",
+        "g": "home/.opencode/skill/g",
+        "h": "custom/skills/h",
+    }
+    for path in places.values():
+        place.put(path)
+    assert place.found(OPENCODE_CONFIG_DIR=str(place.root / "custom")) == {
+        name: f"{path}/SKILL.md" for name, path in places.items()
+    }
+
+
+def test_a_skill_is_what_its_front_matter_says(place: Place) -> None:
+    file = place.put("project/.claude/skills/x")
+    file.write_text(
+        "---\nname: weaving\ndescription: Use when: you   weave\n---\n\n# Weave\n\nOver, under.\n"
+    )
+    found = find_skills(place.situation())
+    skill = Skill(name="weaving", description="Use when: you weave", location=str(file))
+    assert (found.skills, found.problems) == ((skill,), ())
+    assert read_skill(skill) == "# Weave\n\nOver, under."
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["no front matter", "---\nname: x\n---\n", "---\ndescription: x\n---\n", "---\nname: [\n---\n", "\xff"],
+)
+def test_what_is_no_skill_is_passed_over_and_named(place: Place, text: str) -> None:
+    file = place.put("project/.claude/skills/x")
+    file.write_bytes(text.encode("latin-1"))
+    place.put("project/.claude/skills/y")
+    found = find_skills(place.situation())
+    assert [skill.name for skill in found.skills] == ["y"]
+    assert [problem.path for problem in found.problems] == [str(file)]
+
+
+@pytest.mark.parametrize(
+    ("trusted", "counts"), [(False, "home/.claude/skills/x"), (True, "project/deep/.claude/skills/x")]
+)
+def test_of_one_name_the_nearest_counts_but_one_s_own_before_a_stranger_s(
+    place: Place, trusted: bool, counts: str
+) -> None:
+    for path in ("project/.claude/skills/x", "project/deep/.claude/skills/x", "home/.claude/skills/x"):
+        place.put(path)
+    assert place.found(trusted=trusted) == {"x": f"{counts}/SKILL.md"}
+    assert len(find_skills(place.situation(trusted=trusted)).problems) == 2
+
+
+def test_a_link_out_of_a_project_is_followed_only_if_it_is_trusted(place: Place) -> None:
+    place.put("elsewhere/x")
+    (place.project / ".claude").mkdir()
+    (place.project / ".claude/skills").symlink_to(place.root / "elsewhere")
+    assert place.found() == {}
+    assert place.found(trusted=True) == {"x": "project/.claude/skills/x/SKILL.md"}
+
+
+def test_one_s_own_links_are_followed_and_circles_have_an_end(place: Place) -> None:
+    place.put("elsewhere/x")
+    skills = place.home / ".claude/skills"
+    skills.mkdir(parents=True)
+    (skills / "linked").symlink_to(place.root / "elsewhere")
+    (place.root / "elsewhere/round").symlink_to(skills)
+    assert place.found() == {"x": "home/.claude/skills/linked/x/SKILL.md"}
+
+
+def test_switches_leave_places_out(place: Place) -> None:
+    place.put("project/.claude/skills/a")
+    place.put("home/.claude/skills/b")
+    place.put("project/.opencode/skills/c")
+    place.put("home/.config/opencode/skills/d")
+    assert set(place.found(OPENCODE_DISABLE_CLAUDE_CODE_SKILLS="1")) == {"c", "d"}
+    assert set(place.found(OPENCODE_DISABLE_CLAUDE_CODE="1")) == {"c", "d"}
+    assert set(place.found(OPENCODE_DISABLE_PROJECT_CONFIG="1")) == {"b", "d"}
+
+
+def test_a_description_is_short_and_one_line(place: Place) -> None:
+    place.put("home/.claude/skills/x", description="word " * 1000)
+    [skill] = find_skills(place.situation()).skills
+    assert len(skill.description) == 1024
+
+
+def test_a_skill_that_is_gone_or_broken_says_so(place: Place) -> None:
+    file = place.put("home/.claude/skills/x")
+    [skill] = find_skills(place.situation()).skills
+    file.write_text("---\nname: [\n---\n")
+    with pytest.raises(ConfigError, match="front matter"):
+        read_skill(skill)
+    file.unlink()
+    with pytest.raises(ConfigError, match="is gone"):
+        read_skill(skill)

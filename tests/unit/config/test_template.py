@@ -1,0 +1,92 @@
+"""Templates of commands: what is put into them is never read again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.config.command.template import (
+    Insertion,
+    Words,
+    fill,
+    list_hints,
+    list_insertions,
+    parse,
+    split_arguments,
+)
+
+TEXT = st.text(alphabet=st.sampled_from("ab $1!`\"'@\n{}\\") | st.characters(codec="utf-8"), max_size=40)
+HARMLESS = st.text(alphabet="abc \n.", max_size=20)
+
+
+@pytest.mark.parametrize(
+    ("template", "arguments", "filled"),
+    [
+        ("A $1 B $2", 'one "two three" four', "A one B two three four"),
+        ("A $1 B $2", "one", "A one B"),
+        ("$2 before $1", "a b c", "b c before a"),
+        ("$1 $1", "a b", "a b a b"),
+        ("$3", "a b c d", "c d"),
+        ("Do it.", "x", "Do it.\n\nx"),
+        ("Do it.", "  \n", "Do it."),
+        ("Say $ARGUMENTS!", 'a "b c"', 'Say a "b c"!'),
+        ("$1 of $ARGUMENTS", "'x y' z", "x y z of 'x y' z"),
+        ("Look at $1", "[Image 1] [image  22]", "Look at [Image 1] [image  22]"),
+        ("$ARGUMENTS", "$1 $ARGUMENTS !`ls`", "$1 $ARGUMENTS !`ls`"),
+        ("$0 costs $", "x", "$0 costs $\n\nx"),
+        (" \n Go. \n", "", "Go."),
+        ("é $1 🧵", "ß", "é ß 🧵"),
+    ],
+)
+def test_arguments_go_where_they_belong(template: str, arguments: str, filled: str) -> None:
+    assert fill(parse(template), arguments) == filled
+
+
+def test_a_template_is_words_and_insertions() -> None:
+    pieces = parse("a !`git diff $1` b !`ls`")
+    assert pieces == (Words("a "), Insertion("git diff $1"), Words(" b "), Insertion("ls"), Words(""))
+    assert fill(pieces, "x", ["one", "two $1"]) == "a one b two $1\n\nx"
+    assert parse("a !`ls`", runs=False) == (Words("a !`ls`"),)
+    assert list_insertions(parse("!`` !`a\nb` `!`c`")) == ["a\nb", "c"]
+
+
+def test_hints_are_the_placeholders_in_its_words() -> None:
+    assert list_hints(parse("$10 $2 $ARGUMENTS $2 !`awk '{print $1}'`")) == ["$2", "$10", "$ARGUMENTS"]
+    assert list_hints(parse("none")) == []
+
+
+@given(template=HARMLESS, arguments=TEXT)
+def test_arguments_stand_in_the_text_as_they_were_typed(template: str, arguments: str) -> None:
+    assert fill(parse(f"{template}<$ARGUMENTS>"), arguments) == f"{template}<{arguments}>".strip()
+
+
+@given(template=TEXT, arguments=TEXT, outputs=st.lists(TEXT, max_size=5))
+def test_only_the_template_says_what_is_run(template: str, arguments: str, outputs: list[str]) -> None:
+    pieces = parse(template)
+    before = list_insertions(pieces)
+    fill(pieces, arguments, outputs)
+    assert list_insertions(parse(template)) == before
+    assert all(f"!`{command}`" in template for command in before)
+
+
+@given(output=TEXT, arguments=TEXT)
+def test_what_a_command_said_stands_there_as_it_was_said(output: str, arguments: str) -> None:
+    assert fill(parse("<!`x`> $ARGUMENTS."), arguments, [output]) == f"<{output}> {arguments}."
+
+
+@given(words=st.lists(st.text(alphabet="abc$`!", min_size=1, max_size=5), max_size=6))
+def test_plain_words_are_arguments_and_the_last_placeholder_takes_what_is_left(words: list[str]) -> None:
+    assert split_arguments(" ".join(words)) == words
+    first, rest = "".join(words[:1]), " ".join(words[1:])
+    assert fill(parse("[$1|$2]"), " ".join(words)) == f"[{first}|{rest}]"
+
+
+@given(text=TEXT)
+def test_whatever_is_typed_can_be_split_and_nothing_but_quotes_and_blanks_is_lost(text: str) -> None:
+    left = "".join(text.replace('"', "").replace("'", "").split())
+    assert "".join("".join(split_arguments(text)).replace('"', "").replace("'", "").split()) == left
+
+
+@given(template=TEXT, arguments=TEXT)
+def test_a_template_takes_anything(template: str, arguments: str) -> None:
+    fill(parse(template), arguments)
+    list_hints(parse(template))

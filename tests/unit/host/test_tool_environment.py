@@ -1,0 +1,54 @@
+"""What the child processes of tools are told of the world: a list, with no key and no password on it."""
+
+import pytest
+
+from weft.host.process import ALLOWED, tool_environment
+from weft.provider.offer.catalogue import Catalogue, read_snapshot
+
+PASSWORDS = (
+    "OPENCODE_SERVER_PASSWORD",
+    "OPENCODE_API_KEY",
+    "OPENCODE_CONFIG_CONTENT",
+    "WEFT_EXA_URL",
+    "GITHUB_TOKEN",
+    "GH_TOKEN",
+    "NPM_TOKEN",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "DATABASE_URL",
+)
+
+
+def key_names() -> list[str]:
+    """The variables that any provider we know of takes its key from."""
+    catalogue = Catalogue(read_snapshot)
+    found = (catalogue.find(provider) for provider in catalogue.list_providers())
+    return sorted({name for shelf in found if shelf is not None for name in shelf.env})
+
+
+def test_no_variable_that_a_provider_takes_its_key_from_is_handed_on() -> None:
+    names = key_names()
+    assert "ANTHROPIC_API_KEY" in names
+    assert tool_environment(dict.fromkeys(names, "secret")) == {}
+
+
+@pytest.mark.parametrize("name", PASSWORDS)
+def test_no_password_and_no_token_is_handed_on(name: str) -> None:
+    assert tool_environment({name: "secret"}) == {}
+
+
+def test_nothing_on_the_list_sounds_like_a_secret() -> None:
+    words = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+    assert [name for name in ALLOWED if any(word in name for word in words)] == []
+
+
+def test_what_a_program_needs_is_handed_on() -> None:
+    given = {
+        "PATH": "/bin",
+        "HOME": "/home/ada",
+        "LC_ALL": "C.UTF-8",
+        "XDG_CACHE_HOME": "/cache",
+        "OTHER": "1",
+    }
+    assert tool_environment(given) == {name: value for name, value in given.items() if name != "OTHER"}

@@ -1,0 +1,84 @@
+"""Limits: rulesets beside one another, of which the strictest has the say. Nobody is made freer by a further one."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from given.gate import rules
+from weft.model.agent import Agent
+from weft.model.ids import SessionID
+from weft.model.permission import Rule, Ruleset
+from weft.model.session import Session, SessionOwn, SessionTime
+from weft.permission.limits import hidden, judge, limits_for, narrowed
+from weft.permission.rules import STRICTEST_FIRST, evaluate
+
+NAMES = st.sampled_from(["*", "bash", "edit", "read", "b*"])
+PATTERNS = st.sampled_from(["*", "ls", "ls *", "rm *", "git *", "git push *", "*.env", "src/*"])
+THINGS = st.sampled_from(["ls", "ls -la", "rm -rf x", "git status", "git push -f", ".env", "src/a.py"])
+ACTIONS = st.sampled_from(["allow", "ask", "deny"])
+RULES = st.builds(
+    lambda one, two, three: Rule(permission=one, pattern=two, action=three), NAMES, PATTERNS, ACTIONS
+)
+RULESETS = st.lists(RULES, max_size=8).map(tuple)
+
+
+def strictness(rule: Rule) -> int:
+    return STRICTEST_FIRST.index(rule.action)
+
+
+def session(permission: Ruleset | None = None, *limits: Ruleset) -> Session:
+    return Session(
+        id=SessionID("ses_1"),
+        permission=permission,
+        time=SessionTime(created=1, updated=1),
+        weft=SessionOwn(limits=limits),
+    )
+
+
+@given(st.lists(RULESETS, min_size=1, max_size=4), RULESETS, THINGS)
+def test_a_further_ruleset_never_makes_freer(limits: list[Ruleset], further: Ruleset, thing: str) -> None:
+    before, after = judge("bash", thing, limits), judge("bash", thing, [*limits, further])
+    assert strictness(after) <= strictness(before)
+
+
+@given(RULESETS, RULESETS, THINGS)
+def test_what_is_narrowed_allows_no_more_than_either(own: Ruleset, above: Ruleset, thing: str) -> None:
+    both = judge("bash", thing, narrowed([own], [above]))
+    assert strictness(both) == min(
+        strictness(evaluate("bash", thing, own)), strictness(evaluate("bash", thing, above))
+    )
+
+
+@given(RULESETS, RULESETS, RULESETS, THINGS)
+def test_a_project_nobody_vouched_for_only_withholds(
+    person: Ruleset, project: Ruleset, own: Ruleset, thing: str
+) -> None:
+    free = Agent(name="a", mode="primary", permission=person)
+    bound = Agent(name="a", mode="primary", permission=person, limits=(project,))
+    alone = judge("bash", thing, limits_for(free, session(own)))
+    limited = judge("bash", thing, limits_for(bound, session(own)))
+    assert strictness(limited) <= strictness(alone)
+
+
+@given(RULESETS, RULESETS, RULESETS, THINGS)
+def test_a_child_may_never_do_what_the_same_agent_may_not_above_it(
+    agent: Ruleset, parent: Ruleset, child: Ruleset, thing: str
+) -> None:
+    one = Agent(name="a", mode="all", permission=agent)
+    above = judge("bash", thing, limits_for(one, session(parent)))
+    below = judge("bash", thing, limits_for(one, session(child, parent)))
+    assert strictness(below) <= strictness(above)
+
+
+@given(RULESETS, RULESETS, THINGS)
+def test_with_one_voice_the_last_match_wins(agent: Ruleset, own: Ruleset, thing: str) -> None:
+    one = Agent(name="a", mode="all", permission=agent)
+    assert judge("bash", thing, limits_for(one, session(own))) == evaluate("bash", thing, agent, own)
+
+
+def test_without_any_rule_it_is_asked() -> None:
+    assert judge("bash", "ls", ()).action == "ask"
+
+
+def test_a_tool_that_one_of_them_forbids_for_good_is_hidden() -> None:
+    limits = (rules("*:*:allow"), rules("*:*:allow", "bash:*:deny"))
+    assert hidden(["bash", "read"], limits) == {"bash"}

@@ -1,0 +1,30 @@
+"""Whatever was stored, Bedrock takes the next request, whoever made the model."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from given.any_history import histories
+from given.asked_models import READ, request
+from given.models import NOVA, ON_BEDROCK, QWEN_ON_BEDROCK
+from weft.model.catalog import Model
+from weft.model.message import MessageWithParts
+from weft.provider.body import to_bytes
+from weft.provider.converse.request import to_body
+from weft.testing.fake.converse_rules import check_request
+from weft.window.history import to_model_messages
+
+MADE_BY = ((ON_BEDROCK.provider_id, ON_BEDROCK.id), ("anthropic", "claude-sonnet-4"), ("openai", "gpt-5"))
+THINKING = {"reasoningConfig": {"type": "enabled", "budgetTokens": 4000, "maxReasoningEffort": "low"}}
+
+
+@pytest.mark.parametrize("options", [{}, THINKING], ids=["plain", "thinking"])
+@pytest.mark.parametrize("model", [ON_BEDROCK, NOVA, QWEN_ON_BEDROCK], ids=["claude", "nova", "qwen"])
+@given(history=histories(*MADE_BY))
+@settings(deadline=None, max_examples=60)
+def test_the_request_is_valid(
+    model: Model, options: dict[str, object], history: list[MessageWithParts]
+) -> None:
+    more = {"tools": (READ,), "temperature": 0.5, "top_p": 0.9, "top_k": 5, "options": options}
+    asked = request(model, *to_model_messages(history, model), **more)
+    check_request(model.api.id, msgspec.json.decode(to_bytes(to_body(asked))))

@@ -1,0 +1,204 @@
+"""Requests in the words of Converse."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from given.asked_models import READ, request
+from given.models import NOVA, ON_BEDROCK, QWEN_ON_BEDROCK
+from weft.provider.body import to_bytes
+from weft.provider.contract import (
+    AssistantTurn,
+    CallContent,
+    FileContent,
+    ModelMessage,
+    ReasoningContent,
+    ResultContent,
+    TextContent,
+    ToolTurn,
+    UserTurn,
+)
+from weft.provider.converse.request import to_body
+from weft.provider.normalise import INTERRUPTED
+from weft.testing.fake.converse_rules import signature_of
+
+MARK = {"cachePoint": {"type": "default"}}
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(24)).decode()
+PDF = base64.b64encode(b"%PDF-1.7\n" + bytes(24)).decode()
+PICTURE = FileContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")
+DOCUMENT = FileContent(url=f"data:application/pdf;base64,{PDF}", mime="application/pdf", filename="ä/b.pdf")
+IMAGE = {"image": {"format": "png", "source": {"bytes": PNG}}}
+TOOL = {"toolSpec": {"name": "read", "description": "Read a file.", "inputSchema": {"json": READ.schema}}}
+
+
+def said(words: str) -> UserTurn:
+    return UserTurn(content=(TextContent(text=words),))
+
+
+def call(id: str, **more: Any) -> CallContent:
+    return CallContent(call_id=id, tool="read", input={"path": "a"}, **more)
+
+
+def result(id: str, output: str = "ok", **more: Any) -> ResultContent:
+    return ResultContent(call_id=id, tool="read", output=output, **more)
+
+
+def thought(text: str, **kept: str) -> ReasoningContent:
+    return ReasoningContent(text=text, metadata={"bedrock": kept})
+
+
+def test_a_whole_request() -> None:
+    turns: tuple[ModelMessage, ...] = (
+        said("hello"),
+        AssistantTurn(
+            content=(
+                thought("hm", signature=signature_of("hm \n"), tail=" \n"),
+                thought("", redactedData="c2VjcmV0"),
+                ReasoningContent(text="foreign", metadata={"anthropic": {"signature": "x"}}),
+                call("a/1"),
+                TextContent(text="I look."),
+            )
+        ),
+        ToolTurn(content=(result("a/1", "no", error=True),)),
+        said("go on"),
+    )
+    asked = request(ON_BEDROCK, *turns, tools=(READ,), max_output=1000, temperature=1.5, top_k=7)
+    assert to_body(asked) == {
+        "inferenceConfig": {"temperature": 1, "maxTokens": 1000},
+        "additionalModelRequestFields": {"top_k": 7},
+        "toolConfig": {"tools": [TOOL]},
+        "system": [{"text": "Be brief."}, MARK],
+        "messages": [
+            {"role": "user", "content": [{"text": "hello"}]},
+            {
+                "role": "assistant",
+                "content": [
+                    {
+                        "reasoningContent": {
+                            "reasoningText": {"text": "hm \n", "signature": signature_of("hm \n")}
+                        }
+                    },
+                    {"reasoningContent": {"redactedContent": "c2VjcmV0"}},
+                    {"text": "I look."},
+                    {"toolUse": {"toolUseId": "a_1", "name": "read", "input": {"path": "a"}}},
+                    MARK,
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"toolResult": {"toolUseId": "a_1", "content": [{"text": "no"}], "status": "error"}},
+                    {"text": "go on"},
+                    MARK,
+                ],
+            },
+        ],
+    }
+
+
+def test_only_claude_is_marked_and_only_it_and_nova_take_files_for_a_result() -> None:
+    turns = (
+        said("hello"),
+        AssistantTurn(content=(call("a"),)),
+        ToolTurn(content=(result("a", files=(PICTURE,)),)),
+    )
+    whole = {"toolResult": {"toolUseId": "a", "content": [{"text": "ok"}, IMAGE]}}
+    words = {"toolResult": {"toolUseId": "a", "content": [{"text": "ok"}]}}
+    last = [to_body(request(model, *turns))["messages"][-1] for model in (ON_BEDROCK, NOVA, QWEN_ON_BEDROCK)]
+    assert [each["content"] for each in last] == [[whole, MARK], [whole], [words, IMAGE]]
+
+
+def test_documents_are_numbered_and_have_a_word_beside_them() -> None:
+    body = to_body(request(NOVA, UserTurn(content=(DOCUMENT, PICTURE)), UserTurn(content=(DOCUMENT,))))
+    [message] = body["messages"]
+    names = [block["document"]["name"] for block in message["content"] if "document" in block]
+    assert (names, message["content"][-1]) == (
+        ["document-1", "document-2"],
+        {"text": "The document is attached."},
+    )
+
+
+def test_a_call_without_a_result_was_interrupted_and_a_tool_is_told_of() -> None:
+    body = to_body(request(QWEN_ON_BEDROCK, said("hello"), AssistantTurn(content=(call("a"),))))
+    assert body["messages"][-1]["content"] == [
+        {"toolResult": {"toolUseId": "a", "content": [{"text": INTERRUPTED}]}}
+    ]
+    assert [tool["toolSpec"]["name"] for tool in body["toolConfig"]["tools"]] == ["_noop"]
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "fields", "most"),
+    [
+        (
+            ON_BEDROCK,
+            {"reasoningConfig": {"type": "enabled", "budgetTokens": 4000}},
+            {"thinking": {"type": "enabled", "budget_tokens": 4000}},
+            5000,
+        ),
+        (
+            ON_BEDROCK,
+            {"reasoningConfig": {"type": "adaptive", "maxReasoningEffort": "high"}},
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}},
+            1000,
+        ),
+        (
+            NOVA,
+            {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"}},
+            {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"}},
+            1000,
+        ),
+        (
+            ON_BEDROCK,
+            {"anthropicBeta": ["context-1m-2025-08-07"], "additionalModelRequestFields": {"a": 1}},
+            {"anthropic_beta": ["context-1m-2025-08-07"], "a": 1},
+            1000,
+        ),
+    ],
+)
+def test_what_only_the_model_understands_goes_to_it_alone(
+    model: Any, options: dict[str, Any], fields: dict[str, Any], most: int
+) -> None:
+    body = to_body(request(model, options=options, max_output=1000))
+    assert (body["additionalModelRequestFields"], body["inferenceConfig"]["maxTokens"]) == (fields, most)
+
+
+def test_options_of_the_api_go_to_it_as_they_are() -> None:
+    guard = {"guardrailIdentifier": "g", "guardrailVersion": "1"}
+    body = to_body(
+        request(NOVA, options={"guardrailConfig": guard, "unknown": 1}, tool_choice="required", tools=(READ,))
+    )
+    assert body == {
+        "guardrailConfig": guard,
+        "toolConfig": {"tools": [TOOL], "toolChoice": {"any": {}}},
+        "system": [{"text": "Be brief."}],
+        "messages": [{"role": "user", "content": [{"text": "hello"}]}],
+    }
+
+
+def test_what_was_sent_stays_a_prefix_as_the_conversation_grows() -> None:
+    turns: list[ModelMessage] = []
+    before = b""
+    for number in range(6):
+        turns.append(
+            UserTurn(
+                content=(TextContent(text=f"prompt {number}"), DOCUMENT)
+                if number == 1
+                else (TextContent(text="p"),)
+            )
+        )
+        for grown in (
+            (),
+            (
+                AssistantTurn(content=(thought("t", signature=signature_of("t")), call(f"call_{number}"))),
+                ToolTurn(content=(result(f"call_{number}"),)),
+                AssistantTurn(content=(TextContent(text="done"),)),
+                said("and?"),
+            ),
+        ):
+            turns.extend(grown)
+            sent = to_bytes(to_body(request(ON_BEDROCK, *turns, tools=(READ,)))).replace(
+                b"," + to_bytes(MARK), b""
+            )
+            assert sent.startswith(before)
+            before = sent.removesuffix(b"]}]}")

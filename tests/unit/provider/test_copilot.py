@@ -1,0 +1,103 @@
+"""GitHub Copilot: which API, which headers, and what its refusals mean."""
+
+import pytest
+
+from given.asked_models import GPT_4O, GPT_5, request
+from weft.provider.contract import (
+    AssistantTurn,
+    CallContent,
+    FileContent,
+    ModelMessage,
+    ResultContent,
+    TextContent,
+    ToolTurn,
+    UserTurn,
+)
+from weft.provider.copilot import SETTINGS, Copilot, own_headers, speaks_responses
+from weft.provider.scripted import Say
+from weft.testing.fake.openai import OpenAIChatDialect
+from weft.testing.fake.responses import ResponsesDialect
+from weft.testing.provider_stand import hear, open_stand
+
+HELLO = UserTurn(content=(TextContent(text="hello"),))
+PICTURE = FileContent(url="data:image/png;base64,iVBORw0KGgo=", mime="image/png")
+CALL = AssistantTurn(content=(CallContent(call_id="a", tool="read", input={}),))
+ASKED = {"openai-intent": "conversation-edits"}
+
+
+@pytest.mark.parametrize(
+    ("id", "newer"),
+    [
+        ("gpt-5", True),
+        ("gpt-5.2-codex", True),
+        ("gpt-6", True),
+        ("gpt-5-mini", False),
+        ("gpt-4o", False),
+        ("claude-sonnet-4.5", False),
+        ("gemini-2.5-pro", False),
+    ],
+)
+def test_newer_models_speak_the_newer_api(id: str, newer: bool) -> None:
+    assert speaks_responses(id) is newer
+
+
+@pytest.mark.parametrize(
+    ("messages", "headers"),
+    [
+        ((HELLO,), {"x-initiator": "user"}),
+        (
+            (HELLO, CALL, ToolTurn(content=(ResultContent(call_id="a", tool="read", output="x"),))),
+            {"x-initiator": "agent"},
+        ),
+        (
+            (UserTurn(content=(PICTURE,)), CALL, HELLO),
+            {"x-initiator": "user", "copilot-vision-request": "true"},
+        ),
+        (
+            (
+                HELLO,
+                CALL,
+                ToolTurn(content=(ResultContent(call_id="a", tool="read", output="x", files=(PICTURE,)),)),
+            ),
+            {"x-initiator": "agent", "copilot-vision-request": "true"},
+        ),
+    ],
+)
+def test_it_is_told_who_asks_and_whether_there_is_something_to_see(
+    messages: tuple[ModelMessage, ...], headers: dict[str, str]
+) -> None:
+    assert own_headers(request(GPT_5, *messages)) == ASKED | headers
+
+
+async def test_an_answer_over_either_api() -> None:
+    for dialect, model in ((OpenAIChatDialect(), GPT_4O), (ResponsesDialect(), GPT_5)):
+        async with open_stand(dialect, Copilot, model) as stand:
+            stand.play([Say(text="fine")])
+            heard = await hear(stand.provider, request(model))
+            assert (heard.error, heard.text()) == (None, "fine")
+            assert stand.server.requests[0].headers.items() >= (ASKED | {"x-initiator": "user"}).items()
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "told"),
+    [
+        (
+            403,
+            "nope",
+            "Copilot does not let this login in: sign in to GitHub Copilot again, and store the new login",
+        ),
+        (
+            400,
+            "The requested model is not supported.",
+            f"The requested model is not supported.\n\nIt may have to be switched on for your account: {SETTINGS}",
+        ),
+        (400, "something else", "something else"),
+    ],
+)
+async def test_a_refusal_says_what_to_do(status: int, message: str, told: str) -> None:
+    async with open_stand(OpenAIChatDialect(), Copilot, GPT_4O) as stand:
+        stand.server.refuse(status, message)
+        heard = await hear(stand.provider, request(GPT_4O))
+    assert heard.error is not None
+    assert (str(heard.error), heard.error.status) == (told, status)
+    assert message in heard.error.body

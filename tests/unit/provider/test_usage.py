@@ -1,0 +1,40 @@
+"""What providers say an answer used, in the shapes in which they say it: each token counted once."""
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.model.wire import parse
+from weft.provider.chat.usage import to_usage as chat
+from weft.provider.chunk import Usage
+from weft.provider.claude.fold import to_usage as anthropic
+from weft.provider.converse.fold import to_usage as converse
+from weft.provider.google.fold import to_usage as gemini
+from weft.provider.responses.fold import to_usage as responses
+
+RECORDED: Any = parse((Path(__file__).parents[2] / "golden" / "provider" / "usage.json").read_bytes())
+WIRES: Any = {
+    "anthropic": anthropic,
+    "chat": chat,
+    "responses": responses,
+    "gemini": gemini,
+    "converse": converse,
+}
+
+
+@pytest.mark.parametrize("case", RECORDED, ids=lambda case: case["name"])
+def test_each_token_is_counted_once(case: dict[str, Any]) -> None:
+    told, counts = case["told"], case["counts"]
+    cost = Decimal(counts.pop("cost")) if "cost" in counts else None
+    assert WIRES[case["wire"]](told) == Usage(**counts, cost=cost, raw=told or None)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("nonsense", ["x", -1, None, [], {}, Decimal("Infinity"), float("nan"), True])
+def test_no_nonsense_makes_it_fail(wire: str, nonsense: object) -> None:
+    names = {name for case in RECORDED if case["wire"] == wire for name in case["told"]}
+    used = WIRES[wire](dict.fromkeys(names, nonsense))
+    least = min(used.input, used.output, used.reasoning, used.cache_read, used.cache_write)
+    assert least >= 0

@@ -1,0 +1,254 @@
+"""What a child may do, what it is shown, and what comes of it."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from given.conversation import SESSION, answered, asked, called, ids, text
+from weft.errors import ToolError
+from weft.model.agent import Agent
+from weft.model.event import PartRemoved, PartUpdated
+from weft.model.failure import aborted, unknown
+from weft.model.ids import GLOBAL_PROJECT, MessageID, SessionID
+from weft.model.input import AgentInput, FileInput, TextInput
+from weft.model.part import CallTime, ErrorState, ModelRef, RunningState, Span, ToolPart
+from weft.model.permission import Action, Rule, Ruleset
+from weft.model.project import Place, Project, ProjectTime
+from weft.model.session import Session, SessionTime, own_of
+from weft.permission.limits import judge, limits_for
+from weft.permission.rules import STRICTEST_FIRST, evaluate
+from weft.run.children.mentions import Reader, names_in, resolve
+from weft.run.children.outcome import NO_WORDS, words_of
+from weft.run.children.progress import Progress
+from weft.run.children.rules import denied_below, narrow
+
+PERMISSIONS = ("bash", "edit", "read", "task")
+PATTERNS = ("*", "a*", "ab", "b")
+ACTIONS: tuple[Action, ...] = ("allow", "ask", "deny")
+ALLOW = Rule(permission="*", pattern="*", action="allow")
+
+rules = st.builds(
+    Rule,
+    permission=st.sampled_from(("*", *PERMISSIONS)),
+    pattern=st.sampled_from(PATTERNS),
+    action=st.sampled_from(ACTIONS),
+)
+rulesets = st.lists(rules, max_size=6).map(tuple)
+
+
+def session(id: str, permission: Ruleset = (), parent: str | None = None) -> Session:
+    return Session(
+        id=SessionID(id),
+        parent_id=SessionID(parent) if parent else None,
+        permission=permission,
+        time=SessionTime(created=1, updated=1),
+    )
+
+
+def agent(*permission: Rule, name: str = "general") -> Agent:
+    return Agent(name=name, mode="subagent", permission=permission)
+
+
+def deny(permission: str, pattern: str = "*") -> Rule:
+    return Rule(permission=permission, pattern=pattern, action="deny")
+
+
+def strictness(action: Action) -> int:
+    return -STRICTEST_FIRST.index(action)
+
+
+def says(ruleset: Ruleset, permission: str, pattern: str) -> Action:
+    """What rules alone say; where they say nothing, they withhold nothing."""
+    return evaluate(permission, pattern, (ALLOW, *ruleset)).action
+
+
+@given(rulesets, rulesets, rulesets, st.sampled_from(PERMISSIONS), st.sampled_from(("ab", "b", "x")))
+def test_a_child_is_never_freer_than_the_rules_of_its_parent_session(
+    above: Ruleset, doing: Ruleset, own: Ruleset, permission: str, pattern: str
+) -> None:
+    worker = agent(*doing)
+    parent = session("ses_a", above)
+    child = narrow(session("ses_b", own, "ses_a"), parent, denied_below(worker, (), deepest=False), None)
+    verdict = judge(permission, pattern, limits_for(worker, child)).action
+
+    assert strictness(verdict) >= strictness(says(above, permission, pattern))
+
+
+@given(rulesets, rulesets, rulesets, st.sampled_from(("ab", "b", "x")))
+def test_a_grandchild_is_never_freer_than_the_rules_of_the_first_session(
+    above: Ruleset, doing: Ruleset, own: Ruleset, pattern: str
+) -> None:
+    worker = agent(*doing)
+    top = session("ses_a", above)
+    child = narrow(session("ses_b", (), "ses_a"), top, (), None)
+    grandchild = narrow(session("ses_c", own, "ses_b"), child, (), None)
+    verdict = judge("bash", pattern, limits_for(worker, grandchild)).action
+
+    assert strictness(verdict) >= strictness(says(above, "bash", pattern))
+
+
+@given(rulesets, rulesets, rulesets, st.sampled_from(("ab", "b", "x")))
+def test_where_an_agent_may_not_change_files_no_child_of_its_may(
+    sending: Ruleset, doing: Ruleset, own: Ruleset, pattern: str
+) -> None:
+    sender, worker = agent(ALLOW, *sending), agent(*doing)
+    said = tuple(rule for rule in sending if rule.permission == "edit")
+    child = narrow(session("ses_b", own, "ses_a"), session("ses_a"), (), sender)
+    grandchild = narrow(session("ses_c", (), "ses_b"), child, (), worker)
+    if says(said, "edit", pattern) == "deny":
+        for each in (child, grandchild):
+            assert judge("edit", pattern, limits_for(worker, each)).action == "deny"
+
+
+@given(rulesets, rulesets, rulesets)
+def test_narrowing_again_changes_nothing(above: Ruleset, sending: Ruleset, own: Ruleset) -> None:
+    parent, sender = session("ses_a", above), agent(*sending)
+    denied = denied_below(sender, ("secret",), deepest=True)
+    once = narrow(session("ses_b", own, "ses_a"), parent, denied, sender)
+
+    assert narrow(once, parent, denied, sender) == once
+
+
+def test_a_child_keeps_what_its_agent_is_given_by_name_but_for_the_deepest() -> None:
+    named = agent(
+        Rule(permission="task", pattern="*", action="allow"),
+        Rule(permission="todowrite", pattern="*", action="allow"),
+    )
+
+    assert denied_below(agent(ALLOW), (), deepest=False) == (
+        deny("todowrite"), deny("todoread"), deny("task"),
+    )  # fmt: skip
+    assert denied_below(named, ("speak",), deepest=False) == (deny("todoread"), deny("speak"))
+    assert denied_below(named, (), deepest=True) == (deny("todoread"), deny("task"))
+
+
+def test_rules_that_withhold_no_file_leave_no_trace() -> None:
+    child = session("ses_b", (), "ses_a")
+    for sender in (None, agent(ALLOW), agent(deny("bash")), agent(deny("*"))):
+        assert own_of(narrow(child, session("ses_a"), (), sender)).limits == ()
+
+
+# --- mentions ---
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("see @src/a.py.", ["src/a.py"]),
+        ("@a, @b and @a", ["a", "b"]),
+        ("mail me@here or `@there`", []),
+        ("a lone @ and @ again", []),
+        ("@.env and @../x/y.tar.gz", [".env", "../x/y.tar.gz"]),
+        ("(@docs/)", ["docs/)"]),
+    ],
+)
+def test_names_with_an_at_are_found(words: str, names: list[str]) -> None:
+    assert names_in(words) == names
+
+
+def reader(directory: Path, *permission: Rule, **more: Any) -> Reader:
+    project = Project(id=GLOBAL_PROJECT, worktree=str(directory), time=ProjectTime(created=1, updated=1))
+    place = Place(project=project, directory=str(directory), worktree=str(directory))
+    return Reader(place=place, limits=((ALLOW, *permission),), agents=more.get("agents", {}))
+
+
+async def test_files_and_directories_in_the_project_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "a file.py").write_text("x")
+    (tmp_path / "b.py").write_text("x")
+    words = "look at @b.py and @src"
+
+    assert await resolve(words, reader(tmp_path)) == (
+        TextInput(text=words),
+        FileInput(mime="text/plain", filename="b.py", url=(tmp_path / "b.py").as_uri()),
+        FileInput(mime="application/x-directory", filename="src", url=(tmp_path / "src").as_uri()),
+    )
+
+
+async def test_what_lies_outside_or_would_be_asked_for_stays_a_word(tmp_path: Path) -> None:
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    project.mkdir()
+    outside.mkdir()
+    (outside / "key").write_text("secret")
+    (project / ".env").write_text("secret")
+    os.symlink(outside / "key", project / "link")
+    os.symlink(project / ".env", project / "plain")
+    ask = Rule(permission="read", pattern="*.env", action="ask")
+    words = f"@{outside}/key @~/key @link @.env @plain @nothing.py"
+
+    assert await resolve(words, reader(project, ask)) == (TextInput(text=words),)
+
+
+async def test_an_agent_is_named_only_to_a_child_that_may_hand_tasks_on(tmp_path: Path) -> None:
+    agents = {"explore": agent(ALLOW, name="explore")}
+
+    assert await resolve("ask @explore", reader(tmp_path, agents=agents)) == (
+        TextInput(text="ask @explore"),
+        AgentInput(name="explore"),
+    )
+    assert await resolve("ask @explore", reader(tmp_path, deny("task"), agents=agents)) == (
+        TextInput(text="ask @explore"),
+    )
+
+
+# --- what comes of it ---
+
+
+def test_the_last_words_of_a_child_are_what_it_brings() -> None:
+    answer = answered("A1", 2, "U1", text("A1", "let me see", 1), called("A1", 2), text("A1", "there", 3))
+
+    assert words_of(answer, SESSION) == "there"
+
+
+def test_without_words_the_failed_calls_are_told() -> None:
+    call = called("A1")
+    state = ErrorState(input={}, error="The user said no", time=CallTime(start=1, end=2))
+
+    assert words_of(answered("A1", 2, "U1", replace(call, state=state)), SESSION) == (
+        f"{NO_WORDS}\nread: The user said no"
+    )
+    assert words_of(answered("A1", 2, "U1"), SESSION) == NO_WORDS
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (asked("U1", 1), NO_WORDS),
+        (answered("A1", 2, "U1", error=unknown("boom")), "The subagent failed: boom."),
+        (answered("A1", 2, "U1", text("A1", "half"), error=aborted()), "Before that it said: half"),
+    ],
+)
+def test_a_child_that_did_not_come_to_its_end_is_an_error(answer: Any, said: str) -> None:
+    with pytest.raises(ToolError) as raised:
+        words_of(answer, SESSION)
+    assert said in str(raised.value)
+    assert f"session_id {SESSION}" in str(raised.value)
+
+
+def test_progress_is_a_line_for_each_call_of_the_child_alone() -> None:
+    progress = Progress(
+        SESSION, ModelRef(provider_id="p", model_id="m"), [answered("A1", 2, "U1", called("A1"))]
+    )
+    running = ToolPart(
+        **ids("A2", 2), call_id="c", tool="bash", state=RunningState(input={}, time=Span(start=1))
+    )
+    stranger = replace(running, session_id=SessionID("ses_other"))
+    first = {"id": called("A1").id, "tool": "read", "state": {"status": "completed", "title": "t"}}
+    second = {"id": running.id, "tool": "bash", "state": {"status": "running"}}
+
+    assert not progress.feed([PartUpdated(part=stranger), PartUpdated(part=text("A2", "words"))])
+    assert progress.feed([PartUpdated(part=running)])
+    assert not progress.feed([PartUpdated(part=running)])
+    assert progress.metadata() == {
+        "summary": [first, second],
+        "sessionId": SESSION,
+        "model": {"providerID": "p", "modelID": "m"},
+    }
+    gone = PartRemoved(session_id=SESSION, message_id=MessageID("A2"), part_id=running.id)
+    assert progress.feed([gone])
+    assert progress.metadata()["summary"] == [first]

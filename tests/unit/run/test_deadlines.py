@@ -1,0 +1,198 @@
+"""Nothing hangs for ever: a tool that never returns, a turn without end."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from given.house import ECHO, NOW, EchoInput, open_house, say
+from weft.app.gates import Permitting
+from weft.host.deadline import PIECE
+from weft.model.event import PartUpdated, PermissionAsked, Told
+from weft.model.failure import DeadlineData, DeadlineFailure
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import CompletedState, ErrorState, RunningState, TextPart, ToolPart
+from weft.model.permission import Rule
+from weft.permission.terms import Terms
+from weft.provider.chunk import AnyChunk, Finished, Started, ToolCall, Usage
+from weft.provider.contract import ModelRequest
+from weft.provider.scripted import Call, Say, Wait
+from weft.run.kit import Deadlines
+from weft.testing.clock import HandClock
+from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
+
+
+async def hang(_: EchoInput, __: ToolContext) -> ToolResult:
+    await asyncio.Event().wait()
+    raise AssertionError("never")
+
+
+HANG: AnyTool = Tool(name="hang", about="Never return.", takes=EchoInput, run=hang)
+TOO_LONG = "the tool hang took longer than 60 seconds, and was ended"
+
+
+async def pass_time(clock: HandClock, seconds: float) -> None:
+    """Turn the clock in the pieces in which deadlines count."""
+    while seconds > 0:
+        await clock.somebody_sleeps(0.001)
+        clock.turn(round(PIECE * 1000))
+        seconds -= PIECE
+        await let_others_run()
+
+
+async def let_others_run() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def until_running(events: AsyncIterator[Told], tool: str) -> None:
+    async for told in events:
+        match told.event:
+            case PartUpdated(part=ToolPart(tool=name, state=RunningState())) if name == tool:
+                return
+            case _:
+                pass
+
+
+def states(message: MessageWithParts) -> list[str]:
+    return [
+        part.state.output if isinstance(part.state, CompletedState) else part.state.error
+        for part in message.parts
+        if isinstance(part, ToolPart) and isinstance(part.state, CompletedState | ErrorState)
+    ]
+
+
+def info(message: MessageWithParts) -> AssistantMessage:
+    assert isinstance(message.info, AssistantMessage)
+    return message.info
+
+
+async def test_a_tool_that_never_returns_is_ended_and_the_model_goes_on_from_that() -> None:
+    clock = HandClock(NOW)
+    script = (
+        [Call(tool="hang", input={"words": ""}), Call(tool="echo", input={"words": "fine"})],
+        [Say(text="It hung.")],
+    )
+    async with (
+        asyncio.timeout(10),
+        open_house(*script, tools=(HANG, ECHO), clock=clock, deadlines=Deadlines(tool=60)) as house,
+    ):
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        events = house.api.events()
+        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        await until_running(events, "hang")
+        await pass_time(clock, 60)
+        answer = await asking
+
+        assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["It hung."]
+        assert states((await house.api.list_messages(session))[1]) == [TOO_LONG, "fine"]
+
+
+async def test_a_turn_that_takes_too_long_ends_with_a_failure_that_says_so_and_nothing_open() -> None:
+    clock = HandClock(NOW)
+    script = (
+        [Call(tool="echo", input={"words": "done"})],
+        [Say(text="I begin"), Call(tool="hang", input={"words": ""}), Wait(seconds=10_000)],
+        [Say(text="fresh")],
+    )
+    async with (
+        asyncio.timeout(10),
+        open_house(*script, tools=(HANG, ECHO), clock=clock, deadlines=Deadlines(turn=60)) as house,
+    ):
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        events = house.api.events()
+        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        await until_running(events, "hang")
+        await pass_time(clock, 60)
+        answer = await asking
+        said = "the turn took longer than 60 seconds, and was ended"
+
+        assert info(answer).error == DeadlineFailure(
+            data=DeadlineData(message=said, limit="turn", seconds=60)
+        )
+        assert info(answer).time.completed is not None
+        assert states(answer) == ["Tool execution aborted"]
+        # What came before it stands, the next prompt has all its time again, and the model sees where it was broken off.
+        following = await house.api.prompt(session, say("go on"))
+        assert info(following).error is None
+        assert "I begin" in str(house.provider.requests[-1].messages)
+
+
+async def test_a_prompt_that_came_in_during_a_turn_that_ran_out_has_a_turn_of_its_own() -> None:
+    clock = HandClock(NOW)
+    script = ([Wait(seconds=10_000)], [Say(text="for the second")])
+    async with (
+        asyncio.timeout(10),
+        open_house(*script, clock=clock, deadlines=Deadlines(turn=60)) as house,
+    ):
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        first = asyncio.ensure_future(house.api.prompt(session, say("one")))
+        await clock.somebody_sleeps(5_000)
+        events = house.api.events()
+        second = asyncio.ensure_future(house.api.prompt(session, say("two")))
+        async for told in events:
+            if isinstance(told.event, PartUpdated):
+                break
+        await pass_time(clock, 60)
+        await first
+        answer = await second
+
+        assert (info(answer).error, info(answer).finish) == (None, "stop")
+
+
+async def test_the_time_a_person_takes_to_answer_is_not_the_tools_nor_the_turns() -> None:
+    clock = HandClock(NOW)
+    rules = (Rule(permission="echo", pattern="*", action="ask"),)
+    script = ([Call(tool="echo", input={"words": "hi"})], [Say(text="done")])
+    async with (
+        asyncio.timeout(10),
+        open_house(
+            *script,
+            clock=clock,
+            rules=rules,
+            permitting=Permitting(terms=Terms(answered=True)),
+            deadlines=Deadlines(tool=20, turn=30),
+        ) as house,
+    ):
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        events = house.api.events()
+        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        async for told in events:
+            if isinstance(told.event, PermissionAsked):
+                request = told.event.request
+                break
+        await pass_time(clock, 3_600)
+        await house.api.reply_permission(request.id, "once")
+        answer = await asking
+
+        assert info(answer).error is None
+        assert states((await house.api.list_messages(session))[1]) == ["hi"]
+
+
+async def test_many_short_steps_draw_from_the_one_deadline_of_the_turn() -> None:
+    class Slow:
+        """Takes five seconds for each answer, and always wants another step."""
+
+        def __init__(self, clock: HandClock) -> None:
+            self.clock = clock
+            self.asked = 0
+
+        async def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+            self.asked += 1
+            yield Started()
+            await let_others_run()
+            self.clock.turn(5_000)
+            await let_others_run()
+            yield ToolCall(call_id=f"c{self.asked}", tool="echo", raw=f'{{"words": "{self.asked}"}}')
+            yield Finished(reason="tool-calls", usage=Usage())
+
+    clock = HandClock(NOW)
+    slow = Slow(clock)
+    async with (
+        asyncio.timeout(10),
+        open_house(provider=slow, clock=clock, deadlines=Deadlines(turn=60)) as house,
+    ):
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        answer = await house.api.prompt(session, say("go"))
+
+        assert isinstance(info(answer).error, DeadlineFailure)
+        assert (slow.asked, clock.now()) == (12, NOW + 60_000)

@@ -1,0 +1,52 @@
+"""An answer that comes all at once is heard by everybody who listens."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from given.house import open_house, say
+from weft.bus import HELD
+from weft.model.event import PartGrew, PartUpdated
+from weft.model.input import SessionInput
+from weft.model.part import TextPart
+from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, TextEnd, TextStart, Usage
+from weft.provider.contract import ModelRequest
+
+PIECES = HELD * 2
+
+
+class Flood:
+    """Says everything without once waiting."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        del request
+        yield Started()
+        yield TextStart(id="t")
+        for _ in range(PIECES):
+            yield TextDelta(id="t", text="x")
+        yield TextEnd(id="t")
+        yield Finished(reason="stop", usage=Usage())
+
+
+async def test_a_listener_keeps_up_with_an_answer_in_one_lump() -> None:
+    async with open_house(provider=Flood()) as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        events = house.api.events()
+        heard = 0
+
+        async def listen() -> None:
+            nonlocal heard
+            async for told in events:
+                match told.event:
+                    case PartGrew(delta=delta):
+                        heard += len(delta)
+                    case PartUpdated(part=TextPart(), delta=str(delta)):
+                        heard += len(delta)
+                    case event if event.type == "session.idle":
+                        return
+                    case _:
+                        pass
+
+        listening = asyncio.ensure_future(listen())
+        await house.api.prompt(session, say("go"))
+        await listening
+        assert heard == PIECES

@@ -1,0 +1,182 @@
+"""What happens, as frames: encoded once, in the grain a listener understands, and resumable."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from given.conversation import SESSION, ids
+from weft.model.event import Event, PartGrew, PartUpdated, SessionRested
+from weft.model.ids import MessageID, PartID
+from weft.model.part import Span, TextPart
+from weft.server import feed as feeds
+from weft.server.feed import Feed, Numbering, Signal, Style
+
+FINE = Style(grain="fine", wrapped=False)
+WHOLE = Style(grain="whole", wrapped=False)
+PART = TextPart(**ids("A1", 1), text="Hel", time=Span(start=1))
+
+
+def grew(delta: str, offset: int) -> PartGrew:
+    return PartGrew(
+        session_id=SESSION,
+        message_id=MessageID("A1"),
+        part_id=PART.id,
+        field="text",
+        delta=delta,
+        offset=offset,
+    )
+
+
+def idle() -> Event:
+    return SessionRested(session_id=SESSION)
+
+
+def told(raw: bytes | None) -> list[tuple[str, Any]]:
+    """The id and the event of each frame."""
+    assert raw is not None
+    frames = [frame.split("\n") for frame in raw.decode().split("\n\n") if frame]
+    return [(first.removeprefix("id: "), json.loads(data.removeprefix("data: "))) for first, data in frames]
+
+
+def types(raw: bytes | None) -> list[str]:
+    return [event["type"] for _, event in told(raw)]
+
+
+@pytest.fixture
+def numbering() -> Numbering:
+    return Numbering("boot")
+
+
+def make(numbering: Numbering, directory: str = "/work") -> Feed:
+    return Feed(numbering, directory=directory, project="p1")
+
+
+async def test_each_listener_hears_of_growth_in_the_grain_it_knows(numbering: Numbering) -> None:
+    feed = make(numbering)
+    feed.listeners["whole"] = 1
+    for event in (PartUpdated(part=PART), grew("lo", 3), grew(" there", 5), idle()):
+        feed.take(event)
+
+    assert types(feed.read(0, FINE)) == [
+        "message.part.updated",
+        "message.part.delta",
+        "message.part.delta",
+        "session.idle",
+    ]
+    whole = [event for _, event in told(feed.read(0, WHOLE))]
+    assert [event["type"] for event in whole] == [
+        "message.part.updated",
+        "message.part.updated",
+        "session.idle",
+    ]
+    properties = whole[1]["properties"]
+    assert (properties["part"]["text"], properties["delta"]) == ("Hello there", "lo there")
+
+
+async def test_a_growing_part_is_told_whole_at_a_bounded_rate(numbering: Numbering) -> None:
+    feed = make(numbering)
+    feed.listeners["whole"] = 1
+    feed.take(PartUpdated(part=PART))
+    for number in range(1000):
+        feed.take(grew("x", 3 + number))
+    await asyncio.sleep(feeds.BETWEEN_WHOLES * 2)
+    told_whole = told(feed.read(0, WHOLE))
+    assert len(told_whole) == 2
+    assert told_whole[1][1]["properties"]["part"]["text"] == "Hel" + "x" * 1000
+
+
+async def test_growth_that_was_said_before_is_not_said_twice(numbering: Numbering) -> None:
+    feed = make(numbering)
+    feed.listeners["whole"] = 1
+    for event in (PartUpdated(part=PART), grew("lo", 3), grew("lo", 3), grew("lo!", 3), idle()):
+        feed.take(event)
+    assert told(feed.read(0, WHOLE))[1][1]["properties"]["part"]["text"] == "Hello!"
+
+
+async def test_nobody_pays_for_whole_parts_that_nobody_hears(numbering: Numbering) -> None:
+    feed = make(numbering)
+    for event in (PartUpdated(part=PART), grew("lo", 3), idle()):
+        feed.take(event)
+    assert types(feed.read(0, WHOLE)) == ["message.part.updated", "session.idle"]
+
+
+async def test_one_number_says_where_a_listener_of_all_directories_stands(numbering: Numbering) -> None:
+    one, other = make(numbering), make(numbering, "/other")
+    one.take(idle())
+    other.take(idle())
+    one.take(idle())
+
+    assert [id for id, _ in told(one.read(0, FINE))] == ["boot.1", "boot.3"]
+    heard = numbering.find("boot.1")
+    assert heard is not None
+    assert one.position_after(heard) == 1
+    assert other.position_after(heard) == 0
+    assert [numbering.find(id) for id in ("boot.4", "old.1", "boot.x", "", "boot.-1")] == [None] * 5
+
+
+async def test_wrapped_frames_say_which_directory(numbering: Numbering) -> None:
+    feed = make(numbering)
+    feed.take(idle())
+    ((_, event),) = told(feed.read(0, Style(grain="fine", wrapped=True)))
+    assert event == {
+        "directory": "/work",
+        "project": "p1",
+        "payload": {"type": "session.idle", "properties": {"sessionID": SESSION}},
+    }
+
+
+async def test_what_is_no_longer_held_is_not_pretended_to_be(
+    numbering: Numbering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "HELD", 3)
+    feed = make(numbering)
+    for _ in range(5):
+        feed.take(idle())
+    assert feed.read(1, FINE) is None
+    assert len(told(feed.read(2, FINE))) == 3
+    assert (feed.position_after(1), feed.position_after(2)) == (None, 2)
+
+
+async def test_a_feed_that_closed_takes_its_numbers_with_it(numbering: Numbering) -> None:
+    feed = make(numbering)
+    feed.take(idle())
+    feed.take(idle())
+    feed.close()
+    assert (numbering.find("boot.1"), numbering.find("boot.2")) == (None, 2)
+
+
+async def test_a_part_that_is_gone_grows_no_more(numbering: Numbering) -> None:
+    feed = make(numbering)
+    feed.listeners["whole"] = 1
+    feed.take(PartUpdated(part=PART))
+    feed.take(
+        PartGrew(
+            session_id=SESSION,
+            message_id=MessageID("A1"),
+            part_id=PartID("prt_other"),
+            field="text",
+            delta="x",
+            offset=0,
+        )
+    )
+    feed.take(idle())
+    assert types(feed.read(0, WHOLE)) == ["message.part.updated", "session.idle"]
+
+
+async def test_a_signal_wakes_all_who_wait_and_says_when_there_is_nothing() -> None:
+    signal = Signal()
+    waiting = [asyncio.ensure_future(signal.wait(60)) for _ in range(3)]
+    await asyncio.sleep(0)
+    signal.fire()
+    assert await asyncio.gather(*waiting) == [True, True, True]
+    assert await signal.wait(0.001) is False
+
+
+async def test_one_who_stops_waiting_for_another_reason_is_not_told_that_there_is_nothing() -> None:
+    waiting = asyncio.ensure_future(Signal().wait(60))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

@@ -1,0 +1,187 @@
+"""What a command is held against the rules as: every part of it, whole. Nothing is run."""
+
+from pathlib import Path
+
+import pytest
+
+from given.shell import Grounds, lay_out
+from weft.tool.shell.command import Request, judge
+
+
+@pytest.fixture(scope="module")
+def grounds(tmp_path_factory: pytest.TempPathFactory) -> Grounds:
+    return lay_out(tmp_path_factory.mktemp("grounds"))
+
+
+def parts(grounds: Grounds, command: str, permission: str) -> list[str]:
+    return [part.pattern for part in judge(command, grounds.where()).parts if part.permission == permission]
+
+
+@pytest.mark.parametrize(
+    ("command", "patterns"),
+    [
+        ("ls -la", ["ls -la"]),
+        ("ls; pwd", ["ls", "pwd"]),
+        ("cd src && ls", ["ls"]),
+        ("cd src", ["cd src"]),
+        ("X=1", ["X=1"]),
+        ("X=1 ls", ["ls"]),
+        ("> README.md", ["> README.md"]),
+        ("/bin/ls src", ["/bin/ls src", "ls src"]),
+        ("'ls' src", ["'ls' src", "ls src"]),
+        ("'ls' 'a b'", ["'ls' 'a b'", "ls 'a b'"]),
+        ("env -i X=1 ls src", ["env -i X=1 ls src", "ls src"]),
+        ("timeout 5 nice ls", ["timeout 5 nice ls", "nice ls", "ls"]),
+        ("bash -c 'ls; pwd'", ["bash -c 'ls; pwd'", "ls", "pwd"]),
+        ("echo $(date)", ["date", "echo⟦ $(date)⟧"]),
+        ("for i in a b; do echo $i; done", ["echo", "echo $i", "echo a", "echo b"]),
+        ("git -C src push", ["git -C src push", "git push"]),
+        ("kubectl -n x delete y", ["kubectl -n x delete y", "kubectl delete y"]),
+        ("find src -exec wc -l {} +", ["find src -exec wc -l {} +", "wc -l⟦ {}⟧"]),
+        ("ls | xargs wc", ["ls", "xargs wc", "wc⟦ files of the list⟧"]),
+        ("$X src", ["⟦$X⟧ src", "⟦$X src⟧"]),
+        ("echo $?", ["echo⟦ $?⟧"]),
+        ("python3 - <<'X'\n1\nX", ["python3 -"]),
+        ("", [""]),
+    ],
+)
+def test_each_command_is_asked_for_as_written_and_as_meant(
+    grounds: Grounds, command: str, patterns: list[str]
+) -> None:
+    assert parts(grounds, command, "bash") == patterns
+
+
+@pytest.mark.parametrize(
+    ("command", "read", "edit"),
+    [
+        ("cat README.md", ["README.md"], []),
+        ("cat src/*.py", ["src/main.py"], []),
+        ("cat < README.md > build/x", ["README.md"], ["build/x"]),
+        ("cp README.md src", ["README.md"], ["src/README.md"]),
+        ("cp README.md x", ["README.md"], ["x"]),
+        ("mv README.md x", ["README.md"], ["README.md", "x"]),
+        ("cp -r src x", ["src"], ["x", "x/⟦everything below⟧"]),
+        ("rm -r build", [], ["build", "build/⟦everything below⟧"]),
+        ("sort -o x README.md", ["README.md"], ["x"]),
+        ("sed -i s/a/b/ README.md", ["README.md"], ["README.md"]),
+        ("sed 's/a/b/w x' README.md", ["README.md"], ["x"]),
+        ("cat settings", ["settings", ".env"], []),
+        ("echo x > hooks/y", [], ["hooks/y", ".git/hooks/y"]),
+        ("echo x > sub/.git/hooks/y", [], ["sub/.git/hooks/y", ".git/hooks/y"]),
+        ("echo x > /dev/null", [], []),
+        ("find . -name '*.o' -delete", [], ["build/out.o"]),
+        ("find . -name '*.o' | xargs rm", [], ["build/out.o"]),
+        ("grep -r KEY config", ["config", "config/.env.local"], []),
+        ("curl -O http://example.com/a/x.tgz", [], ["x.tgz"]),
+        ("git config user.name x", [], [".git/config"]),
+        ("X=src; cat $X/main.py", ["src/main.py"], []),
+        ("cd src; cat main.py", ["src/main.py"], []),
+        ("ls && cd src; cat main.py", ["main.py", "src/main.py"], []),
+    ],
+)
+def test_files_count_as_read_or_as_changed(
+    grounds: Grounds, command: str, read: list[str], edit: list[str]
+) -> None:
+    found = [path.removeprefix(f"{grounds.project}/") for path in parts(grounds, command, "read")]
+    assert (sorted(found), parts(grounds, command, "edit")) == (sorted(read), edit)
+
+
+@pytest.mark.parametrize(
+    ("command", "outside"),
+    [
+        ("cat link.txt", ["{top}/outside/secret.txt"]),
+        ("cat out/deep/more.txt", ["{top}/outside/deep/more.txt"]),
+        ("ls out", ["{top}/outside/*"]),
+        ("cat ~/.ssh/id_rsa", ["{top}/home/.ssh/id_rsa"]),
+        ("cat src/up/../outside/secret.txt", ["{top}/outside/secret.txt"]),
+        ("cat README.md", []),
+        ("cat src/up/README.md", []),
+    ],
+)
+def test_what_lies_outside_is_known_by_its_real_path(
+    grounds: Grounds, command: str, outside: list[str]
+) -> None:
+    assert parts(grounds, command, "external_directory") == [path.format(top=grounds.top) for path in outside]
+
+
+def test_what_is_asked_comes_by_permission_what_leads_out_first(grounds: Grounds) -> None:
+    where = grounds.where()
+    assert judge("cat link.txt > x; make", where).requests == (
+        Request(
+            permission="external_directory",
+            patterns=(f"{grounds.top}/outside/secret.txt",),
+            always=(f"{grounds.top}/outside/*",),
+            why=("it is outside of the project",),
+        ),
+        Request(
+            permission="read",
+            patterns=(f"{grounds.project}/link.txt", f"{grounds.top}/outside/secret.txt"),
+            always=(f"{grounds.project}/link.txt", f"{grounds.top}/outside/secret.txt"),
+        ),
+        Request(permission="edit", patterns=("x",), always=("x",)),
+        Request(
+            permission="bash",
+            patterns=("cat link.txt", "make"),
+            always=("cat *", "make *"),
+            may_write=("make",),
+        ),
+    )
+
+
+def test_what_cannot_be_told_counts_as_everything(grounds: Grounds) -> None:
+    told = judge("if then", grounds.where())
+    why = ("it is not shell as we can read it",)
+    assert told.requests == tuple(
+        Request(
+            permission=permission,
+            patterns=("⟦if then⟧",),
+            always=(),
+            why=why,
+            may_write=("⟦if then⟧",) if permission == "bash" else (),
+        )
+        for permission in ("external_directory", "read", "edit", "bash")
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "always"),
+    [
+        ("ls -la", ("ls *",)),
+        ("git status", ("git status *",)),
+        ("npm run dev", ("npm run dev *",)),
+        ("git", ("git *",)),
+        ("gh pr list", ("gh pr list *",)),
+        ("env ls", ("env ls", "ls *")),
+        ("bash -c ls", ("bash -c ls", "ls *")),
+        ("find . -name x", ("find . -name x",)),
+        ("find . -name 'x*'", ()),
+        ("./run.sh x", ("./run.sh *", "run.sh *")),
+        ("$X", ()),
+        ("echo $X", ()),
+    ],
+)
+def test_a_lasting_yes_covers_the_beginning_where_that_says_enough(
+    grounds: Grounds, command: str, always: tuple[str, ...]
+) -> None:
+    (request,) = [each for each in judge(command, grounds.where()).requests if each.permission == "bash"]
+    assert request.always == always
+
+
+def test_a_directory_below_the_worktree_is_inside_with_all_of_it(grounds: Grounds) -> None:
+    src = Grounds(top=grounds.top)
+    where = src.where()
+    assert judge("cat ../README.md", where).requests[0].permission == "external_directory"
+    below = type(where)(
+        directory=str(grounds.project / "src"),
+        worktree=str(grounds.project),
+        roots=(str(grounds.project),),
+        environment={},
+    )
+    assert [each.permission for each in judge("cat ../README.md", below).requests] == ["read", "bash"]
+
+
+def test_a_link_that_leads_in_a_circle_is_looked_at_all_the_same(tmp_path: Path) -> None:
+    grounds = lay_out(tmp_path)
+    (grounds.project / "a").symlink_to("b")
+    (grounds.project / "b").symlink_to("a")
+    assert parts(grounds, "cat a", "bash") == ["cat a"]

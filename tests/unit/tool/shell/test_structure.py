@@ -1,0 +1,151 @@
+"""A forbidden command within any structure of the shell is never allowed; and judging never fails. Nothing is run."""
+
+import shlex
+from functools import reduce
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from given.gate import rules
+from weft.app.explaining import explain
+from weft.tool.shell.command import judge
+from weft.tool.shell.places import Where
+
+WHERE = Where(
+    directory="/nowhere",
+    worktree="/nowhere",
+    roots=("/nowhere",),
+    environment={"HOME": "/home/ada", "SHELL": "/bin/sh"},
+)
+NO_RM = (rules("*:*:allow", "bash:rm *:deny"),)
+
+SPELLINGS = (
+    "rm x",
+    "'rm' x",
+    '"rm" x',
+    "r\\m x",
+    "r''m x",
+    "/bin/rm x",
+    "$'rm' x",
+    "$'\\x72m' x",
+    "rm\tx",
+    "X=1 rm x",
+    ">y rm x",
+    "rm x <y >z 2>&1",
+    "N=rm; $N x",
+    "$(echo rm) x",
+    "`echo rm` x",
+    "r{m,m} x",
+)
+# With `{}` in the place of a command, and `{q}` of one in quotes.
+AROUND = (
+    "ls; {}",
+    "{}; ls",
+    "ls && {}",
+    "{} || ls",
+    "ls | {}",
+    "{} | cat",
+    "ls & {}",
+    "ls\n{}\nls",
+    "! {}",
+    "( {} )",
+    "{{ {}; }}",
+    "if true; then {}; fi",
+    "if {}; then ls; else ls; fi",
+    "if false; then ls; else {}; fi",
+    "while false; do {}; done",
+    "until {}; do ls; done",
+    "for i in 1 2; do {}; done",
+    "case x in y) ls;; x) {};; esac",
+    "f() {{ {}; }}; f",
+    "function g {{ {}; }}",
+    "echo $({})",
+    'echo "a $({}) b"',
+    "echo ${{Y:-$({})}}",
+    "cat <({})",
+    "ls > >({})",
+    "Z=$({})",
+    "Z=$({}) ls",
+    "export Z=$({})",
+    '[ -n "$({})" ]',
+    "[[ -n $({}) ]]",
+    "cat <<E\n$({})\nE\n",
+    "sh -c {q}",
+    "bash -ec {q}",
+    "eval {q}",
+    "sh <<< {q}",
+    "sh <<'E'\n{}\nE\n",
+    "echo {q} | sh",
+    "trap {q} EXIT",
+    "env sh -c {q}",
+    "timeout 5 sh -c {q}",
+    "sudo -u me sh -c {q}",
+    "find . -exec sh -c {q} \\;",
+    "ls | xargs sh -c {q}",
+    "git submodule foreach {q}",
+    "time {}",
+    "exec {}",
+    "command {}",
+    "env {}",
+    "nohup {}",
+    "nice -n 5 {}",
+    "echo ls # {}\n{}",
+)
+
+
+def put(text: str, around: str) -> str:
+    return (
+        around.replace("{q}", "{0}").format(shlex.quote(text))
+        if "{q}" in around
+        else around.format(*[text] * 2)
+    )
+
+
+# A command put into one thing, and that into the next.
+structures = st.builds(
+    lambda spelling, around: reduce(put, around, spelling),
+    st.sampled_from(SPELLINGS),
+    st.lists(st.sampled_from(AROUND), max_size=4),
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(structures)
+def test_a_forbidden_command_is_found_in_any_structure(command: str) -> None:
+    assert explain(command, WHERE, NO_RM).verdict != "allow"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(AROUND), max_size=3))
+def test_where_it_can_be_read_it_is_denied(around: list[str]) -> None:
+    """Not merely asked about: what is plain to see is not taken for unclear."""
+    command = reduce(put, around, "rm x")
+    told = explain(command, WHERE, NO_RM)
+    unread = any(each.part.why for each in told.parts)
+    assert told.verdict == "deny" or unread
+
+
+SHELL = st.text(alphabet="ab rm/.'\"\\$(){}[]<>|&;`~*?=!#\n\t-_0@:,+%^", max_size=60)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.one_of(st.text(max_size=200), SHELL))
+@example("\udc80")
+@example("⟦")
+@example("$(" * 300)
+@example("((" * 50 + "))" * 50)
+@example("a" * 300_000)
+@example("a|" * 4000)
+@example("{" + "a," * 200 + "}")
+@example("~\0")
+@example("cd $'\\x80'; cat x")
+def test_judging_never_fails_and_always_says_the_same(text: str) -> None:
+    first = judge(text, WHERE)
+    assert first.requests
+    assert judge(text, WHERE) == first
+
+
+@settings(max_examples=300, deadline=None)
+@given(SHELL)
+def test_whatever_it_is_it_is_asked_for_as_a_command(text: str) -> None:
+    assert [each.permission for each in judge(text, WHERE).requests].count("bash") == 1

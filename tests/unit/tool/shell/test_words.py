@@ -1,0 +1,193 @@
+"""Words as a program is given them: quotes, variables, braces, patterns; and what is not known of them."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from weft.tool.shell.arity import lasting, prefix
+from weft.tool.shell.braces import Atom, expand
+from weft.tool.shell.field import Field, Listing, Number, Reading, Value, spelled, unknown
+from weft.tool.shell.options import Given, names, split
+from weft.tool.shell.parse import Node, parse
+from weft.tool.shell.words import Words
+
+KNOWN: dict[str, Sequence[Value]] = {
+    "one": ["a"],
+    "two": ["a", "b"],
+    "split": ["a b"],
+    "star": ["*.py"],
+    "empty": [""],
+    "list": [Listing(roots=("/x",))],
+    "number": [Number.SOME],
+}
+WORDS = Words(lookup=KNOWN.get, output=lambda _: None, home="/home/ada")
+
+
+def word_of(text: str) -> Node:
+    root = parse(f"echo {text}")
+    assert not isinstance(root, str), root
+    return root.children[0].children[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "readings"),
+    [
+        ("a", [("a",)]),
+        ("'a b'", [("a b",)]),
+        ('"a b"', [("a b",)]),
+        ('"a\\"b\\$c"', [('a"b$c',)]),
+        ("a\\ b", [("a b",)]),
+        ("a'b'\"c\"", [("abc",)]),
+        ("$'a\\tb\\x63'", [("a\tbc",)]),
+        ("''", [("",)]),
+        ("~", [("/home/ada",)]),
+        ("~/x", [("/home/ada/x",)]),
+        ("'~'", [("~",)]),
+        ("$one", [("a",)]),
+        ("${one}b", [("ab",)]),
+        ("$two", [("a",), ("b",)]),
+        ("$two$two", [("aa",), ("ab",), ("ba",), ("bb",)]),
+        ("$split", [("a", "b")]),
+        ('"$split"', [("a b",)]),
+        ("$empty", [()]),
+        ('"$empty"', [("",)]),
+        ("$unknown", [("⟦$unknown⟧",)]),
+        ("${one:-b}", [("⟦${one:-b}⟧",)]),
+        ("x$(date)", [("x⟦$(date)⟧",)]),
+        ("$number", [("⟦$number⟧",)]),
+        ("{a,b}c", [("ac", "bc")]),
+        ("{1..3}", [("1", "2", "3")]),
+        ("'{a,b}'", [("{a,b}",)]),
+        ("<(ls)", [("/dev/fd/63",)]),
+    ],
+)
+def test_a_word_is_read_as_the_shell_reads_it(text: str, readings: list[tuple[str, ...]]) -> None:
+    found = WORDS.readings(word_of(text))
+    assert [tuple(field.text for field in reading) for reading in found] == readings
+
+
+@pytest.mark.parametrize(
+    ("text", "wild"),
+    [
+        ("*.py", "*.py"),
+        ("'*'.py", ""),
+        ("'*'*.py", "[*]*.py"),
+        ("\\**", "[*]*"),
+        ("$star", "*.py"),
+        ('"$star"', ""),
+        ("~/*", "/home/ada/*"),
+        ("a$((1))", "a*"),
+        ('"a$?"', "a*"),
+        ("log-$number.txt", "log-*.txt"),
+        ("a", ""),
+    ],
+)
+def test_what_is_wild_in_a_word_is_wild_and_nothing_else(text: str, wild: str) -> None:
+    ((field,),) = WORDS.readings(word_of(text))
+    assert field.wild == wild
+
+
+def test_one_of_a_list_stays_one_of_it() -> None:
+    listing = Listing(roots=("/x",))
+    ((field,),) = WORDS.readings(word_of("$list"))
+    assert field == Field("⟦$list⟧", listing=listing)
+    assert WORDS.readings(word_of("$list.bak")) == [(Field("⟦$list.bak⟧", listing=listing),)]
+    assert WORDS.readings(word_of("a/$list")) == [(unknown("a/$list"),)]
+
+
+def test_too_many_ways_to_read_a_word_are_none() -> None:
+    assert WORDS.readings(word_of("$two$two$two$two$two")) == [(unknown("$two$two$two$two$two"),)]
+    assert WORDS.readings(word_of("{1..1000}")) == [(unknown("{1..1000}"),)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{a,b}", ["a", "b"]),
+        ("x{a,b}y", ["xay", "xby"]),
+        ("{a,{b,c}}", ["a", "b", "c"]),
+        ("{a,b}{1,2}", ["a1", "a2", "b1", "b2"]),
+        ("{a}", ["{a}"]),
+        ("{a", ["{a"]),
+        ("{,x}", ["", "x"]),
+        ("{3..1}", ["3", "2", "1"]),
+        ("{1..5..2}", ["1", "3", "5"]),
+        ("{a..c}", ["a", "b", "c"]),
+        ("{a..}", ["{a..}"]),
+        ("a,b", ["a,b"]),
+    ],
+)
+def test_braces_stand_for_several_words(text: str, words: list[str]) -> None:
+    found = expand((Atom(text),))
+    assert found is not None
+    assert ["".join(atom.text for atom in word) for word in found] == words
+
+
+def fields(text: str) -> Reading:
+    return tuple(map(Field, text.split()))
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        ("-a b", Given(options=(("-a", None),), words=fields("b"))),
+        ("-o x b", Given(options=(("-o", Field("x")),), words=fields("b"))),
+        ("-ox b", Given(options=(("-o", Field("x")),), words=fields("b"))),
+        ("-aox", Given(options=(("-a", None), ("-o", Field("x"))), words=())),
+        ("--output=x", Given(options=(("--output", Field("x")),), words=())),
+        ("--outp x", Given(options=(("--output", Field("x")),), words=())),
+        ("--out=x", Given(options=(("--out", Field("x")),), words=())),
+        ("--output", Given(options=(("--output", None),), words=())),
+        ("a -- -o", Given(options=(), words=fields("a -o"))),
+        ("- -o", Given(options=(("-o", None),), words=fields("-"))),
+        ("-m x -o y", Given(options=(("-m", Field("x")),), words=fields("-o y"))),
+    ],
+)
+def test_options_and_words_are_told_apart(line: str, given: Given) -> None:
+    assert split(fields(line), names("-o -m --output --outline"), last=names("-m")) == given
+
+
+def test_from_the_first_word_on_all_may_belong_to_another_command() -> None:
+    given = split(fields("-a x -b y"), until_word=True)
+    assert given == Given(options=(("-a", None),), words=fields("x -b y"))
+
+
+def test_the_value_of_an_option_is_as_wild_as_it_was() -> None:
+    (option,) = split((Field("--output=*.x", "--output=*.x"),), names("--output")).options
+    assert option == ("--output", Field("*.x", "*.x"))
+
+
+def test_a_hole_that_may_be_no_word_takes_its_blank_along() -> None:
+    assert spelled((Field("ls"), unknown("$X"), Field("b"))) == "ls⟦ $X⟧ b"
+    assert spelled((unknown("$X"), Field("b"))) == "⟦$X⟧ b"
+    assert spelled((Field("ls"), Field("a⟦$X⟧"))) == "ls a⟦$X⟧"
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        ("ls -la", 1),
+        ("git status -s", 2),
+        ("git stash pop", 3),
+        ("npm run x", 3),
+        ("aws s3 ls", 3),
+        ("git", 1),
+    ],
+)
+def test_so_many_words_name_what_a_command_does(words: str, count: int) -> None:
+    assert prefix(words.split()) == words.split()[:count]
+
+
+@pytest.mark.parametrize(
+    ("words", "always"),
+    [
+        ("ls -la", "ls *"),
+        ("git -C x status", "git -C x status"),
+        ("env ls", "env ls"),
+        ("env ls *", ""),
+        ("X=1 ls", "X=1 ls"),
+        ("", ""),
+    ],
+)
+def test_a_lasting_yes_is_as_narrow_as_it_has_to_be(words: str, always: str) -> None:
+    assert lasting(words.split()) == always

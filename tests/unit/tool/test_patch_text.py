@@ -1,0 +1,240 @@
+"""The text of a patch: what it says, and what it makes of a file."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.errors import ToolError
+from weft.tool.change.patch_text import Add, Chunk, Delete, Section, Update, parse_patch, patched
+
+FILE = "import os\n\n\nclass Loom:\n    def weave(self):\n        return 1\n\n    def rest(self):\n        return 1\n"
+
+
+def patch(*lines: str) -> str:
+    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+
+
+def change(*lines: str) -> tuple[Chunk, ...]:
+    [section] = parse_patch(patch("*** Update File: a.py", *lines))
+    assert isinstance(section, Update)
+    return section.chunks
+
+
+def test_every_kind_of_section_is_read() -> None:
+    text = patch(
+        "*** Add File: new.py",
+        "+one",
+        "+",
+        "+two",
+        "*** Update File: old name: x.py",
+        "*** Move to: moved.py",
+        "@@ class Loom",
+        " kept",
+        "-gone",
+        "+come",
+        "@@",
+        "-last",
+        "*** End of File",
+        "*** Delete File: obsolete.py",
+    )
+    assert parse_patch(text) == (
+        Add(path="new.py", content="one\n\ntwo\n"),
+        Update(
+            path="old name: x.py",
+            target="moved.py",
+            chunks=(
+                Chunk(above="class Loom", old=("kept", "gone"), new=("kept", "come")),
+                Chunk(old=("last",), new=(), last=True),
+            ),
+        ),
+        Delete(path="obsolete.py"),
+    )
+
+
+@pytest.mark.parametrize(
+    "wrap", ["cat <<'EOF'\n{}\nEOF", "<<EOF\n{}\nEOF\n", "Here it is:\n{}\nDone.", " {} "]
+)
+def test_what_stands_around_a_patch_is_passed_over(wrap: str) -> None:
+    assert parse_patch(wrap.format(patch("*** Delete File: a"))) == (Delete(path="a"),)
+
+
+def test_windows_line_ends_and_two_patches_in_one_are_read() -> None:
+    text = patch("*** Delete File: a").replace("\n", "\r\n") + "\r\n" + patch("*** Delete File: b")
+    assert parse_patch(text) == (Delete(path="a"), Delete(path="b"))
+
+
+def test_a_blank_line_that_lost_its_mark_is_a_blank_line() -> None:
+    assert parse_patch(patch("*** Add File: a", "+one", "", "+two", "", "*** Delete File: b")) == (
+        Add(path="a", content="one\n\ntwo\n"),
+        Delete(path="b"),
+    )
+    assert change("@@", " one", "", "-two", "") == (Chunk(old=("one", "", "two"), new=("one", "")),)
+
+
+def test_numbers_of_lines_are_not_looked_for() -> None:
+    assert change("@@ -1,3 +1,4 @@ class Loom", "-x")[0].above == "class Loom"
+    assert change("@@ -1 +1 @@", "-x")[0].above == ""
+
+
+def test_a_quoted_end_of_a_patch_is_not_the_end() -> None:
+    assert parse_patch(patch("*** Update File: a", "@@", " *** End Patch", "-x")) == (
+        Update(path="a", chunks=(Chunk(old=("*** End Patch", "x"), new=("*** End Patch",)),)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nothing", "must begin with a line"),
+        ("*** Begin Patch\n*** Delete File: a", "must begin with a line"),
+        ("*** End Patch\n*** Begin Patch", "must begin with a line"),
+        (patch("*** Rename File: a"), "line 2 of the patch, '*** Rename File: a': expected"),
+        (patch("*** Delete File:"), "expected"),
+        (patch("*** Delete File: a", "-x"), "line 3 of the patch, '-x': expected"),
+        (patch("*** Add File: a", "+one", "two"), "every line of the new file a must begin with +"),
+        (patch("*** Update File: a", "@@", "-x", "y"), "line 5 of the patch, 'y': a line of a change to a"),
+        (patch("*** Update File: a"), "nothing is said of what to change in a"),
+    ],
+)
+def test_what_cannot_be_meant_is_named(text: str, said: str) -> None:
+    with pytest.raises(ToolError) as raised:
+        parse_patch(text)
+    assert said in str(raised.value)
+
+
+# --- what it makes of a file ---
+
+
+def test_lines_are_replaced_where_they_stand() -> None:
+    chunks = change("@@", "     def rest(self):", "-        return 1", "+        return 2")
+    assert patched(FILE, chunks, "a.py") == FILE.removesuffix("return 1\n") + "return 2\n"
+
+
+def test_a_line_above_tells_which_of_several_is_meant() -> None:
+    chunks = change("@@ def rest(self):", "-        return 1", "+        return 2")
+    assert patched(FILE, chunks, "a.py") == FILE.removesuffix("return 1\n") + "return 2\n"
+
+
+def test_lines_above_lines_above() -> None:
+    text = "class A:\n  def f():\n    1\nclass B:\n  def f():\n    1\n"
+    chunks = change("@@ class B:", "@@   def f():", "-    1", "+    2")
+    assert patched(text, chunks, "a.py") == "class A:\n  def f():\n    1\nclass B:\n  def f():\n    2\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "quoted"),
+    [
+        ("x = 1   ", "x = 1"),
+        ("    x = 1", "x = 1"),
+        ("say(\u201chi\u201d)\u2026", 'say("hi")...'),
+        ("a \u2014 b", "a - b"),
+    ],
+)
+def test_lines_are_found_as_models_quote_them(line: str, quoted: str) -> None:
+    assert patched(f"a\n{line}\nb\n", change("@@", f"-{quoted}", "+new"), "a.py") == "a\nnew\nb\n"
+
+
+def test_an_exact_line_further_down_goes_before_one_that_is_alike() -> None:
+    assert patched(" x\nx\n", change("@@", "-x", "+y"), "a.py") == " x\ny\n"
+
+
+def test_the_last_lines_are_meant_where_that_is_said() -> None:
+    assert patched("x\na\nx\n", change("@@", "-x", "+y", "*** End of File"), "a.py") == "x\na\ny\n"
+
+
+def test_lines_that_replace_none_go_to_the_end_or_below_their_line() -> None:
+    assert patched("a\nb", change("@@", "+c"), "a.py") == "a\nb\nc\n"
+    assert patched("a\nb\n", change("@@ a", "+c"), "a.py") == "a\nc\nb\n"
+    assert patched("", change("+a"), "a.py") == "a\n"
+
+
+def test_changes_keep_their_order_wherever_they_go() -> None:
+    chunks = change("@@", "+end", "@@", "-a", "+A", "@@", "+very end", "@@ a", "+below a")
+    assert patched("a\nb\na\n", chunks, "a.py") == "A\nb\na\nbelow a\nend\nvery end\n"
+
+
+def test_a_blank_line_before_the_next_section_is_not_looked_for() -> None:
+    assert patched("a\nb\n", change("@@", "-a", "+A", "", "@@", "-b", "+B", "", ""), "a.py") == "A\nB\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (("@@", "-nowhere"), "Failed to find expected lines in a.py:\nnowhere"),
+        (("@@ nowhere", "-a"), "Failed to find context 'nowhere' in a.py"),
+        (("@@", "-b", "@@", "-a"), "Failed to find expected lines in a.py:\na"),
+    ],
+)
+def test_what_is_not_there_is_not_changed(lines: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ToolError) as raised:
+        patched("a\nb\n", change(*lines), "a.py")
+    assert str(raised.value) == said
+
+
+# --- whatever is written ---
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=12)
+NAMES = WORDS.map(str.strip).filter(bool)
+MARKS = """\
+*** Begin Patch|*** End Patch|*** Add File: a|*** Update File: b|*** Delete File: c|*** Move to: d|*** End of File\
+|@@|@@ x|+x|-x| x||x|@@ -1 +1 @@|<<EOF|EOF"""
+PIECES = st.lists(st.sampled_from(MARKS.split("|")) | WORDS, max_size=20)
+
+
+@given(PIECES, st.text(max_size=40))
+def test_a_broken_patch_is_only_ever_refused(lines: list[str], content: str) -> None:
+    try:
+        sections = parse_patch("\n".join(lines))
+        for section in sections:
+            if isinstance(section, Update):
+                assert patched(content, section.chunks, section.path).endswith("\n") or not content
+    except ToolError:
+        pass
+
+
+@st.composite
+def sections(draw: st.DrawFn) -> Section:
+    kind = draw(st.sampled_from(["add", "delete", "update"]))
+    path = draw(NAMES)
+    if kind == "add":
+        lines = draw(st.lists(WORDS, max_size=5))
+        return Add(path=path, content="".join(f"{line}\n" for line in lines))
+    if kind == "delete":
+        return Delete(path=path)
+    chunk = st.builds(
+        lambda old, new, last: Chunk(old=(*old, "-"), new=tuple(new), last=last),
+        st.lists(WORDS, max_size=3),
+        st.lists(WORDS, max_size=3),
+        st.booleans(),
+    )
+    return Update(path=path, chunks=tuple(draw(st.lists(chunk, min_size=1, max_size=3))))
+
+
+def written(section: Section) -> list[str]:
+    match section:
+        case Add(path=path, content=content):
+            return [f"*** Add File: {path}", *(f"+{line}" for line in content.split("\n")[:-1])]
+        case Delete(path=path):
+            return [f"*** Delete File: {path}"]
+        case Update(path=path, chunks=chunks):
+            lines = [f"*** Update File: {path}"]
+            for chunk in chunks:
+                lines += ["@@", *(f"-{line}" for line in chunk.old), *(f"+{line}" for line in chunk.new)]
+                lines += ["*** End of File"] if chunk.last else []
+            return lines
+
+
+@given(st.lists(sections(), max_size=5))
+def test_a_patch_is_read_as_it_was_written(wanted: list[Section]) -> None:
+    assert parse_patch(patch(*(line for section in wanted for line in written(section)))) == tuple(wanted)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=12, unique=True), st.data())
+def test_a_change_to_lines_that_are_there_is_made(lines: list[str], data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(lines) - 1))
+    end = data.draw(st.integers(start + 1, len(lines)))
+    new = data.draw(st.lists(WORDS, max_size=3))
+    content = "".join(f"{line}\n" for line in lines)
+    chunk = Chunk(old=tuple(lines[start:end]), new=tuple(new))
+    expected = [*lines[:start], *new, *lines[end:]]
+    assert patched(content, (chunk,), "a") == "".join(f"{line}\n" for line in expected)
