@@ -1,6 +1,7 @@
 """A whole weft in memory: a scripted model, tools of the test's own, a hand-turned clock, ids that repeat."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
@@ -77,14 +78,15 @@ async def open_house(
     clock = clock or (QuickClock(NOW) if quick else HandClock(NOW))
     store = store or MemoryStore()
     scripted = ScriptedProvider(script, clock)
+    home = os.environ["HOME"]
     build = Agent(name="build", mode="primary", permission=rules, steps=settings.pop("steps", None))
     made = Settings(
         agents={"build": build, **{agent.name: agent for agent in agents}},
         compaction=Compaction(auto=auto),
         default_agent="build",
         tools=tools,
-        tool_output=settings.pop("tool_output", "/nowhere/tool-output"),
-        environment={},
+        tool_output=settings.pop("tool_output", f"{home}/tool-output"),
+        environment={"HOME": home},  # else a login shell reads the files of whoever runs the tests
         output_limit=32_000,
         **settings,
     )
