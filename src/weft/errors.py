@@ -28,6 +28,7 @@ WeftError
 ├── ToolError                a tool could not do it; the model reads why
 └── NotPermittedError        a call may not be carried out
     ├── DeniedError          a rule forbids it
+    ├── BlockedError         a plugin forbids it
     ├── RejectedError        the person said no
     │   ├── DismissedError   … to a question
     │   └── UnansweredError  nobody was there to say yes, and that ends the run
@@ -310,6 +311,10 @@ class DeniedError(NotPermittedError):
         self.permission = permission
         self.pattern = pattern
         self.rule = rule
+
+
+class BlockedError(NotPermittedError):
+    pass
 
 
 class RejectedError(NotPermittedError):

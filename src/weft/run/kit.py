@@ -13,6 +13,7 @@ from weft.model.ids import Mint, SessionID
 from weft.model.project import Place
 from weft.permission.gate import Gate
 from weft.permission.questions import Questions
+from weft.plugin.hooks import UNHOOKED, Hooks
 from weft.provider.contract import ModelRequest, Parameters
 from weft.provider.registry import Registry
 from weft.session.lifecycle import Maker
@@ -123,4 +124,5 @@ class Kit(Struct, frozen=True, kw_only=True):
     view: View = field(default_factory=View)
     bases: dict[SessionID, Basis] = field(default_factory=dict)
     end_jobs: EndJobs = no_jobs
+    hooks: Hooks = UNHOOKED
     amend: Amend = unamended
