@@ -256,6 +256,20 @@ def test_the_persons_own_changes_stay_in_the_same_file_too(desk: Desk) -> None:
     assert (desk.root / "mine.txt").read_text() == "mine\n"
 
 
+def test_a_change_in_the_very_second_of_the_commit_is_seen(desk: Desk) -> None:
+    worktree, directory = desk.make("x")
+    (directory / "a.txt").write_text("ONE\ntwo\nthree\nfour\nfive\nsix\nseven\n")
+    second = 1_700_000_000
+    desk.git("config", "core.trustctime", "false")
+    os.utime(desk.root / "a.txt", (second, second))
+    desk.git("update-index", "--refresh")
+    desk.write("a.txt", "one\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n")
+    for touched in (desk.root / "a.txt", desk.root / ".git" / "index"):
+        os.utime(touched, (second, second))
+    desk.merge(worktree)
+    assert (desk.root / "a.txt").read_text() == "ONE\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n"
+
+
 def test_a_conflict_changes_nothing_and_names_the_file(desk: Desk) -> None:
     worktree, directory = desk.make("x")
     (directory / "a.txt").write_text("theirs\n")

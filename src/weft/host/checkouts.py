@@ -201,7 +201,8 @@ class Checkouts:
         with tempfile.TemporaryDirectory(prefix="weft-index-") as directory:
             index = os.path.join(directory, "index")
             if os.path.exists(own):
-                shutil.copyfile(own, index)
+                # With its time: by that git tells which entries were written in the second a file was changed in.
+                shutil.copy2(own, index)
             yield index
 
     def _line(self, args: list[str], *, index: str = "", also: Mapping[str, str] | None = None) -> str:
