@@ -4,9 +4,11 @@ RUN := .venv/bin
 READY := .venv/.ready
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weft-tools
 OPENCODE := $(CACHE)/opencode-1.1.34
+# The drivers that judge real clients are kept apart; CLIENTS="--only tui --patience 3" chooses among them.
+WEFT_DRIVERS ?= ../shared/tools
 TESTS := $(RUN)/pytest -n 2 -m "not opencode"
 
-.PHONY: help setup demo fmt check test test-opencode cov bench shape release clean
+.PHONY: help setup demo fmt check test test-opencode test-clients test-schema cov bench shape release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -38,11 +40,17 @@ test-opencode: $(READY) $(OPENCODE)/node_modules/.bin/opencode ## side by side w
 $(OPENCODE)/node_modules/.bin/opencode:
 	npm install --prefix $(OPENCODE) --ignore-scripts --no-audit --no-fund --silent opencode-ai@1.1.34
 
+test-clients: $(READY) ## OpenCode's own terminal UIs, `run` and SDKs against `weft serve`; about a quarter of an hour
+	$(RUN)/python tools/clients.py --drivers $(WEFT_DRIVERS) --cache $(CACHE)/clients $(CLIENTS)
+
+test-schema: $(READY) ## thousands of requests made up from GET /doc, by schemathesis
+	$(RUN)/python tools/schema.py --cache $(CACHE)/clients $(SCHEMA)
+
 cov: $(READY) ## the tests, and which branches they never took
 	$(TESTS) --cov=weft --cov-branch --cov-report=term-missing:skip-covered tests
 
 bench: $(READY) ## how fast it is, on this machine, now
-	@for each in start_up listing fork tokens running; do echo "== $$each"; $(RUN)/python bench/$$each.py || exit 1; done
+	@for each in start_up listing fork tokens running undo; do echo "== $$each"; $(RUN)/python bench/$$each.py || exit 1; done
 
 shape: $(READY) ## how many modules, and the largest of them
 	@$(RUN)/python tests/architecture/shape.py

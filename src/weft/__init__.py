@@ -1,8 +1,8 @@
 """weft, the session engine for coding agents.
 
-async with weft.open(".") as api:
-    session = await api.create_session(weft.SessionInput())
-    answer = await api.prompt(session.id, weft.prompt("fix the failing test"))
+async with weft.open(".") as api:  # or weft.connect("http://127.0.0.1:4096")
+    talk = await weft.converse(api)
+    print(await talk.ask("fix the failing test"))
 """
 
 from importlib import import_module
@@ -14,15 +14,20 @@ __version__ = VERSION
 # Where each public name lives. They are loaded when asked for: `weft --version` must not pay for a single one.
 _HOMES = {
     "open": "weft.app.open:open_weft",
+    "connect": "weft.client.remote:connect",
+    "connect_sync": "weft.client.sync:connect_sync",
+    "converse": "weft.client.conversation:converse",
+    "blocking": "weft.client.sync:blocking",
     "prompt": "weft.model.input:prompt",
     "Api": "weft.api:Api",
+    "Conversation": "weft.client.conversation:Conversation",
     "JsonFormat": "weft.model.message:JsonFormat",
     "PromptInput": "weft.model.input:PromptInput",
     "SessionInput": "weft.model.input:SessionInput",
     "WeftError": "weft.errors:WeftError",
 }
 
-__all__ = ["Api", "JsonFormat", "PromptInput", "SessionInput", "WeftError", "__version__", "open", "prompt"]
+__all__ = sorted(("__version__", *_HOMES))  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:

@@ -1,5 +1,10 @@
 from weft.api import Api as Api
 from weft.app.open import open_weft as open
+from weft.client.conversation import Conversation as Conversation
+from weft.client.conversation import converse as converse
+from weft.client.remote import connect as connect
+from weft.client.sync import blocking as blocking
+from weft.client.sync import connect_sync as connect_sync
 from weft.errors import WeftError as WeftError
 from weft.model.input import PromptInput as PromptInput
 from weft.model.input import SessionInput as SessionInput

@@ -4,6 +4,15 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from weft.model.agent import Command
+from weft.model.around.share import (
+    USUAL_SHARE,
+    Share,
+    ShareItem,
+    SharePreview,
+    ShareTerms,
+    ShareTicket,
+    Shown,
+)
 from weft.model.diff import FileDiff
 from weft.model.event import Event, Told
 from weft.model.finding import Figures, Hit
@@ -19,7 +28,7 @@ from weft.model.session import EVERY, Reverted, Session, SessionChange, SessionQ
 from weft.model.spent import Spending
 from weft.model.status import AnyStatus
 from weft.model.todo import Todo
-from weft.outlook import Configuration, Files, Surroundings, Terminals
+from weft.outlook import Configuration, Files, Mcp, Surroundings, Terminals, Worktrees
 
 
 class Sessions(Protocol):
@@ -259,11 +268,51 @@ class Questions(Protocol):
 
 
 class Sharing(Protocol):
-    """Conversations shown to others. Until it is built, both raise `UnsupportedError`."""
+    """Conversations shown to others. Nothing leaves this machine unless somebody asks for it.
 
-    async def share(self, session: SessionID) -> Session: ...
+    * `share` gives the session with its address; one that is shared is not shared again. Where nothing is switched on
+      and no place is named it is refused, and says the way out; what is switched off is `SharingDisabledError`;
+    * secrets are covered unless the terms say otherwise; `preview_share` says which, and nothing leaves by it;
+    * what it takes to change a share is in no session, no event and no export;
+    * `unshare` takes it back where it is shown first: if that fails it is still listed (`SharingError`), unless it is
+      to be forgotten; a session that is not shared raises `NotFoundError`;
+    * `revoke_share` does the same by the share's own id, also for one that was received;
+    * what is over, or taken back, is not there: `NotFoundError`, whoever asks;
+    * after `catch_up` what is shown elsewhere is up to date, or its server takes too long.
+    """
 
-    async def unshare(self, session: SessionID) -> Session: ...
+    async def share(self, session: SessionID, terms: ShareTerms = USUAL_SHARE) -> Session: ...
+
+    async def preview_share(self, session: SessionID, terms: ShareTerms = USUAL_SHARE) -> SharePreview: ...
+
+    async def unshare(self, session: SessionID, *, forget: bool = False) -> Session: ...
+
+    async def list_shares(self) -> list[Share]: ...
+
+    async def revoke_share(self, id: str, *, forget: bool = False) -> None: ...
+
+    async def catch_up(self) -> None: ...
+
+    @property
+    def showing(self) -> "Showing": ...
+
+
+class Showing(Protocol):
+    """Shares in pages of our own, of this store's sessions and of those that others send here.
+
+    * `get_shown` gives a share as others see it, `feel_pulse` a word that changes when it does;
+    * `receive` makes room for a session from elsewhere; `take_in` and `drop` want the secret it gave out.
+    """
+
+    async def get_shown(self, id: str) -> Shown: ...
+
+    async def feel_pulse(self, id: str) -> str: ...
+
+    async def receive(self, session: SessionID, *, expires: int | None = None) -> ShareTicket: ...
+
+    async def take_in(self, id: str, secret: str, items: tuple[ShareItem, ...]) -> None: ...
+
+    async def drop(self, id: str, secret: str) -> None: ...
 
 
 class Events(Protocol):
@@ -307,6 +356,12 @@ class Api(
     def terminals(self) -> Terminals: ...
 
     @property
+    def mcp(self) -> Mcp: ...
+
+    @property
     def sharing(self) -> Sharing: ...
+
+    @property
+    def worktrees(self) -> Worktrees: ...
 
     async def current_project(self) -> Project: ...

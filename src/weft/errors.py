@@ -14,6 +14,10 @@ WeftError
 ├── DirectoryError           not a place we can work in
 ├── OutsideError             a path that leaves the project
 ├── UnsupportedError         a thing that weft does not do
+├── ServerError              a server's answer is none
+│   └── UnreachableError     no server answers
+├── SharingError             a session could not be shown to others, or not taken back
+│   └── SharingDisabledError  … because it is switched off
 ├── GitError                 git refused
 ├── SnapshotMissingError     what a file was like cannot be read any more
 ├── ConfigError              a configuration file, and where in it
@@ -21,6 +25,7 @@ WeftError
 ├── CursorLostError          the event to resume after is no longer held
 ├── CompactionIneffectiveError  a summary did not make room
 ├── DeadlineError            it took longer than it may
+├── RunFailedError           a prompt got no answer
 ├── NoModelError             nothing says which model to use
 ├── ModelNotFoundError       no such model, and the nearest names
 ├── ProviderError            a model's API failed
@@ -167,6 +172,27 @@ class UnsupportedError(WeftError):
         self.what = what
 
 
+class ServerError(WeftError):
+    pass
+
+
+class UnreachableError(ServerError):
+    pass
+
+
+class SharingError(WeftError):
+    pass
+
+
+class SharingDisabledError(SharingError):
+    def __init__(self, by: str) -> None:
+        super().__init__(
+            "Sharing is disabled in configuration",
+            hint=f"{by} says so; weft share ID --to FILE.html writes a page that nobody else sees",
+        )
+        self.by = by
+
+
 class GitError(WeftError):
     def __init__(
         self, args: Sequence[str], code: int, stderr: str, *, hint: str = "", stdout: str = ""
@@ -243,6 +269,10 @@ class DeadlineError(WeftError):
         self.seconds = seconds
 
 
+class RunFailedError(WeftError):
+    pass
+
+
 class NoModelError(WeftError):
     def __init__(self) -> None:
         super().__init__(
@@ -299,8 +329,21 @@ class ToolError(WeftError):
     pass
 
 
+class McpError(WeftError):
+    """An MCP server could not be reached, or did not do what was asked of it."""
+
+
 class NotPermittedError(WeftError):
     pass
+
+
+class DirectoryNotServedError(NotPermittedError):
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path[:200]!r} is in no project that this server knows",
+            hint="weft serve --allow-dir PATH lets it in; so does working in it once: weft run --dir PATH",
+        )
+        self.path = path
 
 
 class DeniedError(NotPermittedError):

@@ -1,5 +1,6 @@
 """The rest of the promise: what is around conversations. Configuration, models, files, terminals."""
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -9,13 +10,15 @@ from weft.model.around.place import (
     AnyMcpStatus,
     FormatterStatus,
     LspStatus,
+    McpResource,
     ProjectChange,
     ToolInfo,
     Vcs,
     Whereabouts,
 )
-from weft.model.around.provider import AnyAuth, AuthMethod, ProviderList
+from weft.model.around.provider import AnyAuth, AuthMethod, Authorization, ProviderList
 from weft.model.around.terminal import Pty, PtyChange, PtyInput
+from weft.model.around.worktree import WorktreeInfo
 from weft.model.ids import ProjectID, PtyID
 from weft.model.part import ModelRef
 from weft.model.project import Project
@@ -27,8 +30,11 @@ class Surroundings(Protocol):
     * agents come with the one that is used when none is named first;
     * `list_tools` gives them as a model is told of them, as any model is if none is named;
     * language servers are listed that were started; formatters all, and whether they are used here;
-    * `update_project` changes a record and tells `project.updated`.
+    * `update_project` changes a record and tells `project.updated`;
+    * `check_store` raises `StoreError` when nothing can be stored.
     """
+
+    async def check_store(self) -> None: ...
 
     async def get_whereabouts(self) -> Whereabouts: ...
 
@@ -51,6 +57,37 @@ class Surroundings(Protocol):
     async def list_mcp(self) -> dict[str, AnyMcpStatus]: ...
 
 
+class Mcp(Protocol):
+    """MCP servers: programs and addresses that bring tools, prompts and things to read.
+
+    * none is started before something is to be done; `list_servers` says how each stands, and with `connect` waits until
+      each is connected or is not;
+    * a server that fails is a status, never an error; a name that nobody has raises `NotFoundError`;
+    * `add_server` is for as long as this is open, and connects;
+    * `start_login` gives the address a person logs in at, "" if none is needed; `finish_login` takes the code they come
+      back with, or waits until their browser has brought it; `log_in` does both, with a browser on this machine. One that
+      knows no such login raises `InvalidInputError`.
+    """
+
+    async def list_servers(self, *, connect: bool = False) -> dict[str, AnyMcpStatus]: ...
+
+    async def list_resources(self) -> dict[str, McpResource]: ...
+
+    async def add_server(self, name: str, config: dict[str, Any]) -> AnyMcpStatus: ...
+
+    async def connect(self, name: str) -> bool: ...
+
+    async def disconnect(self, name: str) -> bool: ...
+
+    async def start_login(self, name: str) -> str: ...
+
+    async def finish_login(self, name: str, code: str | None = None) -> AnyMcpStatus: ...
+
+    async def log_in(self, name: str) -> AnyMcpStatus: ...
+
+    async def remove_login(self, name: str) -> None: ...
+
+
 class Configuration(Protocol):
     """What is configured, and which models that makes available.
 
@@ -59,7 +96,10 @@ class Configuration(Protocol):
     * `update` merges a change into the project's file, or with `own` into the person's: all of it or nothing, what the
       file says besides and its comments stay. It holds from the next opening on. A project that is not trusted cannot
       be given what would not be in force;
-    * a credential is stored for its owner's eyes alone; removing one that is not there raises `NotFoundError`.
+    * a credential is stored for its owner's eyes alone; removing one that is not there raises `NotFoundError`;
+    * a `method` is a place in what `list_auth_methods` gives for a provider. `authorize` begins a login by a browser;
+      `finish_authorizing` waits until the person has been there, or takes the code they bring, and stores what came of
+      it. Without a beginning it raises `InvalidInputError`, and when it fails `ProviderAuthError`.
     """
 
     async def get(self, *, own: bool = False) -> dict[str, Any]: ...
@@ -69,6 +109,12 @@ class Configuration(Protocol):
     async def list_providers(self) -> ProviderList: ...
 
     async def list_auth_methods(self) -> dict[str, list[AuthMethod]]: ...
+
+    async def authorize(
+        self, provider: str, method: int, *, inputs: Mapping[str, str] | None = None
+    ) -> Authorization: ...
+
+    async def finish_authorizing(self, provider: str, method: int, *, code: str | None = None) -> None: ...
 
     async def store_auth(self, provider: str, auth: AnyAuth) -> None: ...
 
@@ -122,3 +168,25 @@ class Terminals(Protocol):
     async def remove_pty(self, id: PtyID) -> None: ...
 
     def open_screen(self, id: PtyID) -> AbstractAsyncContextManager[Screen]: ...
+
+
+class Worktrees(Protocol):
+    """Checkouts of the project that are made for sessions, each on a branch of its own.
+
+    * `create_worktree` makes one from the commit that is checked out; then, with `start`, what the project says makes it
+      ready is run in it, if the project is trusted, and after it `also`, a command of the person's own;
+    * those that a person made themselves, and the main checkout, are neither removed nor reset: `NotFoundError`;
+    * one with work that is nowhere else raises `ConflictError` unless it is done by `force`; both give a commit in which
+      what stood in it is kept, "" if there was nothing;
+    * `reset_worktree` puts it back to the main branch; what git ignores stays. One that is in use raises `ConflictError`.
+    """
+
+    async def list_worktrees(self) -> list[WorktreeInfo]: ...
+
+    async def create_worktree(
+        self, name: str | None = None, *, start: bool = True, also: str = ""
+    ) -> WorktreeInfo: ...
+
+    async def remove_worktree(self, directory: str, *, force: bool = False) -> str: ...
+
+    async def reset_worktree(self, directory: str, *, force: bool = False) -> str: ...

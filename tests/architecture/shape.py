@@ -21,6 +21,8 @@ LATE_IMPORTS = {
     "app/address.py",
     "app/books.py",
     "app/reading.py",
+    "app/telemetry/following.py",
+    "cli/acp/command.py",
     "index/driver.py",
     "store/url.py",
     "tool/shell/parse.py",

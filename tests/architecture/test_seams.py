@@ -13,15 +13,19 @@ CLOCKS = {"host/now.py", "host/files.py"}  # files: how old a file is, by the ke
 # Where a fault of any kind becomes a value: the tool call, the step, the run (and its title), the command, the route, the plugin. `host/tasks.py`
 # carries one out of a group. A handler that raises again needs no place here.
 BROAD = {
+    "acp/houses.py",  # of what an editor opens or is shown, one thing's trouble is not the others'
     "cli/main.py",
     "host/tasks.py",
     "plugin/load.py",
+    "plugin/room.py",
     "run/calls.py",
     "run/runner.py",
     "run/step.py",
     "run/title.py",
     "server/asgi.py",
+    "telemetry/outlet.py",  # what an exporter raises in its own thread is told once
     "server/directories.py",  # what opening one raises is its caller's
+    "tool/mcp/server.py",  # a server is a stranger, and its library raises what it likes: its life ends, and says why
 }
 
 PROCESSES = {

@@ -82,6 +82,8 @@ def served(
     config: dict[str, Any] | None = None,
     routes: dict[str, bool] | None = None,
     project: Path | None = None,
+    pages: str = "",
+    allowed: tuple[Path, ...] = (),
 ) -> Iterator[Site]:
     """Serve a new project until the end of the block. The model plays the script."""
     own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode"
@@ -100,6 +102,7 @@ def served(
                 store=f"file:{tmp_path / 'storage'}",
                 answered=True,
                 models=(model,),
+                pages=pages,
             )
         ),
         here=str(at),
@@ -107,6 +110,7 @@ def served(
         name="boot",
         note=notes.append,
         now=SystemClock().now,
+        allowed=tuple(str(each) for each in allowed),
     )
     server = Server(setup, list_routes(**(routes or {})))
     with running(server) as url, httpx2.Client(base_url=url, timeout=30) as client:

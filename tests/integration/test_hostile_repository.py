@@ -208,12 +208,14 @@ def test_somebody_at_a_terminal_is_asked_once_and_shown_what_it_would_do(hostile
     assert "Trust this project" not in again
     assert "not trusted, so held back" in again
 
+    assert hostile.ran() == []
+
     (hostile.root / "opencode.json").write_text('{"share": "auto"}')
     _, changed = run_on_terminal(*run, typed="y\n", directory=hostile.root)
     assert "it has changed since you were asked" in changed
     assert "changed" in changed
     assert "held back: " not in changed.partition("[y/N]")[2]
-    assert hostile.ran() == []
+    assert hostile.ran() == ["plugin-file", "tool"]  # what it has left, once it is vouched for
 
 
 def test_the_command_tells_gives_lists_and_takes_back(

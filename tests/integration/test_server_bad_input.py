@@ -1,9 +1,14 @@
 """Bad input: the right refusal with a typed body, and the server goes on as if nothing had been."""
 
 import json
+import select
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
+import httpx2
 import pytest
 
 from given.serving import JSON, Site, prompt, served
@@ -59,7 +64,31 @@ def test_too_much_is_refused(site: Site, session: str) -> None:
     assert site.refused(site.client.post(at, json={"parts": parts})) == (400, "InvalidInputError")
     declared = site.client.post(at, content=b"x" * (33 << 20), headers=JSON)
     assert site.refused(declared) == (413, "TooLargeError")
+    submitted = site.client.post(f"/weft/session/{session}/submit", json={"parts": parts})
+    assert site.refused(submitted) == (400, "InvalidInputError")
+    files = {"messageID": MISSING.replace("ses", "msg"), "files": ["/x"] * 10_001}
+    assert site.refused(site.client.post(f"/weft/session/{session}/revert", json=files))[0] == 400
     assert site.get(at) == []
+
+
+def test_a_body_of_unknown_length_is_read_no_further_than_it_may_be(site: Site, session: str) -> None:
+    """A hundred megabytes are begun with; the connection is closed long before they are sent."""
+    begun = b"POST /session/%s/message HTTP/1.1\r\nhost: 127.0.0.1\r\n" % session.encode()
+    begun += b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    piece = b"%x\r\n%s\r\n" % (1 << 20, b" " * (1 << 20))
+    port = int(site.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(begun)
+        for _ in range(100):
+            try:
+                connection.sendall(piece)
+            except OSError:
+                break  # it has heard enough
+            if select.select([connection], [], [], 0)[0]:
+                break
+        answer = connection.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert site.get(f"/session/{session}/message") == []
 
 
 @pytest.mark.parametrize(
@@ -90,6 +119,22 @@ def test_ids_that_can_be_none_are_refused(site: Site, id: str) -> None:
         ("GET", f"/pty/{id}", None),
         ("POST", f"/permission/{id}/reply", {"reply": "once"}),
         ("POST", f"/question/{id}/reject", None),
+        ("GET", f"/weft/session/{id}/tree", None),
+        ("GET", f"/weft/session/{id}/export", None),
+        ("GET", f"/weft/session/{id}/spending", None),
+        ("GET", f"/weft/session/{id}/status", None),
+        ("POST", f"/weft/session/{id}/submit", prompt("hi")),
+        ("POST", f"/weft/session/{id}/compact", {}),
+        ("POST", f"/weft/session/{id}/uncompact", None),
+        ("POST", f"/weft/session/{id}/restore", None),
+        ("POST", f"/weft/session/{id}/touch", None),
+        ("POST", f"/weft/session/{id}/revert", {"messageID": "msg_000000000000000000000000zz"}),
+        ("POST", f"/weft/session/{id}/unrevert", {"files": []}),
+        ("DELETE", f"/weft/session/{id}", None),
+        ("PATCH", f"/weft/session/{id}", {"change": {"title": "x"}}),
+        ("POST", f"/weft/permission/{id}/reply", {"reply": "once"}),
+        ("DELETE", f"/weft/grant/{id}", None),
+        ("POST", "/weft/session", {"id": unquote(id, errors="replace")}),
     ):
         answer = site.client.request(method, path, json=body) if body else site.client.request(method, path)
         assert site.refused(answer)[0] in (400, 404, 405), (method, path)
@@ -113,6 +158,17 @@ def test_what_is_not_there_is_not_found(site: Site, session: str) -> None:
             prompt("hi", model={"providerID": "scripted", "modelID": "tset"}),
         ),
         ("POST", "/question/que_000000000000000000000000zz/reject", None),
+        ("GET", f"/weft/session/{MISSING}/tree", None),
+        ("GET", f"/weft/session/{MISSING}/export", None),
+        ("GET", f"/weft/session/{MISSING}/spending", None),
+        ("POST", f"/weft/session/{MISSING}/submit", prompt("hi")),
+        ("POST", f"/weft/session/{MISSING}/compact", {}),
+        ("POST", f"/weft/session/{MISSING}/restore", None),
+        ("PATCH", f"/weft/session/{MISSING}", {"change": {"title": "x"}}),
+        ("POST", f"/weft/session/{session}/submit", prompt("hi", agent="nobody")),
+        ("POST", "/weft/prompt/check", prompt("hi", model={"providerID": "no", "modelID": "x"})),
+        ("POST", "/weft/permission/per_000000000000000000000000zz/reply", {"reply": "once"}),
+        ("DELETE", "/weft/grant/gra_000000000000000000000000zz", None),
         ("POST", "/mcp/none/connect", None),
         ("GET", "/nothing/here", None),
         ("GET", "/session/", None),
@@ -160,17 +216,42 @@ def test_queries_that_cannot_be_meant_are_refused(site: Site, query: str) -> Non
 )
 def test_directories_that_are_none_are_refused(site: Site, directory: str) -> None:
     answer = site.client.get("/path", params={"directory": directory})
-    assert site.refused(answer)[0] in (400, 404)
+    assert site.refused(answer)[0] in (400, 403, 404)
 
 
 def test_a_session_that_is_removed_under_a_stream_takes_nothing_with_it(tmp_path: Path) -> None:
     with served(tmp_path, [[Wait(seconds=60)]]) as site:
         gone, other = site.post("/session", {})["id"], site.post("/session", {})["id"]
-        site.client.post(f"/session/{gone}/prompt_async", json=prompt("hi"))
-        assert site.send("DELETE", f"/session/{gone}") is True
+        with site.client.stream("GET", "/event") as events:
+            lines = events.iter_lines()
+            assert "server.connected" in next(line for line in lines if line.startswith("data: "))
+            site.client.post(f"/session/{gone}/prompt_async", json=prompt("hi"))
+            assert site.send("DELETE", f"/session/{gone}") is True
+            last = next(line for line in lines if '"session.deleted"' in line)
+            assert json.loads(last.removeprefix("data: "))["properties"]["info"]["id"] == gone
         assert site.refused(site.client.get(f"/session/{gone}")) == (404, "NotFoundError")
         assert [each["id"] for each in site.get("/session")] == [other]
         assert site.get("/session/status") == {}
+
+
+def test_who_waits_for_an_answer_in_a_session_that_is_removed_waits_no_more(tmp_path: Path) -> None:
+    with served(tmp_path, [[Wait(seconds=60)]]) as site:
+        gone, answers = site.post("/session", {"title": "t"})["id"], []
+
+        def wait() -> None:
+            answers.append(httpx2.post(f"{site.url}/session/{gone}/message", json=prompt("hi"), timeout=60))
+
+        waiting = threading.Thread(target=wait)
+        with site.client.stream("GET", "/event") as events:
+            lines = events.iter_lines()
+            next(lines)
+            waiting.start()
+            next(line for line in lines if '"session.status"' in line)
+        assert site.send("DELETE", f"/session/{gone}") is True
+        waiting.join(30)
+        # As with an abort: what there is of it.
+        assert answers[0].json()["info"]["sessionID"] == gone
+        assert site.refused(site.client.get(f"/session/{gone}/message")) == (404, "NotFoundError")
 
 
 def test_a_key_for_repeats_that_is_none_is_refused(site: Site, session: str) -> None:

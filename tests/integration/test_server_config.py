@@ -34,6 +34,13 @@ def test_a_change_is_merged_into_the_projects_file_and_holds_at_once(site: Site)
     assert next(agent for agent in site.get("/agent") if agent["name"] == "build")["steps"] == 7
 
 
+def test_without_a_shell_nothing_is_changed_that_could_name_a_program(tmp_path: Path) -> None:
+    with served(tmp_path, routes={"shell": False}) as site:
+        for path in ("/config", "/global/config"):
+            assert site.client.patch(path, json={"username": "Grace"}).status_code == 405
+        assert site.get("/config").get("username") != "Grace"
+
+
 def test_comments_and_unknown_keys_stay(site: Site) -> None:
     file = site.project / "opencode.jsonc"
     file.write_text(WRITTEN)

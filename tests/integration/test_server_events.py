@@ -89,8 +89,13 @@ def test_a_run_that_is_closed_with_its_directory_says_how_it_ended(tmp_path: Pat
         assert last["info"]["error"]["name"] == "MessageAbortedError"
 
 
-def test_each_directory_has_its_own_project_and_events(site: Site, tmp_path: Path) -> None:
+def test_each_directory_has_its_own_project_and_events(tmp_path: Path) -> None:
     other = make_project(tmp_path / "other project")
+    with served(tmp_path, allowed=(other,)) as site:
+        each_has_its_own(site, other)
+
+
+def each_has_its_own(site: Site, other: Path) -> None:
     (other / "new.txt").write_text("x")
     with listening(site, f"/event?directory={other}") as events:
         site.post("/session", {"title": "here"})
@@ -100,7 +105,7 @@ def test_each_directory_has_its_own_project_and_events(site: Site, tmp_path: Pat
         assert heard["properties"]["info"]["title"] == "there"
     header = site.get("/path", headers={"x-opencode-directory": str(other).replace(" ", "%20")})
     assert header["directory"] == str(other)
-    none = site.client.get("/path", params={"directory": "/nowhere/at/all"})
+    none = site.client.get("/path", params={"directory": f"{other}/nowhere/at/all"})
     assert site.refused(none) == (404, "DirectoryError")
 
 

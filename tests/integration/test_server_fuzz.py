@@ -25,6 +25,8 @@ LEFT_OUT = {
     "tui.control.next",  # waits
     "session.command",
     "session.init",
+    "weft.session.initialize",
+    "weft.metrics",  # text
 }
 DOCUMENT = to_document(list_routes(shell=False), version="1")
 REAL: dict[str, list[str]] = {

@@ -198,9 +198,9 @@ def wait_for(look: object) -> list[dict[str, str]]:
     raise AssertionError("it did not come to be")
 
 
-def test_sharing_is_refused_until_it_is_built(site: Site, session: str) -> None:
-    assert site.refused(site.client.post(f"/session/{session}/share")) == (501, "UnsupportedError")
-    assert site.refused(site.client.delete(f"/session/{session}/share")) == (501, "UnsupportedError")
+def test_nothing_is_shared_where_no_place_is_named(site: Site, session: str) -> None:
+    assert site.refused(site.client.post(f"/session/{session}/share")) == (400, "InvalidInputError")
+    assert site.refused(site.client.delete(f"/session/{session}/share")) == (404, "NotFoundError")
 
 
 def test_commands_and_shell_are_carried_out(tmp_path: Path) -> None:

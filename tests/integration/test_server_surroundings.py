@@ -97,12 +97,7 @@ def test_agents_tools_and_helpers_are_listed(site: Site) -> None:
     assert {"id", "description", "parameters"} == set(tools[0])
     assert site.refused(site.client.get("/experimental/tool?provider=no&model=no"))[0] == 404
     assert {"name", "extensions", "enabled"} == set(site.get("/formatter")[0])
-    assert [site.get(path) for path in ("/lsp", "/mcp", "/skill", "/experimental/resource")] == [
-        [],
-        {},
-        [],
-        {},
-    ]
+    assert [site.get(path) for path in ("/lsp", "/skill", "/experimental/resource")] == [[], [], {}]
 
 
 def test_place_and_project_are_told(site: Site) -> None:
@@ -254,7 +249,7 @@ def test_credentials_are_stored_for_the_owner_alone(site: Site) -> None:
     ):
         assert site.client.put(f"/auth/{name}", json=body).status_code in (400, 404)
     authorize = site.client.post("/provider/openai/oauth/authorize", json={"method": 0})
-    assert site.refused(authorize) == (501, "UnsupportedError")
+    assert site.refused(authorize) == (404, "NotFoundError")
 
 
 # --- later and earlier clients ---

@@ -4,36 +4,47 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from msgspec import Struct
 
 from weft.app.around.configuration import Configured
 from weft.app.around.files import ProjectFiles
 from weft.app.around.known import Known
-from weft.app.around.sharing import Unshared
 from weft.app.around.surroundings import Around as Surrounding
 from weft.app.around.terminals import OpenTerminals, open_terminals
-from weft.app.gates import Permitting, open_gates
+from weft.app.gates import Permitting, consulting, open_gates
+from weft.app.isolation.keeping import KeptWorktrees
 from weft.app.local import Local
+from weft.app.mcp.keeping import KeptServers, open_mcp
+from weft.app.mcp.servers import Base, McpSettings
+from weft.app.sharing.contract import Afar, Ground
+from weft.app.sharing.settings import ShareSettings
+from weft.app.sharing.sharer import Sharer, open_sharer
 from weft.app.statuses import Statuses
 from weft.app.tooling import Aides, Workshop, open_aides
 from weft.app.undoing import Undoing, open_undoing, to_undoer
 from weft.bus import Bus
 from weft.config.command.known import build_commands
 from weft.config.schema import Config
+from weft.errors import ModelNotFoundError
 from weft.host.clock import Clock, SystemClock
 from weft.host.tasks import open_tasks
 from weft.journal import Journal, open_journal
 from weft.model.agent import Agent, Command, ReadInstructions, no_instructions
+from weft.model.catalog import Model
 from weft.model.event import FileEdited
 from weft.model.finding import Recalled
 from weft.model.ids import Mint, SessionID
+from weft.model.part import ModelRef
 from weft.model.project import Place
 from weft.model.spent import Budgets
+from weft.permission.gate import Gate
+from weft.permission.questions import Questions
 from weft.permission.terms import Around
+from weft.plugin.hooks import UNHOOKED, Hooks
 from weft.provider.registry import Registry
-from weft.run.kit import Amend, Compaction, Deadlines, Kit, Subtasks, unamended
+from weft.run.kit import Compaction, Deadlines, Kit, Subtasks
 from weft.run.runner import Runner
 from weft.session.lifecycle import Maker
 from weft.session.purse import Purse
@@ -75,8 +86,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     guard_off: bool = False
     permitting: Permitting = Permitting()
     undoing: Undoing = Undoing()
+    mcp: McpSettings = McpSettings()
     known: Known = Known()
-    amend: Amend = unamended
+    sharing: ShareSettings = ShareSettings()
+    hooks: Hooks = UNHOOKED
 
 
 class Beside(Struct, frozen=True):
@@ -86,6 +99,8 @@ class Beside(Struct, frozen=True):
     statuses: Statuses
     aides: Aides
     terminals: OpenTerminals
+    mcp: KeptServers
+    sharer: Sharer
 
 
 @asynccontextmanager
@@ -98,13 +113,12 @@ async def open_local(
     spill = Spill(settings.tool_output, mint)
     async with (
         open_journal(store, bus, clock, directory=place.directory) as journal,
-        open_gates(
-            settings.permitting,
-            Around(clock=clock, mint=mint, project=place.project.id, tell=journal.commit),
-        ) as (gate, questions),
+        open_sharer(_ground(store, journal, clock, models, settings), bus) as sharer,
+        _open_gates(settings, place, clock, mint, journal) as (gate, questions),
         open_aides(settings.workshop, place, settings.environment, clock) as aides,
         open_undoing(settings.undoing, place) as snapshots,
         open_terminals(place.directory, settings.environment, mint, journal.commit) as terminals,
+        _open_mcp(settings, place, journal) as mcp,
         open_tasks() as tasks,
     ):
         maker = Maker(journal=journal, clock=clock, mint=mint, random=seams.random, place=place)
@@ -131,7 +145,8 @@ async def open_local(
             questions=questions,
             desk=_desks(store, journal, spill, settings, aides),
             end_jobs=aides.jobs.end,
-            amend=settings.amend,
+            hooks=settings.hooks,
+            guests=mcp.pool,
             maker=maker,
             listen=bus.listen,
             subtasks=settings.subtasks,
@@ -144,11 +159,24 @@ async def open_local(
         await runner.recover()
         await recover(kit.undoer)
         try:
-            yield _local(kit, runner, settings, Beside(bus, statuses, aides, terminals))
+            yield _local(kit, runner, settings, Beside(bus, statuses, aides, terminals, mcp, sharer))
         finally:
             gate.close()
             questions.close()
             await runner.close()
+
+
+def _open_gates(
+    settings: Settings, place: Place, clock: Clock, mint: Mint, journal: Journal
+) -> AbstractAsyncContextManager[tuple[Gate, Questions]]:
+    around = Around(
+        clock=clock,
+        mint=mint,
+        project=place.project.id,
+        tell=journal.commit,
+        consult=consulting(settings.hooks),
+    )
+    return open_gates(settings.permitting, around)
 
 
 def _local(kit: Kit, runner: Runner, settings: Settings, beside: Beside) -> Local:
@@ -158,11 +186,41 @@ def _local(kit: Kit, runner: Runner, settings: Settings, beside: Beside) -> Loca
         runner=runner,
         maker=kit.maker,
         statuses=beside.statuses,
-        surroundings=Surrounding(kit=kit, known=settings.known, aides=beside.aides),
+        surroundings=Surrounding(kit=kit, known=settings.known, aides=beside.aides, mcp=beside.mcp),
         configuration=Configured(settings.known, kit.models, kit.clock.now),
         files=ProjectFiles(kit.place, settings.known.env, settings.environment),
         terminals=beside.terminals,
-        sharing=Unshared(kit.store),
+        mcp=beside.mcp,
+        worktrees=KeptWorktrees(place=kit.place, paths=settings.known.paths, env=settings.known.env),
+        sharing=beside.sharer,
+        revoke=beside.sharer.revoke,
+        welcome=beside.sharer.welcome,
+    )
+
+
+def _open_mcp(settings: Settings, place: Place, journal: Journal) -> AbstractAsyncContextManager[KeptServers]:
+    """No tool of a server gets the name of one of ours."""
+    base = Base(
+        directory=place.directory, environment=settings.environment, sandbox=settings.workshop.sandbox
+    )
+    reserved = frozenset(tool.name for tool in settings.tools)
+    return open_mcp(settings.mcp, base, journal.commit, reserved=reserved)
+
+
+def _ground(store: Store, journal: Journal, clock: Clock, models: Registry, settings: Settings) -> Ground:
+    def find_model(ref: ModelRef) -> Model | None:
+        try:
+            return models.get(ref).model
+        except ModelNotFoundError:
+            return None
+
+    return Ground(
+        store=store,
+        journal=journal,
+        clock=clock,
+        remote=Afar(clock),
+        settings=settings.sharing,
+        find_model=find_model,
     )
 
 

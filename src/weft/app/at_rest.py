@@ -33,6 +33,7 @@ class AtRest(Struct, frozen=True, kw_only=True):
     runner: Runner
     maker: lifecycle.Maker
     revoke: remove.Revoke = remove.nothing_shared
+    welcome: lifecycle.Welcome = lifecycle.unnoticed
     library: Library | None = None
 
     # --- sessions ---
@@ -46,7 +47,9 @@ class AtRest(Struct, frozen=True, kw_only=True):
         parent = None if input.parent_id is None else await self.get_session(input.parent_id)
         if id is not None and await self._is_taken(id):
             raise ConflictError("session", id, "is there already")
-        return await lifecycle.create(self.maker, input, parent=parent, id=id, directory=directory)
+        session = await lifecycle.create(self.maker, input, parent=parent, id=id, directory=directory)
+        self.welcome(session)
+        return session
 
     async def get_session(self, id: SessionID) -> Session:
         return await self.kit.store.get_session(SessionID(checked("session", id)))

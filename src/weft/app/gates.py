@@ -8,17 +8,19 @@ from msgspec import Struct
 
 from weft.app.books import kept_asked, kept_grants, log_of
 from weft.config.schema import Asking, Config
+from weft.errors import BlockedError
 from weft.host.clock import SystemClock
 from weft.host.tasks import open_tasks
 from weft.model.event import Event
 from weft.model.ids import Mint, ProjectID
-from weft.model.permission import Grant
+from weft.model.permission import Grant, PermissionRequest
 from weft.permission.asked import Asked
 from weft.permission.audit import Audit
 from weft.permission.gate import Books, Gate
 from weft.permission.questions import Questions
 from weft.permission.shelf import FileShelf, MemoryShelf, Shelf
-from weft.permission.terms import Around, Terms
+from weft.permission.terms import Around, Consult, Ruling, Terms
+from weft.plugin.hooks import PERMISSION_ASK, Hooks, PermissionAnswer
 
 
 class Permitting(Struct, frozen=True, kw_only=True):
@@ -40,6 +42,21 @@ def to_terms(vouched: Config, *, person: str, owner: str, answered: bool) -> Ter
         person=person,
         owner=owner,
     )
+
+
+def consulting(hooks: Hooks) -> Consult:
+    """Plugins, as the gate knows them."""
+
+    async def consult(request: PermissionRequest) -> Ruling:
+        if not hooks.any(PERMISSION_ASK):
+            return Ruling()
+        try:
+            answer = await hooks.ask(PERMISSION_ASK, request, PermissionAnswer(status="ask"))
+        except BlockedError as error:
+            return Ruling(status="deny", reason=str(error))
+        return Ruling(status=answer.status)
+
+    return consult
 
 
 @asynccontextmanager

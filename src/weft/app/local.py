@@ -6,7 +6,6 @@ from weft.api import Sharing
 from weft.app.at_rest import AtRest
 from weft.app.statuses import Statuses
 from weft.bus import Bus
-from weft.config.command.known import get_command
 from weft.errors import InvalidInputError
 from weft.model.agent import Command
 from weft.model.event import Durable, Event, Told
@@ -19,9 +18,9 @@ from weft.model.project import Project
 from weft.model.question import QuestionRequest
 from weft.model.session import Reverted
 from weft.model.status import AnyStatus
-from weft.outlook import Configuration, Files, Surroundings, Terminals
+from weft.outlook import Configuration, Files, Mcp, Surroundings, Terminals, Worktrees
 from weft.run.admit import choose
-from weft.run.command.acting import execute
+from weft.run.command.acting import execute, find_command
 from weft.run.initialize import initialize
 from weft.session.undo.revert import Wish
 
@@ -35,7 +34,9 @@ class Local(AtRest, frozen=True, kw_only=True):
     configuration: Configuration
     files: Files
     terminals: Terminals
+    mcp: Mcp
     sharing: Sharing
+    worktrees: Worktrees
 
     async def current_project(self) -> Project:
         own = self.kit.place.project
@@ -65,10 +66,10 @@ class Local(AtRest, frozen=True, kw_only=True):
         return await initialize(self.kit, self.runner, id, model=model, message_id=message_id)
 
     async def list_commands(self) -> list[Command]:
-        return list(self.kit.commands.values())
+        return list({**self.kit.guests.list_commands(), **self.kit.commands}.values())
 
     async def get_command(self, name: str) -> Command:
-        return get_command(self.kit.commands, name)
+        return await find_command(self.kit, name)
 
     async def command(self, session: SessionID, input: CommandInput) -> MessageWithParts:
         return await execute(self.kit, self.runner, SessionID(checked("session", session)), input)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from decimal import Decimal
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,15 +16,22 @@ from weft.app.address import store_url
 from weft.app.around.known import Known
 from weft.app.assemble import Seams, Settings, open_local
 from weft.app.books import permission_directory, person_of
+from weft.app.extending.configuring import configured
+from weft.app.extending.logins import find_ways
+from weft.app.extending.plugins import Ground, open_plugins
 from weft.app.gates import Permitting, to_terms
 from weft.app.indexing import open_indexer
 from weft.app.isolation.walls import read_asked, stand
 from weft.app.library import Library
 from weft.app.local import Local
+from weft.app.mcp.servers import to_mcp
 from weft.app.models import find_models
 from weft.app.offers import Around, find_offers
 from weft.app.place import find_place, settle_place
 from weft.app.resting import who_we_are
+from weft.app.sharing.settings import to_share_settings
+from weft.app.telemetry.asked import read_telemetry
+from weft.app.telemetry.following import open_telemetry
 from weft.app.tooling import to_equipment, to_workshop
 from weft.app.trust import is_trusted, list_held_back, to_warning
 from weft.app.undoing import to_undoing
@@ -44,7 +52,7 @@ from weft.model.spent import Budget, Budgets
 from weft.provider.registry import Served
 from weft.provider.tape import Tape, TapedModels
 from weft.run.budget import stricter
-from weft.run.kit import Amend, Compaction, Deadlines, Subtasks, unamended
+from weft.run.kit import Compaction, Deadlines, Subtasks
 from weft.store.tree import Tree
 from weft.store.url import open_store
 from weft.tool.registry import equipped
@@ -63,8 +71,9 @@ class Opening(Struct, frozen=True, kw_only=True):
 
     `answered` says that somebody will reply to questions about permissions. `models` are served beside the
     configured ones. `tape` records what models answer, or answers in their place. `warn` hears what is odd in the
-    configuration and in force all the same. `budgets` stand in place of the configured ones. `amend`
-    has the last word on the parameters of each request.
+    configuration and in force all the same. `plugins` are modules, or functions that are hooks or tools, besides
+    those that are found. `budgets` stand in place of the configured ones. `pages` is the address at
+    which shared sessions are shown, by whoever serves them.
     """
 
     directory: str = "."
@@ -74,7 +83,8 @@ class Opening(Struct, frozen=True, kw_only=True):
     models: tuple[Served, ...] = ()
     tape: Tape | None = None
     budgets: Budgets | None = None
-    amend: Amend = unamended
+    pages: str = ""
+    plugins: tuple[Any, ...] = ()
     seams: Seams = Seams()
     warn: Callable[[ConfigError], None] = _ignore
 
@@ -91,21 +101,39 @@ async def open_app(opening: Opening) -> AsyncIterator[Local]:
         _tell_held(loaded, situation, opening)
         for warning in loaded.warnings:
             opening.warn(warning)
-        around = Around(env=env, paths=paths, warn=opening.warn)
-        models = find_models(loaded, around, opening.seams.clock, opening.models)
-        if opening.tape is not None:
-            opening.tape.at(to_places(found.place, paths))
-            models = TapedModels(models, opening.tape)
-        settings = to_settings(loaded, found.place, situation, opening)
-        settings = replace(settings, known=to_known(loaded, situation, around))
-        settings = await _walled(settings, loaded, situation, opening)
-        async with (
-            aclosing(models),
-            open_local(found.place, store, models, settings, opening.seams) as local,
-        ):
-            await settle_place(store, local.kit.journal, found)
-            async with _indexed(local, url, paths) as local_with_library:
-                yield local_with_library
+        async with open_plugins(to_ground(loaded, situation, opening)) as plugins:
+            loaded = await configured(loaded, plugins.hooks, found.place.directory, opening.warn)
+            ways = find_ways(loaded, plugins.loaded, opening.seams.clock, opening.warn)
+            around = Around(env=env, paths=paths, warn=opening.warn, ways=ways)
+            models = find_models(loaded, around, opening.seams.clock, opening.models)
+            if opening.tape is not None:
+                opening.tape.at(to_places(found.place, paths))
+                models = TapedModels(models, opening.tape)
+            settings = to_settings(loaded, found.place, situation, opening)
+            settings = replace(settings, known=to_known(loaded, situation, around))
+            settings = replace(settings, hooks=plugins.hooks, tools=(*settings.tools, *plugins.tools))
+            settings = await _walled(settings, loaded, situation, opening)
+            async with (
+                aclosing(models),
+                open_local(found.place, store, models, settings, opening.seams) as local,
+            ):
+                await settle_place(store, local.kit.journal, found)
+                async with (
+                    open_telemetry(read_telemetry(loaded, env), local.bus, opening.warn),
+                    _indexed(local, url, paths) as indexed,
+                    plugins.attached(indexed),
+                ):
+                    yield indexed
+
+
+def to_ground(loaded: Loaded, situation: Situation, opening: Opening) -> Ground:
+    return Ground(
+        loaded=loaded,
+        situation=situation,
+        clock=opening.seams.clock,
+        warn=opening.warn,
+        given=opening.plugins,
+    )
 
 
 @asynccontextmanager
@@ -120,21 +148,25 @@ async def _indexed(local: Local, url: str, paths: Paths) -> AsyncIterator[Local]
 
 
 @asynccontextmanager
-async def open_weft(
+async def open_weft(  # noqa: PLR0913  all but the first are said by name
     directory: str = ".",
     *,
     store: str | None = None,
     answered: bool = False,
     models: tuple[Served, ...] = (),
     tape: Tape | None = None,
+    plugins: tuple[Any, ...] = (),
 ) -> AsyncIterator[Api]:
     """weft for Python programs: an `Api` over a directory, as `weft run` has it there.
 
     `store` is an address (`memory:` keeps nothing), `models` are served beside the configured ones. Say `answered`
     if you reply to questions about permissions; otherwise what has to be asked is refused. A `tape` records what the
-    models answer, or answers in their place (`weft.testing.replay`).
+    models answer, or answers in their place (`weft.testing.replay`). `plugins` are modules, or functions that are hooks
+    or tools, besides those that are configured.
     """
-    opening = Opening(directory=directory, store=store, answered=answered, models=models, tape=tape)
+    opening = Opening(
+        directory=directory, store=store, answered=answered, models=models, tape=tape, plugins=plugins
+    )
     async with open_app(opening) as api:
         yield api
 
@@ -160,6 +192,7 @@ def to_known(loaded: Loaded, situation: Situation, around: Around) -> Known:
         loaded=loaded,
         offers=lambda: find_offers(loaded, quiet),
         skills=lambda: find_skills(situation).skills,
+        ways=around.ways,
     )
 
 
@@ -206,12 +239,13 @@ def to_settings(loaded: Loaded, place: Place, situation: Situation, opening: Ope
         subtasks=to_subtasks(loaded.config),
         deadlines=to_deadlines(loaded.config),
         budgets=to_budgets(loaded) if opening.budgets is None else opening.budgets,
-        amend=opening.amend,
         instructions=partial(read_instructions, sources),
         plans=paths.plans,
         plan_files=flags.plan_mode,
         guard_off=flags.disable_filetime_check,
+        mcp=to_mcp(loaded.config, auth_file=paths.mcp_auth_file),
         permitting=to_permitting(loaded, paths, opening),
+        sharing=to_share_settings(loaded.config, opening.env, opening.pages),
         undoing=to_undoing(
             loaded.config, loaded.vouched, paths, opening.env, store_url(opening.env, paths, opening.store)
         ),

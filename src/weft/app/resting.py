@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from weft.app.address import store_url
 from weft.app.place import find_place
+from weft.app.sharing.contract import Afar
+from weft.app.sharing.taking_back import TakingBack
 from weft.bus import Bus
 from weft.host.clock import Clock, SystemClock
 from weft.host.paths import paths_from
@@ -39,8 +41,14 @@ class Resting(Struct, frozen=True, kw_only=True):
         return Maker(journal=self.journal, clock=self.clock, mint=mint, random=os.urandom, place=found.place)
 
     def remover(self) -> Remover:
+        back = TakingBack(store=self.store, journal=self.journal, remote=Afar(self.clock))
         return Remover(
-            store=self.store, journal=self.journal, clock=self.clock, owner=who_we_are(), stop=_nothing_runs
+            store=self.store,
+            journal=self.journal,
+            clock=self.clock,
+            owner=who_we_are(),
+            stop=_nothing_runs,
+            revoke=back.revoke,
         )
 
 

@@ -17,17 +17,13 @@ from weft.provider.offer.credentials import key_from_environment, list_logins, r
 from weft.provider.offer.offers import Offers
 
 LONGEST_KEY = 16_384
-KINDS = {"api": "key", "oauth": "login by browser (not usable by weft)", "wellknown": "organisation"}
+KINDS = {"api": "key", "oauth": "login by browser", "wellknown": "organisation"}
 
 
-def log_in(chosen: argparse.Namespace) -> int:
+def store_typed_key(chosen: argparse.Namespace, provider: str) -> int:
+    """Store a key that is typed or piped in."""
     env = os.environ
     offers, paths = load_offers(chosen.dir, env)
-    provider = chosen.provider or ask("provider", "name one: weft auth login anthropic")
-    if "://" in provider:
-        raise InvalidInputError(
-            "provider", "weft does not log in to organisations yet", hint="name a provider, such as anthropic"
-        )
     offer = get_offer(offers, provider)
     store_key(paths.auth_file, offer.id, read_key(offer.name, from_stdin=chosen.key_stdin))
     tell(f"the key of {offer.name} is stored; weft models {offer.id} lists what it opens")
@@ -42,14 +38,14 @@ def tell(words: str) -> None:
 
 
 def ask(what: str, otherwise: str) -> str:
-    if not _at_terminal():
+    if not at_terminal():
         raise InvalidInputError(what, "none was named", hint=otherwise)
     sys.stderr.write(f"{what}: ")
     sys.stderr.flush()
     return sys.stdin.readline().strip()
 
 
-def _at_terminal() -> bool:
+def at_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -57,7 +53,7 @@ def read_key(name: str, *, from_stdin: bool) -> str:
     """A key as it was typed or piped in. What it was is in no message."""
     if from_stdin:
         given = sys.stdin.read(LONGEST_KEY + 1)
-    elif _at_terminal():
+    elif at_terminal():
         given = getpass.getpass(f"key of {name} (not shown): ", stream=sys.stderr)
     else:
         raise InvalidInputError(

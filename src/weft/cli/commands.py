@@ -6,12 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from weft.cli import transfer_arguments as transfer
+from weft.cli.acp import arguments as acp
 from weft.cli.agent import arguments as agent
+from weft.cli.attached import arguments as attached
 from weft.cli.care import arguments as care
 from weft.cli.command import arguments as command
 from weft.cli.exit import EXPLAINED
+from weft.cli.mcp import arguments as mcp
 from weft.cli.permission import arguments as permission
+from weft.cli.plugin import arguments as plugin
 from weft.cli.session import arguments as session
+from weft.cli.share import arguments as share
 from weft.cli.trust import arguments as trust
 from weft.cli.undo import arguments as undo
 from weft.cli.worktree import arguments as worktree
@@ -109,8 +114,8 @@ def _run(parser: Parser) -> None:
     tape.add_argument("--replay", metavar="FILE", help="answer from a recording: no key, no network")
     add("--command", metavar="NAME", help="a slash command to run; the message is what it takes")
     worktree.option(parser)
-    add("--share", action="store_true", help=argparse.SUPPRESS)
-    add("--attach", metavar="URL", help=argparse.SUPPRESS)
+    add("--share", action="store_true", help="show the session to others: prints the address")
+    attached.option(parser)
     add("--port", type=int, help=argparse.SUPPRESS)
     _place(parser)
     parser.epilog = EXPLAINED
@@ -187,6 +192,7 @@ def _auth_login(parser: Parser) -> None:
     add = parser.add_argument
     add("provider", nargs="?", help="the provider, such as anthropic")
     add("--key-stdin", action="store_true", help="read the key from standard input instead of asking for it")
+    add("--method", metavar="WAY", help="which way to log in, by number or name, where there are several")
     _directory(parser)
 
 
@@ -212,9 +218,29 @@ def _serve(parser: Parser) -> None:
         metavar="NAME",
         help="answer to this name, too (repeatable)",
     )
-    add("--no-shell", action="store_true", help="offer no shell commands and no terminals")
+    add(
+        "--no-shell",
+        action="store_true",
+        help="offer no shell commands, no terminals, and no change of what names programs",
+    )
     add("--no-files", action="store_true", help="offer no files to look at")
+    add(
+        "--allow-dir",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="let callers name this directory and those below it, beside known projects (repeatable)",
+    )
+    add(
+        "--grace",
+        type=_count,
+        default=10,
+        metavar="SECONDS",
+        help="how long runs may go on when it ends (10)",
+    )
+    add("--log-format", choices=("text", "json"), default="text", help="the lines on standard error")
     add("--access-log", action="store_true", help="a line on standard error for each request")
+    share.serving(parser)
     _place(parser)
 
 
@@ -260,7 +286,9 @@ GROUPS: dict[tuple[str, ...], str] = {
     ("session",): "list, show, change, fork and remove sessions",
     ("agent",): "list, show and create agents",
     ("command",): "list and show slash commands",
+    ("plugin",): "plugins and custom tools",
     ("permission",): "what agents ask for, what was granted, what was decided and why",
+    ("mcp",): "MCP servers: list, add and look into them, log in and out",
     ("auth",): "keys of providers: store, list and forget them",
     ("worktree",): "checkouts that sessions have for their own: list, merge, discard",
 }
@@ -297,9 +325,14 @@ COMMANDS = (
     Command(("command", "show"), "one slash command: its template, agent, model", command.show, "command.look:show_command"),
     Command(("trust",), "let what a project brings along act, or see what is held back", trust.trust, "trust.command:trust_command"),
     Command(("models",), "the models there are: context, prices, abilities", _models, "models:models_command"),
-    Command(("auth", "login"), "store a provider's key", _auth_login, "auth:log_in"),
+    Command(("auth", "login"), "log in with a provider, or store its key", _auth_login, "login.by:log_in"),
     Command(("auth", "list"), "the keys there are, and where they come from", _auth_list, "auth:list_keys"),
     Command(("auth", "logout"), "forget a provider's key", _auth_logout, "auth:log_out"),
+    Command(("mcp", "list"), "the MCP servers there are, connected to see how they stand", mcp.list_, "mcp.look:list_servers"),
+    Command(("mcp", "add"), "configure an MCP server", mcp.add, "mcp.change:add_server"),
+    Command(("mcp", "auth"), "log in to an MCP server, or list the logins there are", mcp.auth, "mcp.login:log_in"),
+    Command(("mcp", "logout"), "forget the login at an MCP server", mcp.one, "mcp.login:log_out"),
+    Command(("mcp", "debug"), "connect to one MCP server and see what it brings", mcp.debug, "mcp.look:debug_server"),
     Command(("session", "adopt"), "record sessions in the project they belong to", care.session_adopt, "care.projects:adopt_sessions"),
     Command(("project", "list"), "the projects there are, and where they were last seen", care.project_list, "care.projects:list_projects"),
     Command(("project", "merge"), "give all sessions of one project to another", care.project_merge, "care.projects:merge_projects"),
@@ -311,13 +344,18 @@ COMMANDS = (
     Command(("doctor",), "find out what is wrong, and put it right", care.doctor, "care.doctor:doctor"),
     Command(("export",), "a session as OpenCode exports it, or several in one file", transfer.export, "export:export_command"),
     Command(("import",), "sessions from a file, or from what another program kept", transfer.import_, "import_:import_command"),
+    Command(("share",), "show a session to others: a page in a file, a server of ours or another", share.share, "share.command:share"),
+    Command(("unshare",), "show a session to others no more", share.unshare, "share.command:unshare"),
+    Command(("plugin", "list"), "the plugins and custom tools there are, and how they stand", plugin.list_, "plugin.command:list_command"),
     Command(("permission", "list"), "what agents want to be allowed", permission.list_, "permission.asked:list_asked"),
     Command(("permission", "reply"), "allow it, or not", permission.reply, "permission.asked:reply_to"),
     Command(("permission", "grants"), "what was allowed for longer", permission.grants, "permission.granted:list_grants"),
     Command(("permission", "revoke"), "take a grant back", permission.revoke, "permission.granted:revoke"),
     Command(("permission", "explain"), "what the rules say of a shell command, which is not run", permission.explain, "permission.explained:explain_command"),
     Command(("permission", "log"), "every decision there was, and whether the log is whole", permission.log, "permission.logged:show_log"),
+    Command(("acp",), "serve sessions to an editor, over the Agent Client Protocol", acp.acp, "acp.command:acp"),
     Command(("serve",), "serve sessions over HTTP, for OpenCode's clients and for programs", _serve, "serve:serve"),
+    Command(("attach",), "talk with a server of weft or OpenCode, line by line", attached.attach, "attached.command:attach"),
     Command(("worktree", "list"), "the worktrees of this project, and how they stand", worktree.list_, "worktree.command:list_command"),
     Command(("worktree", "merge"), "bring the work of a worktree into this checkout, uncommitted", worktree.merge, "worktree.command:merge_command"),
     Command(("worktree", "discard"), "remove a worktree and its branch", worktree.discard, "worktree.command:discard_command"),

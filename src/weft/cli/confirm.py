@@ -10,8 +10,6 @@ def confirmed(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise InvalidInputError(
-            "--yes", "there is nobody to ask", hint="pass --yes, or --dry-run to look first"
-        )
+        raise InvalidInputError("--yes", "there is nobody to ask", hint="pass --yes to go on unasked")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -2,7 +2,17 @@
 
 from enum import IntEnum
 
-from weft.errors import NotPermittedError, ProviderError, SnapshotMissingError, StoreError, WeftError
+from weft.errors import (
+    McpError,
+    NotPermittedError,
+    ProviderError,
+    ServerError,
+    SharingDisabledError,
+    SharingError,
+    SnapshotMissingError,
+    StoreError,
+    WeftError,
+)
 
 
 class Exit(IntEnum):
@@ -32,7 +42,11 @@ EXPLAINED = """exit codes:
 
 def exit_for(error: WeftError) -> Exit:
     match error:
-        case ProviderError() | StoreError() | SnapshotMissingError():
+        case SharingDisabledError():
+            return Exit.USAGE
+        case ProviderError() | StoreError() | SnapshotMissingError() | McpError() | SharingError():
+            return Exit.FAILED
+        case ServerError():
             return Exit.FAILED
         case NotPermittedError():
             return Exit.REFUSED

@@ -5,7 +5,7 @@ import asyncio
 import mimetypes
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import TextIO
@@ -18,6 +18,7 @@ from weft.app.reading import Reading
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint
 from weft.cli.running.follow import Company, follow
+from weft.cli.running.sharing import find_pages, share_first, tell_shared
 from weft.cli.running.stop import Stop
 from weft.cli.screen import JsonLines, Screen, Terminal
 from weft.cli.trust.asking import offer_trust
@@ -38,18 +39,14 @@ from weft.run.compaction import CONTINUE
 
 TITLE_LENGTH = 50
 NOT_YET = {
-    "share": "sharing",
-    "attach": "running on a server",
-    "port": "running on a server",
+    "port": "running on a server of its own",
 }
 
 
 def run_prompt(chosen: argparse.Namespace) -> int:
     refuse_what_is_not_here_yet(chosen)
     take_words_back(chosen)
-    words = message_of(chosen.message, piped(sys.stdin))
-    if not words.strip() and not (chosen.session or chosen.go_on or chosen.command):
-        raise InvalidInputError("message", "there is none", hint='type one: weft run "fix the failing test"')
+    words = words_of(chosen)
     if chosen.session:
         chosen.session = Reading(chosen.dir, os.environ, store=chosen.store).get_session(chosen.session).id
     with workplace(chosen, os.environ) as where:
@@ -58,12 +55,24 @@ def run_prompt(chosen: argparse.Namespace) -> int:
     return code
 
 
+def words_of(chosen: argparse.Namespace) -> str:
+    words = message_of(chosen.message, piped(sys.stdin))
+    if not words.strip() and not (chosen.session or chosen.go_on or chosen.command):
+        raise InvalidInputError("message", "there is none", hint='type one: weft run "fix the failing test"')
+    return words
+
+
 def _run_to_its_end(chosen: argparse.Namespace, words: str) -> int:
     if is_watched():
         offer_trust(chosen.dir, os.environ)
+    return run_to_its_end(lambda stop: _prompt(chosen, words, os.environ, stop))
+
+
+def run_to_its_end(prompt: Callable[[Stop], Awaitable[int]]) -> int:
+    """The exit code, whatever ends it: the run itself, a signal, or nobody who reads on."""
     last_resort = LastResort()
     try:
-        return asyncio.run(_run(chosen, words, os.environ, last_resort))
+        return asyncio.run(_run(prompt, last_resort))
     except BrokenPipeError:
         # Unlike a list that `head` has seen enough of, this was work, and it was cut short.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -93,13 +102,11 @@ def piped(stdin: TextIO | None) -> str:
     return "" if stdin is None or stdin.isatty() else stdin.read()
 
 
-async def _run(
-    chosen: argparse.Namespace, words: str, env: Mapping[str, str], last_resort: LastResort
-) -> int:
+async def _run(prompt: Callable[[Stop], Awaitable[int]], last_resort: LastResort) -> int:
     stop = Stop(last_resort)
     try:
         with stop.listening():
-            code = await _prompt(chosen, words, env, stop)
+            code = await prompt(stop)
     except asyncio.CancelledError:
         if stop.signal is None:
             raise
@@ -110,22 +117,33 @@ async def _run(
 async def _prompt(chosen: argparse.Namespace, words: str, env: Mapping[str, str], stop: Stop) -> int:
     answered = is_watched()
     opening = Opening(directory=chosen.dir, env=env, store=chosen.store, answered=answered, warn=warn)
-    async with open_app(replace(opening, tape=tape_of(chosen))) as api:
+    opening = replace(opening, tape=tape_of(chosen), pages=await find_pages(chosen, env))
+    async with open_app(opening) as api:
         input = to_command(chosen, words) if chosen.command else to_input(chosen, words)
-        if not (chosen.session or chosen.go_on):
-            await check(api, input)  # a mistake must not leave an empty session behind
-        session = await find_session(api, chosen, words)
-        if not words.strip() and not chosen.command:
-            await check_left_open(api, session)
-        screen: Screen = (
-            JsonLines(session.id, SystemClock())
-            if chosen.format == "json"
-            else Terminal(aside=input.format is not None)
-        )
-        code = await follow(api, session.id, input, screen, Company(person=answered, stop=stop))
+        code = await hold(api, chosen, words, input, Company(person=answered, stop=stop))
         # All that is stored is stored. Whatever hangs from here on must not keep a script waiting.
         stop.done(code)
         return code
+
+
+async def hold(
+    api: Api, chosen: argparse.Namespace, words: str, input: PromptInput | CommandInput, company: Company
+) -> int:
+    """Find the session and send the prompt, whoever keeps it; the exit code."""
+    if not (chosen.session or chosen.go_on):
+        await check(api, input)  # a mistake must not leave an empty session behind
+    session = await find_session(api, chosen, words)
+    if not words.strip() and not chosen.command:
+        await check_left_open(api, session)
+    await share_first(api, chosen, session)
+    screen: Screen = (
+        JsonLines(session.id, SystemClock())
+        if chosen.format == "json"
+        else Terminal(aside=input.format is not None)
+    )
+    code = await follow(api, session.id, input, screen, company)
+    await tell_shared(api, chosen, session)
+    return code
 
 
 def is_watched() -> bool:

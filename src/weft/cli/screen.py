@@ -25,6 +25,7 @@ from weft.model.status import Retry
 from weft.model.wire import encode, encode_pretty, to_plain
 
 OUTPUT_LINES = 12
+TITLE_WIDTH = 80
 NAME_WIDTH = 7
 
 
@@ -129,8 +130,8 @@ class Terminal:
     def feed_below(self, event: Event) -> None:
         """A line for each call of a child, and what it took is counted. Its words are for whoever sent it."""
         match event:
-            case PartUpdated(part=ToolPart(state=CompletedState(title=title)) as part):
-                self._below(part, self._paint.dim(plain(title)))
+            case PartUpdated(part=ToolPart(state=CompletedState() as state) as part):
+                self._below(part, self._paint.dim(plain(titled(state))))
             case PartUpdated(part=ToolPart(state=ErrorState(error=error)) as part):
                 self._below(part, self._paint.red(plain(shortened(error))))
             case PartUpdated(part=StepFinishPart() as part):
@@ -188,7 +189,7 @@ class Terminal:
 
     def _call(self, part: ToolPart, state: CompletedState) -> None:
         self._close()
-        self._say(f"{self._head(part)} {self._paint.dim(plain(state.title))}")
+        self._say(f"{self._head(part)} {self._paint.dim(plain(titled(state)))}")
         diff = state.metadata.get("diff")
         if isinstance(diff, str) and diff.strip():
             self._indented(self._paint.diff(plain(hunks(diff))))
@@ -233,6 +234,14 @@ def hunks(diff: str) -> str:
     lines = diff.splitlines()
     first = next((number for number, line in enumerate(lines) if line.startswith("@@")), 0)
     return "\n".join(lines[first:])
+
+
+def titled(state: CompletedState) -> str:
+    """What was done, in a line; tools of MCP servers do not say, and are shown by what they were given."""
+    if state.title or not state.input:
+        return state.title
+    given = encode(state.input).decode()
+    return given if len(given) <= TITLE_WIDTH else given[: TITLE_WIDTH - 1] + "…"
 
 
 def shortened(text: str) -> str:

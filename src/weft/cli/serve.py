@@ -6,37 +6,38 @@ import os
 import secrets
 import signal
 import socket
-import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 import uvicorn
 from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.app.open import Opening, open_app
 from weft.app.trust import is_trusted
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
+from weft.cli.serving.announced import announced
 from weft.cli.serving.door import Entrance, to_entrance
+from weft.cli.serving.log import Log
+from weft.cli.serving.stopping import CLOSE_SECONDS, Stopping
 from weft.cli.serving.welcome import to_welcome
+from weft.cli.share.serving import let_look, to_pages
 from weft.config.load import load_config
 from weft.config.schema import Server as Configured
 from weft.config.sources import Situation
 from weft.errors import ConfigError, InvalidInputError
 from weft.host.clock import SystemClock
-from weft.host.ending import LastResort
 from weft.host.paths import paths_from
 from weft.project.look import look
 from weft.server.application import build_app
-from weft.server.asgi import Server, Setup, unheard
+from weft.server.asgi import Server, Setup, unvisited
 from weft.server.routes.table import list_routes
 
 PORT: Final = 4096
 LOCAL: Final = "127.0.0.1"
 MOST_CONNECTIONS: Final = 4000
 BACKLOG: Final = 2048
-SETTLE_SECONDS: Final = 30
 LONGEST_MESSAGE: Final = 1 << 20
 
 
@@ -48,6 +49,8 @@ class Serving(Struct, frozen=True, kw_only=True):
     socket: socket.socket
     url: str
     entrance: Entrance
+    log: Log
+    pages: str = ""
 
 
 def serve(chosen: argparse.Namespace) -> int:
@@ -65,7 +68,10 @@ def serve(chosen: argparse.Namespace) -> int:
             socket=bound,
             url=f"http://{name}:{bound.getsockname()[1]}",
             entrance=entrance,
+            log=Log(SystemClock().now, json=chosen.log_format == "json"),
         )
+        pages = to_pages(chosen, serving.url)
+        serving = replace(serving, pages=pages, entrance=let_look(entrance, pages))
         asyncio.run(run_server(serving, env))
     return Exit.DONE
 
@@ -125,17 +131,22 @@ async def run_server(serving: Serving, env: Mapping[str, str]) -> None:
     """Until somebody ends it."""
     server = make_server(serving, env)
     listener = Listener(to_config(build_app(server)))
-    stopping = Stopping(server, listener)
+    stopping = Stopping(server, listener, grace=serving.chosen.grace, log=serving.log)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.asked, number)
-    async with asyncio.TaskGroup() as tasks:
+    async with (
+        announced(serving.pages, serving.url, env, serving.chosen.store),
+        asyncio.TaskGroup() as tasks,
+    ):
         stopping.tasks = tasks
         tasks.create_task(listener.serve(sockets=[serving.socket]))
         await listener.ready.wait()
         if listener.started:
             for line in to_welcome(serving.url, serving.directory, serving.entrance):
                 print(line, flush=True)
+            if serving.pages:
+                print(f"shared sessions are shown below {serving.pages}/s/", flush=True)
 
 
 def to_config(app: Any) -> uvicorn.Config:
@@ -151,61 +162,32 @@ def to_config(app: Any) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         limit_concurrency=MOST_CONNECTIONS,
-        timeout_graceful_shutdown=SETTLE_SECONDS,
+        timeout_graceful_shutdown=CLOSE_SECONDS,
         ws_max_size=LONGEST_MESSAGE,
     )
 
 
 def make_server(serving: Serving, env: Mapping[str, str]) -> Server:
-    chosen = serving.chosen
+    chosen, log = serving.chosen, serving.log
+
+    def warn(warning: ConfigError) -> None:
+        log.warn(f"{warning} ({warning.hint})" if warning.hint else str(warning))
 
     def opening(directory: str) -> Opening:
-        return Opening(directory=directory, env=env, store=chosen.store, answered=True, warn=warn)
+        return Opening(
+            directory=directory, env=env, store=chosen.store, answered=True, pages=serving.pages, warn=warn
+        )
 
     setup = Setup(
         open=lambda directory: open_app(opening(directory)),
         here=serving.directory,
         door=serving.entrance.door,
         name=secrets.token_hex(4),
-        note=note,
+        note=log.note,
         now=SystemClock().now,
-        access=note if chosen.access_log else unheard,
+        allowed=tuple(os.path.abspath(each) for each in chosen.allow_dir),
+        access=log.visit if chosen.access_log else unvisited,
     )
-    return Server(setup, list_routes(shell=not chosen.no_shell, files=not chosen.no_files))
-
-
-class Stopping:
-    """The first signal settles every run and closes every connection; a second one ends the process at once."""
-
-    def __init__(self, server: Server, listener: uvicorn.Server) -> None:
-        self._server = server
-        self._listener = listener
-        self._last = LastResort()
-        self._asked = False
-        self.tasks: asyncio.TaskGroup | None = None
-
-    def asked(self, number: int) -> None:
-        if self._asked or self.tasks is None:
-            self._last.end_now(128 + number)
-            return
-        self._asked = True
-        note("ending: runs are being settled; once more ends at once")
-        self._last.end_within(2 * SETTLE_SECONDS, Exit.FAILED)
-        self.tasks.create_task(self._settle())
-
-    async def _settle(self) -> None:
-        try:
-            await self._server.leave()
-        finally:
-            self._listener.should_exit = True
-            self._last.disarm()
-
-
-def warn(warning: ConfigError) -> None:
-    hint = f" ({warning.hint})" if warning.hint else ""
-    note(f"warning: {warning}{hint}")
-
-
-def note(line: str) -> None:
-    """One line for whoever looks after the server."""
-    print(Paint(sys.stderr).dim(plain(line).replace("\n", " ")), file=sys.stderr, flush=True)
+    return Server(
+        setup, list_routes(shell=not chosen.no_shell, files=not chosen.no_files, share=chosen.share)
+    )

@@ -8,6 +8,8 @@ from weft.config.layer import Layer, Origin
 
 # Lists that grow from layer to layer. Any other list is replaced by the later one.
 JOINED = ("plugin", "instructions")
+# Here, too: what a person has watched everywhere is not to be forgotten where a project has more to watch.
+HOOKS = ("experimental", "weft", "hooks")
 
 
 class Merged:
@@ -45,6 +47,8 @@ class Merged:
             here = (*path, key)
             if not path and key in JOINED:
                 self._join(here, value, origin)
+            elif path == HOOKS and isinstance(target.get(key), list):
+                self._set(target, here, [*target[key], *value], origin)
             elif isinstance(value, dict) and isinstance(target.get(key), dict):
                 self._lay(target[key], value, here, origin)
             else:

@@ -187,6 +187,42 @@ class Sandboxing(Struct, frozen=True, kw_only=True, omit_defaults=True):
     writable: tuple[str, ...] | None = None
 
 
+class Plugins(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many seconds a hook of a plugin may take, and loading one; after how many faults one is left alone; which
+    plugins are not loaded at all, by name."""
+
+    seconds: Positive | None = None
+    load_seconds: Positive | None = field(default=None, name="loadSeconds")
+    faults: Positive | None = None
+    off: tuple[str, ...] | None = None
+
+
+class CommandHook(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command that is asked at a hook; `matcher` (`bash|edit*`) says about which tools, `timeout` is in seconds."""
+
+    command: tuple[str, ...]
+    matcher: str | None = None
+    timeout: Positive | None = None
+
+
+class McpOwn(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many seconds a run waits for servers that are only being connected, whether to connect them on opening, and
+    the port that a browser comes back to after a login."""
+
+    wait: Annotated[float, Meta(ge=0)] | None = None
+    eager: bool | None = None
+    callback_port: Positive | None = field(default=None, name="callbackPort")
+
+
+class Telemetry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether spans and figures of runs are sent, whether with what was said (`content`), and to which collector, else
+    where `OTEL_EXPORTER_OTLP_ENDPOINT` says."""
+
+    enabled: bool | None = None
+    content: bool | None = None
+    endpoint: str | None = None
+
+
 class Own(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings that OpenCode does not have. `store` and `trusted` are read from the person's own files alone."""
 
@@ -199,6 +235,10 @@ class Own(Struct, frozen=True, kw_only=True, omit_defaults=True):
     subagent_depth: Positive | None = field(default=None, name="subagentDepth")
     asking: Asking | None = None
     sandbox: Walled | Sandboxing | None = None
+    telemetry: bool | Telemetry | None = None
+    mcp: McpOwn | None = None
+    plugins: Plugins | None = None
+    hooks: dict[str, tuple[CommandHook, ...]] | None = None
 
 
 class Experimental(Struct, frozen=True, kw_only=True, omit_defaults=True):

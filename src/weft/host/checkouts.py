@@ -189,6 +189,11 @@ class Checkouts:
         self._run([*args, "--pathspec-from-file=-", "--pathspec-file-nul"], input=_lines(paths), literal=True)
         return self._line(["rev-parse", "HEAD"])
 
+    def put_back(self, commit: str) -> None:
+        """All that is tracked as in a commit, what is not tracked removed; what git ignores stays."""
+        self._run(["reset", "--quiet", "--hard", commit])
+        self._run(["clean", "--quiet", "-ffd"])
+
     def git_directory(self) -> str:
         return self._line(["rev-parse", "--absolute-git-dir"])
 

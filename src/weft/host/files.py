@@ -16,6 +16,7 @@ FILE_MODE = 0o600
 SETTLED_NS = 2_000_000_000
 
 BLOCK = 16_384
+MARK_SIZE = 8
 
 Stamp = tuple[int, int, int]
 
@@ -174,11 +175,11 @@ class Disk:
 
 
 @contextmanager
-def locked(path: str) -> Generator[None]:
-    """Hold a lock that no other holder, in this process or another, has. Waits for it."""
+def locked(path: str) -> Generator[int]:
+    """Hold a lock that no other holder, in this process or another, has. Waits for it. Gives its file."""
     fd = _lock(path, fcntl.LOCK_EX)
     try:
-        yield
+        yield fd
     finally:
         os.close(fd)
 
@@ -198,15 +199,15 @@ def try_locked(path: str) -> Generator[bool]:
 
 
 @contextmanager
-def share_locked(path: str) -> Generator[bool]:
-    """Keep holders of the lock out while reading. False if there is no lock file, or none that we may use."""
+def share_locked(path: str) -> Generator[int | None]:
+    """Keep holders of the lock out while reading. None if there is no lock file, or none that we may use."""
     try:
         fd = _lock(path, fcntl.LOCK_SH, flags=os.O_RDONLY)
     except OSError:
-        yield False
+        yield None
         return
     try:
-        yield True
+        yield fd
     finally:
         os.close(fd)
 
@@ -222,6 +223,18 @@ def _lock(path: str, operation: int, *, flags: int = os.O_RDWR | os.O_CREAT) -> 
             os.close(fd)
             raise
         os.close(fd)  # whoever held it removed the file: what we locked locks nobody out
+
+
+def mark_of(fd: int) -> bytes:
+    """The mark that the last holder of a lock left in its file; empty if there was none."""
+    return os.pread(fd, MARK_SIZE, 0)
+
+
+def leave_mark(fd: int) -> bytes:
+    """Leave a mark in the file of a lock, like none before: whoever knows the last one learns that somebody was here."""
+    mark = os.urandom(MARK_SIZE)
+    os.pwrite(fd, mark, 0)
+    return mark
 
 
 def _is_still_at(fd: int, path: str) -> bool:

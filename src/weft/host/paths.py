@@ -46,6 +46,10 @@ class Paths(Struct, frozen=True, kw_only=True):
         return os.path.join(self.data, "auth.json")
 
     @property
+    def mcp_auth_file(self) -> str:
+        return os.path.join(self.data, "mcp-auth.json")
+
+    @property
     def models_file(self) -> str:
         return os.path.join(self.cache, "models.json")
 

@@ -8,7 +8,7 @@ import asyncio
 import errno
 import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -42,9 +42,10 @@ exec "$@"
 class Talk:
     """Our side of the conversation."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, listening: Sequence[asyncio.Task[None]]) -> None:
         self._process = process
         self._input = process.stdin
+        self._listening = listening
 
     def say(self, words: bytes) -> None:
         """Send something; it is on its way when this returns. Raises `OSError` when nobody listens any more."""
@@ -58,36 +59,44 @@ class Talk:
         """Wait until it has ended of itself."""
         await self._process.wait()
 
+    async def heard_out(self, seconds: float) -> None:
+        """Wait until all it said is heard; not for longer than this, since what it started may hold its pipes."""
+        await asyncio.wait(self._listening, timeout=seconds)
+
 
 @asynccontextmanager
-async def open_talk(command: Command, hear: Hear) -> AsyncIterator[Talk]:
-    """Start a process and hear what it says; its errors are not kept. Leaving ends it and everything it started.
+async def open_talk(command: Command, hear: Hear, hear_errors: Hear | None = None) -> AsyncIterator[Talk]:
+    """Start a process and hear what it says, its errors only if somebody wants to. Leaving ends it and everything it
+    started.
 
     Raises `OSError` if it cannot be started. `command.timeout` does not count: a server has no end of its own.
     """
     token = secrets.token_hex(16)
     lifeline, ours = os.pipe()
     process: asyncio.subprocess.Process | None = None
-    listening: asyncio.Task[None] | None = None
+    listening: list[asyncio.Task[None]] = []
     try:
         # Undivided: cancelled half way, it would be running with nobody to end it.
-        process = await undivided(_start(command, token, lifeline))
+        errors = asyncio.subprocess.PIPE if hear_errors else asyncio.subprocess.DEVNULL
+        process = await undivided(_start(command, token, lifeline, errors))
         os.close(lifeline)
         lifeline = -1
-        listening = asyncio.ensure_future(_listen(process, hear))
-        yield Talk(process)
+        heard = [(process.stdout, hear), *([(process.stderr, hear_errors)] if hear_errors else [])]
+        listening += [asyncio.ensure_future(_listen(*each)) for each in heard]
+        yield Talk(process, listening)
     finally:
         if lifeline >= 0:
             os.close(lifeline)
-        if listening is not None:
-            listening.cancel()
-            await asyncio.wait([listening])
+        for each in listening:
+            each.cancel()
+        if listening:
+            await asyncio.wait(listening)
         if process is not None:
             await undivided(_end(process, token))
         os.close(ours)
 
 
-async def _start(command: Command, token: str, lifeline: int) -> asyncio.subprocess.Process:
+async def _start(command: Command, token: str, lifeline: int, errors: int) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _STARTER, f"weft:{token}", token, str(lifeline), *command.argv),
@@ -95,7 +104,7 @@ async def _start(command: Command, token: str, lifeline: int) -> asyncio.subproc
             env=dict(command.environment),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+            stderr=errors,
             pass_fds=(lifeline,),
             start_new_session=True,
         )
@@ -103,8 +112,7 @@ async def _start(command: Command, token: str, lifeline: int) -> asyncio.subproc
         raise OSError(errno.EINVAL, str(error)) from error
 
 
-async def _listen(process: asyncio.subprocess.Process, hear: Hear) -> None:
-    output = process.stdout
+async def _listen(output: asyncio.StreamReader | None, hear: Hear) -> None:
     while output is not None and (piece := await output.read(PIECE)):
         await hear(piece)
 

@@ -6,6 +6,7 @@ The same events give the same transcript wherever they are folded.
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -19,19 +20,22 @@ P = TypeVar("P", bound=AnyPart)
 
 
 class Transcript:
-    """Messages oldest first. Parts may come before their message: they wait for it."""
+    """Messages oldest first. Parts may come before their message: they wait for it.
+
+    It may begin with messages, in any order, each with its parts in theirs. They are taken as they are, and looked into
+    when they change.
+    """
 
     def __init__(self, messages: Iterable[MessageWithParts] = ()) -> None:
-        self._messages: dict[MessageID, AnyMessage] = {}
-        self._parts: dict[MessageID, dict[PartID, AnyPart]] = {}
-        self._order: list[tuple[tuple[int, int, str], MessageID]] = []
-        self._wholes: dict[MessageID, MessageWithParts] = {}
-        self._listed: list[MessageWithParts] = []
-        self._fresh = 0  # so many of the listed still hold
-        self._latest = 0
-        for message in messages:
-            self._put(message.info)
-            self._parts[message.info.id] = {part.id: part for part in message.parts}
+        self._wholes: dict[MessageID, MessageWithParts] = {each.info.id: each for each in messages}
+        self._listed = list(self._wholes.values())
+        if any(after.info.time.created <= each.info.time.created for each, after in pairwise(self._listed)):
+            self._listed.sort(key=lambda each: _standing(each.info))
+        self._fresh = len(self._listed)  # so many of the listed still hold
+        self._messages: dict[MessageID, AnyMessage] = {each.info.id: each.info for each in self._listed}
+        self._order = list(self._messages)
+        self._parts: dict[MessageID, dict[PartID, AnyPart]] = {}  # of those that have changed
+        self._latest = max((info.time.created for info in self._messages.values()), default=0)
 
     def feed(self, *events: Event) -> None:
         """Take in what happened; events of other kinds are passed over."""
@@ -54,7 +58,7 @@ class Transcript:
     def messages(self) -> list[MessageWithParts]:
         """A list of the caller's own. A message that did not change is the same object as the last time."""
         if self._fresh < max(len(self._order), len(self._listed)):
-            changed = [id for _, id in self._order[self._fresh :]]
+            changed = self._order[self._fresh :]
             self._listed[self._fresh :] = [self._wholes.get(id) or self._whole(id) for id in changed]
             self._fresh = len(self._order)
         return list(self._listed)
@@ -63,7 +67,7 @@ class Transcript:
         return None if id not in self._messages else self._wholes.get(id) or self._whole(id)
 
     def newest_answer(self) -> AssistantMessage | None:
-        found = (self._messages[id] for _, id in reversed(self._order))
+        found = (self._messages[id] for id in reversed(self._order))
         return next((each for each in found if isinstance(each, AssistantMessage)), None)
 
     def next_time(self, now: int) -> int:
@@ -86,7 +90,7 @@ class Transcript:
         known = self._messages.get(info.id)
         if known is None or known.time.created != info.time.created:
             self._drop(info.id)
-            self._order.insert(self._place(info), (message_order(info), info.id))
+            self._order.insert(self._place(info), info.id)
         self._messages[info.id] = info
         self._latest = max(self._latest, info.time.created)
         self._change(info.id)
@@ -94,21 +98,37 @@ class Transcript:
     def _drop(self, id: MessageID) -> None:
         if id in self._messages:
             self._change(id)
-            del self._order[self._place(self._messages.pop(id))]
+            del self._order[self._place(self._messages[id])]
+            del self._messages[id]
 
     def _change(self, id: MessageID) -> None:
         """What was put together of this message no longer holds, nor the list from its place on."""
-        self._wholes.pop(id, None)
+        whole = self._wholes.pop(id, None)
+        if whole is not None and id not in self._parts:
+            self._parts[id] = {part.id: part for part in whole.parts}
         if id in self._messages:
             self._fresh = min(self._fresh, self._place(self._messages[id]))
 
     def _place(self, info: AnyMessage) -> int:
-        return bisect_left(self._order, (message_order(info), info.id))
+        return bisect_left(self._order, _standing(info), key=self._standing_of)
+
+    def _standing_of(self, id: MessageID) -> tuple[tuple[int, int, str], MessageID]:
+        return _standing(self._messages[id])
 
     def _grow(self, message: MessageID, id: PartID, event: PartGrew) -> None:
-        part = self._parts.get(message, {}).get(id)
-        if part is not None:
-            self._parts_of(message)[id] = grown(part, event)
+        if self._has(message, id):
+            parts = self._parts_of(message)
+            parts[id] = grown(parts[id], event)
+
+    def _has(self, message: MessageID, part: PartID) -> bool:
+        if message in self._parts:
+            return part in self._parts[message]
+        whole = self._wholes.get(message)
+        return whole is not None and any(each.id == part for each in whole.parts)
+
+
+def _standing(info: AnyMessage) -> tuple[tuple[int, int, str], MessageID]:
+    return message_order(info), info.id
 
 
 def grown(part: P, event: PartGrew) -> P:

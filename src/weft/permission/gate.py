@@ -2,11 +2,20 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.errors import CorrectedError, DeniedError, NobodyError, RejectedError, StoreError, UnansweredError
+from weft.errors import (
+    BlockedError,
+    CorrectedError,
+    DeniedError,
+    NobodyError,
+    RejectedError,
+    StoreError,
+    UnansweredError,
+)
 from weft.model.event import Event, PermissionAsked, PermissionReplied
 from weft.model.ids import GrantID, MessageID, PermissionID, SessionID
 from weft.model.permission import USUAL_TERMS, Grant, GrantTerms, Limits, PermissionRequest, Reply
@@ -18,6 +27,8 @@ from weft.permission.granting import Granting
 from weft.permission.limits import judge, strictest
 from weft.permission.shelf import Shelf
 from weft.permission.terms import Around, Terms
+
+BY_PLUGIN: Final = "a plugin's permission.ask"
 
 
 class Whereabouts(Struct, frozen=True, kw_only=True):
@@ -132,6 +143,8 @@ class Gate:
         if grants is not None:
             self._audit.note(of_request("allowed", request, asked.agent, asked.time, why=grants))
             return
+        if await self._is_settled(request, asked.agent):
+            return
         try:
             answered = await self._asking.ask(asked)
         except NobodyError as nobody:
@@ -142,6 +155,20 @@ class Gate:
             self._audit.note(of_request("withdrawn", request, asked.agent, now))
             raise
         self._use(request, answered)
+
+    async def _is_settled(self, request: PermissionRequest, agent: str) -> bool:
+        """Whether somebody else has said yes, so that no person needs to. Who says no is heard, too."""
+        ruling, now = await self._around.consult(request), self._around.clock.now()
+        match ruling.status:
+            case "ask":
+                return False
+            case "allow":
+                self._audit.note(of_request("allowed", request, agent, now, why=BY_PLUGIN))
+                return True
+            case "deny":
+                self._audit.note(of_request("denied", request, agent, now, why=BY_PLUGIN))
+                patterns = ", ".join(request.patterns)
+                raise BlockedError(ruling.reason or f"it denies {request.permission} {patterns}")
 
     def _use(self, request: PermissionRequest, answered: Answered) -> None:
         answer, agent = answered.answer, answered.asked.agent

@@ -8,7 +8,7 @@ from msgspec import Struct
 from weft.host.clock import Clock
 from weft.model.event import Event
 from weft.model.ids import Mint, ProjectID
-from weft.model.permission import Scope
+from weft.model.permission import PermissionRequest, Scope
 
 Unanswered = Literal["deny", "skip", "allow"]
 
@@ -28,10 +28,25 @@ class Terms(Struct, frozen=True, kw_only=True):
     owner: str = ""
 
 
+class Ruling(Struct, frozen=True, kw_only=True):
+    """What whoever is consulted before a person says: to ask, or not to have to."""
+
+    status: Literal["ask", "allow", "deny"] = "ask"
+    reason: str = ""
+
+
+Consult = Callable[[PermissionRequest], Awaitable[Ruling]]
+
+
+async def consult_nobody(_: PermissionRequest) -> Ruling:
+    return Ruling()
+
+
 class Around(Struct, frozen=True, kw_only=True):
-    """Where it is asked: time, names, the project, and whom to tell."""
+    """Where it is asked: time, names, the project, whom to tell, and whom to consult before a person is asked."""
 
     clock: Clock
     mint: Mint
     project: ProjectID
     tell: Callable[[Event], Awaitable[None]]
+    consult: Consult = consult_nobody

@@ -8,11 +8,14 @@ A hook is given values and gives one back: None leaves things as they are. OpenC
 so half a change stays when a hook fails midway; here a hook that fails has changed nothing.
 """
 
+from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from weft.errors import NotFoundError
 from weft.model.catalog import Model
 from weft.model.event import Event
 from weft.model.ids import MessageID, PartID, SessionID
@@ -20,12 +23,20 @@ from weft.model.input import AnyPartInput
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import AnyPart, ModelRef
 from weft.model.permission import PermissionRequest
+from weft.model.wire import wire_name
 
 Told = TypeVar("Told")
 Now = TypeVar("Now", bound="Changeable")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+MARK: Final = "__weft_hooks__"
 
 
-class Changeable(Struct, frozen=True, kw_only=True):
+class Fact(Struct, frozen=True, kw_only=True, rename=wire_name):
+    """What a hook is told. As JSON, for a command, it has OpenCode's names."""
+
+
+class Changeable(Struct, frozen=True, kw_only=True, rename=wire_name):
     """What a hook may change, by giving back another one."""
 
     def but(self, **changes: Any) -> Self:
@@ -34,11 +45,15 @@ class Changeable(Struct, frozen=True, kw_only=True):
 
 
 class Hook(Struct, Generic[Told, Now], frozen=True):
-    """A place in a run where plugins are asked: its name, what they are told, and what they may change."""
+    """A place in a run where plugins are asked: its name, what they are told, and what they may change.
+
+    One that `blocks` may say no by raising `BlockedError`; for any other that is a fault.
+    """
 
     name: str
     told: type[Told]
     now: type[Now]
+    blocks: bool = False
 
 
 class Hooks(Protocol):
@@ -74,7 +89,7 @@ UNHOOKED: Final = Unhooked()
 # --- what is asked of a model ---
 
 
-class Prompted(Struct, frozen=True, kw_only=True):
+class Prompted(Fact, frozen=True, kw_only=True):
     """A prompt as it came in."""
 
     session_id: SessionID
@@ -91,7 +106,7 @@ class ChatMessage(Changeable, frozen=True, kw_only=True):
     parts: tuple[AnyPart, ...]
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class Asked(Fact, frozen=True, kw_only=True):
     """A request to a model: for an answer, a title or a summary."""
 
     session_id: SessionID
@@ -111,7 +126,7 @@ class ChatHeaders(Changeable, frozen=True, kw_only=True):
     headers: dict[str, str]
 
 
-class InSession(Struct, frozen=True, kw_only=True):
+class InSession(Fact, frozen=True, kw_only=True):
     session_id: SessionID
 
 
@@ -132,7 +147,7 @@ class Compacting(Changeable, frozen=True, kw_only=True):
     prompt: str | None = None
 
 
-class TextTold(Struct, frozen=True, kw_only=True):
+class TextTold(Fact, frozen=True, kw_only=True):
     session_id: SessionID
     message_id: MessageID
     part_id: PartID
@@ -147,7 +162,7 @@ class FinishedText(Changeable, frozen=True, kw_only=True):
 # --- what is done ---
 
 
-class CommandTold(Struct, frozen=True, kw_only=True):
+class CommandTold(Fact, frozen=True, kw_only=True):
     command: str
     session_id: SessionID
     arguments: str
@@ -159,7 +174,7 @@ class CommandParts(Changeable, frozen=True, kw_only=True):
     parts: tuple[AnyPartInput, ...]
 
 
-class CallTold(Struct, frozen=True, kw_only=True):
+class CallTold(Fact, frozen=True, kw_only=True):
     """A call of a tool. `args` are those it is made with; before it, those the model wrote."""
 
     tool: str
@@ -189,7 +204,7 @@ class PermissionAnswer(Changeable, frozen=True, kw_only=True):
 # --- what happens ---
 
 
-class Happened(Struct, frozen=True, kw_only=True):
+class Happened(Fact, frozen=True, kw_only=True):
     event: Event
 
 
@@ -197,7 +212,7 @@ class Nothing(Changeable, frozen=True, kw_only=True):
     """For a hook that is only told."""
 
 
-class Configured(Struct, frozen=True, kw_only=True):
+class Configured(Fact, frozen=True, kw_only=True):
     """Where the configuration is in force."""
 
     directory: str
@@ -209,17 +224,17 @@ class Configuration(Changeable, frozen=True, kw_only=True):
     config: dict[str, Any]
 
 
-CHAT_MESSAGE: Final = Hook("chat.message", Prompted, ChatMessage)
+CHAT_MESSAGE: Final = Hook("chat.message", Prompted, ChatMessage, blocks=True)
 CHAT_PARAMS: Final = Hook("chat.params", Asked, ChatParams)
 CHAT_HEADERS: Final = Hook("chat.headers", Asked, ChatHeaders)
 MESSAGES_TRANSFORM: Final = Hook("experimental.chat.messages.transform", InSession, ShownMessages)
 SYSTEM_TRANSFORM: Final = Hook("experimental.chat.system.transform", InSession, SystemPrompt)
 SESSION_COMPACTING: Final = Hook("experimental.session.compacting", InSession, Compacting)
 TEXT_COMPLETE: Final = Hook("experimental.text.complete", TextTold, FinishedText)
-COMMAND_BEFORE: Final = Hook("command.execute.before", CommandTold, CommandParts)
-TOOL_BEFORE: Final = Hook("tool.execute.before", CallTold, CallArguments)
+COMMAND_BEFORE: Final = Hook("command.execute.before", CommandTold, CommandParts, blocks=True)
+TOOL_BEFORE: Final = Hook("tool.execute.before", CallTold, CallArguments, blocks=True)
 TOOL_AFTER: Final = Hook("tool.execute.after", CallTold, CallOutcome)
-PERMISSION_ASK: Final = Hook("permission.ask", PermissionRequest, PermissionAnswer)
+PERMISSION_ASK: Final = Hook("permission.ask", PermissionRequest, PermissionAnswer, blocks=True)
 EVENT: Final = Hook("event", Happened, Nothing)
 CONFIG: Final = Hook("config", Configured, Configuration)
 
@@ -241,3 +256,18 @@ HOOKS: Final[dict[str, Hook[Any, Any]]] = {
         CONFIG,
     )
 }
+
+
+def hook(name: str) -> Callable[[Function], Function]:
+    """Have a function asked here: it takes what it is told and what is to be, and gives what is to be instead, or None."""
+    if name not in HOOKS:
+        near = get_close_matches(str(name), HOOKS, n=2, cutoff=0.75)  # a bare `@hook` hands us the function
+        raise NotFoundError(
+            "hook", str(name), near=near, hint="" if near else f"there are {', '.join(HOOKS)}"
+        )
+
+    def mark(function: Function) -> Function:
+        setattr(function, MARK, (*getattr(function, MARK, ()), name))
+        return function
+
+    return mark

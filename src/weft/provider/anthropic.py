@@ -7,7 +7,7 @@ from typing import Final
 import httpx2
 from msgspec.structs import replace
 
-from weft.provider.body import to_bytes
+from weft.provider.body import Memory, to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.claude.fold import AnthropicFold
 from weft.provider.claude.request import to_body
@@ -26,13 +26,14 @@ class AnthropicMessages:
     def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint) -> None:
         self._client = client
         self._endpoint = endpoint
+        self._memory = Memory()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         apart = has_files(request.messages)
         return stream_chunks(self._client, partial(self._ask, request), AnthropicFold(), apart=apart)
 
     def _ask(self, request: ModelRequest) -> Question:
-        endpoint, body = self._endpoint, to_bytes(to_body(request))
+        endpoint, body = self._endpoint, to_bytes(to_body(request, self._memory.remembering))
         key = {"x-api-key": endpoint.api_key} if endpoint.api_key else {}
         own = {"anthropic-version": VERSION, **key}
         question = endpoint.ask("/messages", body, request.parameters, own)

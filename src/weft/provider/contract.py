@@ -51,15 +51,15 @@ UserContent = TextContent | FileContent
 AssistantContent = TextContent | ReasoningContent | CallContent
 
 
-class UserTurn(Struct, frozen=True, kw_only=True, tag="user", tag_field="role"):
+class UserTurn(Struct, frozen=True, kw_only=True, tag="user", tag_field="role", weakref=True):
     content: tuple[UserContent, ...]
 
 
-class AssistantTurn(Struct, frozen=True, kw_only=True, tag="assistant", tag_field="role"):
+class AssistantTurn(Struct, frozen=True, kw_only=True, tag="assistant", tag_field="role", weakref=True):
     content: tuple[AssistantContent, ...]
 
 
-class ToolTurn(Struct, frozen=True, kw_only=True, tag="tool", tag_field="role"):
+class ToolTurn(Struct, frozen=True, kw_only=True, tag="tool", tag_field="role", weakref=True):
     """The results of the calls in the assistant's turn before it, one each, in order."""
 
     content: tuple[ResultContent, ...]

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
+from operator import is_
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from weft.provider.contract import (
 
 INTERRUPTED: Final = "[Tool execution was interrupted]"
 GO_ON: Final = "Continue if you have next steps"
+GOING_ON: Final = UserTurn(content=(TextContent(text=GO_ON),))
 NO_OUTPUT: Final = "(no output)"
 NOOP: Final = ToolSpec(
     name="_noop",
@@ -121,62 +123,70 @@ class _Names:
 
 
 def pair_calls(messages: Iterable[ModelMessage], shape: Shape = plain_id) -> list[ModelMessage]:
-    """Each call is answered right after its turn, once; results of no call are left out; nothing is empty."""
+    """Each call is answered right after its turn, once; results of no call are left out; nothing is empty.
+
+    A turn that is well as it is stays the same object: what was made of it before can be used again.
+    """
     names, turns = _Names(shape), list(messages)
     made: list[ModelMessage] = []
     for number, turn in enumerate(turns):
-        if isinstance(turn, AssistantTurn):
+        if isinstance(turn, AssistantTurn) and _calls_in(turn):
             made.extend(_with_results(turn, _results_after(turns, number), names))
-        elif isinstance(turn, UserTurn) and turn.content:
+        elif turn.content and not isinstance(turn, ToolTurn):
             made.append(turn)
     return made
 
 
-def _results_after(turns: Sequence[ModelMessage], number: int) -> list[ResultContent]:
-    found: list[ResultContent] = []
+def _calls_in(turn: AssistantTurn) -> bool:
+    return any(isinstance(item, CallContent) for item in turn.content)
+
+
+def _results_after(turns: Sequence[ModelMessage], number: int) -> list[ToolTurn]:
+    found: list[ToolTurn] = []
     for next_one in range(number + 1, len(turns)):
         turn = turns[next_one]
         if not isinstance(turn, ToolTurn):
             break
-        found.extend(turn.content)
+        found.append(turn)
     return found
 
 
-def _with_results(turn: AssistantTurn, results: list[ResultContent], names: _Names) -> Iterable[ModelMessage]:
-    if not turn.content:
-        return
+def _with_results(turn: AssistantTurn, told: list[ToolTurn], names: _Names) -> Iterable[ModelMessage]:
+    results = [result for each in told for result in each.content]
     content: list[AssistantContent] = []
     answers: list[ResultContent] = []
     for item in turn.content:
         if not isinstance(item, CallContent):
             content.append(item)
             continue
-        call = replace(item, call_id=names.give(item.call_id), tool=tool_name(item.tool))
+        name, tool = names.give(item.call_id), tool_name(item.tool)
+        call = item if (name, tool) == (item.call_id, item.tool) else replace(item, call_id=name, tool=tool)
         found = next((result for result in results if result.call_id == item.call_id), None)
         if found is not None:
             results.remove(found)
         content.append(call)
         answers.append(_answer(call, found))
-    yield AssistantTurn(content=tuple(content))
-    if answers:
-        yield ToolTurn(content=tuple(answers))
+    yield turn if _are_same(turn.content, content) else AssistantTurn(content=tuple(content))
+    yield told[0] if told and _are_same(told[0].content, answers) else ToolTurn(content=tuple(answers))
 
 
 def _answer(call: CallContent, found: ResultContent | None) -> ResultContent:
     if found is None:
         return ResultContent(call_id=call.call_id, tool=call.tool, output=INTERRUPTED, error=True)
+    if (found.call_id, found.tool) == (call.call_id, call.tool):
+        return found
     return replace(found, call_id=call.call_id, tool=call.tool)
+
+
+def _are_same(known: Sequence[object], now: Sequence[object]) -> bool:
+    return len(known) == len(now) and all(map(is_, known, now))
 
 
 def ends_with_question(messages: list[ModelMessage]) -> list[ModelMessage]:
     """A conversation begins and ends with what the model is to answer: not every API goes on from half an answer."""
-    before = [] if messages and isinstance(messages[0], UserTurn) else [_asked(GO_ON)]
+    before = [] if messages and isinstance(messages[0], UserTurn) else [GOING_ON]
     open_end = bool(messages) and isinstance(messages[-1], AssistantTurn)
-    return [*before, *messages, *([_asked(GO_ON)] if open_end else [])]
-
-
-def _asked(words: str) -> UserTurn:
-    return UserTurn(content=(TextContent(text=words),))
+    return [*before, *messages, *([GOING_ON] if open_end else [])]
 
 
 def has_calls(messages: Iterable[ModelMessage]) -> bool:

@@ -5,7 +5,7 @@ from functools import partial
 
 import httpx2
 
-from weft.provider.body import to_bytes
+from weft.provider.body import Memory, to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
 from weft.provider.endpoint import Endpoint, Question
@@ -21,6 +21,7 @@ class OpenAIResponses:
     def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint) -> None:
         self._client = client
         self._endpoint = endpoint
+        self._memory = Memory()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         names = {name: tool.name for name, tool in named_tools(request).items()}
@@ -28,5 +29,5 @@ class OpenAIResponses:
         return stream_chunks(self._client, partial(self._ask, request), fold, apart=apart)
 
     def _ask(self, request: ModelRequest) -> Question:
-        endpoint, body = self._endpoint, to_bytes(to_body(request))
+        endpoint, body = self._endpoint, to_bytes(to_body(request, self._memory.writing))
         return endpoint.ask("/responses", body, request.parameters, endpoint.bearer)

@@ -8,11 +8,13 @@ from weft.model.agent import Agent
 from weft.model.event import Event, MessageUpdated, PartUpdated
 from weft.model.ids import MessageID, PartID, SessionID, checked
 from weft.model.input import AgentInput, AnyPartInput, FileInput, PromptInput, SubtaskInput, TextInput
-from weft.model.message import JsonFormat, MessageWithParts, OtherFormat, TextFormat, UserMessage
+from weft.model.message import AnyFormat, JsonFormat, MessageWithParts, OtherFormat, TextFormat, UserMessage
 from weft.model.part import AgentPart, AnyPart, FilePart, ModelRef, Moment, SubtaskPart, TextPart
 from weft.model.transcript import Transcript
+from weft.plugin.hooks import CHAT_MESSAGE, ChatMessage
 from weft.run.attach import attach
 from weft.run.decide import newest_prompt
+from weft.run.hooked.prompt import settled, to_told
 from weft.run.kit import Kit
 from weft.run.request import variant_of
 from weft.run.structure.schema import check_schema
@@ -44,11 +46,32 @@ async def admit(kit: Kit, session: SessionID, transcript: Transcript, input: Pro
         fallback=tuple(fallback),
     )
     given = [piece for part in input.parts for piece in await attach(kit, message, part)]
-    parts = [_to_part(kit, message, piece) for piece in given]
+    parts = tuple(_to_part(kit, message, piece) for piece in given)
+    message, parts = await _reviewed(kit, input, message, parts)
     events: list[Event] = [MessageUpdated(info=message), *(PartUpdated(part=part) for part in parts)]
     await kit.journal.commit(*events, into=transcript)
     await touch(kit.journal, session, kit.clock.now())
     return message.id
+
+
+async def _reviewed(
+    kit: Kit, input: PromptInput, message: UserMessage, parts: tuple[AnyPart, ...]
+) -> tuple[UserMessage, tuple[AnyPart, ...]]:
+    """The prompt as plugins would have it. What they name must be there, like what a person names."""
+    if not kit.hooks.any(CHAT_MESSAGE):
+        return message, parts
+    ours = ChatMessage(message=message, parts=parts)
+    told = to_told(input, message)
+    found = settled(await kit.hooks.ask(CHAT_MESSAGE, told, ours), ours, kit.mint)
+    message, parts = found.message, found.parts
+    check_format(message.format)
+    get_agent(kit, message.agent)
+    _check_mentions(kit, parts)
+    for model in (message.model or kit.models.default(), *message.fallback):
+        kit.models.get(model)
+    if message.model is not None:
+        variant_of(kit.models.get(message.model).model, message.variant)
+    return message, parts
 
 
 def choose(
@@ -59,7 +82,7 @@ def choose(
 
     Only an agent's models have others to fall back on: what a person chose by hand is not crossed.
     """
-    check_format(input)
+    check_format(input.format)
     name = input.agent or kit.default_agent
     agent = get_agent(kit, name)
     _check_mentions(kit, input.parts)
@@ -72,17 +95,17 @@ def choose(
     return name, (model, *fallback)
 
 
-def _check_mentions(kit: Kit, parts: Sequence[AnyPartInput]) -> None:
+def _check_mentions(kit: Kit, parts: Sequence[AnyPartInput | AnyPart]) -> None:
     """Whom a prompt names to work on it must be there, and the model they are to use."""
     for part in parts:
         match part:
-            case AgentInput(name=name):
+            case AgentInput(name=name) | AgentPart(name=name):
                 get_agent(kit, name)
-            case SubtaskInput(agent=name, model=model):
+            case SubtaskInput(agent=name, model=model) | SubtaskPart(agent=name, model=model):
                 get_agent(kit, name)
                 if model is not None:
                     kit.models.get(model)
-            case TextInput() | FileInput():
+            case _:
                 pass
 
 
@@ -95,8 +118,8 @@ def get_agent(kit: Kit, name: str) -> Agent:
     return agent
 
 
-def check_format(input: PromptInput) -> None:
-    match input.format:
+def check_format(format: AnyFormat | None) -> None:
+    match format:
         case JsonFormat(schema=schema, retry_count=retries):
             if retries is not None and retries < 0:
                 raise InvalidInputError("format.retryCount", "it cannot be less than none")

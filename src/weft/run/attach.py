@@ -9,10 +9,13 @@ import os
 from typing import Any
 from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlsplit
 
+from msgspec.structs import replace
+
 from weft.errors import WeftError
 from weft.host.files import read_file
 from weft.model.input import AgentInput, AnyPartInput, FileInput, TextInput
 from weft.model.message import UserMessage
+from weft.model.part import ResourceSource
 from weft.model.permission import CallRef
 from weft.permission.rules import evaluate
 from weft.run.calls import Caller, context_for, unasked, unreported
@@ -22,6 +25,8 @@ from weft.tool.contract import AnyTool, ToolResult, to_input
 TEXT = "text/plain"
 DIRECTORY = "application/x-directory"
 LIMIT = 20 * 1024 * 1024
+RESOURCE_CHARS = 500_000
+TOO_LONG = "\n[the rest is left out: it is too long]"
 
 
 async def attach(kit: Kit, message: UserMessage, given: AnyPartInput) -> list[AnyPartInput]:
@@ -32,6 +37,8 @@ async def attach(kit: Kit, message: UserMessage, given: AnyPartInput) -> list[An
     match given:
         case AgentInput(name=name):
             return [given, synthetic(_to_agent(kit, message, name))]
+        case FileInput(source=ResourceSource() as source):
+            return await _resource(kit, given, source)
         case FileInput(url=url, mime=mime) if url.startswith("data:") and mime == TEXT:
             return [_called("Read", {"filePath": given.filename or ""}), synthetic(data_text(url)), given]
         case FileInput(url=url) if url.startswith("file:"):
@@ -110,6 +117,31 @@ async def _binary(given: FileInput, path: str) -> list[AnyPartInput]:
         id=given.id, mime=mime, filename=given.filename, url=f"data:{mime};base64,{data}", source=given.source
     )
     return [_called("Read", {"filePath": path}), shown]
+
+
+async def _resource(kit: Kit, given: FileInput, source: ResourceSource) -> list[AnyPartInput]:
+    """Something that an MCP server has to read: its words and its files. The words around them are OpenCode's."""
+    name = given.filename or ""
+    first = synthetic(f"Reading MCP resource: {name} ({source.uri})")
+    try:
+        pieces = await kit.guests.read_resource(source.client_name, source.uri)
+    except WeftError as error:
+        return [first, synthetic(f"Failed to read MCP resource {name}: {error}")]
+    shown: list[AnyPartInput] = []
+    for piece in pieces:
+        file = piece.file
+        if file is None:
+            shown.append(synthetic(_cut(piece.text)))
+        else:
+            # OpenCode says what there is, and does not show it.
+            shown.append(synthetic(f"[Binary content: {file.mime or given.mime}]"))
+            shown.append(FileInput(mime=file.mime, url=file.url, filename=given.filename))
+    # What is read stands here already; as text, the reference to it is for screens alone.
+    return [first, *shown, replace(given, mime=TEXT)]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= RESOURCE_CHARS else text[:RESOURCE_CHARS] + TOO_LONG
 
 
 async def _use(kit: Kit, message: UserMessage, tool: AnyTool, arguments: dict[str, Any]) -> ToolResult:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.errors import NotPermittedError, RejectedError, WeftError
+from weft.errors import BlockedError, NotPermittedError, RejectedError, WeftError
 from weft.model.agent import Agent
 from weft.model.ids import SessionID
 from weft.model.input import FileInput
@@ -17,8 +17,10 @@ from weft.model.session import Session
 from weft.permission.gate import Standing
 from weft.permission.limits import judge, limits_for
 from weft.permission.writing import watch_named, watch_writers
+from weft.plugin.hooks import Hooks
 from weft.provider.chunk import ToolCall
 from weft.run.children.named import let_named
+from weft.run.hooked.called import after, before, to_told
 from weft.run.kit import Kit
 from weft.run.person.whereabouts import find_whereabouts
 from weft.run.processor import CallDone, CallFailed, CallStarted
@@ -53,10 +55,19 @@ def _invalid(call: ToolCall, error: str) -> CallStarted:
     )
 
 
-async def carry_out(call: CallStarted, tool: AnyTool, context: ToolContext) -> CallDone | CallFailed:
-    """Run the tool to its end. Whatever it raises becomes a result the model can read."""
+async def carry_out(
+    call: CallStarted, tool: AnyTool, context: ToolContext, hooks: Hooks
+) -> CallDone | CallFailed:
+    """Run the tool to its end. Whatever it raises becomes a result the model can read.
+
+    Plugins are asked first: what they make of the arguments is what is checked, judged by the rules, and done.
+    """
     try:
-        result = await bound(await _run(tool, call.input, context), context.desk.spill)
+        hooked = await before(hooks, to_told(call, context.session_id))
+        result = await after(hooks, hooked, await _run(tool, hooked.args, context))
+        result = await bound(result, context.desk.spill)
+    except BlockedError as error:
+        return CallFailed(call_id=call.call_id, error=f"Blocked by a plugin: {error}")
     except NotPermittedError as error:
         return CallFailed(call_id=call.call_id, error=str(error), refused=isinstance(error, RejectedError))
     except WeftError as error:

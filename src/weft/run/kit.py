@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from weft.bus import Listener
 from weft.host.clock import Clock
@@ -14,7 +15,6 @@ from weft.model.project import Place
 from weft.permission.gate import Gate
 from weft.permission.questions import Questions
 from weft.plugin.hooks import UNHOOKED, Hooks
-from weft.provider.contract import ModelRequest, Parameters
 from weft.provider.registry import Registry
 from weft.session.lifecycle import Maker
 from weft.session.purse import Purse
@@ -22,6 +22,7 @@ from weft.session.undo.undoer import Undoer
 from weft.store.contract import Store
 from weft.tool.contract import AnyTool, Brought, Errand, ToolContext, alone
 from weft.tool.desk import Desk
+from weft.tool.mcp.guests import Guests, NoGuests
 from weft.window.overflow import Threshold
 from weft.window.system import Basis
 from weft.window.view import View
@@ -72,24 +73,12 @@ async def nobody(_: ToolContext, errand: Errand) -> Brought:
     return await alone(errand)
 
 
-class Amend(Protocol):
-    """The last word on how a model is asked: parameters, options and headers of one request, before it is sent."""
-
-    async def __call__(self, parameters: Parameters, request: ModelRequest) -> Parameters: ...
-
-
-async def unamended(parameters: Parameters, request: ModelRequest) -> Parameters:
-    """For where nobody has anything to add."""
-    del request
-    return parameters
-
-
 class Kit(Struct, frozen=True, kw_only=True):
     """Made once for a directory. `desk` gives what the tools of a session share; `owner` says who we are.
 
     With `plan_files` a plan is written to a file, which lies in `plans` where there is no checkout. `listen` hears all
     that is told from then on. `spawn` sends a child on an errand for a call; the runner brings it. `view` remembers what
-    a model was shown: every run has its own. `bases` remember what the models of
+    a model was shown: every run has its own. `hooks` are what plugins have a say in, `guests` what MCP servers bring. `bases` remember what the models of
     sessions that are being run were told first.
     """
 
@@ -125,4 +114,15 @@ class Kit(Struct, frozen=True, kw_only=True):
     bases: dict[SessionID, Basis] = field(default_factory=dict)
     end_jobs: EndJobs = no_jobs
     hooks: Hooks = UNHOOKED
-    amend: Amend = unamended
+    guests: Guests = NoGuests()
+
+
+async def joined(kit: Kit) -> Kit:
+    """The kit with the tools that guests have brought by now.
+
+    Within a run there are only ever more of them, at the end: what a model was told of first stays, so that what its
+    API remembers of the conversation does. OpenCode asks every server anew with every step.
+    """
+    await kit.guests.arrive()
+    new = {name: tool for name, tool in kit.guests.tools().items() if name not in kit.tools}
+    return replace(kit, tools={**kit.tools, **new}) if new else kit

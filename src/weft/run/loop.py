@@ -13,7 +13,7 @@ from weft.run.ask.answer import Answer
 from weft.run.compaction import ask_for_summary, forget_old_outputs, go_on, is_crowded, overhead_in
 from weft.run.decide import Compact, Next, Step, Stop, Subtask, decide, newest_prompt, newest_request
 from weft.run.failure import to_failure
-from weft.run.kit import Kit
+from weft.run.kit import Kit, joined
 from weft.run.spending import Spender
 from weft.run.step import take_step
 from weft.run.subtask import run_subtask
@@ -107,6 +107,8 @@ class _Loop:
             self._asked, self._taken, self._compacted_at = asked, 0, -1
 
     async def _take(self, step: Step) -> None:
+        if not step.summary:
+            self._kit = await joined(self._kit)
         take = partial(take_step, self._kit, self._session, self._transcript, step, self._deadline)
         outcome = await self._spender.take(step, take)
         if outcome is None:

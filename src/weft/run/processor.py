@@ -255,6 +255,12 @@ class Processor:
         """The value that was asked for. It is told with the end of the answer."""
         self.message = replace(self.message, structured=value)
 
+    def reword(self, part: TextPart, text: str) -> Event:
+        """A text that has ended, in other words."""
+        changed = replace(part, text=text)
+        self._said = [changed if each.id == part.id else each for each in self._said]
+        return PartUpdated(part=changed)
+
     def take_over(self, model: ModelRef) -> list[Event]:
         """From here on the answer is this model's."""
         message = replace(self.message, provider_id=model.provider_id, model_id=model.model_id)

@@ -27,17 +27,18 @@ from weft.window.refused import as_taken
 from weft.window.reminders import with_last_step
 from weft.window.system import Basis, system_prompt
 from weft.window.valued import NAME, wanted
-from weft.window.view import View
+from weft.window.view import Shown, View
 from weft.window.written import written
 
 PARTS = (1, 2, 4, 16)
 
 
 class SummaryAsk(NamedTuple):
-    """Who sums up, and how long the summary may be."""
+    """Who sums up, how long the summary may be, and with which words it is asked for if not the usual ones."""
 
     model: Model
     most: int
+    words: str = ""
 
 
 class Means(Protocol):
@@ -62,9 +63,14 @@ class Means(Protocol):
 def build_request(
     means: Means, history: Sequence[MessageWithParts], step: Step, model: Model, basis: Basis
 ) -> ModelRequest:
+    seen = means.view.show(history, model, plan_files=means.plan_files)
+    return to_request(means, seen, step, model, basis)
+
+
+def to_request(means: Means, seen: Shown, step: Step, model: Model, basis: Basis) -> ModelRequest:
+    """The same, of what is shown."""
     prompt, format = step.prompt, wanted(step.prompt)
     agent = means.agents[prompt.agent]
-    seen = means.view.show(history, model, plan_files=means.plan_files)
     # Notes that were cut off with the old part of the conversation go into what comes before it.
     told = with_notes(basis, seen.notes)
     request = ModelRequest(
@@ -116,7 +122,7 @@ def summary_requests(
     model = ask.model
     turns = without_media(to_model_messages(piece, model))
     before = (UserTurn(content=(TextContent(text=f"{written('so_far')}\n\n{told}"),)),) if told else ()
-    last = UserTurn(content=(TextContent(text=written("summarise")),))
+    last = UserTurn(content=(TextContent(text=ask.words or written("summarise")),))
     short = shortened(turns)
     for shown in (turns, *leaner(turns), *(short[-max(1, len(short) // part) :] for part in PARTS)):
         yield ModelRequest(

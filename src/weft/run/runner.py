@@ -33,7 +33,7 @@ from weft.session.undo.cleanup import clean_up
 from weft.session.undo.point import cut_at
 from weft.session.undo.revert import ALL, Target, Wish, revert, unrevert
 from weft.window.history import last_cut
-from weft.window.view import View
+from weft.window.view import Views
 
 
 class Run:
@@ -57,6 +57,7 @@ class Runner:
         self._tasks = tasks
         self._runs: dict[SessionID, Run] = {}
         self._doors: dict[SessionID, asyncio.Lock] = {}
+        self._views = Views()
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
         """Admit a prompt and see it answered; gives the answer, or the prompt itself when no reply is wanted."""
@@ -248,15 +249,16 @@ class Runner:
     async def _answer(self, going: Run) -> None:
         """Until nothing is left to answer. What comes in while a run is ending, and came too late for it, is answered
         by another; between the last look for such and the end of the run nothing is awaited."""
-        kit = replace(self._kit, view=View())
-        while True:
-            async with open_tasks() as beside:
-                naming = beside.create_task(name_session(kit, going.session, going.transcript))
-                seen = await run(kit, going.session, going.transcript)
-                await hurry(naming)
-            newest = newest_prompt(going.transcript.messages())
-            if newest is None or newest.id == seen:
-                return
+        with self._views.of(going.session.id) as view:
+            kit = replace(self._kit, view=view)
+            while True:
+                async with open_tasks() as beside:
+                    naming = beside.create_task(name_session(kit, going.session, going.transcript))
+                    seen = await run(kit, going.session, going.transcript)
+                    await hurry(naming)
+                newest = newest_prompt(going.transcript.messages())
+                if newest is None or newest.id == seen:
+                    return
 
     async def _end(self, going: Run, ending: list[Event]) -> None:
         session = going.session.id

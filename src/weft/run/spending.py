@@ -58,7 +58,7 @@ class Spender:
         self._transcript = transcript
         self._began = _newest_time(transcript)
         self._counted = transcript.newest_answer()
-        self._until = -1
+        self._until = ledger_of(session).until
 
     async def close(self) -> None:
         """Nothing is held back any more. A step that was cut short was taken all the same, and counts."""

@@ -47,7 +47,8 @@ class _Handover:
         started = CallStarted(call_id=self._part.id, tool=TASK.name, input=to_arguments(self._part))
         try:
             await self._commit([MessageUpdated(info=self._processor.message), *self._processor.feed(started)])
-            outcome = await carry_out(started, replace(TASK, run=hand_over), self._context())
+            task = replace(TASK, run=hand_over)
+            outcome = await carry_out(started, task, self._context(), self._kit.hooks)
         except asyncio.CancelledError:
             await self._fail(aborted())
             raise

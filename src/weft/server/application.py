@@ -6,7 +6,8 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.routing import Route as At
 
 from weft.server.asgi import Server, build
-from weft.server.listening import EventsOfAll, EventsOfOne
+from weft.server.listening import EventsOfAll, EventsOfOne, Numbers
+from weft.server.pages import SHARE, SHARES, Data, Gallery, Live, Nothing, Page
 from weft.server.routes.pty import PTY, PtySocket
 
 
@@ -16,7 +17,16 @@ def build_app(server: Server) -> Any:
     more: list[BaseRoute] = [
         At("/event", EventsOfOne(server), methods=["GET"]),
         At("/global/event", EventsOfAll(server), methods=["GET"]),
+        At("/weft/metrics", Numbers(server), methods=["GET"]),
     ]
     if f"{PTY}/connect" in paths:
         more.append(WebSocketRoute(f"{PTY}/connect", PtySocket(server)))
+    if SHARE in paths:
+        gallery = Gallery(server)
+        more += [
+            At(SHARE, Page(gallery), methods=["GET"]),
+            At(f"{SHARE}/data", Data(gallery), methods=["GET"]),
+            At(f"{SHARE}/live", Live(gallery), methods=["GET"]),
+            At(f"{SHARES}{{shareID:path}}", Nothing(gallery), methods=["GET"]),
+        ]
     return build(server, more)

@@ -13,21 +13,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.routing import Route as At
+from starlette.routing import WebSocketRoute as SocketAt
 
 from weft.api import Api
-from weft.errors import InvalidInputError
+from weft.errors import InvalidInputError, StoreError
 from weft.model.surroundings import GlobalDisposed
+from weft.server.admission import check_known, is_below
 from weft.server.control import Control
-from weft.server.directories import LONGEST_REST, Directories, Open, Terms
+from weft.server.directories import LONGEST_REST, Directories, Open, Opened, Terms
 from weft.server.door import Door
+from weft.server.ending import ENDING, Ending
 from weft.server.feed import Numbering
-from weft.server.guarded import Guarded
+from weft.server.guarded import Guarded, Visited
+from weft.server.measure import Requests, Visit
 from weft.server.openapi import to_document
 from weft.server.reading import TooLargeError, directory_in, read_body, to_query, to_value
 from weft.server.refusal import Refusal, to_refusal
 from weft.server.repeats import Repeats
 from weft.server.route import Answer, Call, Route, Wide
 from weft.server.sending import Receive, Scope, Send, headers_of, refuse, respond
+from weft.server.tally import Tally
 from weft.server.tickets import Tickets
 from weft.version import VERSION
 
@@ -35,15 +40,18 @@ Log = Callable[[str], None]
 
 IDLE_CHECK = 60.0
 LONGEST_PATH = 4096
+STREAMS = ("/event", "/global/event", "/tui/control/next")
+TOO_LARGE = Refusal(status=413, name="TooLargeError", message="the body is larger than 32 MB")
 
 
-def unheard(_: str) -> None:
+def unvisited(_: Visit) -> None:
     pass
 
 
 class Setup(Struct, frozen=True, kw_only=True):
-    """What a server is made with. `here` is the directory of who names none; `note` takes lines for the log, `access`
-    one for each request. `now` is the time in milliseconds."""
+    """What a server is made with. `here` is the directory of who names none; `allowed` are others that callers may name,
+    beside those of known projects, with all below them. `note` takes lines for the log, `access` one for each request.
+    `now` is the time in milliseconds."""
 
     open: Open
     here: str
@@ -51,7 +59,8 @@ class Setup(Struct, frozen=True, kw_only=True):
     name: str
     note: Log
     now: Callable[[], int]
-    access: Log = unheard
+    allowed: tuple[str, ...] = ()
+    access: Visited = unvisited
     rest: float = LONGEST_REST
 
 
@@ -61,15 +70,20 @@ class Server:
     def __init__(self, setup: Setup, routes: Iterable[Route]) -> None:
         self.setup = setup
         self.routes = tuple(routes)
+        self._let_in = tuple(os.path.realpath(each) for each in (setup.here, *setup.allowed))
         self.numbering = Numbering(setup.name)
         self.directories: Directories | None = None
         self.control = Control()
         self.repeats = Repeats(setup.now)
         self.tickets = Tickets()
+        self.tally = Tally()
+        self.requests = Requests()
+        self.finish = Ending()
 
     @asynccontextmanager
     async def running(self, _: Starlette) -> AsyncIterator[None]:
-        terms = Terms(open=self.setup.open, note=self.setup.note, rest=self.setup.rest)
+        setup = self.setup
+        terms = Terms(open=setup.open, note=setup.note, rest=setup.rest, watch=self.tally.take)
         async with asyncio.TaskGroup() as tasks:
             self.directories = Directories(terms, self.numbering, tasks)
             tidying = tasks.create_task(self._tidy(self.directories))
@@ -90,7 +104,10 @@ class Server:
 
     def directory_of(self, scope: Scope) -> str:
         """The directory a request is about, by its one real name: asked for by two names, it is opened once."""
-        given = directory_in(scope["query_string"], headers_of(scope), self.setup.here)
+        return self.resolve(directory_in(scope["query_string"], headers_of(scope), self.setup.here))
+
+    def resolve(self, given: str) -> str:
+        """A directory by its real name, however it was written."""
         try:
             if len(given) <= LONGEST_PATH:
                 return os.path.realpath(os.path.join(self.setup.here, given))
@@ -98,10 +115,37 @@ class Server:
             pass
         raise InvalidInputError("directory", f"{given[:80]!r} is not a path")
 
+    def visited(self, visit: Visit) -> None:
+        self.requests.take(visit, timed=visit.route not in STREAMS)
+        self.setup.access(visit)
+
     # --- what routes ask of it ---
+
+    @property
+    def here(self) -> str:
+        return self.setup.here
+
+    @property
+    def ending(self) -> bool:
+        return self.finish.begun
+
+    async def find(self, directory: str) -> Opened:
+        """A directory that a caller named. Raises `DirectoryNotServedError` for one that nobody has let in."""
+        directories = self.opened()
+        let_in = directory in directories.list_open() or any(
+            is_below(directory, each) for each in self._let_in
+        )
+        if not let_in:
+            api = await self.open(self.setup.here)
+            check_known(directory, await api.surroundings.list_projects())
+        return await directories.get(directory)
 
     async def open(self, directory: str) -> Api:
         return (await self.opened().get(directory)).api
+
+    async def is_busy(self, directory: str) -> bool:
+        opened = self.opened().list_open().get(directory)
+        return opened is not None and bool(await opened.api.list_status())
 
     async def dispose(self, directory: str) -> bool:
         self.control.forget(directory)
@@ -112,9 +156,11 @@ class Server:
             self.control.forget(directory)
         self.opened().shared.take(GlobalDisposed())
 
-    async def leave(self) -> None:
-        """Close everything, and end every stream: nothing is to keep a connection open."""
-        await self.opened().close_all()
+    async def leave(self, grace: float = 0) -> None:
+        """Take no more work, let runs go on for so many seconds; then close everything, and end every stream: nothing is
+        to keep a connection open."""
+        await self.finish.wait(grace, news=self.numbering.signal, opened=self.opened().list_open)
+        await self.dispose_all()
         self.numbering.end()
 
     @cached_property
@@ -136,14 +182,17 @@ class Endpoint:
         self._routes: dict[str, Route] = {route.method: route for route in routes}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        route = self._routes["GET" if scope["method"] == "HEAD" else scope["method"]]
+        if self._server.finish.refuses(route):
+            await refuse(send, ENDING, {"retry-after": "1", "connection": "close"})
+            return
         try:
-            answer = await self._answer(self._routes[method], scope, receive)
+            answer = await self._answer(route, scope, receive)
         except TooLargeError:
-            refusal = Refusal(status=413, name="TooLargeError", message="the body is larger than 32 MB")
-            await refuse(send, refusal)
+            await refuse(send, TOO_LARGE)
         except Exception as error:  # noqa: BLE001  a fault in one call is told to its caller, and never ends the server
             refusal = to_refusal(error)
+            self._server.tally.store_errors += isinstance(error, StoreError)
             if refusal.ref is not None:
                 self._server.note(f"{refusal.ref}: {type(error).__name__}: {error}")
             await refuse(send, refusal)
@@ -168,7 +217,7 @@ class Endpoint:
         return Answer(value=given, status=204 if route.gives is None else 200)
 
     async def _call(self, route: Route, asked: dict[str, Any]) -> Any:
-        opened = await self._server.opened().get(asked["directory"])
+        opened = await self._server.find(asked["directory"])
         opened.calls += 1
         try:
             given = await route.run(Call(api=opened.api, **asked))
@@ -196,7 +245,8 @@ def build(server: Server, more: Iterable[BaseRoute] = ()) -> Any:
         exception_handlers={404: _unknown, 405: _wrong_method},
     )
     app.router.redirect_slashes = False
-    return Guarded(app, server.setup.door, server.tickets, server.setup.access)
+    names = {each.endpoint: each.path for each in app.routes if isinstance(each, At | SocketAt)}
+    return Guarded(app, server.setup.door, server.tickets, visited=server.visited, names=names)
 
 
 async def _unknown(request: Request, _: Exception) -> Response:

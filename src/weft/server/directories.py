@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from weft.api import Api
 from weft.errors import ConflictError, CursorLostError
+from weft.model.event import Event
 from weft.model.surroundings import InstanceDisposed
 from weft.server.feed import Feed, Numbering
 
@@ -39,21 +40,32 @@ class Opened:
         self.feed.close()
 
 
-async def _follow(feed: Feed, api: Api) -> None:
+Watch = Callable[[Event], None]
+
+
+def unwatched(_: Event) -> None:
+    pass
+
+
+async def _follow(feed: Feed, api: Api, watch: Watch) -> None:
     """Hear all that happens. When more happened at once than is held, listeners are told that they missed something."""
     while True:
         try:
-            await feed.follow(api.events())
+            async for told in api.events():
+                watch(told.event)
+                feed.take(told.event)
         except CursorLostError:
             feed.lose()
 
 
 class Terms(Struct, frozen=True, kw_only=True):
-    """How directories are opened, after how many seconds of rest they are closed, and where trouble is noted."""
+    """How directories are opened, after how many seconds of rest they are closed, where trouble is noted, and who is told
+    of all that happens."""
 
     open: Open
     note: Callable[[str], None]
     rest: float = LONGEST_REST
+    watch: Watch = unwatched
 
 
 class Directories:
@@ -65,6 +77,7 @@ class Directories:
         self._open = terms.open
         self._rest = terms.rest
         self._note = terms.note
+        self._watch = terms.watch
         self._tasks = tasks
         self._opened: dict[str, Opened] = {}
         self._keepers: dict[str, asyncio.Task[None]] = {}
@@ -132,7 +145,7 @@ class Directories:
                 project = await api.current_project()
                 feed = Feed(self.numbering, directory=directory, project=project.id)
                 opened = Opened(api, feed, asyncio.get_running_loop().time())
-                opened.following = asyncio.ensure_future(_follow(feed, api))
+                opened.following = asyncio.ensure_future(_follow(feed, api, self._watch))
                 ready.set_result(opened)
                 await opened.closing.wait()
         except Exception as error:  # noqa: BLE001  one directory's trouble is not the server's

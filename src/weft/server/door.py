@@ -20,14 +20,16 @@ LONGEST_PAUSE: Final = 5.0
 
 
 class Door(Struct, frozen=True, kw_only=True):
-    """`hosts` are the names we answer to beside those of this machine, `origins` the pages that may call us."""
+    """`hosts` are the names we answer to beside those of this machine, `origins` the pages that may call us. What lies
+    below `open_to_all` may be looked at without a password."""
 
     password: str | None
     username: str = "opencode"
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
+    open_to_all: str = ""
 
-    def refuse(self, method: str, headers: Mapping[str, str]) -> Refusal | None:
+    def refuse(self, method: str, headers: Mapping[str, str], path: str = "") -> Refusal | None:
         """Why a request may not come in; None if it may."""
         host = headers.get("host", "")
         if bare_host(host) not in LOCAL | self.hosts:
@@ -41,11 +43,18 @@ class Door(Struct, frozen=True, kw_only=True):
                 name="ForbiddenError",
                 message=f"pages of {origin[:200]!r} may not call this server",
             )
-        if method == "OPTIONS" or self._knows(headers.get("authorization", "")):
+        if (
+            method == "OPTIONS"
+            or self._is_open(method, path)
+            or self._knows(headers.get("authorization", ""))
+        ):
             return None
         return Refusal(
             status=401, name="UnauthorizedError", message="a password is needed: HTTP Basic, on every request"
         )
+
+    def _is_open(self, method: str, path: str) -> bool:
+        return bool(self.open_to_all) and method in ("GET", "HEAD") and path.startswith(self.open_to_all)
 
     def _knows(self, given: str) -> bool:
         if self.password is None:

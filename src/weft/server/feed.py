@@ -6,13 +6,12 @@ part, at most ten times a second: told at every piece, as OpenCode 1.1.34 does, 
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.model.event import Event, PartGrew, PartRemoved, PartUpdated, Told
+from weft.model.event import Event, PartGrew, PartRemoved, PartUpdated
 from weft.model.event_wire import UnknownEvent
 from weft.model.ids import PartID
 from weft.model.part import ReasoningPart, TextPart
@@ -166,11 +165,6 @@ class Feed:
         self._grown: dict[PartID, None] = {}
         self._due: asyncio.TimerHandle | None = None
         self._written: dict[tuple[int, Style], bytes] = {}
-
-    async def follow(self, events: AsyncIterator[Told]) -> None:
-        """Take in what happens, for as long as it does."""
-        async for told in events:
-            self.take(told.event)
 
     def close(self) -> None:
         """There will be no more; whoever resumes after a frame of ours is told that it is gone."""

@@ -18,6 +18,7 @@ KINDS = {
     "partID": "part",
     "permissionID": "permission",
     "ptyID": "pty",
+    "grantID": "grant",
 }
 REFUSAL = {
     "type": "object",
@@ -84,7 +85,7 @@ def _operation(route: Route, gives: Any, takes: Any) -> dict[str, Any]:
 
 def _name_schema(name: str, path: str) -> dict[str, Any]:
     """What a name in a path looks like. A request is a permission's or a question's, by the path."""
-    kind = KINDS.get(name) or ("permission" if path.startswith("/permission") else "question")
+    kind = KINDS.get(name) or ("permission" if "/permission/" in path else "question")
     if name not in KINDS and name != "requestID":
         return {"type": "string", "minLength": 1}
     return {"type": "string", "pattern": f"^{PREFIXES[kind]}_[0-9A-Za-z]{{20,40}}$"}
@@ -110,11 +111,14 @@ def _present(shape: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_sent(schema: Any) -> Any:
-    """A schema as the wire has it: the place where we keep unknown fields is no field, and more may come than we know."""
+    """A schema as the wire has it: the place where we keep unknown fields is no field, more may come than we know, and
+    exact decimals are numbers."""
     if isinstance(schema, list):
         return [as_sent(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
+    if schema.get("format") == "decimal":
+        return {**{name: each for name, each in schema.items() if name != "format"}, "type": "number"}
     sent = {
         name: as_sent(each)
         for name, each in schema.items()

@@ -11,7 +11,14 @@ from weft.server.repeats import Repeats
 from weft.server.tickets import Tickets
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-Media = Literal["application/json", "text/event-stream", "websocket"]
+Media = Literal[
+    "application/json",
+    "application/json; charset=utf-8",
+    "text/html",
+    "text/plain",
+    "text/event-stream",
+    "websocket",
+]
 
 
 class Premises(Protocol):
@@ -26,7 +33,17 @@ class Premises(Protocol):
     @property
     def tickets(self) -> Tickets: ...
 
+    @property
+    def here(self) -> str: ...
+
+    @property
+    def ending(self) -> bool: ...
+
     async def open(self, directory: str) -> Api: ...
+
+    def resolve(self, given: str) -> str: ...
+
+    async def is_busy(self, directory: str) -> bool: ...
 
     async def dispose(self, directory: str) -> bool: ...
 

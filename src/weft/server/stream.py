@@ -47,6 +47,7 @@ class Listening:
         self._at: dict[Feed, int] = {}
         self._ends = ends
         self._gone = False
+        self.dropped = False  # sent away, for it was too slow
 
     def leave(self) -> None:
         """The client has hung up."""
@@ -56,12 +57,13 @@ class Listening:
     async def serve(self, send: Send, *, after: str | None) -> None:
         """Until the client has gone, or has fallen so far behind that it is sent away with the reason."""
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await self._write(send, self._own(CONNECTED) + self._begin(after))
+        await self._write(send, self._begin(after))
         try:
             while not self._gone:
                 ended = self._numbering.ended  # asked before looking: what is said at last is heard
                 news = self._take()
                 if news is None:
+                    self.dropped = True
                     await self._write(send, self._own(lost("too slow")))
                     break
                 await self._write(send, news)
@@ -75,17 +77,18 @@ class Listening:
                 feed.listeners[self._style.grain] -= 1
 
     def _begin(self, after: str | None) -> bytes:
-        """Find where to read from. What was heard before is known by its id, if all since then is still held."""
+        """Find where to read from, and say so. What was heard before is known by its id, if all since is still held."""
         for feed in self._feeds():
             self._join(feed, feed.position())
+        here = b"id: %s.%d\n" % (self._numbering.name.encode(), self._numbering.last)
         if after is None:
-            return b""
+            return here + self._own(CONNECTED)
         heard = self._numbering.find(after)
         positions = {feed: None if heard is None else feed.position_after(heard) for feed in self._at}
         if heard is None or None in positions.values():
-            return self._own(lost("too old"))
+            return self._own(CONNECTED) + here + self._own(lost("too old"))
         self._at.update({feed: at for feed, at in positions.items() if at is not None})
-        return b""
+        return self._own(CONNECTED)
 
     def _join(self, feed: Feed, position: int) -> None:
         self._at[feed] = position
@@ -109,7 +112,7 @@ class Listening:
         return b"".join(news)
 
     def _own(self, body: bytes) -> bytes:
-        """A frame of the server's own. It has no id, for there is nothing to resume after it."""
+        """A frame of the server's own. Only one that says where a listener begins has an id to resume after."""
         return b"data: " + (b'{"payload":' + body + b"}" if self._style.wrapped else body) + b"\n\n"
 
     async def _write(self, send: Send, body: bytes) -> None:

@@ -19,6 +19,12 @@ from weft.session.select import select
 from weft.store.contract import Store
 from weft.version import VERSION
 
+Welcome = Callable[[Session], None]
+
+
+def unnoticed(_: Session) -> None:
+    """For where nobody waits for new sessions."""
+
 
 class Maker(Struct, frozen=True, kw_only=True):
     """What it takes to make a session: where, when, and names for it."""

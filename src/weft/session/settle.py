@@ -29,17 +29,22 @@ def to_settle(history: Iterable[MessageWithParts], now: int) -> list[Event]:
 
 def _settled(message: MessageWithParts, now: int) -> list[Event]:
     info = message.info
-    closed: list[Event] = [
-        PartUpdated(part=part) for each in message.parts if (part := _closed(each, now)) is not None
-    ]
+    closed: list[Event] = [PartUpdated(part=_closed(part, now)) for part in message.parts if _is_open(part)]
     if isinstance(info, AssistantMessage) and info.time.completed is None:
         error = info.error or (aborted(BROKEN_OFF) if info.finish is None else None)
         closed.append(MessageUpdated(info=replace(info, time=replace(info.time, completed=now), error=error)))
     return closed
 
 
-def _closed(part: AnyPart, now: int) -> AnyPart | None:
-    """The part as it ends; None if it has ended already."""
+def _is_open(part: AnyPart) -> bool:
+    # Asked of every part of a conversation before anything is done with it: so by what it is, and not by matching.
+    if isinstance(part, ToolPart):
+        return isinstance(part.state, PendingState | RunningState)
+    return isinstance(part, TextPart | ReasoningPart) and part.time is not None and part.time.end is None
+
+
+def _closed(part: AnyPart, now: int) -> AnyPart:
+    """The part as it ends."""
     match part:
         case ToolPart(state=PendingState() | RunningState() as state):
             start = state.time.start if isinstance(state, RunningState) else now
@@ -48,7 +53,7 @@ def _closed(part: AnyPart, now: int) -> AnyPart | None:
             return replace(
                 part, state=ErrorState(input=state.input, error=INTERRUPTED, metadata=metadata, time=time)
             )
-        case TextPart(time=time) | ReasoningPart(time=time) if time is not None and time.end is None:
+        case TextPart(time=time) | ReasoningPart(time=time) if time is not None:
             return replace(part, time=replace(time, end=max(time.start, now)))
         case _:
-            return None
+            return part

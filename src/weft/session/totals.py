@@ -6,6 +6,7 @@ counted is counted the next time, and a message that was removed stays paid for.
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from decimal import Decimal
 
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from weft.journal import Journal
 from weft.model.failure import BudgetFailure
 from weft.model.ids import SessionID
 from weft.model.message import AnyMessage, AssistantMessage
+from weft.model.part import Tokens
 from weft.model.session import Session, own_of, with_own
 from weft.model.spent import Ledger, Spending, Spent, add_up, whole, within_parent
 
@@ -21,19 +23,31 @@ Messages = Callable[[Session], Iterable[AnyMessage]]
 
 
 def spent_by(message: AssistantMessage) -> Spent:
-    tokens, time = message.tokens, message.time
+    time = message.time
     asked = not isinstance(message.error, BudgetFailure)  # else it only says why no model was asked
+    return replace(
+        to_spent(message.tokens, message.cost, priced=message.priced),
+        steps=1 if asked else 0,
+        ms=max(0, time.completed - time.created) if time.completed is not None else 0,
+    )
+
+
+def to_spent(tokens: Tokens, cost: Decimal, *, priced: bool) -> Spent:
     return Spent(
-        cost=message.cost,
+        cost=cost,
         input=tokens.input,
         output=tokens.output,
         reasoning=tokens.reasoning,
         cache_read=tokens.cache.read,
         cache_write=tokens.cache.write,
-        priced=message.priced,
-        steps=1 if asked else 0,
-        ms=max(0, time.completed - time.created) if time.completed is not None else 0,
+        priced=priced,
     )
+
+
+def also_spent(session: Session, spent: Spent) -> Session:
+    """The session with something in its ledger that no message tells of."""
+    ledger = ledger_of(session)
+    return with_ledger(session, replace(ledger, own=add_up((ledger.own, spent))))
 
 
 def ledger_of(session: Session) -> Ledger:

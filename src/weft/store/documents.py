@@ -4,7 +4,7 @@ import errno
 import os
 import threading
 from contextlib import suppress
-from typing import Any, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from weft.errors import DocumentError, InvalidIdError
 from weft.host.files import Stamp, is_settled, read_bytes, read_file, stamp_of, wait_a_moment
@@ -20,6 +20,14 @@ SUFFIX = ".json"
 
 # These say that we are short of something, not that the document is bad: to skip it would hide a sound one.
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class Seen(NamedTuple):
+    """A document as it was read. Without a stamp it had changed just now, and may change again and look the same."""
+
+    stamp: Stamp | None
+    value: Any
+    size: int
 
 
 class Documents:
@@ -47,26 +55,54 @@ class Documents:
             if known is not None and known[0] == stamp_of(os.stat(path)):
                 return known[1]
             return self._read_and_remember(path, kind)
-        except FileNotFoundError:
-            self._problems.pop(path, None)
-        except DocumentError as error:
-            self._problems[path] = error.reason
-        except OSError as error:
-            if error.errno in SHORTAGES:
-                raise
-            self._problems[path] = error.strerror or str(error)
+        except (OSError, DocumentError) as error:
+            self._note(path, error)
         return None
+
+    def see(self, path: str, kind: object, known: Seen | None) -> Seen | None:
+        """The same for who remembers by itself: what is `known` of a document, if that still holds, else what it is
+        now. A value that is as it was stays the same object."""
+        try:
+            if known is not None and known.stamp == stamp_of(os.stat(path)):
+                return known
+            raw, found = read_file(path, limit=LIMIT)
+            value = self._decoded(path, kind, raw)
+        except (OSError, DocumentError) as error:
+            self._note(path, error)
+            return None
+        self._problems.pop(path, None)
+        if known is not None and known.value == value:
+            value = known.value
+        return Seen(stamp_of(found) if is_settled(found) else None, value, found.st_size)
+
+    def _note(self, path: str, error: OSError | DocumentError) -> None:
+        """Keep what stood in the way of reading a document as a problem of it. That it is not there is none."""
+        if isinstance(error, FileNotFoundError):
+            self._problems.pop(path, None)
+        elif isinstance(error, DocumentError):
+            self._problems[path] = error.reason
+        elif error.errno in SHORTAGES:
+            raise error
+        else:
+            self._problems[path] = error.strerror or str(error)
 
     def names(self, directory: str) -> list[str]:
         """The names of the documents in a directory, without `.json`; anything else there is a problem."""
+        return self.list_names(directory)[0]
+
+    def list_names(self, directory: str) -> tuple[list[str], bool]:
+        """The same, and whether there is anything else."""
         found: list[str] = []
+        others = False
         for entry in self._entries(directory):
             name = entry.name.removesuffix(SUFFIX)
             if name != entry.name and entry.is_file() and self._is_id(name, entry.path):
                 found.append(name)
-            elif name == entry.name or entry.is_dir():
-                self._problems[entry.path] = "not a document"
-        return found
+            else:
+                others = True
+                if name == entry.name or entry.is_dir():
+                    self._problems[entry.path] = "not a document"
+        return found, others
 
     def directories(self, directory: str) -> list[str]:
         """The names of the directories in a directory; anything else there is a problem."""

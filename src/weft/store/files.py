@@ -12,7 +12,7 @@ from weft.host.undivided import undivided
 from weft.model.diff import FileDiff
 from weft.model.event import Durable, SessionDeleted, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID
-from weft.model.message import MessageWithParts
+from weft.model.message import MessageWithParts, place_of
 from weft.model.project import Project
 from weft.model.session import Session, Trashed, bundle_name
 from weft.model.todo import Todo
@@ -27,6 +27,7 @@ from weft.store.layout import kept_lock, session_lock
 from weft.store.lease import Lease, list_abandoned
 from weft.store.messages import Messages
 from weft.store.owners import list_owners
+from weft.store.remembered import Remembered
 from weft.store.trash import Trash
 from weft.store.tree import Tree
 from weft.store.upkeep import keep_up
@@ -52,7 +53,8 @@ class FileStore:
         self._disk = disk or Disk()
         self._tree = Tree(root, remembered=REMEMBERED)
         self._messages = Messages(self._tree)
-        self._guard = Guard(self._tree.layout, self._disk)
+        self._remembered = Remembered(self._messages, room=REMEMBERED)
+        self._guard = Guard(self._tree.layout, self._disk, self._remembered.marked)
         self._writer = Writer(self._tree.layout, self._disk, self._guard)
         self._trash = Trash(self._tree)
         self._not_upgraded: list[Damage] = []
@@ -82,12 +84,10 @@ class FileStore:
     async def list_messages(
         self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
     ) -> list[MessageWithParts]:
-        return await self._read_whole(
-            session, lambda: self._messages.list_messages(session, last=last, before=before)
-        )
+        return await self._read_whole(session, lambda mark: self._list_messages(session, mark, last, before))
 
     async def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
-        return await self._read_whole(session, lambda: self._messages.find_message(session, id))
+        return await self._read_whole(session, lambda _: self._messages.find_message(session, id))
 
     async def owners(self, messages: Sequence[MessageID]) -> dict[MessageID, SessionID]:
         """The sessions that have these messages already."""
@@ -147,6 +147,7 @@ class FileStore:
 
     def _apply(self, events: tuple[Durable, ...]) -> None:
         with self._guard.writing(lock_of(event) for event in events) as held:
+            self._remembered.touch(events)
             self._write(events, held, flush=any(is_promise(event) for event in events))
             self._drop_locks(event.info.id for event in events if isinstance(event, SessionDeleted))
 
@@ -156,6 +157,8 @@ class FileStore:
             trashed = Trashed(id=bundle_name(at, sessions[0]), time=at, sessions=found)
             self._writer.write(self._trash.plan_discard(trashed), held, flush=True)
             self._drop_locks(sessions)
+        for id in sessions:
+            self._remembered.forget(id)
         return trashed
 
     def _take_out(self, bundle: str, plan: Callable[[Trashed], Plan]) -> Trashed:
@@ -164,6 +167,8 @@ class FileStore:
         with self._guard.writing(session_lock(session.id) for session in sessions) as held:
             trashed = self._trash.get(bundle)
             self._writer.write(plan(trashed), held, flush=True)
+        for session in sessions:
+            self._remembered.forget(session.id)
         return trashed
 
     def _drop_locks(self, sessions: Iterable[SessionID]) -> None:
@@ -204,6 +209,16 @@ class FileStore:
         plan = Plan(clears=[], puts=puts, drops=drops, extension=None, tidy=[])
         self._writer.write(plan, held, flush=True)
 
+    def _list_messages(
+        self, session: SessionID, mark: bytes | None, last: int | None, before: MessageID | None
+    ) -> list[MessageWithParts]:
+        if last is not None and not self._remembered.knows(session):
+            # Whoever wants a few need not wait until all are read.
+            return self._messages.list_messages(session, last=last, before=before)
+        found = self._remembered.list_messages(session, mark)
+        found = found[: place_of(before, (message.info.id for message in found))]
+        return found if last is None else found[max(0, len(found) - last) :]
+
     def _list_sessions(self, project: ProjectID | None) -> list[Session]:
         self._finish_leftovers()
         return self._tree.list_sessions(project)
@@ -219,7 +234,7 @@ class FileStore:
             with suppress(OSError):
                 self._guard.recover()
 
-    async def _read_whole(self, session: SessionID, read: Callable[[], T]) -> T:
+    async def _read_whole(self, session: SessionID, read: Callable[[bytes | None], T]) -> T:
         return await self._in_thread(lambda: self._guard.reading(session_lock(session), read))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

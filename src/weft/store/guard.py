@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TypeVar
 
-from weft.host.files import Disk, locked, share_locked, try_locked
+from weft.host.files import Disk, leave_mark, locked, mark_of, share_locked, try_locked
 from weft.store.layout import TEMP_MARK, Layout
 from weft.store.redo import Note, Pointer, find_note, take
 
@@ -17,11 +17,22 @@ T = TypeVar("T")
 
 ATTEMPTS = 3
 
+Marked = Callable[[str, bytes, bytes], None]
+
+
+def nobody_told(lock: str, before: bytes, mark: bytes) -> None:
+    """For who remembers nothing."""
+    del lock, before, mark
+
 
 class Guard:
-    def __init__(self, layout: Layout, disk: Disk) -> None:
+    """Every holder of a lock leaves a mark in it before anything else, so that a reader can tell whether anybody has
+    written since it last looked. `marked` is told of our own: under which lock, in place of which mark."""
+
+    def __init__(self, layout: Layout, disk: Disk, marked: Marked = nobody_told) -> None:
         self._layout = layout
         self._disk = disk
+        self._marked = marked
 
     @contextmanager
     def writing(self, locks: Iterable[str]) -> Generator[tuple[str, ...]]:
@@ -30,27 +41,30 @@ class Guard:
         while True:
             with ExitStack() as held:
                 for name in wanted:  # everybody takes them in the same order, so nobody waits in a circle
-                    held.enter_context(locked(self._layout.lock(name)))
+                    fd = held.enter_context(locked(self._layout.lock(name)))
+                    before = mark_of(fd)
+                    self._marked(name, before, leave_mark(fd))
                 missing = self._finish(wanted)
                 if not missing:
                     yield wanted
                     return
             wanted = tuple(sorted({*wanted, *missing}))
 
-    def reading(self, lock: str, read: Callable[[], T]) -> T:
-        """What `read` gives, with no batch under this lock half done while it reads."""
+    def reading(self, lock: str, read: Callable[[bytes | None], T]) -> T:
+        """What `read` gives, with no batch under this lock half done while it reads. It is handed the mark of who
+        wrote last; None when nothing is sure."""
         path = self._layout.lock(lock)
         for _ in range(ATTEMPTS):
             with share_locked(path) as shared:
                 if self._is_noted(lock):
                     break
-                found = read()
+                found = read(None if shared is None else mark_of(shared))
                 # Without a lock file there was no writer; if there is one now, one may have come meanwhile.
-                if shared or not os.path.exists(path):
+                if shared is not None or not os.path.exists(path):
                     return found
         with suppress(OSError), self.writing([lock]):
-            return read()
-        return read()  # nothing can be finished where nothing can be written: read what there is
+            return read(None)
+        return read(None)  # nothing can be finished where nothing can be written: read what there is
 
     def recover(self) -> None:
         """Finish what dead writers began, and sweep away what they were writing. Waits for nobody."""
@@ -97,6 +111,8 @@ class Guard:
         return found if isinstance(found, Note) and lock in found.locks else None
 
     def _carry_out(self, note: Note) -> None:
+        for lock in note.locks:
+            self._marked(lock, b"", b"")  # what is known of it no longer holds, whoever began this
         for step in note.steps:
             take(step, self._disk, self._layout.root)
         self.forget(note)

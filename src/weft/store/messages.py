@@ -1,19 +1,45 @@
 """Messages of the tree with their parts, and the growth that parts have gained folded in."""
 
 import os
+from collections.abc import Collection
 from contextlib import suppress
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from weft.errors import DocumentError
-from weft.host.files import read_file
+from weft.host.files import Stamp, is_settled, read_file, stamp_of
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AnyMessage, MessageWithParts, message_order, place_of, sort_parts
 from weft.model.part import AnyPart
 from weft.model.wire import decode
-from weft.store.documents import LIMIT
+from weft.store.documents import LIMIT, Seen
 from weft.store.growth import fold, read_growth
 from weft.store.tree import Tree
+
+
+class Listing(NamedTuple):
+    """The names of the documents in a directory, by its stamp; without one when that would not tell of all changes."""
+
+    stamp: Stamp | None
+    names: frozenset[str]
+
+
+NOT_LISTED = Listing(None, frozenset())
+
+
+class Entry(NamedTuple):
+    """A message as it was read, with the documents that it was made of; `grown` when there was more than those."""
+
+    message: MessageWithParts
+    info: Seen
+    listing: Listing
+    parts: dict[str, Seen]
+    grown: bool
+
+    @property
+    def size(self) -> int:
+        return self.info.size + sum(part.size for part in self.parts.values())
 
 
 class Messages:
@@ -31,12 +57,59 @@ class Messages:
         infos = sorted(found, key=message_order)
         infos = infos[: place_of(before, (info.id for info in infos))]
         wanted = infos if last is None else infos[max(0, len(infos) - last) :]
-        growing = self._growing()
+        growing = self.growing()
         return [self._whole(info, grown=info.id in growing) for info in wanted]
 
     def list_ids(self, session: SessionID) -> list[MessageID]:
         """In no order, and those too that cannot be read."""
         return [MessageID(name) for name in self._documents.names(self._layout.messages(session))]
+
+    def list_again(self, session: SessionID, known: Listing) -> Listing:
+        """The names of a session's messages, in no order, and those too that cannot be read."""
+        return self._listed(self._layout.messages(session), known)
+
+    def look(
+        self, session: SessionID, id: MessageID, known: Entry | None, growing: Collection[str]
+    ) -> Entry | None:
+        """The message as it is now, the same object if it is as it is known. None if it cannot be read."""
+        info = self._documents.see(self._layout.message(session, id), AnyMessage, known and known.info)
+        if info is None:
+            return None
+        directory, before = self._layout.parts(id), known.parts if known else {}
+        listing = self._listed(directory, known.listing if known else NOT_LISTED)
+        parts: dict[str, Seen] = {}
+        for name in listing.names:
+            part = self._documents.see(f"{directory}/{name}.json", AnyPart, before.get(name))
+            if part is not None:
+                parts[name] = part
+        grown = id in growing
+        if known is not None and not (grown or known.grown) and _are_same(known, info, parts):
+            return Entry(known.message, info, listing, parts, grown)
+        message = self._message(_placed_message(info.value, session, id), parts, grown=grown)
+        if known is not None and known.message == message:
+            message = known.message
+        return Entry(message, info, listing, parts, grown)
+
+    def _message(self, info: AnyMessage, seen: dict[str, Seen], *, grown: bool) -> MessageWithParts:
+        parts = [
+            _placed(
+                self._grown(info.id, PartID(name), part.value) if grown else part.value, info, PartID(name)
+            )
+            for name, part in seen.items()
+        ]
+        return MessageWithParts(info=info, parts=sort_parts(parts, info))
+
+    def _listed(self, directory: str, known: Listing) -> Listing:
+        try:
+            found = os.stat(directory)
+        except FileNotFoundError:
+            return NOT_LISTED
+        stamp = stamp_of(found)
+        if stamp == known.stamp:
+            return known
+        names, others = self._documents.list_names(directory)
+        # What is no document there is a problem, and named as often as it is looked for.
+        return Listing(stamp if is_settled(found) and not others else None, frozenset(names))
 
     def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
         info = self._info(session, id)
@@ -58,11 +131,10 @@ class Messages:
 
     def _info(self, session: SessionID, id: MessageID) -> AnyMessage | None:
         info: AnyMessage | None = self._documents.find(self._layout.message(session, id), AnyMessage)
-        if info is None or (info.id == id and info.session_id == session):
-            return info
-        return replace(info, id=id, session_id=session)
+        return None if info is None else _placed_message(info, session, id)
 
-    def _growing(self) -> set[str]:
+    def growing(self) -> set[str]:
+        """The messages of which a part has grown since it was written."""
         with suppress(OSError):
             return set(os.listdir(self._layout.growths))
         return set()
@@ -76,6 +148,18 @@ class Messages:
             raw, _ = read_file(self._layout.part(message, id), limit=LIMIT)
             return fold(decode(raw, AnyPart), read_growth(growth, raw).pieces)
         return part
+
+
+def _are_same(known: Entry, info: Seen, parts: dict[str, Seen]) -> bool:
+    if info.value is not known.info.value or parts.keys() != known.parts.keys():
+        return False
+    return all(part.value is known.parts[name].value for name, part in parts.items())
+
+
+def _placed_message(info: AnyMessage, session: SessionID, id: MessageID) -> AnyMessage:
+    if info.id == id and info.session_id == session:
+        return info
+    return replace(info, id=id, session_id=session)
 
 
 def _placed(part: AnyPart, info: AnyMessage, id: PartID) -> AnyPart:

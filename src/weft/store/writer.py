@@ -31,8 +31,10 @@ class Writer:
     def write(self, plan: Plan, locks: tuple[str, ...], *, flush: bool) -> None:
         touched = self._extend(plan.extension) if plan.extension else self._replace(plan, locks, flush=flush)
         if flush:
-            # What belongs to a promise was written before it as well as with it.
-            before = [path for lock in locks for path in self._unflushed.pop(lock, ())]
+            # What belongs to a promise was written before it as well as with it. What has just been put was flushed aside.
+            before = [
+                path for lock in locks for path in self._unflushed.pop(lock, ()) if path not in plan.puts
+            ]
             self._flush([*before, *touched])
         else:
             for lock in locks:
@@ -50,8 +52,9 @@ class Writer:
         note: Note | None = None
         try:
             self._prepare(contents, flush=flush)
-            before = {path: _find(path) for path in plan.puts if os.path.dirname(path) not in plan.fresh}
-            if len(steps) > 1:
+            before: dict[str, bytes | None] = {}
+            if len(steps) > 1:  # a single one is taken or not, and there is nothing to take back
+                before = {path: _find(path) for path in plan.puts if os.path.dirname(path) not in plan.fresh}
                 note = self._note(steps, locks, flush=flush)
             touched = self._take_all(steps, before, flush=flush)
         except UndoFailedError:

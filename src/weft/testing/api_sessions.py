@@ -29,8 +29,9 @@ async def a_child_has_the_usual_denials_and_those_of_its_parent(api: Api) -> Non
 
 
 async def a_session_can_be_given_its_id_and_directory_once(api: Api) -> None:
-    made = await api.create_next(SessionInput(), id=OWN_ID, directory="/some/where")
-    assert (made.id, made.directory) == (OWN_ID, "/some/where")
+    there = await below(api, "some/where")
+    made = await api.create_next(SessionInput(), id=OWN_ID, directory=there)
+    assert (made.id, made.directory) == (OWN_ID, there)
     assert await api.get_session(OWN_ID) == made
     await refused(ConflictError, api.create_next(SessionInput(), id=OWN_ID))
     await refused(InvalidIdError, api.create_next(SessionInput(), id=SessionID("ses_../x")))
@@ -40,7 +41,8 @@ async def a_session_can_be_given_its_id_and_directory_once(api: Api) -> None:
 
 async def a_list_shows_what_is_asked_for(api: Api) -> None:
     one = await api.create_session(SessionInput(title="Mend the Loom"))
-    two = await api.create_next(SessionInput(title="Weave"), directory="/elsewhere")
+    elsewhere = await below(api, "elsewhere")
+    two = await api.create_next(SessionInput(title="Weave"), directory=elsewhere)
     child = await api.create_session(SessionInput(title="Mend more", parent_id=one.id))
     await api.archive_session(two.id)
     await api.tag_session(one.id, "blue")
@@ -53,7 +55,7 @@ async def a_list_shows_what_is_asked_for(api: Api) -> None:
     assert await listed(SessionQuery(archived=True)) == [two.id]
     assert await listed(SessionQuery(archived=False)) == [child.id, one.id]
     assert await listed(SessionQuery(tag="blue")) == [one.id]
-    assert await listed(SessionQuery(directory="/elsewhere")) == [two.id]
+    assert await listed(SessionQuery(directory=elsewhere)) == [two.id]
     assert await listed(SessionQuery(start=child.time.updated + 1000)) == []
     assert await listed(SessionQuery(limit=0)) == []
     assert await listed(SessionQuery(everywhere=True, limit=2)) == [child.id, two.id]
@@ -193,6 +195,11 @@ SESSION_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     what_is_removed_past_the_trash_is_gone,
     what_is_asked_of_no_session_is_not_found,
 )
+
+
+async def below(api: Api, name: str) -> str:
+    """A directory of the project: a server makes sessions in no other."""
+    return f"{(await api.surroundings.get_whereabouts()).directory}/{name}"
 
 
 async def say(api: Api, session: SessionID, words: str) -> None:

@@ -145,6 +145,7 @@ class Tool(Struct, Generic[Input], frozen=True, kw_only=True):
 
     `tell`, where the text depends on who reads it, gives that text, or None to whom the tool is not offered. A tool that
     `announces` says by `ctx.watch` what it is about to change; of any other, all that changes while it runs is its doing.
+    One whose `schema` is somebody else's takes a `Given`: what was written reaches it as it is.
     """
 
     name: str
@@ -153,15 +154,27 @@ class Tool(Struct, Generic[Input], frozen=True, kw_only=True):
     run: Callable[[Input, ToolContext], Awaitable[ToolResult]]
     tell: Callable[[Audience], str | None] | None = None
     announces: bool = False
+    schema: dict[str, Any] | None = None
 
 
 AnyTool = Tool[Any]
 
 
-@cache
+class Given(Struct, frozen=True):
+    """Arguments as the model wrote them: any object, to be judged by whoever gave the schema."""
+
+    arguments: dict[str, Any]
+
+
 def schema_of(tool: AnyTool) -> dict[str, Any]:
     """The JSON schema of what the tool takes, as the model is told it. It is the same object every time."""
-    (root,), components = msgspec.json.schema_components([tool.takes], ref_template="#/$defs/{name}")
+    takes: type[Struct] = tool.takes
+    return _schema_of(takes) if tool.schema is None else tool.schema
+
+
+@cache
+def _schema_of(takes: type[Struct]) -> dict[str, Any]:
+    (root,), components = msgspec.json.schema_components([takes], ref_template="#/$defs/{name}")
     own = components.pop(root["$ref"].rpartition("/")[2])
     return {**own, "additionalProperties": False} | ({"$defs": components} if components else {})
 
@@ -169,7 +182,7 @@ def schema_of(tool: AnyTool) -> dict[str, Any]:
 def to_input(tool: Tool[Input], given: dict[str, Any]) -> Input:
     """The model's arguments as what the tool takes, or an error the model can act on."""
     try:
-        return msgspec.convert(given, tool.takes)
+        return msgspec.convert(given if tool.schema is None else {"arguments": given}, tool.takes)
     except msgspec.ValidationError as error:
         raise ToolError(
             f"The {tool.name} tool was called with invalid arguments: {error}.\n"

@@ -5,14 +5,16 @@ nothing after it, so what was worked out for one step stands for the next. Only 
 messages are shown, and then all of them are looked at again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.model.catalog import Model
-from weft.model.ids import MessageID
+from weft.model.ids import MessageID, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import CompletedState, TextPart, ToolPart
 from weft.provider.contract import ModelMessage
@@ -21,6 +23,8 @@ from weft.window.notes import notes_in
 from weft.window.refused import LeftOut, Refusal, left_out_for, refusals_in, without
 from weft.window.reminders import Before, show
 from weft.window.valued import is_without, reminder, wanted
+
+REMEMBERED: Final = 4
 
 NO_MARKS: Mapping[MessageID, int] = {}
 NO_PROMPTS: Mapping[MessageID, UserMessage] = {}
@@ -61,6 +65,7 @@ class View:
         self._of: object = None
         self._known: list[MessageWithParts] = []
         self._refusals: list[Refusal] = []
+        self._shown: list[tuple[MessageWithParts, ...]] = []
         self._turns: list[tuple[ModelMessage, ...]] = []
         self._courses: list[Course] = []
 
@@ -72,7 +77,7 @@ class View:
         left_out = left_out_for(model, self._refusals)
         asked = (model.provider_id, model.id, plan_files, left_out)
         if asked != self._of:
-            self._of, self._turns, self._courses = asked, [], []
+            self._of, self._shown, self._turns, self._courses = asked, [], [], []
         for at in range(len(self._turns), len(history)):
             self._take(at, model, left_out, plan_files=plan_files)
         last = self._courses[-1] if self._courses else Course()
@@ -83,6 +88,12 @@ class View:
             has_jobs=last.has_jobs,
         )
 
+    def list_shown(self) -> tuple[MessageWithParts, ...]:
+        """The messages of which something was shown last, as they were: with our reminders, without what is left out."""
+        start = self._courses[-1].start if self._courses else 0
+        told = zip(self._shown[start:], self._turns[start:], strict=True)
+        return tuple(message for shown, turns in told if turns for message in shown)
+
     def _same(self, history: Sequence[MessageWithParts]) -> int:
         """How many of the messages we know are still the first ones of the history."""
         many = min(len(self._known), len(history))
@@ -92,7 +103,7 @@ class View:
         return many if self._known[:many] == list(history[:many]) else 0
 
     def _forget_from(self, place: int) -> None:
-        for remembered in (self._known, self._turns, self._courses):
+        for remembered in (self._known, self._shown, self._turns, self._courses):
             del remembered[place:]
         self._refusals = [each for each in self._refusals if each[0] < place]
 
@@ -100,19 +111,37 @@ class View:
         course = self._courses[-1] if self._courses else Course()
         message = without(self._known[at], at, left_out)
         shown, before = show(message, course.before, plan_files=plan_files)
-        self._turns.append(tuple(_turns(shown, course, model)))
+        seen = _seen(shown, course)
+        self._shown.append(seen)
+        self._turns.append(tuple(turn for each in seen for turn in to_turns(each, model)))
         self._courses.append(_next(course, at, message, before))
 
 
-def _turns(message: MessageWithParts, course: Course, model: Model) -> list[ModelMessage]:
+class Views:
+    """The views of the conversations that were gone on with last: what was worked out in one run serves the next."""
+
+    def __init__(self) -> None:
+        self._views: dict[SessionID, View] = {}
+
+    @contextmanager
+    def of(self, session: SessionID) -> Generator[View]:
+        """The view of a session, for a run of it."""
+        view = self._views.pop(session, None) or View()
+        yield view
+        # Not of a run that broke off: whatever broke it, the next one begins with a clean sheet.
+        self._views[session] = view
+        while len(self._views) > REMEMBERED:
+            del self._views[next(iter(self._views))]
+
+
+def _seen(message: MessageWithParts, course: Course) -> tuple[MessageWithParts, ...]:
     info = message.info
     # Of a cut that was undone neither the mark is shown nor the summary.
     if is_undone(message) or (isinstance(info, AssistantMessage) and info.parent_id in course.undone):
-        return []
-    turns = list(to_turns(message, model))
+        return ()
     if isinstance(info, AssistantMessage) and info.parent_id in course.valued and is_without(message):
-        turns += to_turns(reminder(course.valued[info.parent_id], info), model)
-    return turns
+        return message, reminder(course.valued[info.parent_id], info)
+    return (message,)
 
 
 def leaves_job(message: MessageWithParts) -> bool:

@@ -5,16 +5,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from given.house import open_house, say
 from weft.errors import InvalidInputError
 from weft.model.agent import Agent
 from weft.model.catalog import Capabilities, Limit, Model, ModelApi
 from weft.model.ids import MessageID, SessionID
-from weft.model.input import SessionInput
 from weft.model.message import UserMessage
 from weft.model.part import Moment
-from weft.provider.contract import ModelRequest, Parameters
-from weft.provider.scripted import Say
+from weft.provider.contract import Parameters
 from weft.run.request import parameters
 
 MODEL = Model(
@@ -117,16 +114,3 @@ def test_nothing_of_the_models_own_is_changed_by_asking() -> None:
     asked(variant="high").options["thinkingConfig"]["thinkingBudget"] = 0
     assert MODEL.options == {"thinkingConfig": {"thinkingBudget": 1}, "seed": 1}
     assert MODEL.variants == {"high": {"thinkingConfig": {"thinkingBudget": 16_000}}}
-
-
-async def test_whoever_embeds_us_has_the_last_word_on_how_a_model_is_asked() -> None:
-    async def cooler(parameters: Parameters, request: ModelRequest) -> Parameters:
-        told = {**parameters.headers, "x-session": request.session}
-        return replace(parameters, temperature=0.1, headers=told)
-
-    async with open_house([Say(text="hi")], amend=cooler) as house:
-        session = (await house.api.create_session(SessionInput(title="t"))).id
-        await house.api.prompt(session, say("hello"))
-        asked = house.provider.requests[0].parameters
-
-        assert (asked.temperature, asked.headers["x-session"]) == (0.1, session)

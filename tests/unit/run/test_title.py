@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from decimal import Decimal
 
 import pytest
 from msgspec.structs import replace
@@ -9,11 +10,13 @@ from msgspec.structs import replace
 from given.house import MODEL, NOW, House, open_house, say
 from given.simulated import SimulatedClock, simulate
 from weft.model.agent import Agent
+from weft.model.catalog import CachePrice, Cost
 from weft.model.input import SessionInput
-from weft.provider.chunk import AnyChunk, Started
+from weft.model.message import AssistantMessage
+from weft.provider.chunk import AnyChunk, Started, Usage
 from weft.provider.contract import ModelRequest
 from weft.provider.registry import Served
-from weft.provider.scripted import AnyMove, Fail, Say, ScriptedProvider
+from weft.provider.scripted import AnyMove, End, Fail, Say, ScriptedProvider
 from weft.run.title import to_title
 from weft.testing.clock import HandClock
 
@@ -43,6 +46,32 @@ async def test_the_small_model_names_it_once() -> None:
     async with open_house([Say(text="ok")], [Say(text="ok")], agents=(TITLER,), small=served) as house:
         assert await titled(house, "mend the loom please", "and then?") == "Mending the loom"
         assert len(house.provider.requests) == 2
+
+
+async def test_what_a_title_takes_is_part_of_what_the_session_has_spent() -> None:
+    used = Usage(input=1_000, output=10)
+    dear = replace(SMALL, cost=Cost(input=Decimal(3), output=Decimal(15), cache=CachePrice()))
+    said = (Say(text="Mending"), End(usage=used))
+    served = Served(dear, ScriptedProvider([said], HandClock(NOW)))
+    async with open_house([Say(text="ok")], agents=(TITLER,), small=served) as house:
+        session = await house.api.create_session(SessionInput())
+        answer = await house.api.prompt(session.id, say("mend the loom"))
+        spent = (await house.api.get_spending(session.id)).own
+
+        assert isinstance(answer.info, AssistantMessage)
+        assert spent.input == answer.info.tokens.input + used.input
+        assert spent.cost == answer.info.cost + Decimal("0.00315")
+        assert (spent.steps, spent.priced) == (1, answer.info.priced)
+
+
+async def test_a_title_that_is_cut_off_was_paid_for_and_nobody_knows_how_dear() -> None:
+    served = small(Say(text="Mending the"), Fail(message="gone", status=500, retryable=True))
+    async with open_house([Say(text="ok")], agents=(TITLER,), small=served) as house:
+        session = await house.api.create_session(SessionInput())
+        await house.api.prompt(session.id, say("mend the loom"))
+
+        assert (await house.api.get_session(session.id)).title == "mend the loom"
+        assert not (await house.api.get_spending(session.id)).own.priced
 
 
 async def test_when_the_small_model_fails_the_prompt_names_it_and_the_run_goes_on() -> None:

@@ -61,6 +61,12 @@ def test_no_place_of_our_own_is_told_of() -> None:
     assert "$extra" not in json.dumps(DOCUMENT)
 
 
+def test_exact_decimals_are_the_numbers_they_are_sent_as() -> None:
+    spent = DOCUMENT["components"]["schemas"]["Spent"]["properties"]["cost"]
+    assert spent["type"] == "number"
+    assert '"format": "decimal"' not in json.dumps(DOCUMENT)
+
+
 def test_queries_say_what_they_need() -> None:
     find: dict[str, Any] = DOCUMENT["paths"]["/find/file"]["get"]
     assert {each["name"]: each["required"] for each in find["parameters"]} == {

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from given.any_history import histories
 from given.models import CLAUDE, GPT
 from weft.model.failure import ApiData, ApiFailure
-from weft.model.ids import MessageID, PartID
+from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
 from weft.model.part import ModelRef, Moment, RetryPart, TextPart
 from weft.provider.contract import TextContent, UserTurn
@@ -18,7 +19,7 @@ from weft.window.history import since_compaction, to_model_messages
 from weft.window.notes import notes_in
 from weft.window.refused import MEDIA, SIGNATURE, as_taken, mark
 from weft.window.reminders import as_shown
-from weft.window.view import View
+from weft.window.view import REMEMBERED, View, Views
 
 MODELS = ((CLAUDE.provider_id, CLAUDE.id), (GPT.provider_id, GPT.id))
 FORMAT = JsonFormat(schema={"type": "object"})
@@ -118,3 +119,37 @@ def test_a_message_that_did_not_change_gives_the_same_turns_again() -> None:
 
     assert [one is other for one, other in zip(first.turns, second.turns, strict=False)] == [True] * 3
     assert second.turns[3] == UserTurn(content=(TextContent(text="3"),))
+
+
+def test_a_run_goes_on_with_the_view_of_the_one_before_it() -> None:
+    views = Views()
+    with views.of(SessionID("ses_1")) as first:
+        pass
+    with views.of(SessionID("ses_1")) as again, views.of(SessionID("ses_2")) as other:
+        assert again is first
+        assert other is not first
+
+
+def test_only_the_last_few_views_are_kept() -> None:
+    views = Views()
+    kept = []
+    for number in range(REMEMBERED + 1):
+        with views.of(SessionID(f"ses_{number}")) as view:
+            kept.append(view)
+    with views.of(SessionID("ses_1")) as second, views.of(SessionID("ses_0")) as first:
+        assert second is kept[1]
+        assert first is not kept[0]
+
+
+def test_a_run_that_broke_off_leaves_no_view() -> None:
+    views, left = Views(), []
+
+    def break_off() -> None:
+        with views.of(SessionID("ses_1")) as view:
+            left.append(view)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        break_off()
+    with views.of(SessionID("ses_1")) as next_one:
+        assert next_one is not left[0]

@@ -3,13 +3,13 @@
 import asyncio
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from weft.app.around.known import Known
-from weft.app.around.providers import list_auth_methods, list_providers
+from weft.app.around.providers import list_known, list_providers
 from weft.app.trust import Trusting
 from weft.config.keybinds import default_keybinds
 from weft.config.load import Loaded, load_config
@@ -17,7 +17,7 @@ from weft.config.masks import mask, secret_values
 from weft.config.sources import Situation
 from weft.config.writing.write import OWN_MODE, check_change, own_file, project_file, put_text, write_change
 from weft.errors import InvalidInputError, NotFoundError, NotPermittedError, UnsupportedError
-from weft.model.around.provider import AnyAuth, ApiAuth, AuthMethod, ProviderList
+from weft.model.around.provider import AnyAuth, ApiAuth, AuthMethod, Authorization, ProviderList
 from weft.model.wire import to_plain
 from weft.provider.offer.credentials import remove_login, store_login
 from weft.provider.registry import Registry
@@ -53,7 +53,17 @@ class Configured:
         return self._listing
 
     async def list_auth_methods(self) -> dict[str, list[AuthMethod]]:
-        return await asyncio.to_thread(lambda: list_auth_methods(self._known.offers()))
+        known = await asyncio.to_thread(lambda: list_known(self._known.offers()))
+        return self._known.ways.list_methods(known)
+
+    async def authorize(
+        self, provider: str, method: int, *, inputs: Mapping[str, str] | None = None
+    ) -> Authorization:
+        self._auth_file()  # before anybody is sent to a browser for nothing
+        return await self._known.ways.authorize(provider, method, inputs or {})
+
+    async def finish_authorizing(self, provider: str, method: int, *, code: str | None = None) -> None:
+        await self.store_auth(provider, await self._known.ways.finish(provider, method, code))
 
     async def store_auth(self, provider: str, auth: AnyAuth) -> None:
         if PROVIDER_ID.fullmatch(provider) is None:

@@ -8,7 +8,7 @@ from msgspec.structs import fields
 
 from weft.config.masks import MASK, mask
 from weft.errors import NoModelError
-from weft.model.around.provider import AuthMethod, ListedModel, ProviderInfo, ProviderList
+from weft.model.around.provider import ListedModel, ProviderInfo, ProviderList
 from weft.model.catalog import Cost, Model
 from weft.provider.offer import choice
 from weft.provider.offer.offer import Offer
@@ -97,7 +97,6 @@ def _best(info: ProviderInfo) -> str | None:
     return found.id if found is not None else None
 
 
-def list_auth_methods(offers: Offers | None) -> dict[str, list[AuthMethod]]:
-    """Every provider that we can talk with takes a key. Logging in by a browser is not built."""
-    known = [] if offers is None else [offer for offer in offers.list_all() if offer.known]
-    return {offer.id: [AuthMethod(type="api", label="API key")] for offer in known}
+def list_known(offers: Offers | None) -> list[str]:
+    """The providers that we can talk with: each takes a key."""
+    return [] if offers is None else [offer.id for offer in offers.list_all() if offer.known]

@@ -24,10 +24,14 @@ from weft.model.event import ProjectUpdated
 from weft.model.ids import ProjectID, file_name
 from weft.model.part import ModelRef
 from weft.model.project import Project
+from weft.outlook import Mcp
 from weft.run.kit import Kit
 from weft.run.request import audience_of, to_specs
 from weft.tool.contract import schema_of
 from weft.tool.registry import UNSEEN
+
+# What is written to see whether anything can be.
+PROBE = ("weft-probe",)
 
 
 class Around(Struct, frozen=True, kw_only=True):
@@ -36,6 +40,7 @@ class Around(Struct, frozen=True, kw_only=True):
     kit: Kit
     known: Known
     aides: Aides
+    mcp: Mcp
 
     async def get_whereabouts(self) -> Whereabouts:
         paths, place = self.known.paths, self.kit.place
@@ -56,6 +61,10 @@ class Around(Struct, frozen=True, kw_only=True):
             return Vcs(branch=await asyncio.to_thread(git.find_branch, worktree))
         except GitError:
             return Vcs()  # no git to be had, or no repository any more: a screen then shows no branch
+
+    async def check_store(self) -> None:
+        for value in ({"at": self.kit.clock.now()}, None):  # and nothing stays behind
+            await self.kit.store.keep(PROBE, value)
 
     # --- projects ---
 
@@ -96,7 +105,8 @@ class Around(Struct, frozen=True, kw_only=True):
         return list(await asyncio.to_thread(self.known.skills))
 
     async def list_tools(self, model: ModelRef | None = None) -> list[ToolInfo]:
-        tools = [tool for name, tool in self.kit.tools.items() if name not in UNSEEN]
+        there = {**self.kit.tools, **self.kit.guests.tools()}
+        tools = [tool for name, tool in there.items() if name not in UNSEEN]
         if model is None:
             return [
                 ToolInfo(id=tool.name, description=tool.about, parameters=schema_of(tool)) for tool in tools
@@ -120,4 +130,4 @@ class Around(Struct, frozen=True, kw_only=True):
         return [FormatterStatus(name=name, extensions=endings, enabled=used) for name, endings, used in found]
 
     async def list_mcp(self) -> dict[str, AnyMcpStatus]:
-        return {}
+        return await self.mcp.list_servers()

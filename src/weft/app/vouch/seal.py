@@ -111,6 +111,8 @@ def _list_words(layer: Layer) -> Iterator[str]:
     yield from data.get("plugin", ())
     for section in ("mcp", "formatter", "lsp"):
         yield from _command_words(data.get(section))
+    for hooks in data.get("experimental", {}).get("weft", {}).get("hooks", {}).values():
+        yield from (word for hook in hooks for word in hook.get("command") or ())
     for command in data.get("command", {}).values():
         for inserted in list_insertions(parse(str(command.get("template", "")))):
             yield from (word.strip("'\"") for word in inserted.split())

@@ -10,12 +10,13 @@ from weft.api import Api
 from weft.cli.ending import Course, Ending
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint
-from weft.cli.running.absent import Absent
-from weft.cli.running.family import Family
+from weft.cli.running.absent import Absent, Nobody
 from weft.cli.running.person import Person
 from weft.cli.running.stop import Stop
 from weft.cli.screen import Screen
 from weft.cli.wanted import value_of
+from weft.client.ending import end_run
+from weft.client.family import Family
 from weft.host.tasks import open_tasks
 from weft.model.event import SessionRested, Told
 from weft.model.ids import SessionID
@@ -24,10 +25,12 @@ from weft.model.message import MessageWithParts
 
 
 class Company(Struct, frozen=True, kw_only=True):
-    """Who else has a say in a run: a person who answers questions, signals that end it."""
+    """Who else has a say in a run: a person who answers questions, signals that end it. Elsewhere (`attached`) what is
+    asked waits until somebody answers: with no person here, that is a no."""
 
     person: bool = False
     stop: Stop | None = None
+    attached: bool = False
 
 
 ALONE = Company()
@@ -37,7 +40,7 @@ async def follow(
     api: Api, session: SessionID, input: PromptInput | CommandInput, screen: Screen, company: Company = ALONE
 ) -> int:
     """The exit code. The run is settled when this returns, and its end has been shown."""
-    events, course, absent = api.events(), Course(), Absent()
+    events, course, absent = api.events(), Course(), Absent(waiting=not company.attached)
     async with open_tasks() as tasks:
         prompting = tasks.create_task(_send(api, session, input))
         showing = tasks.create_task(_show(api, events, session, _Watchers(screen, course, company, absent)))
@@ -75,6 +78,8 @@ async def _heed(
         return
     await company.stop.wait()
     if not await api.abort(session):
+        if company.attached:
+            await end_run(api, session, prompting)
         prompting.cancel()  # it has not begun
 
 
@@ -91,6 +96,7 @@ async def _show(api: Api, events: AsyncIterator[Told], session: SessionID, to: _
     family = Family(session)
     async with open_tasks() as tasks:
         person = Person(api, tasks) if to.company.person else None
+        nobody = Nobody(api, tasks) if to.company.attached and person is None else None
         async for told in events:
             match family.place(told.event):
                 case "own":
@@ -105,6 +111,8 @@ async def _show(api: Api, events: AsyncIterator[Told], session: SessionID, to: _
                 person.feed(told.event)
             else:
                 to.absent.feed(told.event)
+            if nobody is not None:
+                nobody.feed(told.event)
             if isinstance(told.event, SessionRested) and told.event.session_id == session:
                 break
         if person is not None:

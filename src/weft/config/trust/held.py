@@ -8,6 +8,7 @@ Kind = Literal[
     "provider",
     "mcp",
     "plugin",
+    "hook",
     "tool",
     "command",
     "formatter",

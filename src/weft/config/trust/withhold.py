@@ -120,7 +120,10 @@ class _Sieve:
         for key in value.keys() - passed.keys() - {"weft"}:
             self._hold("setting", f"experimental.{key}", "changes how weft works")
         own = value.get("weft", {})
-        for key in own.keys() - OWN:
+        for name, commands in own.get("hooks", {}).items():
+            for each in commands:
+                self._hold("hook", name, _program(each))
+        for key in own.keys() - OWN - {"hooks"}:
             does = "trusts itself" if key == "trusted" else "changes how weft works"
             self._hold("setting", f"experimental.weft.{key}", does)
         if "weft" in value:

@@ -57,7 +57,9 @@ class FormatterStatus(Wire, frozen=True, kw_only=True):
 
 
 class McpStatus(Wire, frozen=True, kw_only=True, tag_field="status"):
-    """How it stands with an MCP server."""
+    """How it stands with an MCP server; `note` is what else a person should know. (OpenCode has no notes.)"""
+
+    note: str | None = None
 
 
 class McpConnected(McpStatus, frozen=True, kw_only=True, tag="connected"):
@@ -81,3 +83,13 @@ class McpNeedsRegistration(McpStatus, frozen=True, kw_only=True, tag="needs_clie
 
 
 AnyMcpStatus = McpConnected | McpDisabled | McpFailed | McpNeedsAuth | McpNeedsRegistration
+
+
+class McpResource(Wire, frozen=True, kw_only=True):
+    """Something that an MCP server has for reading; `client` is the server."""
+
+    name: str
+    uri: str
+    description: str | None = None
+    mime_type: str | None = None
+    client: str

@@ -33,11 +33,36 @@ class ProviderList(Wire, frozen=True, kw_only=True):
     connected: tuple[str, ...]
 
 
+class AuthChoice(Wire, frozen=True, kw_only=True):
+    label: str
+    value: str
+    hint: str = ""
+
+
+class AuthPrompt(Wire, frozen=True, kw_only=True):
+    """Something to be answered before a login begins: in words, or by one of the `options`."""
+
+    type: Literal["text", "select"] = always("text")
+    key: str
+    message: str
+    placeholder: str = ""
+    options: tuple[AuthChoice, ...] = ()
+
+
 class AuthMethod(Wire, frozen=True, kw_only=True):
-    """A way to get in with a provider."""
+    """A way to get in with a provider. Later versions of OpenCode have `prompts`; 1.1.34 knows none."""
 
     type: Literal["oauth", "api"]
     label: str
+    prompts: tuple[AuthPrompt, ...] = ()
+
+
+class Authorization(Wire, frozen=True, kw_only=True):
+    """A login that has begun: where the person goes, and whether they bring back a code."""
+
+    url: str
+    method: Literal["auto", "code"]
+    instructions: str
 
 
 class Auth(Wire, frozen=True, kw_only=True, tag_field="type"):

@@ -1,10 +1,11 @@
 """A request in the words of OpenAI's Chat Completions, valid whatever the history holds (pure)."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from weft.model.catalog import Interleaved, Model
-from weft.provider.body import to_bytes
+from weft.provider.body import Remembering, afresh, to_bytes
 from weft.provider.cache_points import MARK, message_marks, system_marks, wants_marks
 from weft.provider.contract import (
     AssistantTurn,
@@ -40,6 +41,7 @@ from weft.provider.normalise import (
 )
 
 DONE: Final = "Done."
+PAUSE: Final = AssistantTurn(content=(TextContent(text=DONE),))
 DETAILS: Final = "reasoning_details"
 LONGEST_ID: Final = 40
 LIMITS: Final = MediaLimits(each=20 * MB, total=45 * MB, count=100)
@@ -84,7 +86,7 @@ UNSENT: Final = frozenset(
 Json = dict[str, Any]
 
 
-def to_body(request: ModelRequest) -> Json:
+def to_body(request: ModelRequest, remembering: Remembering = afresh) -> Json:
     """The conversation comes last: as it grows, what was sent before stays a prefix of what is sent next."""
     body: Json = {"model": request.model.api.id, "stream": True}
     if (
@@ -92,7 +94,7 @@ def to_body(request: ModelRequest) -> Json:
     ):  # it counts without being asked, and refuses what it does not know
         body["stream_options"] = {"include_usage": True}
     body |= _sampling(request) | _options(request) | _tools(request)
-    body["messages"] = to_messages(request)
+    body["messages"] = to_messages(request, remembering)
     return body
 
 
@@ -148,20 +150,19 @@ def _tool(spec: ToolSpec) -> Json:
 # --- the conversation ---
 
 
-def to_messages(request: ModelRequest) -> list[Json]:
+def to_messages(request: ModelRequest, remembering: Remembering = afresh) -> list[Json]:
     model = request.model
+    marked = wants_marks(model)
+    wire = _Wire(model, lists=marked)
+    say = remembering(model, wire.messages)
     paired = pair_calls(request.messages, _shape(model))
-    shown = show_files(paired, model, _shows, LIMITS)
-    turns = ends_with_question([turn for turn in shown if _says_something(turn)])
+    turns = ends_with_question([turn for turn in show_files(paired, model, _shows, LIMITS) if say(turn)])
     if _is_mistral(model):
         turns = _with_pauses(turns)
-    system, marked = _system(request.system, model), wants_marks(model)
-    wire = _Wire(model, lists=marked)
-    groups = [wire.messages(turn) for turn in turns]
-    if marked:
-        for number in message_marks(len(groups)):
-            _mark(groups[number][-1])
-    return [*system, *(message for group in groups for message in group)]
+    groups = [say(turn) for turn in turns]
+    for number in message_marks(len(groups)) if marked else ():
+        groups[number] = _marked(wire.messages(turns[number]))
+    return [*_system(request.system, model), *chain.from_iterable(groups)]
 
 
 def _shape(model: Model) -> Shape:
@@ -185,7 +186,7 @@ def _with_pauses(turns: Iterable[ModelMessage]) -> list[ModelMessage]:
     made: list[ModelMessage] = []
     for turn in turns:
         if isinstance(turn, UserTurn) and made and isinstance(made[-1], ToolTurn):
-            made.append(AssistantTurn(content=(TextContent(text=DONE),)))
+            made.append(PAUSE)
         made.append(turn)
     return made
 
@@ -199,6 +200,11 @@ def _system(texts: Sequence[str], model: Model) -> list[Json]:
     for number in system_marks(len(messages)):
         _mark(messages[number])
     return messages
+
+
+def _marked(group: list[Json]) -> list[Json]:
+    _mark(group[-1])
+    return group
 
 
 def _mark(message: Json) -> None:
@@ -216,6 +222,9 @@ class _Wire:
         self._key = metadata_key(model)
 
     def messages(self, turn: ModelMessage) -> list[Json]:
+        """None for a turn that says nothing."""
+        if not _says_something(turn):
+            return []
         match turn:
             case UserTurn(content=content):
                 return [{"role": "user", "content": self._content([_piece(item) for item in content])}]

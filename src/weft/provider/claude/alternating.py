@@ -19,7 +19,10 @@ class Kinds(NamedTuple):
 
 
 def to_messages(turns: Iterable[ModelMessage], blocks_of: Blocks, kinds: Kinds) -> list[Json]:
-    """Turns of one role after another are one message: the results of calls and what the person said next."""
+    """Turns of one role after another are one message: the results of calls and what the person said next.
+
+    The messages are new, with lists of their own; the blocks in them may be somebody else's too.
+    """
     messages: list[Json] = []
     for turn in ends_with_question(_worth_sending(turns, blocks_of, kinds)):
         role = "assistant" if isinstance(turn, AssistantTurn) else "user"
@@ -27,7 +30,7 @@ def to_messages(turns: Iterable[ModelMessage], blocks_of: Blocks, kinds: Kinds) 
         if messages and messages[-1]["role"] == role:
             messages[-1]["content"].extend(blocks)
         else:
-            messages.append({"role": role, "content": blocks})
+            messages.append({"role": role, "content": list(blocks)})
     for message in messages:
         if message["role"] == "assistant":
             message["content"] = _calls_last(message["content"], kinds)

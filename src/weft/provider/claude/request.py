@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from weft.provider.body import Remembering, afresh
 from weft.provider.cache_points import MARK, message_marks, system_marks
 from weft.provider.claude.alternating import Kinds, goes_on_without_thought
 from weft.provider.claude.alternating import to_messages as alternate
@@ -60,9 +61,9 @@ PLAIN_OPTIONS: Final = (
 Json = dict[str, Any]
 
 
-def to_body(request: ModelRequest) -> Json:
+def to_body(request: ModelRequest, remembering: Remembering = afresh) -> Json:
     """The conversation comes last: as it grows, what was sent before stays a prefix of what is sent next."""
-    messages = to_messages(request)
+    messages = to_messages(request, remembering)
     thinking, max_tokens = _thinking(request, messages)
     body: Json = {"model": request.model.api.id, "stream": True, "max_tokens": max_tokens}
     body |= _sampling(request, thinks=thinking is not None)
@@ -135,9 +136,9 @@ def _tool(spec: ToolSpec) -> Json:
 # --- the conversation ---
 
 
-def to_messages(request: ModelRequest) -> list[Json]:
+def to_messages(request: ModelRequest, remembering: Remembering = afresh) -> list[Json]:
     turns = show_files(pair_calls(request.messages, claude_id), request.model, _shows, LIMITS)
-    return alternate(turns, _blocks, KINDS)
+    return alternate(turns, remembering(request.model, _blocks), KINDS)
 
 
 def _blocks(turn: ModelMessage) -> list[Json]:
@@ -208,9 +209,9 @@ def _file(file: FileContent) -> list[Json]:
 
 
 def _mark(blocks: list[Json]) -> None:
-    for block in reversed(blocks):
-        if block["type"] not in THOUGHTS:
-            block["cache_control"] = MARK
+    for number in reversed(range(len(blocks))):
+        if blocks[number]["type"] not in THOUGHTS:
+            blocks[number] = {**blocks[number], "cache_control": MARK}
             return
 
 

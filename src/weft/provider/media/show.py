@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from weft.model.catalog import Modalities, Model
-from weft.provider.contract import FileContent, ModelMessage, TextContent, ToolTurn, UserTurn
+from weft.provider.contract import AssistantTurn, FileContent, ModelMessage, TextContent, ToolTurn, UserTurn
 from weft.provider.media.data import is_whole, modality, to_data
 from weft.provider.media.fit import MediaLimits, files_of, with_files, within
 
@@ -19,11 +19,13 @@ def show_files(
     messages: Sequence[ModelMessage], model: Model, shows: Shows, limits: MediaLimits
 ) -> list[ModelMessage]:
     """The conversation with only what the model and its API (`shows`) can take."""
+    if not has_files(messages):
+        return list(messages)
     return within([_told_turn(turn, model, shows) for turn in messages], limits)
 
 
 def has_files(messages: Iterable[ModelMessage]) -> bool:
-    return any(map(files_of, messages))
+    return any(files_of(turn) for turn in messages if not isinstance(turn, AssistantTurn))
 
 
 def takes(model: Model, kind: str) -> bool:

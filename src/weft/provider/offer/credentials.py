@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct
 
 from weft.errors import ConfigError, DocumentError
 from weft.host.files import locked, read_bytes, write_atomic
+from weft.model.around.provider import AnyAuth
 from weft.model.wire import encode_pretty, parse
 
 MAX_BYTES: Final = 4 * 1024 * 1024
@@ -61,6 +63,15 @@ def key_from_environment(names: Iterable[str], env: Mapping[str, str]) -> Key | 
 def list_logins(path: str) -> dict[str, Login]:
     """What is stored, by provider. Raises `ConfigError` for a file that cannot be read."""
     return {id: _to_login(id, entry) for id, entry in _read(path).items() if isinstance(entry, dict)}
+
+
+def find_auth(path: str, provider: str) -> AnyAuth | None:
+    """What is stored for a provider, whole; None if there is nothing, or nothing one could understand."""
+    try:
+        auth: AnyAuth = msgspec.convert(_read(path).get(provider), AnyAuth)
+    except msgspec.ValidationError:
+        return None
+    return auth
 
 
 def store_key(path: str, provider: str, key: str) -> None:

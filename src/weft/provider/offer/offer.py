@@ -1,6 +1,6 @@
 """An offer: one provider, what it serves, and what is needed to reach it."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from functools import cached_property
 from typing import Final
@@ -35,10 +35,19 @@ FREE: Final[Plain] = {"input": Decimal(0), "output": Decimal(0)}
 TITLED: Final = ("openrouter", "vercel", "zenmux")
 
 
+# The options that a login brings, as they are now.
+Load = Callable[[], Awaitable[Plain]]
+
+
+def _no_load(_: str) -> Load | None:
+    return None
+
+
 class Sources(Struct, frozen=True, kw_only=True):
     """What offers are made of. `configured` are the entries under `provider`, in plain words, by id.
 
-    `enabled` is the list of those allowed, None if all are; `experimental` keeps models in their first trials.
+    `enabled` is the list of those allowed, None if all are; `experimental` keeps models in their first trials. `load`
+    says how a provider's login is made use of, if somebody has declared that.
     """
 
     catalogue: Catalogue
@@ -49,6 +58,7 @@ class Sources(Struct, frozen=True, kw_only=True):
     enabled: frozenset[str] | None = None
     disabled: frozenset[str] = frozenset()
     experimental: bool = False
+    load: Callable[[str], Load | None] = _no_load
 
 
 class Offer:
@@ -105,7 +115,12 @@ class Offer:
 
     @property
     def available(self) -> bool:
-        return self.known and (self.configured or self.key is not None)
+        return self.known and (self.configured or self.key is not None or self.load is not None)
+
+    @property
+    def load(self) -> Load | None:
+        """How to get the options that its stored login brings; None if there is none, or nothing to make of it."""
+        return self._sources.load(self.id) if self.stored else None
 
     @property
     def open(self) -> bool:
@@ -162,28 +177,38 @@ class Offer:
 
     # --- reaching it ---
 
-    def access(self, model: Model) -> Access:
-        """How to reach a model. Raises `ProviderAuthError` for want of a key, and says what to set."""
+    def access(self, model: Model, loaded: Plain | None = None) -> Access:
+        """How to reach a model. Raises `ProviderAuthError` for want of a key, and says what to set.
+
+        What a login brought (`loaded`) counts for less than what is configured, and for more than a key in the environment.
+        """
         package = PACKAGES.get(model.api.npm)
-        said = self.options.get("endpoint") or self.options.get("baseURL")
+        options, key = merge(loaded or {}, self.options), self._key_with(loaded or {})
+        said = options.get("endpoint") or options.get("baseURL")
         address = said or model.api.url or (package.url if package is not None else "")
-        known = settings(model.api.npm, self.options, self._sources.env)
+        known = settings(model.api.npm, options, self._sources.env)
         url = fill_in(address, known, self.id)
         if has_address(model.api.npm):
             check_url(url, self.id)
-        headers = {**self._own_headers(), **(self.options.get("headers") or {})}
-        if (self.key is None and needs_key(url, self.variables, headers)) or self._costs_a_key(model):
+        headers = {**self._own_headers(), **(options.get("headers") or {})}
+        if (key is None and needs_key(url, self.variables, headers)) or self._costs_a_key(model):
             raise missing_key(self.id, self.key_names, stored=self.stored)
-        rest = {name: value for name, value in self.options.items() if name not in SPENT}
+        rest = {name: value for name, value in options.items() if name not in SPENT}
         return Access(
             provider_id=self.id,
             npm=model.api.npm,
             url=url,
-            key=self.key,
+            key=key,
             headers=headers,
             options=with_region(model.api.npm, rest, known),
-            aws=find_signer(model.api.npm, self.id, self.options, known) if self.key is not None else None,
+            aws=find_signer(model.api.npm, self.id, options, known) if key is not None else None,
         )
+
+    def _key_with(self, loaded: Plain) -> Key | None:
+        brought = loaded.get("apiKey")
+        if not brought or (self.key is not None and self.key.source == "config"):
+            return self.key
+        return Key(secret=brought, source="stored")
 
     def _own_headers(self) -> dict[str, str]:
         return {"X-Title": "weft"} if self.id in TITLED else {}

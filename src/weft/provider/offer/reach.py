@@ -1,6 +1,7 @@
 """Reaching a model: its adapter, imported and made for the first request, over one HTTP client for all of them."""
 
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from importlib import import_module
 from typing import Any, Final
 
@@ -12,7 +13,8 @@ from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest, Provider
 from weft.provider.endpoint import Deadlines, Endpoint
 from weft.provider.offer.access import Access, is_loopback
-from weft.provider.offer.offer import Offer
+from weft.provider.offer.entry import Plain
+from weft.provider.offer.offer import Load, Offer
 from weft.provider.offer.packages import PACKAGES
 
 CACHE_KEY: Final = "promptCacheKey"
@@ -34,11 +36,23 @@ class Reached:
         self._model = model
         self._connect = connect
         self._adapter: Provider | None = None
+        self._loaded: Plain | None = None
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        if (load := self._offer.load) is not None:
+            return self._stream_loaded(request, load)
         if self._adapter is None:
             self._adapter = self._connect(self._offer.access(self._model))
         return self._adapter.stream(self._set_up(request))
+
+    async def _stream_loaded(self, request: ModelRequest, load: Load) -> AsyncGenerator[AnyChunk]:
+        """The same with what a login brings, which may be something else for every request."""
+        loaded = await load()
+        if self._adapter is None or loaded != self._loaded:
+            self._adapter, self._loaded = self._connect(self._offer.access(self._model, loaded)), loaded
+        async with aclosing(self._adapter.stream(self._set_up(request))) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     def _set_up(self, request: ModelRequest) -> ModelRequest:
         """With what the provider's own options say of every request; what is said of this one wins."""

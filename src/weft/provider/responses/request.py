@@ -8,12 +8,13 @@ import binascii
 from collections.abc import Iterable
 from typing import Any, Final
 
-from weft.provider.body import to_bytes
+from weft.provider.body import Remembering, afresh, to_bytes
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
     FileContent,
     Metadata,
+    ModelMessage,
     ModelRequest,
     ReasoningContent,
     ResultContent,
@@ -51,7 +52,7 @@ PLAIN_OPTIONS: Final = {
 Json = dict[str, Any]
 
 
-def to_body(request: ModelRequest) -> Json:
+def to_body(request: ModelRequest, remembering: Remembering = afresh) -> Json:
     """The conversation comes last: as it grows, what was sent before stays a prefix of what is sent next."""
     asked = request.parameters
     reasons = _reasons(request)
@@ -69,7 +70,7 @@ def to_body(request: ModelRequest) -> Json:
         body["tool_choice"] = request.tool_choice
     role = "developer" if reasons else "system"
     system = [{"role": role, "content": words} for words in request.system if words]
-    body["input"] = [*system, *(_items(request) or [_message([TextContent(text=GO_ON)])])]
+    body["input"] = [*system, *(_items(request, remembering) or [_message([TextContent(text=GO_ON)])])]
     return body
 
 
@@ -124,19 +125,21 @@ def _tool(name: str, tool: ToolSpec) -> Json:
 # --- the conversation ---
 
 
-def _items(request: ModelRequest) -> list[Json]:
+def _items(request: ModelRequest, remembering: Remembering) -> list[Json]:
+    say = remembering(request.model, _said_in)
     paired = pair_calls(request.messages, short_id(LONGEST))
-    items: list[Json] = []
-    for turn in show_files(paired, request.model, _shows, LIMITS):
-        match turn:
-            case UserTurn():
-                said = [part for part in turn.content if isinstance(part, FileContent) or part.text]
-                items += [_message(said)] if said else []
-            case AssistantTurn():
-                items += _answer(turn)
-            case ToolTurn():
-                items += [_output(result) for result in turn.content]
-    return items
+    return [item for turn in show_files(paired, request.model, _shows, LIMITS) for item in say(turn)]
+
+
+def _said_in(turn: ModelMessage) -> list[Json]:
+    match turn:
+        case UserTurn():
+            said = [part for part in turn.content if isinstance(part, FileContent) or part.text]
+            return [_message(said)] if said else []
+        case AssistantTurn():
+            return _answer(turn)
+        case ToolTurn():
+            return [_output(result) for result in turn.content]
 
 
 def _message(said: Iterable[TextContent | FileContent]) -> Json:

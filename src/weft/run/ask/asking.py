@@ -17,6 +17,7 @@ from weft.host.tasks import open_tasks
 from weft.model.event import Event, StatusChanged
 from weft.model.part import ModelRef, Tokens
 from weft.model.status import Busy, Retry
+from weft.plugin.hooks import Asked
 from weft.provider.chunk import Finished, Started, TextDelta, TextEnd, TextStart, ToolCall, Usage
 from weft.provider.contract import ModelRequest
 from weft.provider.faults import fault
@@ -27,8 +28,10 @@ from weft.run.ask.stream import Queue, StreamEnded, pump
 from weft.run.briefing import brief
 from weft.run.decide import Step
 from weft.run.failure import to_setback
+from weft.run.hooked.asked import Reviewing, find_words, retold, tuned
+from weft.run.hooked.said import reworded
 from weft.run.processor import Bill, CallDone, CallFailed
-from weft.run.request import SummaryAsk, build_request, permitted, summary_requests, to_sum_up, with_less
+from weft.run.request import SummaryAsk, permitted, summary_requests, to_request, to_sum_up, with_less
 from weft.run.retry import ALONE, IN_COMPANY, Patience, decide_retry, is_for_another
 from weft.run.usage import cost_of, to_tokens
 from weft.window.refused import can_leave_out
@@ -110,17 +113,18 @@ class Asking:
     async def _through(self, served: Served, basis: Basis | None, patience: Patience) -> ProviderError | None:
         if basis is None:
             return await self._sum_up(served, patience)
-        step = _suited(self._answer.step, served)
-        request = build_request(self._kit, self._answer.history(), step, served.model, basis)
-        request = permitted(request, self._agent, self._answer.session)
-        request = replace(request, parameters=await self._kit.amend(request.parameters, request))
+        kit, step, session = self._kit, _suited(self._answer.step, served), self._answer.session
+        seen = kit.view.show(self._answer.history(), served.model, plan_files=kit.plan_files)
+        seen = await retold(kit.hooks, session.id, seen, kit.view, served.model)
+        request = permitted(to_request(kit, seen, step, served.model, basis), self._agent, session)
         return await self._fit(served, with_less(request), patience)
 
     async def _sum_up(self, served: Served, patience: Patience) -> ProviderError | None:
         """A history that is too long even to be summed up is summed up piece by piece, each with what the ones before it
         came to."""
         prompt, most = _suited(self._answer.step, served).prompt, self._kit.output_limit
-        ask = SummaryAsk(model=served.model, most=most)
+        words = await find_words(self._kit.hooks, prompt.session_id)
+        ask = SummaryAsk(model=served.model, most=most, words=words)
         *first, last = to_sum_up(self._answer.history(), prompt, served.model, most=most)
         for piece in first:
             self._laying_by = True
@@ -160,6 +164,7 @@ class Asking:
 
     async def _attempt(self, served: Served, request: ModelRequest) -> ProviderError | None:
         """Ask the model once. None when the answer is whole, or when what it did already has to stand."""
+        request = await self._tuned(request)
         async with open_tasks() as tasks:
             tasks.create_task(pump(served.provider, request, self._queue))
             finished, error = await self._consume(tasks)
@@ -182,6 +187,15 @@ class Asking:
         await self._answer.commit(processor.finish(finished, bill, changed))
         return None
 
+    async def _tuned(self, request: ModelRequest) -> ModelRequest:
+        asked = Asked(
+            session_id=self._answer.session.id,
+            agent=self._agent.name,
+            model=request.model,
+            message=self._answer.step.prompt,
+        )
+        return await tuned(Reviewing(self._kit.hooks, self._kit.output_limit), request, asked)
+
     async def _consume(self, tasks: asyncio.TaskGroup) -> tuple[Finished | None, ProviderError | None]:
         """Fold what comes, from the stream and from its calls, until both are at their end."""
         finished, ended = None, None
@@ -201,6 +215,10 @@ class Asking:
                     await self._calling.start(feed, tasks)
                 case CallDone() | CallFailed():
                     await self._calling.settle(feed)
+                case TextEnd():
+                    processor = self._answer.processor
+                    said = await reworded(self._kit.hooks, processor, processor.feed(feed))
+                    await self._answer.commit(said)
                 case Started():
                     # The files are looked through while the model is thinking: no request waits for that, nor shares
                     # the machine with it; only the first command does.

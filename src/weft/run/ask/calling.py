@@ -100,7 +100,7 @@ class Calling:
         seconds = None if call.tool in OWN_CLOCK else self._kit.deadlines.tool
         try:
             async with Deadline(f"tool {call.tool}", seconds, self._kit.clock).running():
-                return await carry_out(call, self._kit.tools[call.tool], context)
+                return await carry_out(call, self._kit.tools[call.tool], context, self._kit.hooks)
         except DeadlineError as error:
             return CallFailed(call_id=call.call_id, error=str(error))
 

@@ -16,6 +16,7 @@ from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ModelRef
 from weft.model.session import Session
 from weft.permission.limits import limits_for
+from weft.plugin.hooks import COMMAND_BEFORE, CommandParts, CommandTold
 from weft.run.admit import choose, get_agent
 from weft.run.children.mentions import Reader, resolve
 from weft.run.command.inserting import run_all
@@ -30,7 +31,7 @@ class Runs(Protocol):
 
 async def execute(kit: Kit, runs: Runs, session: SessionID, input: CommandInput) -> MessageWithParts:
     """See a command done; gives the answer. What it names is checked before anything of it is run."""
-    command = get_command(kit.commands, input.command)
+    command = await find_command(kit, input.command)
     answer = await runs.prompt(session, await _Expansion(kit, command, input).to_prompt(session))
     executed = CommandExecuted(
         name=command.name, session_id=session, arguments=input.arguments, message_id=answer.info.id
@@ -39,6 +40,13 @@ async def execute(kit: Kit, runs: Runs, session: SessionID, input: CommandInput)
     if command.name == INIT and isinstance(answer.info, AssistantMessage) and answer.info.error is None:
         await _note_initialized(kit)
     return answer
+
+
+async def find_command(kit: Kit, name: str) -> Command:
+    """A command of our own, or a prompt of an MCP server's with its words. Raises `NotFoundError`."""
+    word = name.removeprefix("/")
+    found = None if word in kit.commands else await kit.guests.render(word)
+    return found or get_command({**kit.guests.list_commands(), **kit.commands}, name)
 
 
 async def _note_initialized(kit: Kit) -> None:
@@ -63,7 +71,15 @@ class _Expansion:
         if prompt.message_id and await self._kit.store.find_message(session, prompt.message_id):
             return prompt  # sent before: it stands there, and nothing of it is run again
         self._check(prompt)
-        return replace(prompt, parts=await self._parts(found))
+        return replace(prompt, parts=await self._hooked(found, await self._parts(found)))
+
+    async def _hooked(self, session: Session, parts: tuple[AnyPartInput, ...]) -> tuple[AnyPartInput, ...]:
+        """What plugins make of it; it is checked like any other prompt when it comes in."""
+        hooks, input = self._kit.hooks, self._input
+        if not hooks.any(COMMAND_BEFORE):
+            return parts
+        told = CommandTold(command=self._command.name, session_id=session.id, arguments=input.arguments)
+        return tuple((await hooks.ask(COMMAND_BEFORE, told, CommandParts(parts=parts))).parts)
 
     def _check(self, prompt: PromptInput) -> None:
         """What can be wrong with it, but for the model that a session goes on with."""
@@ -76,6 +92,8 @@ class _Expansion:
     @property
     def _is_subtask(self) -> bool:
         asked = self._command.subtask
+        if self._command.mcp:
+            return False  # a child looks for mentions in its task, and a server's words mention nothing
         return asked is True or (asked is None and self._agent.mode == "subagent")
 
     def _to_prompt(self, parts: tuple[AnyPartInput, ...]) -> PromptInput:
@@ -111,11 +129,12 @@ class _Expansion:
         return (TextInput(text=text), *await self._mentioned(pieces, session), *self._input.parts)
 
     async def _mentioned(self, pieces: tuple[Piece, ...], session: Session) -> tuple[AnyPartInput, ...]:
-        """What the template and its arguments mention; what a command said mentions nothing."""
+        """What the template and its arguments mention; what a command said, or an MCP server, mentions nothing."""
         reader = Reader(
             place=self._kit.place, limits=limits_for(self._agent, session), agents=dict(self._kit.agents)
         )
-        _, *found = await resolve(fill(pieces, self._input.arguments), reader)
+        arguments = self._input.arguments
+        _, *found = await resolve(arguments if self._command.mcp else fill(pieces, arguments), reader)
         return tuple(found)
 
     def _to_subtask(self, text: str) -> SubtaskInput:

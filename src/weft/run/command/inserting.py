@@ -17,7 +17,9 @@ from weft.model.permission import CallRef, PermissionRequest
 from weft.model.session import Session
 from weft.permission.gate import Standing, Whereabouts
 from weft.permission.limits import limits_for
+from weft.plugin.hooks import CallTold
 from weft.run.calls import Caller, context_for, unreported
+from weft.run.hooked.called import after, before
 from weft.run.kit import Kit
 from weft.run.person.whereabouts import find_root
 from weft.tool.contract import Ask, to_input
@@ -54,8 +56,12 @@ async def _run(kit: Kit, session: Session, agent: Agent, command: str) -> str:
     caller = Caller(session=session.id, agent=agent.name, call=CallRef(message_id=MessageID(""), call_id=""))
     context = context_for(kit, caller, ask=_ask_for(kit, session, agent), report=unreported)
     wanted = {"command": command, "description": "Insert into a command", "timeout": TIMEOUT_MS}
+    call = await before(
+        kit.hooks, CallTold(tool=TOOL, session_id=session.id, call_id=context.call_id, args=wanted)
+    )
     try:
-        result = await bound(await tool.run(to_input(tool, wanted), context), context.desk.spill)
+        made = await tool.run(to_input(tool, call.args), context)
+        result = await bound(await after(kit.hooks, call, made), context.desk.spill)
     except ToolError as error:
         return f"Error executing command: {error}"
     return result.output.removesuffix("\n")

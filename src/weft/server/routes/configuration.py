@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from weft.errors import UnsupportedError
-from weft.model.around.provider import AnyAuth, AuthMethod, ProviderInfo, ProviderList
+from weft.errors import InvalidInputError
+from weft.model.around.provider import AnyAuth, AuthMethod, Authorization, ProviderInfo, ProviderList
 from weft.model.wire import Wire
 from weft.server.route import Call, route
 
 OAUTH = "/provider/{providerID}/oauth"
-NO_BROWSER = "store a key instead: weft auth login, or PUT /auth/{providerID}"
 
 
 class ConfiguredProviders(Wire, frozen=True, kw_only=True):
@@ -20,17 +19,12 @@ class ConfiguredProviders(Wire, frozen=True, kw_only=True):
 
 class AuthorizeInput(Wire, frozen=True, kw_only=True):
     method: float
+    inputs: dict[str, str] | None = None
 
 
 class CallbackInput(Wire, frozen=True, kw_only=True):
     method: float
     code: str | None = None
-
-
-class Authorization(Wire, frozen=True, kw_only=True):
-    url: str
-    method: str
-    instructions: str
 
 
 async def get_config(call: Call) -> dict[str, Any]:
@@ -76,13 +70,24 @@ async def list_auth_methods(call: Call) -> dict[str, list[AuthMethod]]:
 
 
 async def authorize(call: Call) -> Authorization:
-    """Begin to log in by a browser; not built."""
-    raise UnsupportedError(f"logging in to {call.names['providerID'][:80]} by a browser", hint=NO_BROWSER)
+    """Begin to log in by a browser."""
+    asked: AuthorizeInput = call.body
+    provider, method = call.names["providerID"], _place(asked.method)
+    return await call.api.configuration.authorize(provider, method, inputs=asked.inputs)
 
 
 async def finish_authorizing(call: Call) -> bool:
-    """Finish logging in by a browser; not built."""
-    raise UnsupportedError(f"logging in to {call.names['providerID'][:80]} by a browser", hint=NO_BROWSER)
+    """Finish logging in by a browser: waits for the person to have been there. It holds from the next opening on."""
+    asked: CallbackInput = call.body
+    provider, method = call.names["providerID"], _place(asked.method)
+    await call.api.configuration.finish_authorizing(provider, method, code=asked.code)
+    return True
+
+
+def _place(method: float) -> int:
+    if not method.is_integer():
+        raise InvalidInputError("method", "it is a place in a list, counted from 0")
+    return int(method)
 
 
 async def store_auth(call: Call) -> bool:
@@ -100,14 +105,18 @@ async def remove_auth(call: Call) -> bool:
 
 ROUTES = (
     route("GET", "/config", "config.get", get_config),
-    route("PATCH", "/config", "config.update", update_config, takes=dict[str, Any]),
     route("GET", "/config/providers", "config.providers", list_configured),
     route("GET", "/global/config", "global.config.get", get_own_config),
-    route("PATCH", "/global/config", "global.config.update", update_own_config, takes=dict[str, Any]),
     route("GET", "/provider", "provider.list", list_providers),
     route("GET", "/provider/auth", "provider.auth", list_auth_methods),
     route("POST", f"{OAUTH}/authorize", "provider.oauth.authorize", authorize, takes=AuthorizeInput),
     route("POST", f"{OAUTH}/callback", "provider.oauth.callback", finish_authorizing, takes=CallbackInput),
     route("PUT", "/auth/{providerID}", "auth.set", store_auth, takes=AnyAuth),
     route("DELETE", "/auth/{providerID}", "auth.remove", remove_auth),
+)
+
+# Configuration names programs: servers of tools, formatters, plugins. Whoever writes it has a shell.
+SHELL_ROUTES = (
+    route("PATCH", "/config", "config.update", update_config, takes=dict[str, Any]),
+    route("PATCH", "/global/config", "global.config.update", update_own_config, takes=dict[str, Any]),
 )

@@ -2,12 +2,8 @@
 
 from typing import Any
 
-from weft.errors import UnsupportedError
 from weft.model.wire import Wire
-from weft.server.route import Call, Wide, route
-
-WORKTREE = "/experimental/worktree"
-BY_HAND = "git worktree does it, and weft sees the checkout"
+from weft.server.route import Wide, route
 
 
 class Capabilities(Wire, frozen=True, kw_only=True):
@@ -21,21 +17,6 @@ class ConsoleState(Wire, frozen=True, kw_only=True):
 
 class Orgs(Wire, frozen=True, kw_only=True):
     orgs: tuple[dict[str, Any], ...]
-
-
-class WorktreeInput(Wire, frozen=True, kw_only=True):
-    name: str | None = None
-    start_command: str | None = None
-
-
-class WorktreePlace(Wire, frozen=True, kw_only=True):
-    directory: str
-
-
-class Worktree(Wire, frozen=True, kw_only=True):
-    name: str
-    branch: str
-    directory: str
 
 
 async def get_capabilities(call: Wide) -> Capabilities:
@@ -62,31 +43,6 @@ async def list_nothing(call: Wide) -> list[dict[str, Any]]:
     return []
 
 
-async def list_worktrees(call: Call) -> list[str]:
-    """The other checkouts of this project."""
-    return list((await call.api.current_project()).sandboxes)
-
-
-async def create_worktree(call: Wide) -> Worktree:
-    """Make another checkout; not built."""
-    raise _not_built(call)
-
-
-async def remove_worktree(call: Wide) -> bool:
-    """Remove a checkout; not built."""
-    raise _not_built(call)
-
-
-async def reset_worktree(call: Wide) -> bool:
-    """Put a checkout back to where its branch began; not built."""
-    raise _not_built(call)
-
-
-def _not_built(call: Wide) -> UnsupportedError:
-    del call
-    return UnsupportedError("changing checkouts", hint=BY_HAND)
-
-
 ROUTES = (
     route("GET", "/experimental/capabilities", "experimental.capabilities.get", get_capabilities),
     route("GET", "/experimental/console", "experimental.console.get", get_console),
@@ -94,8 +50,4 @@ ROUTES = (
     route("GET", "/experimental/workspace", "experimental.workspace.list", list_nothing),
     route("GET", "/experimental/workspace/status", "experimental.workspace.status", list_nothing),
     route("GET", "/experimental/workspace/adapter", "experimental.workspace.adapter.list", list_nothing),
-    route("GET", WORKTREE, "worktree.list", list_worktrees),
-    route("POST", WORKTREE, "worktree.create", create_worktree, takes=WorktreeInput, optional=True),
-    route("DELETE", WORKTREE, "worktree.remove", remove_worktree, takes=WorktreePlace),
-    route("POST", f"{WORKTREE}/reset", "worktree.reset", reset_worktree, takes=WorktreePlace),
 )

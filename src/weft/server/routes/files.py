@@ -19,6 +19,7 @@ class PathQuery(Struct, frozen=True, kw_only=True):
 
 class PatternQuery(Struct, frozen=True, kw_only=True):
     pattern: str
+    limit: Annotated[int, Meta(ge=1, le=MOST)] | None = None
 
 
 class FileQuery(Struct, frozen=True, kw_only=True):
@@ -65,7 +66,7 @@ async def list_changed(call: Call) -> list[FileChange]:
 async def find_text(call: Call) -> list[TextMatch]:
     """Lines in which a pattern is found."""
     asked: PatternQuery = call.query
-    return await call.api.files.find_text(asked.pattern, limit=FOUND)
+    return await call.api.files.find_text(asked.pattern, limit=asked.limit or FOUND)
 
 
 async def find_files(call: Call) -> list[str]:

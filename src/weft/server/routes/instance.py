@@ -11,8 +11,11 @@ LONGEST = 10_000
 
 
 class Health(Wire, frozen=True, kw_only=True):
+    """`weft` tells our clients that there are routes of our own, too."""
+
     healthy: bool
     version: str
+    weft: bool
 
 
 class LogInput(Wire, frozen=True, kw_only=True):
@@ -25,7 +28,7 @@ class LogInput(Wire, frozen=True, kw_only=True):
 async def get_health(call: Wide) -> Health:
     """Whether the server answers."""
     del call
-    return Health(healthy=True, version=VERSION)
+    return Health(healthy=True, version=VERSION, weft=True)
 
 
 async def get_document(call: Wide) -> dict[str, Any]:

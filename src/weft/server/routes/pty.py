@@ -82,7 +82,7 @@ class PtySocket:
         socket = WebSocket(scope, receive, send)  # type: ignore[arg-type]  # a dict is what is sent
         await socket.accept()
         try:
-            api = await self._server.open(self._server.directory_of(scope))
+            api = (await self._server.find(self._server.directory_of(scope))).api
             await self._serve(socket, api)
         except WeftError as error:
             refusal = to_refusal(error)

@@ -24,6 +24,7 @@ from weft.model.ids import ProjectID, SessionID
 from weft.model.parcel import Parcel
 from weft.model.session import Session
 from weft.session.care.tally import Tally, Told, read_parcel, tally
+from weft.session.sharing.book import carry_over
 from weft.session.transfer.relate import relate
 from weft.store.contract import Key, Store
 from weft.store.damage import Damage
@@ -80,6 +81,8 @@ async def migrate(
         told(number, len(sessions))
         await mover.take(session)
     await mover.write()
+    if not dry_run:
+        await carry_over(source, target)
     moved = tuple(mover.moved[session.id] for session in sessions)
     return Migration(projects=projects, moved=moved, damage=tuple(await source.damage()))
 

@@ -154,6 +154,7 @@ class Intake:
             directory=directory,
             project_id=project,
             parent_id=None if parent is None else self._copies.get(parent, parent),
+            share=None,  # where it came from is where it can be taken back
         )
         return replace(bound, info=info)
 
@@ -212,6 +213,7 @@ def _merged(incoming: Parcel, present: Parcel) -> Parcel:
         directory=present.info.directory,
         parent_id=present.info.parent_id,
         revert=incoming.info.revert,
+        share=present.info.share,
     )
     return Parcel(
         info=info,

@@ -1,0 +1,82 @@
+"""What a long session costs that nobody has changed: CPU for reading it again, and for saying it to a model again.
+
+    python bench/reading.py
+
+On files: the first reading of a process, the next, the next after a message was written, and one that looks at every
+document. Of requests: the body as it is made afresh, and as it is made when the request before it was remembered.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from running import MODEL, history
+
+from weft.model.event import MessageUpdated, SessionCreated
+from weft.model.message import MessageWithParts
+from weft.provider.body import Memory, Remembering, afresh, to_bytes
+from weft.provider.chat import request as chat
+from weft.provider.claude import request as claude
+from weft.provider.contract import ModelRequest
+from weft.provider.responses import request as responses
+from weft.store.files import FileStore
+from weft.testing.store_values import SESSION, session
+from weft.window.view import View
+
+T = TypeVar("T")
+MESSAGES = 5_000
+
+
+def show(label: str, work: Callable[[], T]) -> T:
+    before = time.process_time()
+    given = work()
+    print(f"  {label:<44} {1000 * (time.process_time() - before):8.1f} ms")
+    return given
+
+
+def measure_reading() -> list[MessageWithParts]:
+    print(f"reading {MESSAGES} messages of files")
+    events = list(history(SESSION, MESSAGES))
+    with tempfile.TemporaryDirectory(prefix="weft-bench-") as scratch:
+        root = str(Path(scratch, "storage"))
+        asyncio.run(FileStore(root).apply(SessionCreated(info=session()), *events))
+        store = FileStore(root)
+
+        def read() -> list[MessageWithParts]:
+            return asyncio.run(store.list_messages(SESSION))
+
+        found = show("for the first time", read)
+        show("again", read)
+        written = found[-1].info
+        asyncio.run(store.apply(MessageUpdated(info=written)))
+        show("after one of them was written", read)
+        asyncio.run(FileStore(root).apply(MessageUpdated(info=written)))
+        show("after another process wrote one", read)
+    return found
+
+
+def measure_bodies(messages: list[MessageWithParts]) -> None:
+    print(f"the body of a request of {MESSAGES} messages")
+    turns = View().show(messages, MODEL, plan_files=False).turns
+    asked = ModelRequest(model=MODEL, system=("You weave.",), messages=turns)
+
+    def made(to_body: Callable[[ModelRequest, Remembering], Any], remembering: Remembering) -> bytes:
+        return to_bytes(to_body(asked, remembering))
+
+    for name, to_body, written in (
+        ("chat completions", chat.to_body, True),
+        ("anthropic", claude.to_body, False),
+        ("responses", responses.to_body, True),
+    ):
+        memory = Memory()
+        remembering = memory.writing if written else memory.remembering
+        show(f"{name}, afresh", lambda to_body=to_body: made(to_body, afresh))
+        made(to_body, remembering)
+        show(f"{name}, again", lambda to_body=to_body, again=remembering: made(to_body, again))
+
+
+if __name__ == "__main__":
+    measure_bodies(measure_reading())

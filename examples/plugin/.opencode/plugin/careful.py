@@ -1,0 +1,15 @@
+"""Cooler answers, and one command at a time."""
+
+from weft.errors import BlockedError
+from weft.plugin.hooks import Asked, CallArguments, CallTold, ChatParams, hook
+
+
+@hook("chat.params")
+def cooler(asked: Asked, params: ChatParams) -> ChatParams | None:
+    return None if asked.agent == "title" else params.but(temperature=0.2)
+
+
+@hook("tool.execute.before")
+async def one_at_a_time(call: CallTold, arguments: CallArguments) -> None:
+    if call.tool == "bash" and "&&" in arguments.args.get("command", ""):
+        raise BlockedError("One command at a time, please: run them in calls of their own.")

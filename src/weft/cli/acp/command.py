@@ -1,0 +1,81 @@
+"""`weft acp`: sessions for editors, over standard input and output."""
+
+import argparse
+import asyncio
+import os
+import sys
+from asyncio.streams import FlowControlMixin
+from importlib.util import find_spec
+
+from weft.acp.lines import LONGEST_LINE
+from weft.app.open import Opening, open_app
+from weft.cli.exit import Exit
+from weft.cli.paint import Paint, plain
+from weft.cli.running.stop import Stop
+from weft.errors import ConfigError, InvalidInputError, UnsupportedError
+from weft.host.ending import LastResort
+from weft.version import VERSION
+
+
+def acp(chosen: argparse.Namespace) -> int:
+    if find_spec("acp") is None:
+        raise UnsupportedError(
+            "the Agent Client Protocol, without its package", hint="install it: pip install 'weft[acp]'"
+        )
+    chosen.cwd = os.path.realpath(chosen.cwd)
+    # What anybody prints from here on is no message of the protocol: it goes where the log goes.
+    out = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    last_resort = LastResort()
+    try:
+        return asyncio.run(_serve(chosen, out, last_resort))
+    finally:
+        last_resort.rest()
+
+
+async def _serve(chosen: argparse.Namespace, out: int, last_resort: LastResort) -> int:
+    from weft.acp.agent import Setup  # noqa: PLC0415  the protocol's package is an extra, and takes a second to import
+    from weft.acp.serving import serve_editor  # noqa: PLC0415
+
+    def opening(directory: str) -> Opening:
+        return Opening(directory=directory, env=os.environ, store=chosen.store, answered=True, warn=warn)
+
+    setup = Setup(
+        open=lambda directory: open_app(opening(directory)),
+        here=chosen.cwd,
+        note=note,
+        version=VERSION,
+    )
+    reader, writer = await open_pipes(out)
+    stop = Stop(last_resort)
+    try:
+        with stop.listening():
+            await serve_editor(setup, reader, writer)
+    except asyncio.CancelledError:
+        if stop.signal is None:
+            raise
+    # The SDK takes being cancelled for the end of its input: a signal may look like an editor that hung up.
+    code = Exit.DONE if stop.signal is None else 128 + stop.signal
+    stop.done(code)
+    return code
+
+
+async def open_pipes(out: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=LONGEST_LINE)
+    try:
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        pipe, protocol = await loop.connect_write_pipe(FlowControlMixin, os.fdopen(out, "wb"))
+    except ValueError as error:
+        raise InvalidInputError(
+            "standard input and output", "they are no pipes", hint="weft acp is started by an editor"
+        ) from error
+    return reader, asyncio.StreamWriter(pipe, protocol, reader, loop)
+
+
+def warn(warning: ConfigError) -> None:
+    note(f"warning: {warning}{f' ({warning.hint})' if warning.hint else ''}")
+
+
+def note(line: str) -> None:
+    """One line for whoever looks at the editor's log."""
+    print(Paint(sys.stderr).dim(plain(line).replace("\n", " ")), file=sys.stderr, flush=True)

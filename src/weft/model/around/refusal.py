@@ -1,0 +1,51 @@
+"""Errors on their way to whoever asked: the facts that go along, and the error that is made of them there."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from weft import errors
+from weft.errors import WeftError
+
+# What each is made of, which the caller said or may know. An error that is not here goes as a sentence alone.
+FACTS: Final[dict[type[WeftError], tuple[str, ...]]] = {
+    errors.NotFoundError: ("kind", "id", "near"),
+    errors.InvalidInputError: ("field", "reason"),
+    errors.InvalidIdError: ("kind", "given"),
+    errors.AmbiguousError: ("kind", "given", "candidates"),
+    errors.ConflictError: ("kind", "id", "reason"),
+    errors.DocumentError: ("where", "reason"),
+    errors.BundleError: ("where", "reason"),
+    errors.DirectoryError: ("path", "reason"),
+    errors.OutsideError: ("path",),
+    errors.UnsupportedError: ("what",),
+    errors.SnapshotMissingError: ("reason", "files"),
+    errors.SessionBusyError: ("session", "owner"),
+    errors.CursorLostError: ("after", "oldest"),
+    errors.CompactionIneffectiveError: ("session",),
+    errors.DeadlineError: ("limit", "seconds"),
+    errors.NoModelError: (),
+    errors.ModelNotFoundError: ("provider_id", "model_id", "near"),
+}
+KINDS: Final = {kind.__name__: kind for kind in FACTS}
+
+
+def to_facts(error: WeftError) -> dict[str, Any]:
+    """What goes along with the sentence."""
+    facts = {name: getattr(error, name) for name in FACTS.get(type(error), ())}
+    return facts | ({"hint": error.hint} if error.hint else {})
+
+
+def from_facts(name: str, facts: Mapping[str, Any]) -> WeftError | None:
+    """The error that was raised there; None when there is too little to make it of."""
+    kind = KINDS.get(name)
+    if kind is None or not all(_is_fact(facts.get(each)) for each in FACTS[kind]):
+        return None
+    made = kind(**{each: facts[each] for each in FACTS[kind]})
+    made.hint = str(facts.get("hint", ""))
+    return made
+
+
+def _is_fact(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(isinstance(each, str) for each in value)
+    return isinstance(value, str | int | float)

@@ -1,0 +1,73 @@
+"""HTTP of our own for what surrounds sessions: grants, shares, commands, tools."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from weft.model.agent import Command
+from weft.model.around.place import ToolInfo
+from weft.model.ids import GrantID, PermissionID
+from weft.model.permission import USUAL_TERMS, Grant, GrantTerms, Reply
+from weft.model.wire import Wire
+from weft.server.route import Call, route
+from weft.server.routes.asking import LONGEST
+
+
+class ReplyInput(Wire, frozen=True, kw_only=True):
+    """An answer; `grant` says how far an `always` reaches, and for how long."""
+
+    reply: Reply
+    message: Annotated[str, Meta(max_length=LONGEST)] = ""
+    grant: GrantTerms = USUAL_TERMS
+
+
+async def reply_permission(call: Call) -> bool:
+    """Allow it, once or on terms, or not."""
+    answer: ReplyInput = call.body
+    await call.api.reply_permission(
+        PermissionID(call.names["requestID"]), answer.reply, message=answer.message, grant=answer.grant
+    )
+    return True
+
+
+async def list_grants(call: Call) -> list[Grant]:
+    """What agents were allowed for more than once."""
+    return await call.api.list_grants()
+
+
+async def revoke_grant(call: Call) -> bool:
+    """Take back what was allowed."""
+    await call.api.revoke_grant(GrantID(call.names["grantID"]))
+    return True
+
+
+async def catch_up_shares(call: Call) -> bool:
+    """Bring what is shown elsewhere up to date, as far as its server lets us."""
+    await call.api.sharing.catch_up()
+    return True
+
+
+async def get_command(call: Call) -> Command:
+    """One command."""
+    return await call.api.get_command(call.names["name"])
+
+
+async def list_tools(call: Call) -> list[ToolInfo]:
+    """The tools as any model is told of them."""
+    return await call.api.surroundings.list_tools()
+
+
+ROUTES = (
+    route(
+        "POST",
+        "/weft/permission/{requestID}/reply",
+        "weft.permission.reply",
+        reply_permission,
+        takes=ReplyInput,
+    ),
+    route("GET", "/weft/grant", "weft.grant.list", list_grants),
+    route("DELETE", "/weft/grant/{grantID}", "weft.grant.revoke", revoke_grant),
+    route("POST", "/weft/share/catch-up", "weft.share.catchUp", catch_up_shares),
+    route("GET", "/weft/command/{name}", "weft.command.get", get_command),
+    route("GET", "/weft/tool", "weft.tool.list", list_tools),
+)

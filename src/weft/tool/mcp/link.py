@@ -1,0 +1,120 @@
+"""A connection to an MCP server, as the rest of us sees it: no word of the library that makes it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from weft.tool.mcp.entry import AnyEntry
+
+# What one server may bring. Servers are strangers: one that is out of its mind costs itself, not the conversation.
+MOST_TOOLS: Final = 256
+MOST_PROMPTS: Final = 256
+MOST_RESOURCES: Final = 1000
+MOST_PAGES: Final = 50
+
+
+class ToolOffer(Struct, frozen=True, kw_only=True):
+    """A tool as the server tells of it. That it is `read_only` is the server's own word."""
+
+    name: str
+    about: str = ""
+    schema: dict[str, Any] = {}
+    read_only: bool = False
+
+
+class PromptOffer(Struct, frozen=True, kw_only=True):
+    name: str
+    about: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+class ResourceOffer(Struct, frozen=True, kw_only=True):
+    name: str
+    uri: str
+    about: str = ""
+    mime: str = ""
+
+
+class Offers(Struct, frozen=True, kw_only=True):
+    """All that a server offers, as far as we take it; `left_out` says in words what we do not."""
+
+    tools: tuple[ToolOffer, ...] = ()
+    prompts: tuple[PromptOffer, ...] = ()
+    resources: tuple[ResourceOffer, ...] = ()
+    left_out: str = ""
+
+
+Progressed = Callable[[float, float | None, str | None], Awaitable[None]]
+
+
+class News:
+    """What is heard of a server besides its answers: that it offers something else now, or is no more, and why."""
+
+    def __init__(self) -> None:
+        self.lost = ""
+        self.changed = False
+        self._any = asyncio.Event()
+
+    def change(self) -> None:
+        self.changed = True
+        self._any.set()
+
+    def lose(self, reason: str) -> None:
+        self.lost = self.lost or reason
+        self._any.set()
+
+    async def next(self) -> None:
+        """Wait until there are any."""
+        await self._any.wait()
+        self._any.clear()
+
+
+class Link(Protocol):
+    """A server that answered. Every call raises `McpError` where it does not do as asked. Results are plain JSON, as MCP
+    has them."""
+
+    async def list_offers(self) -> Offers: ...
+
+    async def call(self, tool: str, arguments: dict[str, Any], progressed: Progressed) -> dict[str, Any]: ...
+
+    async def render(self, prompt: str, arguments: dict[str, str]) -> dict[str, Any]: ...
+
+    async def read(self, uri: str) -> dict[str, Any]: ...
+
+
+class Login(Protocol):
+    """Somebody who can log in: is shown an address, and brings what comes back from it (code, state, issuer)."""
+
+    async def show(self, url: str) -> None: ...
+
+    async def bring(self) -> tuple[str, str | None, str | None]: ...
+
+
+class Dial(Protocol):
+    """Connect to a server, whose `news` are told.
+
+    Raises `LoginNeededError` or `RegistrationNeededError` if it wants to know who we are, and there is no `login` to
+    tell it; anything else it likes when it fails, also in a group.
+    """
+
+    def __call__(
+        self, entry: AnyEntry, news: News, login: Login | None
+    ) -> AbstractAsyncContextManager[Link]: ...
+
+
+class LoginNeededError(Exception):
+    """The server lets nobody in who has not logged in."""
+
+
+class RegistrationNeededError(Exception):
+    """The server has to know us as a client first, and does not register us by itself."""
+
+
+def first_of(error: BaseException) -> BaseException:
+    """What went wrong first, out of the groups it is wrapped in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,55 @@
+"""Tools of MCP servers, as our own."""
+
+from typing import Any, Final
+
+import msgspec
+
+from weft.host.clock import Clock
+from weft.tool.contract import AnyTool, Given, Report, Tool, ToolContext, ToolResult
+from weft.tool.mcp.link import Progressed, ToolOffer
+from weft.tool.mcp.naming import legible
+from weft.tool.mcp.result import to_result
+from weft.tool.mcp.server import Server
+
+LONGEST_ABOUT: Final = 10_000
+LONGEST_SCHEMA: Final = 100_000
+LONGEST_WORDS: Final = 200
+REPORT_MS: Final = 250
+
+
+def to_tool(key: str, offer: ToolOffer, server: Server) -> AnyTool | None:
+    """The tool under the name we have for it; None if it cannot be told to a model: it has too much to say for itself.
+
+    Its words and its schema reach the model as the server has them. Whether arguments fit is for the server to judge:
+    a stranger's schema is not run against anything here. That it reads only is the server's word, too; all that comes
+    of it is that no files are watched while it runs.
+    """
+    schema = {**offer.schema, "type": "object", "additionalProperties": False}
+    schema.setdefault("properties", {})
+    if len(msgspec.json.encode(schema)) > LONGEST_SCHEMA:
+        return None
+
+    async def run(wanted: Given, ctx: ToolContext) -> ToolResult:
+        await ctx.ask(key, "*", always=("*",))
+        answer = await server.call(offer.name, wanted.arguments, _reporting(ctx.report, ctx.clock))
+        return to_result(answer)
+
+    about = offer.about if len(offer.about) <= LONGEST_ABOUT else f"{offer.about[:LONGEST_ABOUT]}…"
+    return Tool(name=key, about=about, takes=Given, run=run, announces=offer.read_only, schema=schema)
+
+
+def _reporting(report: Report, clock: Clock) -> Progressed:
+    """Tell how a call gets on, four times a second at most."""
+    told = 0
+
+    async def progressed(done: float, of: float | None, words: str | None) -> None:
+        nonlocal told
+        if clock.now() - told < REPORT_MS:
+            return
+        told = clock.now()
+        metadata: dict[str, Any] = {"progress": done}
+        if of is not None:
+            metadata["total"] = of
+        await report(title=legible(words, LONGEST_WORDS) if words else None, metadata=metadata)
+
+    return progressed

@@ -1,0 +1,120 @@
+"""`weft run --attach` and `weft attach`, as a person types them, against a server over real HTTP."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from given.serving import Site, served
+from weft.provider.scripted import Call, Say, Wait
+
+
+def weft(*arguments: str, typed: str = "", cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "weft", *arguments],
+        input=typed,
+        cwd=cwd,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with served(tmp_path, [[Say(text="Here is a short answer.")]] * 10) as site:
+        yield site
+
+
+def test_a_prompt_is_run_at_the_server_and_shown_here(site: Site, tmp_path: Path) -> None:
+    done = weft("run", "--attach", site.url, "--title", "Mine", "hello", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "Here is a short answer.\n"), done.stderr
+    (session,) = site.get("/session")
+    assert (session["title"], session["directory"]) == ("Mine", str(site.project))
+    again = weft("run", "--attach", site.url, "-c", "--format", "json", "more", cwd=tmp_path)
+    result = json.loads(again.stdout.splitlines()[-1])
+    assert (result["status"], result["text"]) == ("done", "Here is a short answer.")
+    assert len(site.get(f"/session/{session['id']}/message")) == 4
+
+
+def test_what_only_works_here_is_refused_there(site: Site, tmp_path: Path) -> None:
+    for option in (["--record", "tape"], ["--replay", "tape"], ["--store", "memory:"]):
+        done = weft("run", "--attach", site.url, *option, "hello", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "not with --attach" in done.stderr
+    assert site.get("/session") == []
+
+
+def test_with_nobody_there_what_is_asked_is_refused_and_says_so(tmp_path: Path) -> None:
+    script = [[Call(tool="bash", input={"command": "echo hi", "description": "x"})], [Say(text="Done.")]]
+    with served(tmp_path, script, config={"permission": {"bash": "ask"}}) as site:
+        done = weft("run", "--attach", site.url, "hello", cwd=tmp_path)
+        assert done.returncode == 3, done.stderr
+        assert "nobody was there to allow bash echo hi" in done.stderr
+        assert site.get("/permission") == []
+
+
+def test_a_server_that_is_not_there_is_said_to_be_gone(tmp_path: Path) -> None:
+    done = weft("run", "--attach", "http://127.0.0.1:9", "hello", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "weft serve starts one" in done.stderr
+
+
+def test_a_conversation_is_held_line_by_line(site: Site, tmp_path: Path) -> None:
+    done = weft("attach", site.url, typed="hello\n/help\n", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Here is a short answer.\n"
+    (session,) = site.get("/session")
+    again = weft("attach", site.url, "-s", session["id"], typed="/nonsense\nmore\n/exit\n", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "> hello" in again.stderr
+    assert "there is no command 'nonsense'" in again.stderr
+
+
+def test_what_is_asked_is_answered_at_the_terminal(tmp_path: Path) -> None:
+    script = [[Call(tool="bash", input={"command": "echo hi", "description": "x"})], [Say(text="Done.")]]
+    with served(tmp_path, script, config={"permission": {"bash": "ask"}}) as site:
+        talking = subprocess.Popen(
+            [sys.executable, "-m", "weft", "attach", site.url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+        assert talking.stdin is not None
+        assert talking.stderr is not None
+        talking.stdin.write("hello\n")
+        talking.stdin.flush()
+        while "bash: echo hi" not in talking.stderr.readline():
+            pass
+        said, _ = talking.communicate("once\n", timeout=60)
+        assert (talking.returncode, said) == (0, "Done.\n")
+
+
+def test_an_interrupt_ends_the_run_at_the_server(tmp_path: Path) -> None:
+    with served(tmp_path, [[Say(text="Wait"), Wait(seconds=600)]]) as site:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "weft", "run", "--attach", site.url, "hello"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+        assert running.stdout is not None
+        assert running.stdout.read(4) == "Wait"
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=60)
+        assert running.returncode == 130
+        assert site.get("/session/status") == {}
+        (session,) = site.get("/session")
+        last = site.get(f"/session/{session['id']}/message")[-1]
+        assert last["info"]["error"]["name"] == "MessageAbortedError"

@@ -1,0 +1,115 @@
+"""The examples that are Markdown do what their READMEs say: in a copy of each, with the installed command."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from given.web import Answer, open_web
+from weft.cli.demo import GREETING
+
+WEFT = str(Path(sys.executable).with_name("weft"))
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+class Example:
+    """A copy of an example, as a repository of its own."""
+
+    def __init__(self, name: str, root: Path) -> None:
+        self.root = root / name
+        shutil.copytree(EXAMPLES / name, self.root)
+        (self.root / "greet.py").write_text(GREETING)
+        for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "Mend the loom"]):
+            subprocess.run(["git", *command], cwd=self.root, check=True)
+
+    def weft(self, *arguments: str, **env: str) -> str:
+        ran = subprocess.run(
+            [WEFT, *arguments],
+            cwd=self.root,
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout + ran.stderr
+
+    def context(self) -> str:
+        """All that the model is told in the only session there is."""
+        (session,) = json.loads(self.weft("session", "list", "--format", "json"))
+        return self.weft("session", "context", session["id"], "--format", "json")
+
+
+def test_the_agent_reads_and_may_not_write(tmp_path: Path) -> None:
+    example = Example("agent", tmp_path)
+    example.weft("trust", "--yes")
+    assert "review changes" in example.weft("agent", "show", "reviewer")
+    said = example.weft("run", "--agent", "reviewer", "-m", "scripted/demo", "let it greet a name")
+    assert re.search(r"edit.*(denied|not allowed|forbids|prevent)", said, re.IGNORECASE | re.DOTALL)
+    assert (example.root / "greet.py").read_text() == GREETING
+
+
+def test_the_command_becomes_a_prompt_with_all_it_mentions(tmp_path: Path) -> None:
+    example = Example("command", tmp_path)
+    example.weft("trust", "--yes")
+    assert "standup" in example.weft("command", "list")
+    example.weft("run", "--command", "standup", "-m", "scripted/demo", "monday")
+    shown = example.context()
+    assert "what was done here since monday" in shown
+    assert "Mend the loom" in shown
+    assert "The loom is called" in shown
+
+
+def chat(*deltas: dict[str, Any], reason: str) -> Answer:
+    told = [
+        *({"id": "c", "choices": [{"index": 0, "delta": delta}]} for delta in deltas),
+        {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]},
+    ]
+    lines = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in told)
+    return Answer(lines + b"data: [DONE]\n\n", kind="text/event-stream")
+
+
+class Turns(dict[str, Answer]):
+    """A model that says the first, and from then on the second."""
+
+    def get(self, path: str, otherwise: Any = None) -> Any:
+        del path, otherwise
+        return self.pop("first", None) or self["then"]
+
+
+def test_the_skill_is_offered_by_name_and_loaded_when_it_is_called_for(tmp_path: Path) -> None:
+    example = Example("skill", tmp_path)
+    call = {"index": 0, "id": "c1", "function": {"name": "skill", "arguments": '{"name": "release-notes"}'}}
+    pages = Turns(
+        first=chat({"tool_calls": [call]}, reason="tool_calls"),
+        then=chat({"content": "Written."}, reason="stop"),
+    )
+    with open_web(pages) as web:
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": f"{web.url}/v1"},
+            "models": {"m": {"tool_call": True, "limit": {"context": 100_000, "output": 4000}}},
+        }
+        config = {"provider": {"here": provider}, "model": "here/m"}
+        said = example.weft("run", "write them", OPENCODE_CONFIG_CONTENT=json.dumps(config))
+        first, *rest = [json.loads(each.body) for each in web.asked]
+
+    assert "Written." in said
+    offered = next(each["function"] for each in first["tools"] if each["function"]["name"] == "skill")
+    assert "release-notes" in offered["description"]
+    loaded = [each["content"] for body in rest for each in body["messages"] if each["role"] == "tool"]
+    assert any("No line for what nobody can notice." in each for each in loaded)
+
+
+@pytest.mark.parametrize("name", ["agent", "command", "skill"])
+def test_the_index_names_it(name: str) -> None:
+    assert f"]({name})" in (EXAMPLES / "README.md").read_text()
+    assert (EXAMPLES / name / "README.md").is_file()

@@ -1,0 +1,128 @@
+"""How `weft serve` ends: nobody is let in, what is under way may finish, what does not is settled; and what it logs."""
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from given.serving import make_project, prompt
+from given.weft_serve import DEMO, Running, serving
+
+UNTIL_TOLD = "until [ -e go ]; do sleep 0.02; done; echo done"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path / "project")
+
+
+class Work:
+    """A shell command under way in a session, and what came of it."""
+
+    def __init__(self, running: Running, command: str) -> None:
+        self._url = running.url
+        self._command = command
+        self.session = httpx2.post(f"{running.url}/session", timeout=30).json()["id"]
+        self.answers: list[httpx2.Response] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        asked = {"agent": "build", "command": self._command}
+        try:
+            answer = httpx2.post(f"{self._url}/session/{self.session}/shell", json=asked, timeout=60)
+        except httpx2.TransportError:
+            return  # a server that ends at once answers nobody
+        self.answers.append(answer)
+
+    def start(self, client: httpx2.Client) -> None:
+        self._thread.start()
+        for _ in range(2000):
+            if client.get("/session/status").json():
+                return
+            threading.Event().wait(0.01)
+        raise AssertionError("it never began")
+
+    def state(self) -> dict[str, Any]:
+        self._thread.join(30)
+        (answer,) = self.answers
+        assert answer.status_code == 200, answer.text
+        state: dict[str, Any] = answer.json()["parts"][0]["state"]
+        return state
+
+
+@contextmanager
+def working(project: Path, command: str, *more: str) -> Iterator[tuple[Running, Work, httpx2.Client]]:
+    with (
+        serving(project, "--auth", "none", *more) as running,
+        httpx2.Client(base_url=running.url, timeout=30) as client,
+    ):
+        work = Work(running, command)
+        work.start(client)
+        yield running, work, client
+
+
+def test_what_is_under_way_finishes_while_nothing_new_begins(project: Path) -> None:
+    with working(project, UNTIL_TOLD, "--grace", "60") as (running, work, client):
+        assert client.get("/weft/ready").json() == {"ready": True, "reasons": []}
+        running.process.send_signal(signal.SIGTERM)
+        running.wait_for_note("ending")
+        # Over the connection that is there we are still answered; there will be no other.
+        ready = client.get("/weft/ready")
+        assert (ready.status_code, ready.json()) == (
+            503,
+            {"ready": False, "reasons": ["the server is ending"]},
+        )
+        with pytest.raises(httpx2.ConnectError):
+            httpx2.get(f"{running.url}/global/health")
+        refused = client.post("/session", json={})
+        assert (refused.status_code, refused.json()["name"]) == (503, "EndingError")
+        (project / "go").touch()
+        state = work.state()
+        assert (state["status"], "done" in state["output"]) == ("completed", True)
+        assert running.process.wait(30) == 0
+
+
+def test_what_does_not_finish_is_settled_and_the_next_one_goes_on(project: Path) -> None:
+    with working(project, "sleep 600", "--grace", "0") as (running, work, _):
+        assert running.end(signal.SIGTERM) == 0
+        assert work.state()["status"] in {"completed", "error"}
+        session = work.session
+    with (
+        serving(project, "--auth", "none") as running,
+        httpx2.Client(base_url=running.url, timeout=30) as client,
+    ):
+        assert client.get("/session/status").json() == {}
+        sent = client.post(f"/weft/session/{session}/submit", json=prompt("go on", model=DEMO, noReply=True))
+        assert sent.status_code == 200
+        assert running.end(signal.SIGTERM) == 0
+
+
+def test_a_second_signal_ends_it_at_once(project: Path) -> None:
+    with working(project, "sleep 600", "--grace", "600") as (running, _, client):
+        running.process.send_signal(signal.SIGTERM)
+        running.wait_for_note("once more ends at once")
+        assert client.get("/global/health").status_code == 200
+        assert running.end(signal.SIGTERM) == 128 + signal.SIGTERM
+
+
+def test_lines_of_the_log_are_json_if_asked_for_and_hold_no_secret(project: Path) -> None:
+    with serving(project, "--log-format", "json", "--access-log") as running:
+        httpx2.get(f"{running.url}/session/ses_x/todo?password=s3cret", auth=("opencode", "s3cret"))
+        running.wait_for_note('"status":401')
+        assert running.end(signal.SIGTERM) == 0
+        entries = [json.loads(line) for line in running.noted]
+    assert "s3cret" not in "\n".join(running.noted)
+    (visit,) = [entry for entry in entries if entry["message"] == "request"]
+    assert {name: visit[name] for name in ("level", "method", "path", "status")} == {
+        "level": "info",
+        "method": "GET",
+        "path": "/session/ses_x/todo",
+        "status": 401,
+    }
+    assert all(entry["time"] > 1_600_000_000_000 for entry in entries)

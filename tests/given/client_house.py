@@ -1,0 +1,82 @@
+"""A house served over real HTTP on this machine, in the loop of the test, and a client of ours for it."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from msgspec import Struct
+
+from given.house import House, open_house
+from weft.api import Api
+from weft.cli.serve import Listener, to_config
+from weft.client.http import Terms
+from weft.client.remote import Remote, open_remote
+from weft.host.clock import SystemClock
+from weft.provider.scripted import AnyMove
+from weft.server.application import build_app
+from weft.server.asgi import Server, Setup
+from weft.server.door import Door
+from weft.server.routes.table import list_routes
+
+Open = Callable[[str], AbstractAsyncContextManager[Api]]
+
+
+class Served(Struct, frozen=True, kw_only=True):
+    """A house at an address, and somebody who asks it over HTTP."""
+
+    url: str
+    house: House
+    api: Remote
+
+
+@asynccontextmanager
+async def open_server(
+    open: Open, *, name: str = "boot", port: int = 0, door: Door | None = None
+) -> AsyncIterator[str]:
+    """A server until the end of the block; gives its address."""
+    setup = Setup(
+        open=open,
+        here="/nowhere",
+        door=door or Door(password=None),
+        name=name,
+        note=print,
+        now=SystemClock().now,
+    )
+    server = Server(setup, list_routes())
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", port))
+        bound.listen(128)
+        listener = Listener(to_config(build_app(server)))
+        serving = asyncio.ensure_future(listener.serve(sockets=[bound]))
+        await listener.ready.wait()
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            await server.leave()
+            listener.should_exit = True
+            await serving
+
+
+def lent(house: House) -> Open:
+    """The same house for whoever opens the directory: it is not closed with it."""
+
+    @asynccontextmanager
+    async def opened(_: str) -> AsyncIterator[Api]:
+        yield house.api
+
+    return opened
+
+
+@asynccontextmanager
+async def open_served(
+    *script: Sequence[AnyMove], terms: Terms | None = None, **more: Any
+) -> AsyncIterator[Served]:
+    async with (
+        open_house(*script, **{"clock": SystemClock(), **more}) as house,
+        open_server(lent(house)) as url,
+        open_remote(url, terms or Terms(), env={}) as api,
+    ):
+        yield Served(url=url, house=house, api=api)

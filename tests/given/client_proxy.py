@@ -1,0 +1,101 @@
+"""A road to a server that breaks: connections over it are cut, after so many bytes, in the middle of whatever is said."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from urllib.parse import urlsplit
+
+PIECE = 4096
+STREAM = b"GET /event"
+
+
+class Road:
+    """Cuts so many connections: each stream of events after some hundred bytes, and every other answer, if it is long
+    enough, before it is whole."""
+
+    def __init__(self, url: str, *, cuts: int, seed: int = 1) -> None:
+        self.left = cuts
+        self.streams = 0
+        self.answers = 0
+        self.url = ""
+        self._to = urlsplit(url)
+        self._random = Random(seed)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._travel(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _travel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there = await asyncio.open_connection(self._to.hostname, self._to.port)
+        traveller = Traveller(self)
+        going = asyncio.ensure_future(traveller.there(reader, there))
+        try:
+            await traveller.back(there_reader, writer)
+        except ConnectionError:
+            pass  # the client has hung up
+        finally:
+            going.cancel()
+            await asyncio.gather(going, return_exceptions=True)
+            for end in (there, writer):
+                end.transport.abort()
+
+    def lasts(self, request: bytes) -> int | None:
+        """After how many bytes of its answer this one is cut; None if it is not."""
+        if not self.left or not (request.startswith(STREAM) or self._random.random() < 1 / 2):
+            return None
+        return self._random.randint(300, 6000)
+
+    def cut(self, *, stream: bool) -> bool:
+        """Whether there is still one to be cut."""
+        if not self.left:
+            return False
+        self.left -= 1
+        self.streams += stream
+        self.answers += not stream
+        return True
+
+
+class Traveller:
+    """One connection, with one request after the other."""
+
+    def __init__(self, road: Road) -> None:
+        self._road = road
+        self._lasts: int | None = None
+        self._stream = False
+
+    async def there(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(PIECE):
+            if data.startswith((b"GET ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ")):
+                self._lasts, self._stream = self._road.lasts(data), data.startswith(STREAM)
+            writer.write(data)
+            await writer.drain()
+
+    async def back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(PIECE):
+            if self._lasts is not None and len(data) > self._lasts and self._road.cut(stream=self._stream):
+                writer.write(data[: self._lasts])
+                await writer.drain()
+                return
+            self._lasts = None if self._lasts is None else self._lasts - len(data)
+            writer.write(data)
+            await writer.drain()
+
+
+@asynccontextmanager
+async def open_road(url: str, *, cuts: int, seed: int = 1) -> AsyncIterator[Road]:
+    road = Road(url, cuts=cuts, seed=seed)
+    server = await asyncio.start_server(road.begin, "127.0.0.1", 0)
+    road.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield road
+    finally:
+        server.close()
+        await road.close()

@@ -1,0 +1,190 @@
+"""An editor of the official SDK at the other end of a pipe, and a weft for it with a scripted model."""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from acp import PROTOCOL_VERSION, RequestError, connect_to_agent, text_block
+from acp.schema import (
+    AllowedOutcome,
+    ClientCapabilities,
+    DeniedOutcome,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
+    RequestPermissionResponse,
+    ToolCallProgress,
+    ToolCallStart,
+)
+
+from given.serving import make_project
+from weft.acp.agent import Setup
+from weft.acp.serving import serve_editor
+from weft.app.open import Opening, open_app
+from weft.host.clock import SystemClock
+from weft.provider.contract import Provider
+from weft.provider.offer.scripted import scripted_model
+from weft.provider.registry import Served
+from weft.provider.scripted import AnyMove, ScriptedProvider
+
+FORMS = ClientCapabilities(elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities()))
+Choose = Callable[[Any, list[Any]], str | None]
+
+
+def allow(_: Any, options: list[Any]) -> str | None:
+    return "once"
+
+
+class Editor:
+    """Remembers what it is told and asked; `choose` answers, with None for a dialogue that is closed."""
+
+    def __init__(self, choose: Choose = allow) -> None:
+        self.choose = choose
+        self.told: list[tuple[str, Any]] = []
+        self.asked: list[tuple[str, Any, list[Any]]] = []
+        self.forms: list[Any] = []
+        self.fill_in: dict[str, Any] | None = None
+        self.news = asyncio.Event()
+        self.waiting = asyncio.Event()
+        self.hold: asyncio.Event | None = None
+        self.agent: Any = None
+
+    def on_connect(self, conn: Any) -> None:
+        pass
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        self.told.append((session_id, update))
+        self.news.set()
+
+    async def request_permission(self, session_id: str, tool_call: Any, options: list[Any], **_: Any) -> Any:
+        self.asked.append((session_id, tool_call, options))
+        self.waiting.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        chosen = self.choose(tool_call, options)
+        if chosen is None:
+            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen))
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        self.forms.append((message, mode))
+        if self.fill_in is None:
+            return {"action": "decline"}
+        return {"action": "accept", "content": self.fill_in}
+
+    # --- what it saw ---
+
+    def updates(self, kind: str, session: str | None = None) -> list[Any]:
+        return [update for id, update in self.told if update.session_update == kind and session in (None, id)]
+
+    def words(self, kind: str = "agent_message_chunk") -> str:
+        return "".join(update.content.text for update in self.updates(kind))
+
+    def calls(self) -> dict[str, dict[str, Any]]:
+        """The calls as they stand after all that was told of them."""
+        found: dict[str, dict[str, Any]] = {}
+        for _, update in self.told:
+            if isinstance(update, ToolCallStart | ToolCallProgress):
+                said = update.model_dump(exclude_none=True, exclude={"session_update"})
+                found.setdefault(update.tool_call_id, {}).update(said)
+        return found
+
+    def call(self, kind: str) -> dict[str, Any]:
+        [found] = [call for call in self.calls().values() if call["kind"] == kind]
+        return found
+
+    async def until(self, kind: str) -> None:
+        """Until it was told something of this kind."""
+        while not self.updates(kind):
+            self.news.clear()
+            await self.news.wait()
+
+    async def say(self, session: str, *words: str) -> Any:
+        return await self.agent.prompt(session_id=session, prompt=[text_block(each) for each in words])
+
+
+class Desk:
+    """A project, an editor that works on it, and what weft noted."""
+
+    def __init__(self, project: Path, editor: Editor, notes: list[str]) -> None:
+        self.project = project
+        self.editor = editor
+        self.agent = editor.agent
+        self.notes = notes
+
+    async def new(self, **more: Any) -> str:
+        made = await self.agent.new_session(cwd=str(self.project), **{"mcp_servers": [], **more})
+        id: str = made.session_id
+        return id
+
+
+@asynccontextmanager
+async def open_pipe(
+    tmp_path: Path,
+    script: Sequence[Sequence[AnyMove]] | Provider = (),
+    *,
+    config: dict[str, Any] | None = None,
+    notes: list[str] | None = None,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """The editor's end of a pipe to a weft that serves it. Leaving hangs up, and waits until weft has settled."""
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode"
+    own.mkdir(parents=True, exist_ok=True)
+    (own / "opencode.json").write_text(json.dumps({"model": "scripted/test", **(config or {})}))
+    provider = ScriptedProvider(script, SystemClock()) if isinstance(script, list | tuple) else script
+    model, env = Served(scripted_model("test"), provider), dict(os.environ)
+    store = f"file:{tmp_path / 'storage'}"
+
+    def opening(directory: str) -> Opening:
+        return Opening(directory=directory, env=env, store=store, answered=True, models=(model,))
+
+    noted = [] if notes is None else notes
+    setup = Setup(
+        open=lambda directory: open_app(opening(directory)),
+        here=str(tmp_path / "project"),
+        note=noted.append,
+        version="1",
+    )
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    served = asyncio.ensure_future(serve_editor(setup, *await asyncio.open_connection(sock=theirs)))
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        await served
+
+
+@asynccontextmanager
+async def open_editor(
+    tmp_path: Path,
+    *script: Sequence[AnyMove],
+    provider: Provider | None = None,
+    editor: Editor | None = None,
+    config: dict[str, Any] | None = None,
+    able: ClientCapabilities | None = None,
+) -> AsyncIterator[Desk]:
+    project = tmp_path / "project"
+    if not project.exists():
+        make_project(project)
+    editor, notes = editor or Editor(), []
+    async with open_pipe(tmp_path, provider or script, config=config, notes=notes) as (reader, writer):
+        agent = connect_to_agent(editor, writer, reader, use_unstable_protocol=True)
+        editor.agent = agent
+        await agent.initialize(protocol_version=PROTOCOL_VERSION, client_capabilities=able)
+        try:
+            yield Desk(project, editor, notes)
+        finally:
+            await agent.close()
+
+
+async def refused(calling: Any) -> RequestError:
+    """The error that a call ends with."""
+    try:
+        await calling
+    except RequestError as error:
+        return error
+    raise AssertionError("it was not refused")

@@ -1,0 +1,49 @@
+"""Hooks put together by hand: what the test says of each, and what each was told."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from weft.errors import BlockedError
+from weft.plugin.hooks import Changeable, Hook
+
+Told = TypeVar("Told")
+Now = TypeVar("Now", bound=Changeable)
+Say = Callable[[Any, Any], Any]
+
+
+class HandHooks:
+    """By the name of a hook, a function from what it is told and what there is to what there is to be, or to None."""
+
+    def __init__(self, said: Mapping[str, Say]) -> None:
+        self._said = said
+        self.told: list[tuple[str, Any, Any]] = []
+
+    def any(self, hook: Hook[Any, Any]) -> bool:
+        return hook.name in self._said
+
+    async def ask(self, hook: Hook[Told, Now], told: Told, now: Now) -> Now:
+        assert isinstance(told, hook.told)
+        assert isinstance(now, hook.now)
+        self.told.append((hook.name, told, now))
+        try:
+            given = self._said[hook.name](told, now)
+        except BlockedError:
+            assert hook.blocks, f"{hook.name} cannot say no"
+            raise
+        return now if given is None else given
+
+    def names(self) -> list[str]:
+        return [name for name, _, _ in self.told]
+
+
+def block(reason: str) -> Say:
+    """A hook that forbids it."""
+
+    def say(told: Any, now: Any) -> Any:
+        raise BlockedError(reason)
+
+    return say
+
+
+def leave(told: Any, now: Any) -> None:
+    """A hook that changes nothing."""

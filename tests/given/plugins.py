@@ -1,0 +1,94 @@
+"""A project with plugins in it, trusted, and weft opened over it with a scripted model."""
+
+import json
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from weft.app.assemble import Seams
+from weft.app.local import Local
+from weft.app.open import Opening, open_app
+from weft.errors import ConfigError
+from weft.host.clock import Clock, SystemClock
+from weft.model.input import PromptInput, SessionInput, TextInput
+from weft.model.message import MessageWithParts
+from weft.model.part import CompletedState, ErrorState, ModelRef, TextPart, ToolPart
+from weft.provider.offer.scripted import scripted_model
+from weft.provider.registry import Served
+from weft.provider.scripted import AnyMove, ScriptedProvider
+
+MODEL = ModelRef(provider_id="scripted", model_id="test")
+
+
+class Project:
+    """`said` is all that a person was told, `provider` the model that was asked last."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.said: list[ConfigError] = []
+        self.provider = ScriptedProvider([], SystemClock())
+
+    def write(self, name: str, code: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(code).lstrip("\n"))
+        return path
+
+    def plugin(self, name: str, code: str) -> Path:
+        return self.write(f".opencode/plugin/{name}.py", code)
+
+    def tool(self, name: str, code: str) -> Path:
+        return self.write(f".opencode/tool/{name}.py", code)
+
+    def configure(self, **config: Any) -> None:
+        self.write("opencode.json", json.dumps(config))
+
+    def opening(
+        self, *script: Sequence[AnyMove], clock: Clock | None = None, trusted: bool = True
+    ) -> Opening:
+        used = clock or SystemClock()
+        self.provider = ScriptedProvider(script, used)
+        return Opening(
+            directory=str(self.root),
+            env={**os.environ, "WEFT_TRUST": "1" if trusted else "0"},
+            store="memory:",
+            models=(Served(scripted_model("test"), self.provider),),
+            seams=Seams(clock=used),
+            warn=self.said.append,
+        )
+
+    @asynccontextmanager
+    async def open(self, *script: Sequence[AnyMove], **more: Any) -> AsyncIterator[Local]:
+        async with open_app(self.opening(*script, **more)) as local:
+            yield local
+
+    def told(self) -> list[str]:
+        """What a person was told, without the way to the project."""
+        return [str(each).replace(f"{self.root}/", "") for each in self.said]
+
+
+async def prompt(local: Local, words: str = "go") -> list[MessageWithParts]:
+    """A whole turn, title aside, and the session that came of it."""
+    session = await local.create_session(SessionInput(title="Given"))
+    await local.prompt(session.id, PromptInput(model=MODEL, parts=(TextInput(text=words),)))
+    return await local.list_messages(session.id)
+
+
+def words_of(messages: list[MessageWithParts]) -> str:
+    return " ".join(part.text for message in messages for part in message.parts if isinstance(part, TextPart))
+
+
+def calls_of(messages: list[MessageWithParts]) -> list[tuple[str, str]]:
+    """Each call, and what the model read of it."""
+    states = [
+        (part.tool, part.state) for each in messages for part in each.parts if isinstance(part, ToolPart)
+    ]
+    return [
+        (tool, state.output if isinstance(state, CompletedState) else state.error)
+        for tool, state in states
+        if isinstance(state, CompletedState | ErrorState)
+    ]

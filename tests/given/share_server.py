@@ -1,0 +1,152 @@
+"""A share server on loopback that takes nothing but what OpenCode's takes: strict about paths, bodies and secrets."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+TYPES = {"session", "message", "part", "session_diff", "model"}
+
+
+class Hosted(Struct):
+    """One share there: its secret, and the last value of each item."""
+
+    session: str
+    secret: str
+    items: dict[str, Any] = {}
+    batches: list[list[dict[str, Any]]] = []
+
+
+class Shares(Struct):
+    """`trouble` are statuses to answer with before anything else, `sync_trouble` where something is sent,
+    `drop_trouble` where it is taken back; `made` counts what was ever made."""
+
+    url: str
+    there: dict[str, Hosted] = {}
+    asked: list[tuple[str, str]] = []
+    bodies: list[str] = []
+    logins: list[str] = []
+    trouble: list[int] = []
+    sync_trouble: list[int] = []
+    drop_trouble: list[int] = []
+    came: threading.Condition = msgspec.field(default_factory=threading.Condition)
+    made: int = 0
+    pages: str = "/share/"
+
+    async def wait_for_batches(self, id: str, count: int) -> None:
+        """Until so many were sent to a share."""
+        await asyncio.to_thread(self._wait, id, count)
+
+    def _wait(self, id: str, count: int) -> None:
+        with self.came:
+            assert self.came.wait_for(lambda: len(self.there[id].batches) >= count, timeout=20)
+
+    def words(self) -> str:
+        """All that ever left, as one text."""
+        return "\n".join(self.bodies)
+
+
+def key_of(item: dict[str, Any]) -> str:
+    assert set(item) == {"type", "data"}, item
+    kind, data = item["type"], item["data"]
+    assert kind in TYPES, kind
+    match kind:
+        case "session" | "message":
+            return f"{kind}/{data['id']}"
+        case "part":
+            return f"part/{data['messageID']}/{data['id']}"
+        case _:
+            assert isinstance(data, list)
+            return str(kind)
+
+
+@contextmanager
+def open_shares() -> Iterator[Shares]:
+    shares = Shares(url="")
+
+    class Desk(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+            shares.asked.append((self.command, self.path))
+            shares.logins.append(self.headers.get("authorization") or "")
+            if shares.trouble:
+                self.reply(shares.trouble.pop(0), {"error": "not now"})
+                return
+            assert self.headers["content-type"] == "application/json"
+            shares.bodies.append(raw.decode())
+            body = json.loads(raw)
+            match self.command, self.path.split("/")[1:]:
+                case "POST", ["api", "share"]:
+                    self.make(body)
+                case "POST", ["api", "share", id, "sync"]:
+                    self.sync(id, body)
+                case "DELETE", ["api", "share", id]:
+                    self.drop(id, body)
+                case _:
+                    self.reply(404, {})
+
+        def make(self, body: dict[str, Any]) -> None:
+            assert set(body) <= {"sessionID", "expires"}, body
+            shares.made += 1
+            id, secret = f"shr{shares.made}", f"the-secret-{shares.made}"
+            shares.there[id] = Hosted(body["sessionID"], secret)
+            self.reply(200, {"id": id, "url": f"{shares.url}{shares.pages}{id}", "secret": secret})
+
+        def sync(self, id: str, body: dict[str, Any]) -> None:
+            assert set(body) == {"secret", "data"}, set(body)
+            if shares.sync_trouble:
+                self.reply(shares.sync_trouble.pop(0), {})
+                return
+            hosted = shares.there.get(id)
+            if hosted is None or hosted.secret != body["secret"]:
+                self.reply(404, {})
+                return
+            keys = [key_of(item) for item in body["data"]]
+            assert len(keys) == len(set(keys)), "an item comes once in a batch"
+            with shares.came:
+                hosted.items.update(zip(keys, (item["data"] for item in body["data"]), strict=True))
+                hosted.batches.append(body["data"])
+                shares.came.notify_all()
+            self.reply(200, {})
+
+        def drop(self, id: str, body: dict[str, Any]) -> None:
+            if shares.drop_trouble:
+                self.reply(shares.drop_trouble.pop(0), {})
+                return
+            hosted = shares.there.get(id)
+            if hosted is None or body != {"secret": hosted.secret}:
+                self.reply(404, {})
+                return
+            del shares.there[id]
+            self.reply(200, {})
+
+        def reply(self, status: int, value: Any) -> None:
+            raw = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(raw)))
+            self.end_headers()
+            with suppress(ConnectionError):  # who asked may be gone
+                self.wfile.write(raw)
+
+        do_GET = do_POST = do_DELETE = answer  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Desk)
+    shares.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield shares
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,300 @@
+"""A client of ours and a server over real HTTP: cancelled, started anew, gone for good, from a version that knows more."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from given.client_canned import Canned, open_canned
+from given.client_house import lent, open_served, open_server
+from given.house import open_house, say
+from weft.api import Api
+from weft.app.gates import Permitting
+from weft.client.conversation import converse
+from weft.client.heard import RESYNC
+from weft.client.http import Terms
+from weft.client.remote import connect, open_remote
+from weft.client.sync import blocking
+from weft.errors import (
+    CursorLostError,
+    NotFoundError,
+    NotPermittedError,
+    RunFailedError,
+    UnreachableError,
+    UnsupportedError,
+)
+from weft.host.clock import SystemClock
+from weft.model.around.terminal import PtyInput
+from weft.model.event import PartGrew, PartUpdated, SessionCreated, SessionRested, SessionUpdated
+from weft.model.event_wire import UnknownEvent
+from weft.model.failure import AbortedFailure
+from weft.model.ids import SessionID
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage
+from weft.model.part import TextPart
+from weft.model.permission import PermissionRequest, Reply, Rule
+from weft.model.status import Idle
+from weft.model.transcript import Transcript
+from weft.permission.terms import Terms as GateTerms
+from weft.provider.scripted import Call, Fail, Say, Wait
+from weft.server.door import Door
+
+ANSWER = [Say(text="Here is a short answer.")]
+ANSWERED = Permitting(terms=GateTerms(answered=True))
+ASK = (Rule(permission="echo", pattern="*", action="ask"),)
+
+
+@asynccontextmanager
+async def in_process(*script: list[object]) -> AsyncIterator[Api]:
+    async with open_house(*script, clock=SystemClock()) as house:  # type: ignore[arg-type]
+        yield house.api
+
+
+@asynccontextmanager
+async def over_http(*script: list[object]) -> AsyncIterator[Api]:
+    async with open_served(*script) as served:  # type: ignore[arg-type]
+        yield served.api
+
+
+KEEPERS = pytest.mark.parametrize("keeper", [in_process, over_http])
+
+
+@KEEPERS
+async def test_a_conversation_gives_events_until_it_rests_and_then_the_answer(keeper: object) -> None:
+    async with keeper(ANSWER, [Say(text="And another.")]) as api:  # type: ignore[operator]
+        talk = await converse(api, title="Talk")
+        told = [event async for event in talk.prompt("hello")]
+        assert isinstance(told[-1], SessionRested)
+        assert await talk.ask("more?") == "And another."
+        assert talk.messages() == await api.list_messages(talk.id)
+        again = await converse(api, talk.id)
+        assert again.messages() == talk.messages()
+
+
+@KEEPERS
+async def test_whoever_is_cancelled_ends_the_run(keeper: object) -> None:
+    async with keeper([Say(text="Wait"), Wait(seconds=600)]) as api:  # type: ignore[operator]
+        talk, begun = await converse(api), asyncio.Event()
+
+        async def read() -> None:
+            async for event in talk.prompt("hello"):
+                if isinstance(event, PartGrew | PartUpdated) and "Wait" in str(event):
+                    begun.set()
+
+        reading = asyncio.ensure_future(read())
+        await begun.wait()
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert await api.get_status(talk.id) == Idle()
+        last = (await api.list_messages(talk.id))[-1]
+        assert isinstance(last.info, AssistantMessage)
+        assert isinstance(last.info.error, AbortedFailure)
+
+
+@KEEPERS
+async def test_cancelled_before_it_has_begun_it_does_not_begin(keeper: object) -> None:
+    async with keeper([Wait(seconds=600)]) as api:  # type: ignore[operator]
+        talk = await converse(api)
+        asking = asyncio.ensure_future(talk.ask("hello"))
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert await api.list_status() == {}
+
+
+@KEEPERS
+async def test_what_fails_is_raised_by_ask_and_stands_in_the_session(keeper: object) -> None:
+    async with keeper([Fail(message="no more")]) as api:  # type: ignore[operator]
+        talk = await converse(api)
+        with pytest.raises(RunFailedError, match="no more"):
+            await talk.ask("hello")
+        with pytest.raises(NotFoundError):
+            await converse(api, SessionID("ses_00000000000000000000000000"))
+
+
+async def test_a_program_answers_what_an_agent_asks() -> None:
+    asked: list[PermissionRequest] = []
+
+    def permit(request: PermissionRequest) -> Reply:
+        asked.append(request)
+        return "once"
+
+    script = ([Call(tool="echo", input={"words": "hi"})], [Say(text="Done.")])
+    async with open_served(*script, rules=ASK, permitting=ANSWERED) as served:
+        talk = await converse(served.api, permit=permit)
+        assert await talk.ask("go") == "Done."
+        assert [request.permission for request in asked] == ["echo"]
+
+
+async def test_a_server_that_is_started_anew_is_gone_on_with_and_nothing_is_missed() -> None:
+    notices: list[str] = []
+    async with open_house(*[ANSWER] * 3, clock=SystemClock()) as house:
+        async with AsyncExitStack() as client, open_server(lent(house), name="one") as url:
+            terms = Terms(patience=30, notice=notices.append)
+            api = await client.enter_async_context(open_remote(url, terms, env={}))
+            staying = client.pop_all()
+            session, port = await api.create_session(SessionInput()), int(url.rpartition(":")[2])
+            listening, heard = api.events(), Transcript()
+            await api.prompt(session.id, say("one"))
+            told = await anext(listening)
+            heard.feed(told.event)
+        await house.api.prompt(session.id, say("two"))  # while there is no server
+        await house.api.rename_session(session.id, "Another name")
+        there = await house.api.list_messages(session.id)
+        async with open_server(lent(house), name="two", port=port):
+            events = [told.event]
+            async with asyncio.timeout(30):
+                while heard.messages() != there or not any(
+                    isinstance(each, SessionUpdated) for each in events
+                ):
+                    events.append((await anext(listening)).event)
+                    heard.feed(*events[-1:])
+            assert any(isinstance(each, UnknownEvent) and each.named == RESYNC for each in events)
+            await api.prompt(session.id, say("three"))
+            with pytest.raises(CursorLostError):
+                await anext(api.events(after=told.cursor))
+            await staying.aclose()
+        assert [line.rpartition(" ")[2] for line in notices[:2]] == ["again", "back"]
+
+
+async def test_a_server_that_is_gone_for_good_is_not_waited_for_for_ever() -> None:
+    async with open_served([Wait(seconds=600)], terms=Terms(patience=0.2, pulse=0.05)) as served:
+        api = served.api
+        session = await api.create_session(SessionInput())
+        listening = api.events()
+        prompting = asyncio.ensure_future(api.prompt(session.id, say("hello")))
+        await anext(listening)
+        api._line.client.base_url = "http://127.0.0.1:9"
+        with pytest.raises(UnreachableError):
+            await prompting
+        await served.house.api.abort(session.id)
+
+
+async def test_a_server_that_says_nothing_any_more_is_left(canned: Canned) -> None:
+    canned.answers["/global/health"]["weft"] = True
+    async with open_remote(canned.url, Terms(patience=0.1, pulse=0.05), env={}) as api:
+        canned.silent = True  # it takes requests, and no more
+        with pytest.raises(UnreachableError):
+            await api.prompt(SessionID("ses_1e10b972bffeAbCdEfGhIjKlMn"), say("hello"))
+
+
+@pytest.fixture
+async def canned() -> AsyncIterator[Canned]:
+    async with open_canned() as canned:
+        yield canned
+
+
+async def test_what_a_later_version_says_is_put_up_with(canned: Canned) -> None:
+    session = "ses_1e10b972bffeAbCdEfGhIjKlMn"
+    part = {"id": "prt_1e10b972b001AbCdEfGhIjKlMn", "sessionID": session, "type": "text", "text": "ab"}
+    part["messageID"] = "msg_1e10b972b001AbCdEfGhIjKlMn"
+    info = {
+        "id": part["messageID"],
+        "sessionID": session,
+        "role": "assistant",
+        "time": {"created": 1, "x": 2},
+    }
+    grew = {key: part[key] for key in ("sessionID", "messageID")} | {"partID": part["id"], "field": "text"}
+    canned.stream = [
+        {"type": "server.connected", "properties": {}},
+        {"type": "moon.rose", "properties": {"phase": 3}, "id": "evt_1"},
+        {"type": "message.updated", "properties": {"info": info | {"mood": "good"}, "sessionID": session}},
+        {"type": "message.part.updated", "properties": {"part": part | {"colour": "blue"}}},
+        {"type": "message.part.delta", "properties": grew | {"delta": "cd"}},
+        {"type": "session.status", "properties": {"sessionID": session, "status": {"type": "dreaming"}}},
+    ]
+    canned.answers[f"/session/{session}"] = {"id": session, "time": {"created": 1, "updated": 2}, "new": [1]}
+    async with open_remote(canned.url, Terms(patience=5), env={}) as api:
+        assert (await api.get_session(SessionID(session))).extra_ == {"new": [1]}
+        listening, heard = api.events(), Transcript()
+        told = [(await anext(listening)).event for _ in range(5)]
+        heard.feed(*told)
+        assert told[0] == UnknownEvent(named="moon.rose", properties={"phase": 3})
+        assert isinstance(told[4], UnknownEvent)
+        (message,) = heard.messages()
+        assert [each.text for each in message.parts if isinstance(each, TextPart)] == ["abcd"]
+
+
+async def test_what_only_weft_does_is_not_asked_of_others(canned: Canned) -> None:
+    async with open_remote(canned.url, Terms(patience=5), env={}) as api:
+        before = len(canned.asked)
+        for asked in (api.search("words"), api.list_trash(), api.list_grants(), api.get_figures()):
+            with pytest.raises(UnsupportedError, match=r"OpenCode 1\.1\.34"):
+                await asked
+        assert len(canned.asked) == before
+
+
+async def test_the_password_is_found_in_the_address_in_the_environment_or_where_serve_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        open_house(clock=SystemClock()) as house,
+        open_server(lent(house), door=Door(password="open sesame")) as url,
+    ):
+        with pytest.raises(NotPermittedError):
+            async with connect(url):
+                pass
+        async with connect(url.replace("//", "//opencode:open%20sesame@")) as api:
+            assert await api.list_sessions() == []
+        kept = tmp_path / "opencode" / "weft" / "server-password"
+        kept.parent.mkdir(parents=True)
+        kept.write_text("open sesame\n")
+        kept.chmod(0o600)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+        async with connect(url) as api:
+            assert await api.list_sessions() == []
+        monkeypatch.delenv("XDG_STATE_HOME")
+        monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "open sesame")
+        async with connect(url) as api:
+            assert await api.list_sessions() == []
+
+
+async def test_a_terminal_is_looked_at_and_typed_into(tmp_path: Path) -> None:
+    async with open_served() as served:
+        terminals = served.api.terminals
+        pty = await terminals.create_pty(PtyInput(command="/bin/cat", args=(), cwd=str(tmp_path)))
+        async with terminals.open_screen(pty.id) as screen, asyncio.timeout(20):
+            await screen.write(b"hello\n")
+            said = b""
+            while said.count(b"hello") < 2:  # as it is typed, and as cat says it
+                said += await screen.read()
+            await screen.write(b"\x04")
+            while await screen.read():
+                pass
+        await terminals.remove_pty(pty.id)
+
+
+async def test_a_run_joined_by_two_is_heard_by_both() -> None:
+    async with open_served(ANSWER, ANSWER) as served, open_remote(served.url, env={}) as other:
+        session = await served.api.create_session(SessionInput())
+        mine, theirs = served.api.events(), other.events()
+        await served.api.prompt(session.id, say("hello"))
+        for listening in (mine, theirs):
+            heard = Transcript()
+            async for told in listening:
+                heard.feed(told.event)
+                if isinstance(told.event, SessionRested):
+                    break
+            assert heard.messages() == await other.list_messages(session.id)
+
+
+def test_without_waiting_it_is_the_same() -> None:
+    with blocking(in_process(ANSWER, [Say(text="Two.")], [Wait(seconds=600)])) as api:
+        talk = api.converse(title="Talk")
+        kinds = [type(event) for event in talk.prompt("one")]
+        assert kinds[-1] is SessionRested
+        assert talk.ask("two") == "Two."
+        assert api.list_messages(talk.id) == talk.messages()
+        assert api.surroundings.list_agents()[0].name == "build"
+        events = api.events()
+        made = api.create_session()
+        assert next(events).event == SessionCreated(info=made)
+        with pytest.raises(NotFoundError):
+            api.get_session(SessionID("ses_00000000000000000000000000"))
+        for _ in talk.prompt("three"):
+            break  # whoever stops reading ends the run
+        assert api.list_status() == {}

@@ -1,0 +1,175 @@
+"""What the file store remembers of a session, and everybody whose writing makes it look again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from given.files import age, opened
+from weft.host.files import locked
+from weft.model.event import MessageRemoved, MessageUpdated, PartUpdated, SessionCreated
+from weft.model.ids import MessageID
+from weft.model.message import MessageWithParts
+from weft.model.part import TextPart
+from weft.store.files import FileStore
+from weft.store.layout import session_lock
+from weft.store.messages import Messages
+from weft.store.remembered import LOOKED_MS, NEWEST, Remembered
+from weft.store.tree import Tree
+from weft.testing.store_values import NOW, SESSION, growth, prompt, session, text
+
+MANY = NEWEST + 10
+
+
+def name(number: int) -> str:
+    return f"msg_{number:03}"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "storage"
+
+
+@pytest.fixture
+async def store(root: Path) -> FileStore:
+    """A session of some length, all of it old enough that its stamps tell of every change."""
+    store = await opened(root)
+    await store.apply(SessionCreated(info=session()))
+    for number in range(MANY):
+        await store.apply(
+            MessageUpdated(info=prompt(name(number), created=NOW + number)),
+            PartUpdated(part=text(f"prt_{number:03}", "warp", of=name(number))),
+        )
+    age_all(root)
+    return store
+
+
+def age_all(root: Path) -> None:
+    for path in (*root.rglob("*.json"), *root.glob("message/*"), *root.glob("part/*")):
+        age(path)
+
+
+def said(messages: list[MessageWithParts]) -> list[str]:
+    return [part.text for message in messages for part in message.parts if isinstance(part, TextPart)]
+
+
+def write_over(root: Path, number: int, words: str) -> None:
+    """As OpenCode does it: in place, without a lock."""
+    path = root / "part" / name(number) / f"prt_{number:03}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "text": words}))
+
+
+class Reading:
+    """The memory by itself, with a clock that is turned by hand."""
+
+    def __init__(self, root: Path) -> None:
+        tree = Tree(str(root))
+        self.now = 1_000_000
+        self._lock = tree.layout.lock(session_lock(SESSION))
+        self._remembered = Remembered(Messages(tree), room=1 << 20, now=lambda: self.now)
+
+    def __call__(self, mark: bytes | None = b"one") -> list[MessageWithParts]:
+        with locked(self._lock):
+            return self._remembered.list_messages(SESSION, mark)
+
+
+async def test_what_nobody_changed_is_the_same_object(store: FileStore) -> None:
+    first, second = await store.list_messages(SESSION), await store.list_messages(SESSION)
+    assert len(first) == MANY
+    assert all(one is other for one, other in zip(first, second, strict=True))
+
+
+async def test_a_list_is_the_callers_own(store: FileStore) -> None:
+    (await store.list_messages(SESSION)).clear()
+    assert len(await store.list_messages(SESSION)) == MANY
+
+
+async def test_what_we_wrote_is_seen_wherever_it_stands(store: FileStore) -> None:
+    before = await store.list_messages(SESSION)
+    await store.apply(
+        PartUpdated(part=text("prt_003", "weft", of=name(3))),
+        MessageRemoved(session_id=SESSION, message_id=MessageID(name(5))),
+        MessageUpdated(info=prompt("msg_between", created=NOW + 7)),
+    )
+    after = await store.list_messages(SESSION)
+    assert said(after[3:4]) == ["weft"]
+    ids = [message.info.id for message in before if message.info.id != name(5)]
+    place = ids.index(MessageID(name(7))) + 1
+    assert [message.info.id for message in after] == [*ids[:place], "msg_between", *ids[place:]]
+    assert after[0] is before[0]
+
+
+async def test_growth_is_seen(store: FileStore) -> None:
+    await store.apply(PartUpdated(part=text("prt_1", "wa", of=name(2))))
+    await store.list_messages(SESSION)
+    await store.apply(growth("prt_1", "rp", 2, of=name(2)))
+    assert said((await store.list_messages(SESSION))[2:3]) == ["warp", "warp"]
+
+
+@pytest.mark.parametrize("number", [0, MANY - 1], ids=["far back", "the newest"])
+async def test_what_another_process_wrote_is_seen_at_once(store: FileStore, root: Path, number: int) -> None:
+    other = FileStore(str(root))
+    await store.list_messages(SESSION)
+    await other.apply(PartUpdated(part=text(f"prt_{number:03}", "weft", of=name(number))))
+    assert said((await store.list_messages(SESSION))[number : number + 1]) == ["weft"]
+
+
+async def test_what_opencode_wrote_over_the_newest_is_seen_at_once(store: FileStore, root: Path) -> None:
+    read = Reading(root)
+    read()
+    write_over(root, MANY - 1, "weft")
+    assert said(read())[-1] == "weft"
+
+
+async def test_where_opencode_has_been_everything_is_looked_at(store: FileStore, root: Path) -> None:
+    read = Reading(root)
+    read()
+    write_over(root, MANY - 1, "weft")
+    write_over(root, 0, "weft")
+    assert said(read())[0] == "weft"
+    write_over(root, 1, "weft")  # and for a while after, for it may not be done
+    assert said(read())[1] == "weft"
+
+
+async def test_what_opencode_wrote_far_back_is_seen_within_a_minute(store: FileStore, root: Path) -> None:
+    read = Reading(root)
+    read()
+    write_over(root, 0, "weft")
+    read.now += LOOKED_MS
+    assert said(read())[0] == "weft"
+
+
+@pytest.mark.parametrize("mark", [None, b"two"], ids=["no mark", "somebody's mark"])
+async def test_without_a_mark_one_knows_nothing_is_taken_for_granted(
+    store: FileStore, root: Path, mark: bytes | None
+) -> None:
+    read = Reading(root)
+    read()
+    write_over(root, 0, "weft")
+    assert said(read(mark))[0] == "weft"
+
+
+async def test_a_message_that_cannot_be_read_is_left_out_until_it_can(store: FileStore, root: Path) -> None:
+    read = Reading(root)
+    path = root / "message" / SESSION / f"{name(4)}.json"
+    sound = path.read_text()
+    path.write_text("{")
+    age(path)
+    assert name(4) not in [message.info.id for message in read()]
+    path.write_text(sound)
+    assert name(4) in [message.info.id for message in read()]
+
+
+async def test_no_more_is_remembered_than_there_is_room(store: FileStore, root: Path) -> None:
+    tree = Tree(str(root))
+    remembered = Remembered(Messages(tree), room=100)
+    first, second = (remembered.list_messages(SESSION, b"one") for _ in range(2))
+    assert first == second
+    assert not remembered.knows(SESSION)
+
+
+async def test_the_newest_few_are_those_of_all(store: FileStore) -> None:
+    few = await store.list_messages(SESSION, last=4, before=MessageID(name(9)))
+    everything = await store.list_messages(SESSION)
+    assert few == everything[5:9]
+    assert await store.list_messages(SESSION, last=4, before=MessageID(name(9))) == few

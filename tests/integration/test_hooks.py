@@ -1,0 +1,331 @@
+"""Where plugins have a say in what is asked of a model: each hook through a real run."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from given.hooked import HandHooks, block, leave
+from given.house import MODEL, NOW, House, open_house, say
+from weft.errors import BlockedError, InvalidInputError, NotFoundError
+from weft.model.agent import Agent
+from weft.model.event import PartUpdated
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.input import PromptInput, SessionInput, TextInput
+from weft.model.message import MessageWithParts, UserMessage
+from weft.model.part import SnapshotPart, TextPart
+from weft.plugin.hooks import (
+    Asked,
+    ChatHeaders,
+    ChatMessage,
+    ChatParams,
+    Compacting,
+    FinishedText,
+    InSession,
+    Prompted,
+    ShownMessages,
+    SystemPrompt,
+)
+from weft.provider.contract import AssistantTurn, TextContent, ToolTurn, UserTurn
+from weft.provider.registry import Served
+from weft.provider.scripted import Call, Fail, Say, ScriptedProvider
+from weft.testing.clock import HandClock
+
+CALL = Call(tool="echo", input={"words": "x"})
+HELPER = Agent(name="helper", mode="primary", prompt="Help.")
+TITLER = Agent(name="title", mode="primary", hidden=True, prompt="You are a title generator.")
+SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
+OTHER_MODEL = replace(MODEL, id="other")
+
+
+async def start(house: House) -> SessionID:
+    return (await house.api.create_session(SessionInput(title="t"))).id
+
+
+async def prompts_of(house: House, session: SessionID) -> list[MessageWithParts]:
+    messages = await house.api.list_messages(session)
+    return [each for each in messages if isinstance(each.info, UserMessage)]
+
+
+def texts(message: MessageWithParts) -> list[str]:
+    return [part.text for part in message.parts if isinstance(part, TextPart)]
+
+
+def part(words: str, like: ChatMessage, **more: Any) -> TextPart:
+    usual: dict[str, Any] = {
+        "id": PartID("prt_mine"),
+        "session_id": SessionID("ses_foreign"),
+        "message_id": MessageID("msg_foreign"),
+    }
+    return TextPart(**usual | more, text=words)
+
+
+# --- chat.message ---
+
+
+async def test_a_prompt_is_stored_as_a_plugin_would_have_it() -> None:
+    def put_before(told: Prompted, now: ChatMessage) -> ChatMessage:
+        changed = replace(now.message, agent="helper", session_id=SessionID("ses_foreign"))
+        return now.but(message=changed, parts=(part("First.", now), *now.parts, part("Last.", now)))
+
+    hooks = HandHooks({"chat.message": put_before})
+    async with open_house([Say(text="ok")], hooks=hooks, agents=(HELPER,)) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("Mend it."))
+        (stored,) = await prompts_of(house, session)
+
+        assert texts(stored) == ["First.", "Mend it.", "Last."]
+        assert stored.info.agent == "helper"
+        assert {(each.session_id, each.message_id) for each in stored.parts} == {(session, stored.info.id)}
+        assert len({each.id for each in stored.parts}) == 3
+        assert house.provider.requests[0].system[0] == "Help."
+        assert hooks.told[0][1] == Prompted(
+            session_id=session, agent=None, model=None, message_id=None, variant=None
+        )
+
+
+async def test_parts_that_were_there_keep_their_ids() -> None:
+    def louder(told: Prompted, now: ChatMessage) -> ChatMessage:
+        return now.but(parts=tuple(replace(each, text=f"{each.text}!") for each in now.parts))  # type: ignore[call-arg]
+
+    one, two = (f"prt_{number:026d}" for number in (1, 2))
+    own = PromptInput(parts=(TextInput(id=one, text="a"), TextInput(id=two, text="b")))
+    async with open_house([Say(text="ok")], hooks=HandHooks({"chat.message": louder})) as house:
+        session = await start(house)
+        await house.api.prompt(session, own)
+        (stored,) = await prompts_of(house, session)
+        assert [(each.id, each.text) for each in stored.parts if isinstance(each, TextPart)] == [
+            (one, "a!"),
+            (two, "b!"),
+        ]
+
+
+async def test_a_blocked_prompt_is_refused_and_nothing_of_it_is_stored() -> None:
+    async with open_house(hooks=HandHooks({"chat.message": block("not on Sundays")})) as house:
+        session = await start(house)
+        with pytest.raises(BlockedError, match="not on Sundays"):
+            await house.api.prompt(session, say("Mend it."))
+        assert await house.api.list_messages(session) == []
+        assert house.provider.requests == []
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda now: now.but(message=replace(now.message, agent="nobody")), NotFoundError),
+        (lambda now: now.but(parts=()), InvalidInputError),
+        (
+            lambda now: now.but(
+                parts=(
+                    SnapshotPart(
+                        id=PartID("prt_1"),
+                        session_id=SessionID("ses_1"),
+                        message_id=MessageID("msg_1"),
+                        snapshot="",
+                    ),
+                )
+            ),
+            InvalidInputError,
+        ),
+    ],
+)
+async def test_what_makes_no_prompt_is_refused_before_it_is_stored(
+    change: Any, error: type[Exception]
+) -> None:
+    async with open_house(hooks=HandHooks({"chat.message": lambda _, now: change(now)})) as house:
+        session = await start(house)
+        with pytest.raises(error):
+            await house.api.prompt(session, say("Mend it."))
+        assert await house.api.list_messages(session) == []
+
+
+# --- chat.params, chat.headers, the system prompt ---
+
+
+def tuning() -> HandHooks:
+    def params(asked: Asked, now: ChatParams) -> ChatParams:
+        return now.but(temperature=0.1, options={**now.options, "by": asked.agent})
+
+    def headers(asked: Asked, now: ChatHeaders) -> ChatHeaders:
+        return now.but(headers={**now.headers, "x-session": asked.session_id})
+
+    def system(told: InSession, now: SystemPrompt) -> SystemPrompt:
+        return now.but(system=(*now.system, "", "Be brief."))
+
+    return HandHooks(
+        {"chat.params": params, "chat.headers": headers, "experimental.chat.system.transform": system}
+    )
+
+
+async def test_every_call_of_a_model_is_made_as_plugins_would_have_it() -> None:
+    hooks, small = tuning(), ScriptedProvider([[Say(text="A title")]], HandClock(NOW))
+    served = Served(replace(MODEL, id="small"), small)
+    script = ([Fail(message="busy", retryable=True)], [Say(text="ok")], [Say(text="We did it.")])
+    async with open_house(
+        *script, hooks=hooks, agents=(TITLER, SUMMARISER), small=served, quick=True
+    ) as house:
+        session = (await house.api.create_session(SessionInput())).id
+        await house.api.prompt(session, say("Mend it."))
+        await house.api.compact(session)
+        requests = [*house.provider.requests, *small.requests]
+
+        assert [each.parameters.options["by"] for each in requests] == [
+            "build",
+            "build",
+            "compaction",
+            "title",
+        ]
+        assert {each.parameters.temperature for each in requests} == {0.1}
+        assert {each.parameters.headers["x-session"] for each in requests} == {session}
+        assert {each.system[-1] for each in requests} == {"Be brief."}
+        assert all("" not in each.system for each in requests)
+        assert (await house.api.get_session(session)).title == "A title"
+
+
+async def test_a_model_is_never_told_nothing() -> None:
+    def nothing(told: InSession, now: SystemPrompt) -> SystemPrompt:
+        return now.but(system=())
+
+    hooks = HandHooks({"experimental.chat.system.transform": nothing})
+    async with open_house([Say(text="ok")], hooks=hooks) as house:
+        await house.api.prompt(await start(house), say("Mend it."))
+        assert house.provider.requests[0].system
+
+
+# --- the conversation ---
+
+
+async def test_what_a_model_is_shown_goes_through_the_plugin_for_each_request() -> None:
+    def without_secret(told: InSession, now: ShownMessages) -> ShownMessages:
+        return now.but(
+            messages=tuple(
+                replace(
+                    each,
+                    parts=tuple(
+                        replace(part, text=part.text.replace("hunter2", "***"))
+                        if isinstance(part, TextPart)
+                        else part
+                        for part in each.parts
+                    ),
+                )
+                for each in now.messages
+            )
+        )
+
+    hooks = HandHooks({"experimental.chat.messages.transform": without_secret})
+    async with open_house([CALL], [Say(text="ok")], hooks=hooks) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("My word is hunter2."))
+        (stored,) = await prompts_of(house, session)
+        first, second = house.provider.requests
+
+        assert first.messages[0] == UserTurn(content=(TextContent(text="My word is ***."),))
+        assert second.messages[: len(first.messages)] == first.messages
+        assert isinstance(second.messages[1], AssistantTurn)
+        assert isinstance(second.messages[2], ToolTurn)
+        assert texts(stored) == ["My word is hunter2."]
+
+
+async def test_messages_that_are_left_out_leave_a_valid_request() -> None:
+    def only_last(told: InSession, now: ShownMessages) -> ShownMessages:
+        return now.but(messages=now.messages[-1:])
+
+    def none(told: InSession, now: ShownMessages) -> ShownMessages:
+        return now.but(messages=())
+
+    for hook, turns in ((only_last, 2), (none, 3)):
+        hooks = HandHooks({"experimental.chat.messages.transform": hook})
+        async with open_house([CALL], [Say(text="ok")], hooks=hooks) as house:
+            await house.api.prompt(await start(house), say("Mend it."))
+            last = house.provider.requests[1].messages
+            calls = sum(len(each.content) for each in last if isinstance(each, AssistantTurn))
+            results = sum(len(each.content) for each in last if isinstance(each, ToolTurn))
+            assert (len(last), calls, results) == (turns, 1, 1)
+
+
+async def test_a_summary_is_asked_for_with_more_to_keep_in_mind_or_in_other_words() -> None:
+    def more(told: InSession, now: Compacting) -> Compacting:
+        return now.but(context=("Keep the ticket's number.", "And its owner."))
+
+    def other(told: InSession, now: Compacting) -> Compacting:
+        return now.but(prompt="In one line, please.")
+
+    asked: list[str] = []
+    for hook in (leave, more, other):
+        hooks = HandHooks({"experimental.session.compacting": hook})
+        async with open_house(
+            [Say(text="ok")], [Say(text="We did it.")], hooks=hooks, agents=(SUMMARISER,)
+        ) as house:
+            session = await start(house)
+            await house.api.prompt(session, say("Mend it."))
+            await house.api.compact(session)
+            last = house.provider.requests[1].messages[-1]
+            assert isinstance(last, UserTurn)
+            assert isinstance(last.content[0], TextContent)
+            asked.append(last.content[0].text)
+    assert asked[1] == f"{asked[0]}\n\nKeep the ticket's number.\n\nAnd its owner."
+    assert asked[2] == "In one line, please."
+
+
+# --- finished texts ---
+
+
+async def test_a_finished_text_is_stored_and_told_as_the_plugin_would_have_it() -> None:
+    def signed(told: Any, now: FinishedText) -> FinishedText:
+        return now.but(text=f"{now.text} -- weft")
+
+    hooks = HandHooks({"experimental.text.complete": signed})
+    async with open_house([Say(text="All done now.")], [Say(text="Yes.")], hooks=hooks) as house:
+        session = await start(house)
+        listening = house.api.events()
+        answer = await house.api.prompt(session, say("Mend it."))
+        told: dict[str, str] = {}
+        async for each in listening:
+            if isinstance(each.event, PartUpdated) and isinstance(each.event.part, TextPart):
+                told[each.event.part.id] = each.event.part.text
+            if each.event.type == "session.idle":
+                break
+        (said,) = [each for each in answer.parts if isinstance(each, TextPart)]
+
+        assert said.text == "All done now. -- weft"
+        assert told[said.id] == said.text
+        assert texts((await house.api.list_messages(session))[-1]) == [said.text]
+        assert (hooks.told[0][1].part_id, hooks.told[0][1].message_id) == (said.id, answer.info.id)
+        # The model reads its words as they were stored.
+        await house.api.prompt(session, say("Sure?"))
+        assert house.provider.requests[1].messages[1] == AssistantTurn(
+            content=(TextContent(text="All done now. -- weft"),)
+        )
+
+
+# --- without a word ---
+
+
+async def test_hooks_that_say_nothing_change_nothing() -> None:
+    async def history(**more: Any) -> tuple[Any, Any]:
+        script = ([CALL], [Say(text="ok")], [Say(text="We did it.")], [Say(text="again")])
+        async with open_house(*script, agents=(SUMMARISER,), **more) as house:
+            session = await start(house)
+            await house.api.prompt(session, say("Mend it."))
+            await house.api.compact(session)
+            await house.api.prompt(session, say("And now?"))
+            return await house.api.list_messages(session), house.provider.requests
+
+    silent = HandHooks(
+        dict.fromkeys(
+            (
+                "chat.message",
+                "chat.params",
+                "chat.headers",
+                "experimental.chat.messages.transform",
+                "experimental.chat.system.transform",
+                "experimental.session.compacting",
+                "experimental.text.complete",
+                "tool.execute.before",
+                "tool.execute.after",
+            ),
+            leave,
+        )
+    )
+    assert await history(hooks=silent) == await history()
+    assert len(set(silent.names())) == 9

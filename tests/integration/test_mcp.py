@@ -1,0 +1,245 @@
+"""MCP servers that are processes: connected when needed, bounded, ended; one that misbehaves costs itself."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.errors import McpError
+from weft.model.around.place import McpConnected, McpDisabled, McpFailed
+from weft.testing.tool_contract import Asked, Bench, processes_in
+from weft.tool.mcp.auth.book import Book
+from weft.tool.mcp.entry import LocalEntry
+from weft.tool.mcp.library import dialling
+from weft.tool.mcp.link import MOST_TOOLS
+from weft.tool.mcp.naming import LONGEST
+from weft.tool.mcp.pool import Configured, Pool, open_pool
+
+RAW = Path(__file__).parents[1] / "given" / "mcp_servers" / "raw.py"
+
+
+def raw(home: Path, manner: str, name: str = "", **more: Any) -> LocalEntry:
+    return LocalEntry(
+        name=name or manner,
+        argv=(sys.executable, "-S", "-E", str(RAW), manner, str(home / f"{manner}.log")),
+        directory=str(home),
+        environment={"PATH": os.environ["PATH"]},
+        **more,
+    )
+
+
+@asynccontextmanager
+async def pooled(home: Path, *entries: LocalEntry, **more: Any) -> AsyncIterator[Pool]:
+    told: list[str] = []
+
+    async def changed(name: str) -> None:
+        told.append(name)
+
+    configured = tuple(Configured(entry=entry) for entry in entries)
+    dial = dialling(Book(str(home / "mcp-auth.json")), "http://127.0.0.1:1/callback")
+    async with open_pool(configured, dial, changed, **more) as pool:
+        yield pool
+    assert processes_in(home) == []
+
+
+async def quiet(*_: Any) -> None:
+    pass
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():  # noqa: ASYNC110  what another process does to a file wakes nobody
+        await asyncio.sleep(0.005)
+
+
+def log(home: Path, manner: str) -> list[str]:
+    path = home / f"{manner}.log"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+async def test_nothing_is_started_before_something_is_to_be_done(tmp_path: Path) -> None:
+    async with pooled(tmp_path, raw(tmp_path, "plain")) as pool:
+        assert pool.list_status() == {"plain": McpDisabled(note=pool.servers["plain"].status.note)}
+        assert (list(pool.tools()), log(tmp_path, "plain")) == ([], [])
+        await pool.settled()
+        assert pool.list_status() == {"plain": McpConnected()}
+        assert list(pool.tools()) == ["plain_echo"]
+
+
+async def test_a_call_asks_under_the_tools_own_name_and_brings_the_answer(tmp_path: Path) -> None:
+    async with pooled(tmp_path, raw(tmp_path, "plain")) as pool:
+        await pool.settled()
+        bench = Bench(tmp_path, outside=tmp_path.parent, environment=os.environ)
+        result = await bench.call(pool.tools()["plain_echo"], words="hello")
+        assert (result.title, result.output, result.attachments) == ("", '{"words": "hello"}', ())
+        assert bench.asked == [Asked(permission="plain_echo", patterns=("*",), always=("*",))]
+
+
+@pytest.mark.parametrize(
+    ("manner", "said"),
+    [
+        ("exits", "has ended; it said: no such key"),
+        ("babble", "it writes what is not MCP to its standard output: this is not MCP"),
+        ("line", "it sent a message that has no end"),
+        ("mute", "it did not answer within 0.5 seconds"),
+    ],
+)
+async def test_one_that_cannot_be_talked_to_has_failed_and_says_why(
+    tmp_path: Path, manner: str, said: str
+) -> None:
+    more = {"connect": 0.5} if manner == "mute" else {}
+    async with pooled(tmp_path, raw(tmp_path, manner, **more)) as pool:
+        await pool.settled()
+        status = pool.servers[manner].status
+        assert isinstance(status, McpFailed)
+        assert said in status.error
+
+
+async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    entry = LocalEntry(
+        name="x", argv=("no-such-program",), directory=str(tmp_path), environment={"PATH": "/bin"}
+    )
+    async with pooled(tmp_path, entry) as pool:
+        await pool.settled()
+        status = pool.servers["x"].status
+        assert isinstance(status, McpFailed)
+        assert "no-such-program" in status.error
+
+
+async def test_junk_before_the_first_message_is_passed_over(tmp_path: Path) -> None:
+    async with pooled(tmp_path, raw(tmp_path, "junk")) as pool:
+        await pool.settled()
+        assert list(pool.tools()) == ["junk_echo"]
+
+
+async def test_too_many_tools_are_cut_and_that_is_said(tmp_path: Path) -> None:
+    async with pooled(tmp_path, raw(tmp_path, "many"), raw(tmp_path, "endless")) as pool:
+        await pool.settled()
+        status = pool.servers["many"].status
+        assert isinstance(status, McpConnected)
+        assert len([key for key in pool.tools() if key.startswith("many_")]) == MOST_TOOLS
+        assert status.note is not None
+        assert f"more than {MOST_TOOLS}" in status.note
+        assert isinstance(pool.servers["endless"].status, McpConnected)
+
+
+async def test_what_is_too_long_to_be_told_is_cut_or_left_out(tmp_path: Path) -> None:
+    async with pooled(tmp_path, raw(tmp_path, "huge"), raw(tmp_path, "deep")) as pool:
+        await pool.settled()
+        tools = pool.tools()
+        assert list(tools) == ["huge_echo", "deep_echo"]
+        assert len(tools["huge_echo"].about) < 20_000
+        status = pool.servers["deep"].status
+        assert isinstance(status, McpConnected)
+        assert status.note == "1 tools with too long a schema left out"
+
+
+async def test_odd_names_are_made_fit_and_stay_apart(tmp_path: Path) -> None:
+    reserved = frozenset({"odd_same_name"})
+    async with pooled(tmp_path, raw(tmp_path, "odd"), reserved=reserved) as pool:
+        await pool.settled()
+        keys = list(pool.tools())
+        assert keys == [
+            "odd_______etc_passwd",
+            "odd_a_b__31mc",
+            ("odd_" + "x" * 200)[:LONGEST],
+            "odd_same_name_2",
+            "odd_same_name_3",
+            "odd_",
+        ]
+
+
+async def test_a_flood_keeps_nobody_from_calling(tmp_path: Path) -> None:
+    async with pooled(tmp_path, raw(tmp_path, "flood")) as pool:
+        await pool.settled()
+        answer = await pool.get("flood").call("echo", {"a": 1}, quiet)
+        assert answer["content"][0]["text"] == '{"a": 1}'
+
+
+async def test_a_slow_one_does_not_hold_a_run_and_comes_later(tmp_path: Path) -> None:
+    entries = raw(tmp_path, "plain"), raw(tmp_path, "slowly")
+    async with pooled(tmp_path, *entries, wait=0.0) as pool:
+        await pool.arrive()
+        assert "slowly_echo" not in pool.tools()
+        (tmp_path / "slowly.log.go").touch()
+        await pool.settled()
+        await pool.arrive()
+        assert list(pool.tools()) == ["plain_echo", "slowly_echo"]
+
+
+async def test_a_call_that_is_not_answered_ends_and_the_server_is_told(tmp_path: Path) -> None:
+    async with pooled(tmp_path, raw(tmp_path, "silent", call=0.2)) as pool:
+        await pool.settled()
+        with pytest.raises(McpError, match=r"did not answer within 0\.2 seconds"):
+            await pool.get("silent").call("echo", {}, quiet)
+        await until(lambda: "notifications/cancelled" in log(tmp_path, "silent"))
+
+
+async def test_who_is_cancelled_does_not_wait_for_the_server(tmp_path: Path) -> None:
+    async with pooled(tmp_path, raw(tmp_path, "silent")) as pool:
+        await pool.settled()
+        calling = asyncio.ensure_future(pool.get("silent").call("echo", {}, quiet))
+        await until(lambda: "called" in log(tmp_path, "silent"))
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        await until(lambda: "notifications/cancelled" in log(tmp_path, "silent"))
+
+
+async def test_one_that_dies_says_what_it_said_last_and_is_left_alone_for_a_while(tmp_path: Path) -> None:
+    async with pooled(tmp_path, raw(tmp_path, "dies")) as pool:
+        await pool.settled()
+        server = pool.get("dies")
+        tool = pool.tools()["dies_echo"]
+        with pytest.raises(McpError, match=r"broke off: .* it said: out of memory"):
+            await server.call("echo", {}, quiet)
+        await until(lambda: isinstance(server.status, McpFailed))
+        assert list(pool.tools()) == []
+        assert not server.is_wanted
+        bench = Bench(tmp_path, outside=tmp_path.parent, environment=os.environ)
+        with pytest.raises(McpError, match="is not connected"):
+            await bench.call(tool)
+        server.begin()
+        await server.settled()
+        assert pool.tools()["dies_echo"].name == tool.name
+        assert [line.split()[0] for line in log(tmp_path, "dies")].count("started") == 2
+
+
+async def test_a_result_that_is_no_result_is_the_calls_fault_alone(tmp_path: Path) -> None:
+    async with pooled(tmp_path, raw(tmp_path, "wrong")) as pool:
+        await pool.settled()
+        with pytest.raises(McpError, match="not MCP"):
+            await pool.get("wrong").call("echo", {}, quiet)
+        assert isinstance(pool.servers["wrong"].status, McpConnected)
+
+
+async def test_one_that_ignores_everything_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    async with pooled(tmp_path, raw(tmp_path, "stubborn")) as pool:
+        await pool.settled()
+        assert len(processes_in(tmp_path)) >= 2
+        await pool.get("stubborn").leave()
+        assert processes_in(tmp_path) == []
+        assert pool.list_status() == {"stubborn": McpDisabled()}
+        await pool.arrive()
+        assert pool.list_status() == {"stubborn": McpDisabled()}
+
+
+async def test_one_that_is_off_stays_off_until_somebody_connects_it(tmp_path: Path) -> None:
+    async with pooled(tmp_path) as pool:
+        server = pool.put(Configured(entry=raw(tmp_path, "plain"), enabled=False))
+        await pool.arrive()
+        assert (pool.list_status(), log(tmp_path, "plain")) == ({"plain": McpDisabled()}, [])
+        server.begin()
+        await server.settled()
+        assert server.status == McpConnected()
+
+
+async def test_what_may_not_be_run_is_not(tmp_path: Path) -> None:
+    async with pooled(tmp_path, raw(tmp_path, "plain", refusal="no wall can be had")) as pool:
+        await pool.settled()
+        assert pool.list_status() == {"plain": McpFailed(error="no wall can be had")}
+        assert log(tmp_path, "plain") == []

@@ -1,0 +1,338 @@
+"""Remote MCP servers: over both kinds of HTTP, with headers, and behind a login. The servers are the official library's."""
+
+import asyncio
+import json
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from given.mcp_servers import good
+from given.mcp_servers.remote import Registrar, guarded, serving
+from weft.app.mcp.keeping import KeptServers, open_mcp
+from weft.app.mcp.servers import Base, McpSettings
+from weft.config.provider_schema import McpOAuth, McpRemote
+from weft.errors import ConflictError, InvalidInputError, McpError, NotFoundError
+from weft.model.around.place import (
+    McpConnected,
+    McpDisabled,
+    McpFailed,
+    McpNeedsAuth,
+    McpNeedsRegistration,
+)
+from weft.model.event import Event
+from weft.model.surroundings import McpBrowserFailed, McpToolsChanged
+from weft.testing.tool_contract import Bench
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[str]:
+    with serving(lambda _: good.server.streamable_http_app()) as url:
+        yield url
+
+
+@asynccontextmanager
+async def kept(
+    home: Path, told: asyncio.Queue[Event] | None = None, port: int = 19876, **servers: McpRemote
+) -> AsyncIterator[KeptServers]:
+    async def tell(event: Event) -> None:
+        if told is not None:
+            await told.put(event)
+
+    settings = McpSettings(servers=servers, auth_file=str(home / "mcp-auth.json"), port=port)
+    base = Base(directory=str(home), environment={"PATH": os.environ["PATH"]})
+    async with open_mcp(settings, base, tell, reserved=frozenset()) as mcp:
+        yield mcp
+
+
+async def quiet(*_: Any) -> None:
+    pass
+
+
+async def test_over_streamable_http_it_is_like_any_other(plain: str, tmp_path: Path) -> None:
+    told: asyncio.Queue[Event] = asyncio.Queue()
+    async with kept(tmp_path, told, far=McpRemote(url=f"{plain}/mcp")) as mcp:
+        assert await mcp.list_servers(connect=True) == {"far": McpConnected()}
+        tools = mcp.pool.tools()
+        assert {"far_add", "far_odd_name_with_path", "far_draw"} <= set(tools)
+        assert (tools["far_add"].announces, tools["far_draw"].announces) == (True, False)
+        schema = tools["far_add"].schema
+        assert schema is not None
+        assert (schema["type"], schema["additionalProperties"]) == ("object", False)
+        assert schema["properties"]["a"]["type"] == "integer"
+
+        bench = Bench(tmp_path, outside=tmp_path.parent, environment=os.environ)
+        assert (await bench.call(tools["far_add"], a=1, b=2)).output == "3"
+        drawn = await bench.call(tools["far_draw"])
+        assert [file.mime for file in drawn.attachments] == ["image/png"]
+        with pytest.raises(McpError, match="Error executing tool fail"):
+            await bench.call(tools["far_fail"], words="x")
+        with pytest.raises(McpError, match="validation error"):
+            await bench.call(tools["far_add"], a="x")
+
+        assert await bench.call(tools["far_grow"])
+        assert await told.get() == McpToolsChanged(server="far")
+        assert "far_grown" in mcp.pool.tools()
+
+
+async def test_progress_winds_the_clock_of_a_call_up_again(plain: str, tmp_path: Path) -> None:
+    async with kept(tmp_path, far=McpRemote(url=f"{plain}/mcp", timeout=3000)) as mcp:
+        await mcp.connect("far")
+        heard: list[str | None] = []
+
+        async def progressed(done: float, of: float | None, words: str | None) -> None:
+            heard.append(words)
+
+        answer = await mcp.pool.get("far").call("slow", {"seconds": 3.3}, progressed)
+        assert answer["content"][0]["text"] == "done"
+        assert heard[0] == "at 0"
+
+
+async def test_resources_and_prompts_are_listed_and_read(plain: str, tmp_path: Path) -> None:
+    async with kept(tmp_path, far=McpRemote(url=f"{plain}/mcp")) as mcp:
+        await mcp.connect("far")
+        found = await mcp.list_resources()
+        assert {key: each.uri for key, each in found.items()} == {
+            "far:today_s_notes": "notes://today",
+            "far:picture": "notes://picture",
+        }
+        [notes] = await mcp.pool.read_resource("far", "notes://today")
+        [picture] = await mcp.pool.read_resource("far", "notes://picture")
+        assert (notes.text, picture.file and picture.file.mime) == ("Buy bread.", "image/png")
+        with pytest.raises(McpError, match="Resource not found: none/x:y"):
+            await mcp.pool.read_resource("none", "x:y")
+        with pytest.raises(McpError):
+            await mcp.pool.read_resource("far", "notes://none")
+
+        [command] = mcp.pool.list_commands().values()
+        assert (command.name, command.mcp, command.hints) == ("far:review_it", True, ("$1", "$2"))
+        rendered = await mcp.pool.render("far:review_it")
+        assert rendered is not None
+        assert rendered.template.startswith("Review $1, and be $2.")
+        assert await mcp.pool.render("far:none") is None
+
+
+async def test_the_older_kind_of_http_will_do(tmp_path: Path) -> None:
+    with serving(lambda _: good.server.sse_app()) as url:
+        async with kept(tmp_path, old=McpRemote(url=f"{url}/sse", timeout=10_000)) as mcp:
+            assert await mcp.list_servers(connect=True) == {"old": McpConnected()}
+            answer = await mcp.pool.get("old").call("add", {"a": 2, "b": 2}, quiet)
+            assert answer["content"][0]["text"] == "4"
+
+
+async def test_one_that_is_not_there_or_is_none_has_failed(plain: str, tmp_path: Path) -> None:
+    servers = {"none": McpRemote(url="http://127.0.0.1:9/mcp"), "other": McpRemote(url=f"{plain}/elsewhere")}
+    async with kept(tmp_path, **servers) as mcp:
+        found = await mcp.list_servers(connect=True)
+        assert all(isinstance(status, McpFailed) for status in found.values()), found
+
+
+async def test_one_that_goes_away_is_noticed_with_the_next_call(tmp_path: Path) -> None:
+    with serving(lambda _: good.server.streamable_http_app()) as url:
+        opened = kept(tmp_path, far=McpRemote(url=f"{url}/mcp"))
+        mcp = await opened.__aenter__()
+        assert await mcp.connect("far")
+    try:
+        server = mcp.pool.get("far")
+        with pytest.raises(McpError):
+            await server.call("add", {"a": 1, "b": 1}, quiet)
+    finally:
+        await opened.__aexit__(None, None, None)
+
+
+async def test_one_that_does_not_let_go_is_left_all_the_same(tmp_path: Path) -> None:
+    asked = threading.Event()
+
+    def build(_: str) -> Any:
+        app = good.server.streamable_http_app()
+
+        async def clinging(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http" and scope["method"] == "DELETE":
+                asked.set()
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                return
+            await app(scope, receive, send)
+
+        return clinging
+
+    with serving(build) as url:
+        async with kept(tmp_path, far=McpRemote(url=f"{url}/mcp")) as mcp:
+            assert await mcp.connect("far")
+            assert await mcp.disconnect("far")
+        assert asked.is_set()
+
+
+async def test_an_answer_without_an_end_is_given_up(tmp_path: Path) -> None:
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        piece = b'"' + b"x" * 1_000_000
+        for _ in range(1000):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    with serving(lambda _: endless, lifespan="off") as url:
+        async with kept(tmp_path, far=McpRemote(url=f"{url}/mcp")) as mcp:
+            found = await mcp.list_servers(connect=True)
+            assert isinstance(found["far"], McpFailed)
+
+
+async def test_one_that_wants_a_login_says_so_and_is_logged_in_to(tmp_path: Path) -> None:
+    registrar = Registrar()
+    with serving(guarded(registrar)) as url:
+        server = McpRemote(url=f"{url}/mcp")
+        async with kept(tmp_path, port=free_port(), far=server) as mcp:
+            assert await mcp.list_servers(connect=True) == {"far": McpNeedsAuth()}
+            address = await mcp.start_login("far")
+            assert address.startswith(f"{url}/authorize?")
+            came_back = await follow(address)
+            assert came_back.status_code == 200
+            assert await mcp.finish_login("far") == McpConnected()
+            assert list(mcp.pool.tools()) == ["far_whisper"]
+
+        path = tmp_path / "mcp-auth.json"
+        assert path.stat().st_mode & 0o777 == 0o600
+        entry = json.loads(path.read_text())["far"]
+        assert entry["serverUrl"] == f"{url}/mcp"
+        assert set(entry["tokens"]) >= {"accessToken", "refreshToken", "expiresAt"}
+        assert entry["clientInfo"]["clientId"] in registrar.clients
+
+        async with kept(tmp_path, far=server) as mcp:
+            assert await mcp.list_servers(connect=True) == {"far": McpConnected()}
+            await mcp.remove_login("far")
+            assert json.loads(path.read_text()) == {}
+            assert await mcp.list_servers(connect=True) == {"far": McpNeedsAuth()}
+
+
+async def test_a_token_that_ran_out_is_made_anew_by_another_process(tmp_path: Path) -> None:
+    registrar = Registrar()
+    with serving(guarded(registrar)) as url:
+        await log_in(tmp_path, url)
+        path = tmp_path / "mcp-auth.json"
+        entries = json.loads(path.read_text())
+        entries["far"]["tokens"]["expiresAt"] = 1
+        path.write_text(json.dumps(entries))
+        registrar.tokens.clear()
+        made = registrar.made
+        async with kept(tmp_path, far=McpRemote(url=f"{url}/mcp")) as mcp:
+            assert await mcp.list_servers(connect=True) == {"far": McpConnected()}
+        assert registrar.made == made + 1
+        assert json.loads(path.read_text())["far"]["tokens"]["expiresAt"] > 1
+
+
+async def test_a_login_counts_for_the_address_it_was_given_at(tmp_path: Path) -> None:
+    registrar = Registrar()
+    with serving(guarded(registrar)) as url:
+        await log_in(tmp_path, url)
+        async with kept(tmp_path, far=McpRemote(url=f"{url}/mcp?other")) as mcp:
+            assert await mcp.list_servers(connect=True) == {"far": McpNeedsAuth()}
+
+
+async def test_a_code_can_be_handed_over_and_a_wrong_one_logs_nobody_in(tmp_path: Path) -> None:
+    with serving(guarded(Registrar())) as url:
+        async with kept(tmp_path, port=free_port(), far=McpRemote(url=f"{url}/mcp")) as mcp:
+            with pytest.raises(InvalidInputError, match="no login at far is under way"):
+                await mcp.finish_login("far", "code")
+            await mcp.start_login("far")
+            assert isinstance(await mcp.finish_login("far", "wrong"), McpFailed)
+            address = await mcp.start_login("far")
+            answered = await asyncio.to_thread(httpx2.get, address, follow_redirects=False)
+            code = httpx2.URL(answered.headers["location"]).params["code"]
+            assert await mcp.finish_login("far", code) == McpConnected()
+
+
+async def test_what_comes_back_without_the_word_it_went_out_with_counts_for_nothing(tmp_path: Path) -> None:
+    port = free_port()
+    with serving(guarded(Registrar())) as url:
+        async with kept(tmp_path, port=port, far=McpRemote(url=f"{url}/mcp")) as mcp:
+            address = await mcp.start_login("far")
+            page = f"http://127.0.0.1:{port}/mcp/oauth/callback"
+            for strange in ("?code=x&state=wrong", "?code=x", "/more?code=x"):
+                answered = await asyncio.to_thread(httpx2.get, page + strange)
+                assert answered.status_code in (400, 404)
+            assert (await follow(address)).status_code == 200
+            assert await mcp.finish_login("far") == McpConnected()
+
+
+async def test_a_port_that_is_taken_is_said_and_a_code_will_still_do(tmp_path: Path) -> None:
+    with serving(guarded(Registrar())) as url, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen(1)
+        async with kept(
+            tmp_path, port=int(taken.getsockname()[1]), far=McpRemote(url=f"{url}/mcp", enabled=False)
+        ) as mcp:
+            address = await mcp.start_login("far")
+            with pytest.raises(ConflictError, match="cannot be listened at"):
+                await mcp.finish_login("far")
+            answered = await asyncio.to_thread(httpx2.get, address, follow_redirects=False)
+            code = httpx2.URL(answered.headers["location"]).params["code"]
+            assert await mcp.finish_login("far", code) == McpConnected()
+            await mcp.remove_login("far")
+            assert await mcp.list_servers(connect=True) == {"far": McpDisabled()}
+
+
+async def test_one_that_registers_nobody_needs_a_client_id(tmp_path: Path) -> None:
+    registrar = Registrar()
+    with serving(guarded(registrar, registers=False)) as url:
+        servers = {
+            "unknown": McpRemote(url=f"{url}/mcp"),
+            "known": McpRemote(url=f"{url}/mcp", oauth=McpOAuth(client_id="ours")),
+            "never": McpRemote(url=f"{url}/mcp", oauth=False),
+        }
+        async with kept(tmp_path, **servers) as mcp:
+            found = await mcp.list_servers(connect=True)
+            assert isinstance(found["unknown"], McpNeedsRegistration)
+            assert found["known"] == McpNeedsAuth()
+            assert isinstance(found["never"], McpFailed)
+            with pytest.raises(InvalidInputError, match="does not support OAuth"):
+                await mcp.start_login("never")
+
+
+async def test_where_there_is_no_browser_that_is_told(tmp_path: Path) -> None:
+    told: asyncio.Queue[Event] = asyncio.Queue()
+    with serving(guarded(Registrar())) as url:
+        async with kept(tmp_path, told, free_port(), far=McpRemote(url=f"{url}/mcp")) as mcp:
+            logging_in = asyncio.ensure_future(mcp.log_in("far"))
+            event = await told.get()
+            assert isinstance(event, McpBrowserFailed)
+            await follow(event.url)
+            assert await logging_in == McpConnected()
+
+
+async def test_servers_are_added_left_and_connected_by_name(plain: str, tmp_path: Path) -> None:
+    async with kept(tmp_path) as mcp:
+        assert await mcp.add_server("far", {"type": "remote", "url": f"{plain}/mcp"}) == McpConnected()
+        assert await mcp.disconnect("far")
+        assert list(mcp.pool.tools()) == []
+        assert await mcp.connect("far")
+        for name, config in (("", {}), ("a\nb", {}), ("x", {"type": "odd"}), ("x", {"type": "local"})):
+            with pytest.raises(InvalidInputError):
+                await mcp.add_server(name, config)
+        for unknown in (mcp.connect, mcp.disconnect, mcp.start_login, mcp.log_in, mcp.remove_login):
+            with pytest.raises(NotFoundError):
+                await unknown("none")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+async def follow(address: str) -> httpx2.Response:
+    """As a browser would: to the server's page, and back to ours."""
+    return await asyncio.to_thread(httpx2.get, address, follow_redirects=True)
+
+
+async def log_in(home: Path, url: str) -> None:
+    async with kept(home, port=free_port(), far=McpRemote(url=f"{url}/mcp")) as mcp:
+        await follow(await mcp.start_login("far"))
+        assert await mcp.finish_login("far") == McpConnected()

@@ -1,0 +1,172 @@
+"""The `event` and the `config` hook: what plugins hear, and what they have to say on what is configured."""
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from given.plugins import Project, prompt
+from weft.app.extending.configuring import changed
+from weft.app.extending.listening import hear_last_words, open_ears
+from weft.bus import Bus
+from weft.host.clock import SystemClock
+from weft.model.event import FileEdited
+from weft.plugin.carried import Hooked
+from weft.plugin.chain import Chain, voice_in
+from weft.plugin.conduct import Conduct
+from weft.plugin.hooks import Happened
+from weft.plugin.room import open_room
+from weft.provider.scripted import Say
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "project")
+
+
+HEARS = """
+    from weft.plugin.hooks import hook
+
+    @hook("event")
+    {how} hear(told, now):
+        with open({path!r}, "a") as file:
+            print(told.event.type, file=file)
+"""
+
+
+@pytest.mark.parametrize("how", ["def", "async def"])
+async def test_a_plugin_hears_all_that_happens_to_the_last(
+    project: Project, tmp_path: Path, how: str
+) -> None:
+    path = tmp_path / "heard"
+    project.plugin("hears", HEARS.format(how=how, path=str(path)))
+    async with asyncio.timeout(30), project.open([Say(text="Done.")]) as local:
+        events = local.events()
+        await prompt(local)
+        told = [(await anext(events)).event.type for _ in range(4)]
+
+    heard = path.read_text().split()
+    assert heard[:4] == told
+    assert heard[0] == "session.created"
+    assert heard[-1] == "session.idle"
+    assert project.said == []
+
+
+async def test_one_that_raises_there_is_left_alone_and_the_turn_goes_on(project: Project) -> None:
+    project.plugin(
+        "raises",
+        "from weft.plugin.hooks import hook\n\n@hook('event')\ndef hear(told, now):\n    raise ValueError(1)\n",
+    )
+    async with asyncio.timeout(30), project.open([Say(text="Done.")]) as local:
+        events = local.events()
+        await prompt(local)
+        failures = []
+        async for told in events:
+            if told.event.type == "session.error":
+                failures.append(told.event)
+            if told.event.type == "session.error" and len(failures) == 3:
+                break
+
+    assert len(project.said) == 3
+    assert project.told()[2].endswith("after 3 faults its hooks are not asked any more")
+    assert str(project.said[2]) in str(failures[2])
+
+
+async def test_one_that_cannot_keep_up_misses_events_and_that_is_told() -> None:
+    bus, said, heard = Bus(held=4), [], []
+    go, begun, outside = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    def slow(told: Happened, now: object) -> None:
+        outside.call_soon_threadsafe(begun.set)
+        go.wait()
+        assert isinstance(told.event, FileEdited)
+        heard.append(told.event.file)
+
+    async with asyncio.timeout(20), open_room("slow") as room:
+        voice = voice_in(room, Hooked("event", slow), plugin="slow.py", seconds=10)
+        conduct = Conduct(said.append)
+        chain = Chain([voice], conduct, SystemClock())
+        (ear,) = open_ears(chain, bus)
+        listening = asyncio.ensure_future(ear.listen(chain, conduct))
+        bus.publish(FileEdited(file="first"), directory="/")
+        await begun.wait()
+        bus.publish(*(FileEdited(file=str(number)) for number in range(9)), directory="/")
+        go.set()
+        await ear.caught_up()
+        bus.publish(FileEdited(file="last"), directory="/")
+        await hear_last_words([ear])
+        listening.cancel()
+
+    assert heard == ["first", "last"]
+    assert [str(each) for each in said] == [
+        "slow.py: hook event cannot keep up, and misses some of what happened"
+    ]
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "release"
+    yield path
+    path.touch()
+
+
+async def test_leaving_does_not_wait_for_one_that_hangs(project: Project, release: Path) -> None:
+    project.plugin(
+        "hangs",
+        "import os, time\nfrom weft.plugin.hooks import hook\n\n@hook('event')\ndef hear(told, now):\n"
+        f"    while not os.path.exists({str(release)!r}):\n        time.sleep(0.01)\n",
+    )
+    async with asyncio.timeout(20), project.open([Say(text="Done.")]) as local:
+        await prompt(local)
+    assert release.name not in os.listdir(release.parent)
+
+
+async def test_the_config_hook_has_its_say_before_anything_is_made_of_it(project: Project) -> None:
+    project.plugin(
+        "config",
+        """
+        from weft.plugin.hooks import hook
+
+        @hook("config")
+        def add(told, now):
+            agent = {"description": f"In {told.directory}", "prompt": "Weave.", "mode": "primary"}
+            config = {**now.config, "agent": {**now.config.get("agent", {}), "weaver": agent}}
+            return now.but(config={**config, "default_agent": "weaver", "modle": "x/y", "share": 3})
+        """,
+    )
+    async with project.open() as local:
+        assert local.kit.default_agent == "weaver"
+        assert local.kit.agents["weaver"].prompt == "Weave."
+    assert project.told() == [
+        'config hook: share: expected "auto", "disabled" or "manual", found a number',
+        "config hook: modle: unknown key, ignored",
+    ]
+
+
+async def test_what_a_plugin_changes_does_not_vouch_for_what_a_project_says(project: Project) -> None:
+    own = Project(Path(os.environ["XDG_CONFIG_HOME"]) / "opencode")
+    own.write("opencode.json", json.dumps({"permission": {"bash": "ask"}}))
+    own.write(
+        "plugin/own.py",
+        "from weft.plugin.hooks import hook\n\n@hook('config')\ndef add(told, now):\n"
+        "    return {'config': {**now.config, 'permission': {**now.config['permission'], 'read': 'deny'}}}\n",
+    )
+    project.configure(permission={"bash": "allow"})
+    async with project.open(trusted=False) as local:
+        build = local.kit.agents["build"]
+        rules = {(rule.permission, rule.pattern): rule.action for rule in build.permission}
+
+    assert rules["bash", "*"] == "ask"
+    assert rules["read", "*"] == "deny"
+
+
+def test_only_what_was_changed_is_changed_elsewhere() -> None:
+    before = {"a": 1, "b": {"c": 1, "d": 2}, "gone": 1, "same": {"x": 1}}
+    after = {"a": 1, "b": {"c": 1, "d": 3}, "same": {"x": 1}, "new": {"y": 1}}
+
+    assert changed({"b": {"c": 9}, "gone": 1}, before, after) == {"b": {"c": 9, "d": 3}, "new": {"y": 1}}
+    assert changed({}, before, after) == {"b": {"d": 3}, "new": {"y": 1}}

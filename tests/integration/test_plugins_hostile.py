@@ -1,0 +1,224 @@
+"""Plugins that raise, hang, talk nonsense and try to end the program: whatever they do, the turn goes on."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from given.plugins import Project, calls_of, prompt, words_of
+from weft.errors import ConfigError
+from weft.host.clock import SystemClock
+from weft.model.ids import SessionID
+from weft.plugin.carried import Hooked
+from weft.plugin.chain import Chain, voice_in
+from weft.plugin.conduct import Conduct
+from weft.plugin.hooks import CHAT_PARAMS, TOOL_AFTER, CallOutcome, CallTold
+from weft.plugin.room import open_room
+from weft.provider.scripted import Call, Say
+from weft.testing.clock import HandClock
+
+SCRIPT = (
+    [Call(tool="read", input={"filePath": "greet.py"})],
+    [Call(tool="glob", input={"pattern": "*.py"})],
+    [Say(text="Done.")],
+)
+TOLD = CallTold(tool="read", session_id=SessionID("ses_x"), call_id="call_x", args={})
+NOW = CallOutcome(title="t", output="o", metadata={"a": [1]})
+
+HOSTILE = """
+    import asyncio, os, sys, time
+    from weft.plugin.hooks import hook
+
+    @hook("chat.params")
+    def raises(told, now):
+        now.options["half"] = "done"
+        raise ValueError("no params today")
+
+    @hook("chat.message")
+    def exits(told, now):
+        exit()
+
+    @hook("experimental.chat.system.transform")
+    async def exits_too(told, now):
+        sys.exit(3)
+
+    @hook("tool.execute.after")
+    async def interrupts(told, now):
+        raise KeyboardInterrupt
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path / "project")
+    made.write("greet.py", "print('hello')\n")
+    return made
+
+
+async def test_a_turn_with_a_plugin_that_raises_and_exits_comes_to_its_end(project: Project) -> None:
+    project.plugin("hostile", HOSTILE)
+    async with asyncio.timeout(30), project.open(*SCRIPT) as local:
+        messages = await prompt(local)
+
+    assert words_of(messages).endswith("Done.")
+    assert [tool for tool, _ in calls_of(messages)] == ["read", "glob"]
+    assert "half" not in project.provider.requests[0].parameters.options
+    where = ".opencode/plugin/hostile.py"
+    assert project.told() == [
+        f"{where}:11: hook chat.message: SystemExit: None; that was fault 1 of 3",
+        f"{where}:15: hook experimental.chat.system.transform: SystemExit: 3; that was fault 2 of 3",
+        f"{where}:7: hook chat.params: ValueError: no params today; after 3 faults its hooks are not asked any more",
+    ]
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Iterator[Path]:
+    """As long as this file is not there, what hangs hangs."""
+    path = tmp_path / "release"
+    yield path
+    path.touch()
+
+
+async def when_time_is_up(asking: asyncio.Future[CallOutcome], clock: HandClock) -> CallOutcome:
+    """What comes of it when all the time it may take is over, however soon it has begun."""
+    while not asking.done():
+        clock.turn(10_000)
+        await asyncio.wait([asking], timeout=0.01)
+    return asking.result()
+
+
+def let_go(release: Path) -> None:
+    release.touch()
+
+
+HANGS = {
+    "in a function": "def hangs(told, now):\n    while not os.path.exists(release):\n        time.sleep(0.01)",
+    "in a coroutine": "async def hangs(told, now):\n    while not os.path.exists(release):\n        time.sleep(0.01)",
+    "without a pause": "def hangs(told, now):\n    while not os.path.exists(release): pass",
+    "awaiting": "async def hangs(told, now):\n    await asyncio.Event().wait()",
+    "and will not be cancelled": (
+        "async def hangs(told, now):\n    while not os.path.exists(release):\n        try:\n"
+        "            await asyncio.sleep(0.05)\n        except asyncio.CancelledError:\n            pass"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", HANGS)
+async def test_a_hook_that_hangs_costs_its_deadline_once_and_no_turn(
+    project: Project, release: Path, how: str
+) -> None:
+    project.plugin(
+        "slow",
+        f"import asyncio, os, time\nfrom weft.plugin.hooks import hook\nrelease = {str(release)!r}\n"
+        f'@hook("tool.execute.after")\n{HANGS[how]}\n',
+    )
+    clock = HandClock()
+    async with asyncio.timeout(30), project.open(clock=clock) as local:
+        asking = asyncio.ensure_future(local.kit.hooks.ask(TOOL_AFTER, TOLD, NOW))
+        assert await when_time_is_up(asking, clock) is NOW
+        let_go(release)
+
+    assert project.told() == [
+        ".opencode/plugin/slow.py: hook tool.execute.after took longer than 10 seconds; that was fault 1 of 3"
+    ]
+
+
+async def test_a_plugin_that_stays_stuck_is_left_alone_without_waiting_for_it_again(
+    project: Project, release: Path
+) -> None:
+    project.plugin(
+        "slow",
+        f"import os, time\nfrom weft.plugin.hooks import hook\nrelease = {str(release)!r}\n"
+        f'@hook("tool.execute.after")\n{HANGS["in a function"]}\n',
+    )
+    clock = HandClock()
+    async with asyncio.timeout(30), project.open(clock=clock) as local:
+        hooks = local.kit.hooks
+        asking = asyncio.ensure_future(hooks.ask(TOOL_AFTER, TOLD, NOW))
+        assert await when_time_is_up(asking, clock) is NOW
+        assert hooks.any(TOOL_AFTER)
+        assert [await hooks.ask(TOOL_AFTER, TOLD, NOW) for _ in range(3)] == [NOW] * 3
+        assert not hooks.any(TOOL_AFTER)
+
+    assert [line.rpartition("; ")[2] for line in project.told()] == [
+        "that was fault 1 of 3",
+        "that was fault 2 of 3",
+        "after 3 faults its hooks are not asked any more",
+    ]
+
+
+async def test_a_run_that_is_aborted_does_not_wait_for_a_hook() -> None:
+    begun, release, outside = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
+    said: list[ConfigError] = []
+
+    def hangs(told: CallTold, now: CallOutcome) -> None:
+        outside.call_soon_threadsafe(begun.set)
+        release.wait()
+
+    async with asyncio.timeout(30), open_room("slow") as room:
+        voice = voice_in(room, Hooked("tool.execute.after", hangs), plugin="slow.py", seconds=10)
+        asking = asyncio.ensure_future(
+            Chain([voice], Conduct(said.append), SystemClock()).ask(TOOL_AFTER, TOLD, NOW)
+        )
+        await begun.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        release.set()
+    assert said == []
+
+
+async def test_a_hook_that_awaits_is_cancelled_with_the_run() -> None:
+    begun, ended, outside = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    async def waits(told: CallTold, now: CallOutcome) -> None:
+        outside.call_soon_threadsafe(begun.set)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            outside.call_soon_threadsafe(ended.set)
+
+    async with asyncio.timeout(30), open_room("waits") as room:
+        voice = voice_in(room, Hooked("tool.execute.after", waits), plugin="waits.py", seconds=10)
+        chain = Chain([voice], Conduct(lambda _: None), SystemClock())
+        asking = asyncio.ensure_future(chain.ask(TOOL_AFTER, TOLD, NOW))
+        await begun.wait()
+        asking.cancel()
+        await ended.wait()
+        again = asyncio.ensure_future(chain.ask(TOOL_AFTER, TOLD, NOW))  # the room is as good as new
+        begun.clear()
+        await begun.wait()
+        again.cancel()
+
+
+async def test_what_a_plugin_does_in_its_own_tasks_ends_nobody_else(project: Project) -> None:
+    project.plugin(
+        "stray",
+        """
+        import asyncio, sys
+        from weft.plugin.hooks import hook
+
+        async def leave():
+            sys.exit(1)
+
+        @hook("chat.params")
+        async def start(told, now):
+            kept.append(asyncio.get_running_loop().create_task(leave()))
+
+        @hook("tool.execute.after")
+        async def still_here(told, now):
+            return now.but(title="still here")
+
+        kept = []
+        """,
+    )
+    async with asyncio.timeout(30), project.open(*SCRIPT) as local:
+        messages = await prompt(local)
+        outcome = await local.kit.hooks.ask(TOOL_AFTER, TOLD, NOW)
+
+    assert words_of(messages).endswith("Done.")
+    assert outcome in (NOW, NOW.but(title="still here"))  # it may have had its three faults by then
+    assert "a task of its own: SystemExit: 1" in project.told()[0]
+    assert not local.kit.hooks.any(CHAT_PARAMS)

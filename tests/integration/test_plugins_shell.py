@@ -1,0 +1,152 @@
+"""Hooks that are commands: what they are told, what their exit code means, and that they get none of our secrets."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from given.plugins import Project, calls_of, prompt, words_of
+from weft.errors import BlockedError
+from weft.model.ids import SessionID
+from weft.plugin.hooks import CHAT_HEADERS, TOOL_BEFORE, CallArguments, CallTold, ChatHeaders
+from weft.provider.scripted import Call, Say
+from weft.testing.clock import HandClock
+
+TOLD = CallTold(tool="bash", session_id=SessionID("ses_x"), call_id="call_x", args={"command": "ls"})
+NOW = CallArguments(args={"command": "ls"})
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "project")
+
+
+def hooked(project: Project, script: str, **more: Any) -> list[str]:
+    path = project.write("hook.sh", f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    hooks = {"tool.execute.before": [{"command": ["./hook.sh"], **more}]}
+    project.configure(experimental={"weft": {"hooks": hooks}})
+    return ["./hook.sh"]
+
+
+async def asked(project: Project) -> CallArguments:
+    async with asyncio.timeout(20), project.open() as local:
+        return await local.kit.hooks.ask(TOOL_BEFORE, TOLD, NOW)
+
+
+async def test_a_command_is_told_in_json_and_changes_what_it_names(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    seen, env = tmp_path / "seen", tmp_path / "env"
+    hooked(project, f'cat >{seen}\nenv >{env}\necho \'{{"now": {{"args": {{"command": "pwd"}}}}}}\'')
+
+    assert await asked(project) == CallArguments(args={"command": "pwd"})
+    assert json.loads(seen.read_text()) == {
+        "hook": "tool.execute.before",
+        "told": {"tool": "bash", "sessionID": "ses_x", "callID": "call_x", "args": {"command": "ls"}},
+        "now": {"args": {"command": "ls"}},
+    }
+    assert "secret" not in env.read_text()
+    assert f"PWD={project.root}" in env.read_text()
+    assert project.said == []
+
+
+@pytest.mark.parametrize("script", ["exit 0", "echo '{}'", "echo '{\"now\": null}'", "exec cat >/dev/null"])
+async def test_one_that_says_nothing_changes_nothing(project: Project, script: str) -> None:
+    hooked(project, script)
+    assert await asked(project) is NOW
+    assert project.said == []
+
+
+async def test_exit_code_2_says_no_and_standard_error_why(project: Project) -> None:
+    hooked(project, "echo 'not on a Friday' >&2\nexit 2")
+    with pytest.raises(BlockedError, match="not on a Friday"):
+        await asked(project)
+    assert project.said == []
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo went wrong >&2\nexit 1", "the command: ended with code 1: went wrong"),
+        ("echo hello", "what it printed: not JSON"),
+        ("echo '[1]'", 'what it printed: is not an object with a "now"'),
+        ("echo '{\"later\": {}}'", 'what it printed: is not an object with a "now"'),
+        ("echo '{\"now\": 3}'", 'what it printed: "now" is not an object'),
+        ('echo \'{"now": {"args": 3}}\'', "what it gave back: Expected `object`, got `int`"),
+        ('echo \'{"now": {"arg": {}}}\'', "what it gave back: there is no 'arg' here"),
+        ("exec nosuchcommand_", "the command: ended with code 127"),
+    ],
+)
+async def test_anything_else_is_a_fault_that_is_passed_over(project: Project, script: str, said: str) -> None:
+    hooked(project, script)
+    assert await asked(project) is NOW
+    (line,) = project.told()
+    assert line.startswith(f"./hook.sh: hook tool.execute.before: {said}")
+    assert line.endswith("that was fault 1 of 3")
+
+
+async def test_one_that_hangs_is_ended_at_its_deadline(project: Project, tmp_path: Path) -> None:
+    hooked(project, "exec sleep 60", timeout=3)
+    clock = HandClock()
+    async with asyncio.timeout(20), project.open(clock=clock) as local:
+        asking = asyncio.ensure_future(local.kit.hooks.ask(TOOL_BEFORE, TOLD, NOW))
+        while not asking.done():
+            clock.turn(3000)
+            await asyncio.wait([asking], timeout=0.01)
+        assert asking.result() is NOW
+    (line,) = project.told()
+    assert "took longer than 3 seconds" in line
+
+
+async def test_a_matcher_says_which_tools_it_is_asked_about(project: Project) -> None:
+    hooked(project, "echo no >&2; exit 2", matcher="edit|gl*")
+    script = [Call(tool="glob", input={"pattern": "*.sh"})], [Call(tool="todoread")], [Say(text="Done.")]
+    async with asyncio.timeout(30), project.open(*script) as local:
+        messages = await prompt(local)
+
+    (glob, said), (read, other) = calls_of(messages)
+    assert (glob, read) == ("glob", "todoread")
+    assert "no" in said.split()
+    assert "no" not in other.split()
+    assert words_of(messages).endswith("Done.")
+
+
+async def test_a_hook_that_cannot_block_is_at_fault_if_it_tries(project: Project) -> None:
+    hooks = {"chat.headers": [{"command": ["sh", "-c", "exit 2"], "matcher": "x"}]}
+    project.configure(experimental={"weft": {"hooks": hooks}})
+    async with project.open() as local:
+        now = ChatHeaders(headers={})
+        assert await local.kit.hooks.ask(CHAT_HEADERS, None, now) is now  # type: ignore[arg-type]
+    matcher, fault = project.told()
+    assert "a matcher means nothing at this hook" in matcher
+    assert "hook chat.headers cannot block anything" in fault
+
+
+async def test_a_name_that_is_none_is_told_with_what_was_meant(project: Project) -> None:
+    project.configure(
+        experimental={
+            "weft": {"hooks": {"tool.execute.befor": [{"command": ["x"]}], "event": [{"command": []}]}}
+        }
+    )
+    async with project.open():
+        pass
+    meant, empty = project.said
+    assert str(meant).endswith("experimental.weft.hooks.tool.execute.befor: there is no such hook")
+    assert meant.hint == "did you mean 'tool.execute.before'?"
+    assert "the command is empty" in str(empty)
+
+
+async def test_a_project_adds_to_a_persons_hooks_and_takes_none_away(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {"tool.execute.before": [{"command": ["sh", "-c", "echo mine >&2; exit 2"]}]}
+    monkeypatch.setenv("OPENCODE_CONFIG", str(tmp_path / "own.json"))
+    (tmp_path / "own.json").write_text(json.dumps({"experimental": {"weft": {"hooks": own}}}))
+    hooked(project, "exit 0")
+
+    with pytest.raises(BlockedError, match="mine"):
+        await asked(project)

@@ -1,0 +1,192 @@
+"""Custom tools in a run: named, judged, asked about, bounded, and none that can take the run down."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from given.plugins import MODEL, Project, calls_of, prompt, words_of
+from weft.model.event import PartUpdated
+from weft.model.input import PromptInput, SessionInput, TextInput
+from weft.model.part import AnyPart, CompletedState, RunningState, ToolPart
+from weft.provider.scripted import Call, Say
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "project")
+
+
+async def called(project: Project, *calls: Call) -> list[tuple[str, str]]:
+    async with asyncio.timeout(30), project.open(*[[call] for call in calls], [Say(text="Done.")]) as local:
+        messages = await prompt(local)
+    assert words_of(messages).endswith("Done.")
+    return calls_of(messages)
+
+
+MATH = """
+    from typing import Annotated
+    from weft.plugin.tools import ToolAnswer, ToolCallContext, tool
+
+    @tool
+    def execute(numbers: Annotated[list[float], "what to add up"]) -> str:
+        '''Add numbers.'''
+        return str(sum(numbers))
+
+    @tool
+    async def divide(a: float, ctx: ToolCallContext, b: float = 2) -> ToolAnswer:
+        '''Divide one number by another.'''
+        await ctx.ask("divide", f"{a}/{b}")
+        await ctx.report(title="dividing", metadata={"a": a})
+        return ToolAnswer(output=str(a / b), title=f"{a}/{b}", metadata={"by": ctx.agent, "in": ctx.directory})
+"""
+
+
+async def test_a_file_of_tools_gives_tools_that_a_model_can_call(project: Project) -> None:
+    project.tool("math", MATH)
+    script = [Call(tool="math", input={"numbers": [1, 2.5]})], [Call(tool="math_divide", input={"a": 3})]
+    async with asyncio.timeout(30), project.open(*script, [Say(text="Done.")]) as local:
+        messages = await prompt(local)
+        parts = [part for each in messages for part in each.parts if isinstance(part, ToolPart)]
+
+    added, divided = (part.state for part in parts)
+    assert isinstance(added, CompletedState)
+    assert isinstance(divided, CompletedState)
+    assert (added.title, added.output) == ("", "3.5")
+    assert (divided.title, divided.output) == ("3.0/2", "1.5")
+    assert divided.metadata["by"] == "build"
+    assert divided.metadata["in"] == str(project.root)
+    offered = {spec.name: spec for spec in project.provider.requests[0].tools}
+    assert offered["math"].about == "Add numbers."
+    assert offered["math"].schema["properties"]["numbers"]["description"] == "what to add up"
+    assert offered["math_divide"].schema["required"] == ["a"]
+    assert project.said == []
+
+
+async def test_arguments_are_judged_and_faults_are_results(project: Project) -> None:
+    project.tool("math", MATH)
+    project.plugin(
+        "odd",
+        """
+        import sys
+        from weft.plugin.tools import tool
+
+        @tool
+        def leaves() -> str:
+            "Leave."
+            sys.exit(4)
+
+        @tool
+        async def gives_a_number() -> str:
+            "Count."
+            return 3
+
+        @tool
+        def talks() -> str:
+            "Talk."
+            return "word " * 100_000
+        """,
+    )
+    wrong, zero, left, number, talk = await called(
+        project,
+        Call(tool="math", input={"numbers": ["one"]}),
+        Call(tool="math_divide", input={"a": 1, "b": 0}),
+        Call(tool="leaves"),
+        Call(tool="gives_a_number"),
+        Call(tool="talks"),
+    )
+    assert wrong[1].startswith("The math tool was called with invalid arguments: Expected `float`, got `str`")
+    assert zero[1] == "ZeroDivisionError: float division by zero"
+    assert left[1] == "SystemExit: 4"
+    assert number[1] == "The gives_a_number tool gave back a int, where text or a ToolAnswer is wanted."
+    assert len(talk[1]) < 60_000
+    assert "truncated" in talk[1]
+    assert project.said == []
+
+
+async def test_the_permission_of_a_custom_tool_is_its_name(project: Project) -> None:
+    project.tool("math", MATH)
+    project.configure(permission={"math": "deny", "divide": {"9*": "deny"}})
+    denied, asked = await called(
+        project,
+        Call(tool="math", input={"numbers": []}),
+        Call(tool="math_divide", input={"a": 9}),
+    )
+    assert "there is no tool 'math'" in denied[1] or "forbids" in denied[1]
+    assert "A rule forbids this call (divide '9.0/2'" in asked[1]
+
+
+async def test_one_of_weft_s_names_takes_the_place_of_weft_s_own_with_its_permission(
+    project: Project,
+) -> None:
+    project.tool(
+        "write",
+        "from weft.plugin.tools import tool\n@tool\ndef write(x: str) -> str:\n    'Mine.'\n    return x\n",
+    )
+    assert await called(project, Call(tool="write", input={"x": "mine"})) == [("write", "mine")]
+
+    project.configure(permission={"edit": "deny"})
+    ((_, said),) = await called(project, Call(tool="write", input={"x": "mine"}))
+    assert said != "mine"
+
+
+async def test_names_that_cannot_be_are_told_with_file_line_and_function(project: Project) -> None:
+    head = "from weft.plugin.tools import tool\n"
+    one = "@tool\ndef {name}() -> str:\n    'Do it.'\n    return '{name}'\n"
+    project.tool("invalid", head + one.format(name="execute"))
+    project.tool("two words", head + one.format(name="execute"))
+    project.tool("twice", head + one.format(name="default") + one.format(name="execute"))
+    project.plugin("other", head + one.format(name="twice"))
+
+    assert await called(project, Call(tool="twice")) == [("twice", "default")]
+    where = ".opencode/tool"
+    assert project.told() == [
+        f"{where}/invalid.py:2: function 'execute': the name 'invalid' is weft's own",
+        f"{where}/twice.py: tool 'twice' takes the place of the one in {project.root}/.opencode/plugin/other.py".replace(
+            f"{project.root}/", ""
+        ),
+        f"{where}/twice.py:6: function 'execute': there is a tool 'twice' in this file already",
+        f"{where}/two words.py:2: function 'execute': 'two words' is no name that a model can call",
+    ]
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "release"
+    yield path
+    path.touch()
+
+
+async def test_one_that_hangs_is_left_behind_when_the_run_is_aborted(project: Project, release: Path) -> None:
+    project.tool(
+        "hang",
+        f"""
+        import os, time
+        from weft.plugin.tools import tool
+
+        @tool
+        def hang() -> str:
+            "Hang."
+            while not os.path.exists({str(release)!r}):
+                time.sleep(0.01)
+            return "released"
+        """,
+    )
+    async with asyncio.timeout(30), project.open([Call(tool="hang")]) as local:
+        session = (await local.create_session(SessionInput(title="x"))).id
+        asked = PromptInput(model=MODEL, parts=(TextInput(text="go"),))
+        events = local.events()
+        running = asyncio.ensure_future(local.prompt(session, asked))
+        async for told in events:
+            if isinstance(told.event, PartUpdated) and is_running(told.event.part):
+                break
+        assert await local.abort(session)
+        await running
+        ((tool, said),) = calls_of(await local.list_messages(session))
+
+    assert (tool, "abort" in said.lower()) == ("hang", True)
+
+
+def is_running(part: AnyPart) -> bool:
+    return isinstance(part, ToolPart) and isinstance(part.state, RunningState)

@@ -1,0 +1,82 @@
+"""For whoever looks after a server: whether it is ready, and its numbers."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from given.serving import Site, prompt, served
+from weft.server.door import Door
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with served(tmp_path) as site:
+        yield site
+
+
+def numbers(site: Site) -> dict[str, float]:
+    answer = site.client.get("/weft/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+def test_what_was_done_is_in_the_numbers(site: Site) -> None:
+    session = site.post("/session", {"title": "counted"})["id"]
+    with site.client.stream("GET", "/event") as events:
+        heard = events.iter_lines()
+        next(heard)
+        site.post(f"/session/{session}/message", prompt("hi"))
+        site.post(f"/session/{session}/fork")
+        during = numbers(site)
+        assert (during["weft_streams"], during["weft_directories"]) == (1, 1)
+    site.client.get("/session/ses_00000000000000000000000000/todo")
+    site.client.get("/nothing/here")
+    found = numbers(site)
+    assert {
+        name: found[name]
+        for name in ("weft_runs", "weft_runs_total", "weft_prompts_total", "weft_steps_total", "weft_ending")
+    } == {
+        "weft_runs": 0,
+        "weft_runs_total": 1,
+        "weft_prompts_total": 1,
+        "weft_steps_total": 1,
+        "weft_ending": 0,
+    }
+    assert found['weft_tokens_total{kind="output"}'] > 0
+    asked = 'method="POST",route="/session/{sessionID}/message"'
+    assert found[f'weft_requests_total{{{asked},status="200"}}'] == 1
+    assert found[f"weft_request_seconds_count{{{asked}}}"] == 1
+    assert found['weft_requests_total{method="GET",route="/session/{sessionID}/todo",status="404"}'] == 1
+    assert found['weft_requests_total{method="GET",route="unknown",status="404"}'] == 1
+    assert found["weft_events_total"] > 5
+    assert not any(re.search(r"_seconds_.*/event", name) for name in found)
+    assert session not in str(found)
+
+
+def test_numbers_and_readiness_are_for_those_with_the_password(tmp_path: Path) -> None:
+    with served(tmp_path, door=Door(password="secret")) as site:
+        for path in ("/weft/metrics", "/weft/ready"):
+            assert site.client.get(path).status_code == 401
+            assert httpx2.get(f"{site.url}{path}", auth=("opencode", "secret")).status_code == 200
+        refused = httpx2.get(f"{site.url}/weft/metrics", auth=("opencode", "secret")).text
+        assert 'weft_requests_total{method="GET",route="unknown",status="401"} 2' in refused
+
+
+def test_it_is_ready_for_as_long_as_something_can_be_stored(site: Site, tmp_path: Path) -> None:
+    assert site.get("/weft/ready") == {"ready": True, "reasons": []}
+    kept = tmp_path / "storage" / ".weft" / "kept"
+    os.rename(kept, kept.with_name("aside"))
+    kept.write_text("in the way")
+    assert site.get("/weft/ready", 503) == {
+        "ready": False,
+        "reasons": ["StoreError: nothing can be stored"],
+    }
+    os.unlink(kept)
+    os.rename(kept.with_name("aside"), kept)
+    assert site.get("/weft/ready") == {"ready": True, "reasons": []}
+    assert list(kept.glob("weft-probe*")) == []

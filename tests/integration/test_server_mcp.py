@@ -1,0 +1,123 @@
+"""MCP servers over HTTP, route by route, in OpenCode's shapes."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from given.mcp_servers import good
+from given.mcp_servers.remote import Registrar, guarded, serving
+from given.serving import Site, prompt, served
+
+RAW = Path(__file__).parents[1] / "given" / "mcp_servers" / "raw.py"
+
+
+@pytest.fixture(scope="module")
+def far() -> Iterator[str]:
+    with serving(lambda _: good.server.streamable_http_app()) as url:
+        yield f"{url}/mcp"
+
+
+@pytest.fixture
+def site(tmp_path: Path, far: str) -> Iterator[Site]:
+    servers = {
+        "near": {"type": "local", "command": raw(tmp_path, "plain")},
+        "far": {"type": "remote", "url": far, "enabled": False},
+        "broken": {"type": "local", "command": ["no-such-program"]},
+    }
+    with served(tmp_path, config={"mcp": servers, "experimental": {"weft": {"mcp": {"wait": 30}}}}) as found:
+        yield found
+
+
+def raw(home: Path, manner: str) -> list[str]:
+    return [sys.executable, "-S", "-E", str(RAW), manner, str(home / f"{manner}.log")]
+
+
+def test_servers_are_listed_and_none_is_started_for_it(site: Site, tmp_path: Path) -> None:
+    listed = site.get("/mcp")
+    assert {name: status["status"] for name, status in listed.items()} == dict.fromkeys(
+        ("near", "far", "broken"), "disabled"
+    )
+    assert ("note" in listed["near"], "note" in listed["far"]) == (True, False)
+    assert site.get("/experimental/resource") == {}
+    assert not (tmp_path / "plain.log").exists()
+
+
+def test_a_run_connects_them_and_says_how_they_stand(site: Site) -> None:
+    session = site.post("/session", {})
+    site.post(f"/session/{session['id']}/message", prompt("hello"))
+    listed = site.get("/mcp")
+    assert listed["near"] == {"status": "connected"}
+    assert listed["far"] == {"status": "disabled"}
+    assert listed["broken"]["status"] == "failed"
+    assert "no-such-program" in listed["broken"]["error"]
+    assert "near_echo" in site.get("/experimental/tool/ids")
+
+
+def test_connecting_and_leaving(site: Site) -> None:
+    assert site.post("/mcp/far/connect") is True
+    assert site.get("/mcp")["far"] == {"status": "connected"}
+    assert site.get("/experimental/resource")["far:picture"] == {
+        "name": "picture",
+        "uri": "notes://picture",
+        "mimeType": "image/png",
+        "client": "far",
+    }
+    command = next(each for each in site.get("/command") if each["name"] == "far:review_it")
+    assert (command["mcp"], command["hints"]) == (True, ["$1", "$2"])
+    assert site.post("/mcp/far/disconnect") is True
+    assert site.get("/mcp")["far"] == {"status": "disabled"}
+    assert site.post("/mcp/broken/connect") is False
+
+
+def test_adding_one(site: Site, far: str, tmp_path: Path) -> None:
+    added = site.post("/mcp", {"name": "new", "config": {"type": "remote", "url": far}})
+    assert added == {"new": {"status": "connected"}}
+    added = site.post("/mcp", {"name": "off", "config": {"type": "remote", "url": far, "enabled": False}})
+    assert added == {"off": {"status": "disabled"}}
+    assert site.get("/mcp")["new"] == {"status": "connected"}
+    for body in ({"name": "", "config": {}}, {"name": "x", "config": {"type": "odd"}}, {"name": "x"}):
+        assert site.client.post("/mcp", json=body).status_code == 400
+
+
+def test_adding_one_is_not_offered_where_no_shell_is(tmp_path: Path) -> None:
+    with served(tmp_path, routes={"shell": False}) as site:
+        assert site.client.post("/mcp", json={"name": "x", "config": {}}).status_code in (404, 405)
+        assert site.get("/mcp") == {}
+
+
+def test_logging_in_and_out(tmp_path: Path) -> None:
+    with serving(guarded(Registrar())) as url:
+        servers = {"far": {"type": "remote", "url": f"{url}/mcp"}}
+        own = {"mcp": servers, "experimental": {"weft": {"mcp": {"callbackPort": 1}}}}
+        with served(tmp_path, config=own) as site:
+            assert site.post("/mcp/far/connect") is False
+            assert site.get("/mcp") == {"far": {"status": "needs_auth"}}
+            address = site.post("/mcp/far/auth")["authorizationUrl"]
+            code = httpx2.URL(httpx2.get(address, follow_redirects=False).headers["location"]).params["code"]
+            assert site.post("/mcp/far/auth/callback", {"code": code}) == {"status": "connected"}
+            assert site.send("DELETE", "/mcp/far/auth") == {"success": True}
+            assert site.post("/mcp/far/connect") is False
+            assert site.get("/mcp") == {"far": {"status": "needs_auth"}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/mcp/near/auth", None, 400),
+        ("POST", "/mcp/near/auth/authenticate", None, 400),
+        ("POST", "/mcp/near/auth/callback", {"code": "x"}, 400),
+        ("POST", "/mcp/near/auth/callback", {"code": ""}, 400),
+        ("POST", "/mcp/none/auth", None, 404),
+        ("DELETE", "/mcp/none/auth", None, 404),
+        ("POST", "/mcp/none/auth/callback", {"code": "x"}, 404),
+        ("POST", "/mcp/none/auth/authenticate", None, 404),
+        ("POST", "/mcp/none/connect", None, 404),
+        ("POST", "/mcp/none/disconnect", None, 404),
+    ],
+)
+def test_what_cannot_be_done_is_refused(site: Site, method: str, path: str, body: Any, status: int) -> None:
+    site.send(method, path, body, status)

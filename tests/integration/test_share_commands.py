@@ -1,0 +1,221 @@
+"""`weft share`, `weft unshare`, `weft run --share`: as a person uses them."""
+
+import asyncio
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from given.serving import Site, prompt, served
+from given.share_server import Shares, open_shares
+from weft.cli.exit import Exit
+from weft.cli.main import run_command
+from weft.store.files import FileStore
+
+KEY = "sk-ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
+PAGES = "http://localhost"
+
+
+@pytest.fixture
+def shares() -> Iterator[Shares]:
+    with open_shares() as shares:
+        yield shares
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with served(tmp_path, pages=PAGES) as site:
+        yield site
+
+
+@pytest.fixture
+def session(site: Site) -> str:
+    id: str = site.post("/session", {"title": "warp and weft"})["id"]
+    site.post(f"/session/{id}/message", prompt(f"use {KEY}"))
+    return id
+
+
+class Shell:
+    """A person at a shell in the project."""
+
+    def __init__(self, site: Site, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._where = ["--dir", str(site.project), "--store", f"file:{store}"]
+        self._capsys = capsys
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        code = run_command([*words, *self._where])
+        said = self._capsys.readouterr()
+        return code, said.out, said.err
+
+
+@pytest.fixture
+def shell(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Shell:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    return Shell(site, tmp_path / "storage", capsys)
+
+
+def test_a_session_is_written_as_a_page_for_its_owner_alone(
+    shell: Shell, session: str, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    code, out, err = shell.run("share", session, "--to", str(page))
+    assert (code, out) == (0, "")
+    assert "1 secret covered (1 anthropic-key)" in err
+    text = page.read_text()
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert ("Content-Security-Policy" in text, "<script" in text, KEY in text) == (True, False, False)
+    assert "use [redacted:anthropic-key:1]" in text
+    shell.run("share", session, "--to", str(page), "--no-redact")
+    assert KEY in page.read_text()
+    (tmp_path / "taken.html").mkdir()
+    code, _, err = shell.run("share", session, "--to", str(tmp_path / "taken.html"))
+    assert (code, "cannot be written" in err) == (1, True)
+
+
+def test_a_preview_names_what_is_covered_and_where(shell: Shell, session: str) -> None:
+    code, out, err = shell.run("share", session, "--preview")
+    assert code == 0
+    assert ("[redacted:anthropic-key:1]" in out, "sk-a… (45 characters)" in out, "msg_" in out) == (
+        True,
+        True,
+        True,
+    )
+    assert (KEY in out, "nothing has left" in err) == (False, True)
+    code, out, _ = shell.run("share", session, "--preview", "--format", "json")
+    assert (code, json.loads(out)["kinds"]) == (0, {"anthropic-key": 1})
+
+
+def test_without_a_place_nothing_leaves_and_the_ways_are_named(shell: Shell, session: str) -> None:
+    code, out, err = shell.run("share", session, "--yes")
+    assert (code, out) == (2, "")
+    assert ("no place to share to" in err, "weft serve --share" in err, "page.html" in err) == (
+        True,
+        True,
+        True,
+    )
+    code, _, err = shell.run("share", session)
+    assert (code, "--yes" in err) == (2, True)
+
+
+def test_a_session_is_shared_at_a_server_listed_and_taken_back(
+    shell: Shell, session: str, shares: Shares
+) -> None:
+    code, out, _ = shell.run("share", session, "--to", shares.url, "--expires", "7d", "--yes")
+    assert (code, out.strip()) == (0, f"{shares.url}/share/shr1")
+    assert KEY not in shares.words()
+    code, out, _ = shell.run("share", "list")
+    assert (code, session in out, "remote" in out, "in 7d" in out, "secret" in out) == (
+        0,
+        True,
+        True,
+        True,
+        False,
+    )
+    code, out, _ = shell.run("unshare", session[:20])
+    assert (code, "is shown no more" in out, shares.there) == (0, True, {})
+    assert shell.run("share", "list", "--format", "json")[1].strip() == "[]"
+    code, _, err = shell.run("unshare", session)
+    assert (code, "there is no share" in err) == (2, True)
+
+
+def test_a_share_is_taken_back_by_its_own_id_or_forgotten(shell: Shell, session: str, shares: Shares) -> None:
+    shell.run("share", session, "--to", shares.url, "--yes")
+    shares.drop_trouble += [403]
+    code, _, err = shell.run("unshare", "shr1")
+    assert (code, "is still shown at" in err, "--forget" in err) == (1, True, True)
+    code, out, _ = shell.run("unshare", "shr1", "--forget")
+    assert (code, "is forgotten here" in out, list(shares.there)) == (0, True, ["shr1"])
+
+
+def test_a_session_that_cannot_be_taken_back_is_not_removed(
+    shell: Shell, session: str, shares: Shares
+) -> None:
+    shell.run("share", session, "--to", shares.url, "--yes")
+    shares.drop_trouble += [403]
+    code, _, err = shell.run("session", "rm", session, "--yes")
+    assert (code, "is still shown at" in err) == (1, True)
+    assert shell.run("session", "rm", session, "--yes")[0] == 0
+    assert shares.there == {}
+
+
+async def announce(store: Path, site: Site) -> None:
+    await FileStore(str(store)).keep(("sharing", "server"), {"pages": PAGES, "here": site.url})
+
+
+async def test_a_running_server_shows_what_is_shared_from_the_shell(
+    shell: Shell, site: Site, session: str, tmp_path: Path
+) -> None:
+    await announce(tmp_path / "storage", site)
+    code, out, _ = await in_thread(shell, "share", session, "--to", "server", "--yes")
+    path = out.strip().removeprefix(PAGES)
+    page = site.client.get(path)
+    assert (code, page.status_code, "warp and weft" in page.text) == (0, 200, True)
+    assert (await in_thread(shell, "unshare", session))[0] == 0
+    assert site.client.get(path).status_code == 404
+
+
+async def test_a_server_that_is_gone_shows_nothing_and_nothing_is_shared(
+    shell: Shell, site: Site, session: str, tmp_path: Path
+) -> None:
+    store = FileStore(str(tmp_path / "storage"))
+    await store.keep(("sharing", "server"), {"pages": PAGES, "here": "http://127.0.0.1:9"})
+    code, _, err = await in_thread(shell, "share", session, "--yes")
+    assert (code, "no server shows pages" in err) == (1, True)
+    assert site.get("/weft/share") == []
+    assert site.get(f"/session/{session}").get("share") is None
+
+
+async def in_thread(shell: Shell, *words: str) -> tuple[int, str, str]:
+    return await asyncio.to_thread(shell.run, *words)
+
+
+def configured(**more: object) -> None:
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode" / "opencode.json"
+    own.write_text(json.dumps({"model": "scripted/demo", **more}))
+
+
+def test_a_run_is_shared_before_it_begins_and_is_there_whole_at_its_end(shell: Shell, shares: Shares) -> None:
+    configured(enterprise={"url": shares.url})
+    code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello there")
+    assert (code, f"~  {shares.url}/share/shr1" in err) == (0, True)
+    assert "hello there" in json.dumps(shares.there["shr1"].items)
+
+
+@pytest.mark.parametrize("words", [(), ("--share",)])
+def test_a_run_that_shares_by_itself_does_so_once(
+    shell: Shell, shares: Shares, words: tuple[str, ...]
+) -> None:
+    configured(enterprise={"url": shares.url}, share="auto")
+    _, _, err = shell.run("run", *words, "-m", "scripted/demo", "--max-steps", "1", "hello there")
+    assert (shares.made, err.count("/share/shr1")) == (1, 1)
+    assert "hello there" in json.dumps(shares.there["shr1"].items)
+
+
+@pytest.mark.parametrize("off", ["config", "flag"])
+def test_a_run_that_may_not_be_shared_does_not_begin(
+    shell: Shell, site: Site, shares: Shares, monkeypatch: pytest.MonkeyPatch, off: str
+) -> None:
+    configured(enterprise={"url": shares.url}, **({"share": "disabled"} if off == "config" else {}))
+    if off == "flag":
+        monkeypatch.setenv("OPENCODE_DISABLE_SHARE", "1")
+    code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello")
+    assert (code, "Sharing is disabled in configuration" in err) == (2, True)
+    assert (site.get("/session"), shares.asked) == ([], [])
+
+
+def test_a_project_that_is_not_trusted_shares_nothing(shell: Shell, site: Site, shares: Shares) -> None:
+    configured()
+    said = {"share": "auto", "autoshare": True, "enterprise": {"url": shares.url}}
+    (site.project / "opencode.json").write_text(json.dumps(said))
+    assert shell.run("run", "-m", "scripted/demo", "--max-steps", "1", "hello")[0] == Exit.BUDGET
+    code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello")
+    assert (code, "no place to share to" in err, shares.asked) == (2, True, [])
+    (site.project / "opencode.json").write_text(json.dumps({"share": "disabled"}))
+    configured(enterprise={"url": shares.url})
+    code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello")
+    assert (code, "disabled" in err, shares.asked) == (2, True, [])

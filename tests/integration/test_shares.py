@@ -1,0 +1,439 @@
+"""Sharing at another's share server: what leaves and what does not, trouble on the way, and taking it back."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+import pytest
+
+from given.house import NOW, House, QuickClock, open_house, say
+from given.share_server import Shares, open_shares
+from weft.app.sharing.settings import ShareSettings
+from weft.errors import (
+    ConflictError,
+    DocumentError,
+    InvalidInputError,
+    NotFoundError,
+    SharingDisabledError,
+    SharingError,
+)
+from weft.model.around.share import ShareTerms
+from weft.model.event import SessionWarned
+from weft.model.input import SessionInput
+from weft.model.session import Session, SessionShare
+from weft.model.wire import encode
+from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, TextEnd, TextStart, Usage
+from weft.provider.contract import ModelRequest
+from weft.provider.scripted import Call, Say
+from weft.session.care.migrate import migrate
+from weft.session.sharing.book import BOOK
+from weft.session.transfer.document import to_document
+from weft.store.memory import MemoryStore
+from weft.testing.clock import HandClock
+
+KEY = "sk-ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
+
+
+@pytest.fixture
+def shares() -> Iterator[Shares]:
+    with open_shares() as shares:
+        yield shares
+
+
+def house(shares: Shares, *script: Any, mode: Any = "manual", **more: Any) -> Any:
+    settings = ShareSettings(mode=mode, server=shares.url, host=more.pop("host", ""))
+    return open_house(*script, sharing=settings, quick=True, **more)
+
+
+async def shared(house: House) -> Session:
+    session = await house.api.create_session(SessionInput(title="warp"))
+    return await house.api.sharing.share(session.id)
+
+
+async def everything_told(house: House, after: int = 0) -> str:
+    events = house.api.events(after=after)
+    told = [await anext(events) for _ in range(house.api.bus.cursor - after)]
+    return "\n".join(encode(each.event).decode() for each in told)
+
+
+async def test_a_session_is_there_whole_once_it_is_shared(shares: Shares) -> None:
+    async with house(shares, [Say(text="an answer")]) as here:
+        session = await here.api.create_session(SessionInput(title="warp"))
+        await here.api.prompt(session.id, say("a prompt"))
+        session = await here.api.sharing.share(session.id)
+        [hosted] = shares.there.values()
+        assert session.share == SessionShare(url=f"{shares.url}/share/shr1")
+        assert hosted.session == session.id
+        texts = [
+            data["text"]
+            for key, data in hosted.items.items()
+            if key.startswith("part/") and data["type"] == "text"
+        ]
+        assert texts == ["a prompt", "an answer"]
+        assert [model["id"] for model in hosted.items["model"]] == ["test"]
+        assert (await here.api.sharing.share(session.id)).share == session.share
+        assert shares.made == 1
+
+
+async def test_what_happens_later_is_sent_once_and_the_last_second_is_not_lost(shares: Shares) -> None:
+    async with house(shares, [Say(text="one two three")], clock=HandClock(NOW)) as here:
+        session = await shared(here)
+        await here.api.prompt(session.id, say("go"))
+        [hosted] = shares.there.values()
+        assert len(hosted.batches) == 1
+    assert len(hosted.batches) == 2
+    assert "one two three" in json.dumps(hosted.items)
+    assert "warp" in json.dumps(hosted.items[f"session/{session.id}"])
+
+
+async def test_while_a_session_runs_what_is_new_is_sent_a_second_later(shares: Shares) -> None:
+    clock = HandClock(NOW)
+    async with house(shares, [Say(text="first")], [Say(text="second")], clock=clock) as here:
+        session = await shared(here)
+        [hosted] = shares.there.values()
+        await here.api.prompt(session.id, say("go"))
+        await clock.somebody_sleeps(1.0)
+        clock.turn(1000)
+        await shares.wait_for_batches("shr1", 2)
+        assert "first" in json.dumps(hosted.items)
+        sent = len(hosted.batches[1])
+        await here.api.prompt(session.id, say("on"))
+    again = {
+        f"{item['type']}/{item['data'].get('id')}" for item in hosted.batches[2] if item["type"] == "part"
+    }
+    before = {
+        f"{item['type']}/{item['data'].get('id')}" for item in hosted.batches[1] if item["type"] == "part"
+    }
+    assert (sent > 0, again & before) == (True, set())
+
+
+async def test_secrets_are_covered_before_anything_leaves(shares: Shares) -> None:
+    steps = [[Call(tool="echo", input={"words": f"TOKEN={KEY}"})], [Say(text=f"{KEY} as you see")]]
+    async with house(shares, *steps) as here:
+        session = await shared(here)
+        await here.api.prompt(session.id, say(f"use {KEY}"))
+    words = shares.words()
+    assert "[redacted:anthropic-key:1]" in words
+    assert KEY[:13] not in words
+
+
+class Halves:
+    """A model that stops in the middle of a secret."""
+
+    def __init__(self, clock: HandClock) -> None:
+        self._clock = clock
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        del request
+        yield Started()
+        yield TextStart(id="1")
+        yield TextDelta(id="1", text=f"it is {KEY[:15]}")
+        await self._clock.sleep(100)
+        yield TextDelta(id="1", text=KEY[15:])
+        yield TextEnd(id="1")
+        yield Finished(reason="stop", usage=Usage())
+
+
+async def test_half_a_secret_is_not_sent_while_the_other_half_is_being_written(shares: Shares) -> None:
+    clock = HandClock(NOW)
+    async with house(shares, clock=clock, provider=Halves(clock)) as here:
+        session = await shared(here)
+        running = asyncio.ensure_future(here.api.prompt(session.id, say("go")))
+        await clock.somebody_sleeps(100)
+        clock.turn(1000)
+        await shares.wait_for_batches("shr1", 2)
+        assert "go" in json.dumps(shares.there["shr1"].items)
+        clock.turn(200_000)
+        await running
+    assert KEY[:13] not in shares.words()
+    assert "it is [redacted:anthropic-key:1]" in shares.words()
+
+
+async def test_who_wants_it_shares_secrets_too(shares: Shares) -> None:
+    async with house(shares, [Say(text="ok")]) as here:
+        session = await here.api.create_session(SessionInput())
+        await here.api.prompt(session.id, say(f"use {KEY}"))
+        await here.api.sharing.share(session.id, ShareTerms(redact=False))
+    assert KEY in shares.words()
+
+
+async def test_a_preview_sends_nothing(shares: Shares) -> None:
+    async with house(shares, [Say(text="ok")]) as here:
+        session = await here.api.create_session(SessionInput())
+        await here.api.prompt(session.id, say(f"use {KEY}"))
+        preview = await here.api.sharing.preview_share(session.id)
+        assert preview.kinds == {"anthropic-key": 1}
+        assert KEY not in encode(preview).decode()
+    assert shares.asked == []
+
+
+async def test_the_secret_is_in_no_session_no_event_and_no_export(shares: Shares) -> None:
+    async with house(shares, [Say(text="ok")]) as here:
+        session = await shared(here)
+        await here.api.prompt(session.id, say("go"))
+        await here.api.sharing.catch_up()
+        told = await everything_told(here)
+        exported = to_document(await here.api.export_session(session.id)).decode()
+        listed = encode(await here.api.sharing.list_shares()).decode()
+        stored = encode(await here.store.get_session(session.id)).decode()
+        kept = await here.store.kept(("session_share", session.id))
+    assert kept == {"id": "shr1", "url": f"{shares.url}/share/shr1", "secret": "the-secret-1"}
+    assert f"{shares.url}/share/shr1" in told
+    for text in (told, exported, listed, stored):
+        assert "the-secret-1" not in text
+    items = [json.loads(body).get("data") for body in shares.bodies]
+    assert "the-secret-1" not in json.dumps(items)
+
+
+async def test_opencode_finds_a_record_only_of_the_server_it_would_use_itself(shares: Shares) -> None:
+    async with open_house(sharing=ShareSettings(), quick=True) as here:
+        session = await here.api.create_session(SessionInput())
+        await here.api.sharing.share(session.id, ShareTerms(to=shares.url))
+        assert await here.store.kept(("session_share", session.id)) is None
+        assert [each.id for each in await here.api.sharing.list_shares()] == ["shr1"]
+        await here.api.sharing.unshare(session.id)
+        assert (shares.there, await here.api.sharing.list_shares()) == ({}, [])
+
+
+# --- nothing leaves unasked ---
+
+
+async def test_without_a_place_to_share_to_it_is_refused_and_says_the_way_out() -> None:
+    async with open_house() as here:
+        session = await here.api.create_session(SessionInput())
+        with pytest.raises(InvalidInputError, match="no place to share to") as refused:
+            await here.api.sharing.share(session.id)
+        assert "weft serve --share" in refused.value.hint
+        with pytest.raises(InvalidInputError, match="no server of ours"):
+            await here.api.sharing.share(session.id, ShareTerms(to="server"))
+        with pytest.raises(InvalidInputError, match="no address"):
+            await here.api.sharing.share(session.id, ShareTerms(to="ftp://e.test"))
+        assert (await here.api.get_session(session.id)).share is None
+
+
+async def test_a_configured_server_that_is_none_is_named_when_somebody_shares() -> None:
+    async with open_house(sharing=ShareSettings(server="ftp://e.test")) as here:
+        session = await here.api.create_session(SessionInput())
+        with pytest.raises(InvalidInputError, match=r"enterprise\.url"):
+            await here.api.sharing.share(session.id)
+
+
+async def test_what_is_switched_off_is_refused_and_leaves_no_trace(shares: Shares) -> None:
+    settings = ShareSettings(mode="disabled", disabled_by="the test", server=shares.url)
+    async with open_house(sharing=settings) as here:
+        session = await here.api.create_session(SessionInput())
+        with pytest.raises(SharingDisabledError, match="Sharing is disabled in configuration"):
+            await here.api.sharing.share(session.id)
+        with pytest.raises(SharingDisabledError):
+            await here.api.sharing.share(session.id, ShareTerms(to=shares.url))
+        assert (await here.api.get_session(session.id)).share is None
+    assert shares.asked == []
+
+
+async def test_auto_shares_a_session_once_and_never_a_child_a_fork_or_an_import(shares: Shares) -> None:
+    async with house(shares, [Say(text="ok")], mode="auto") as here:
+        session = await here.api.create_session(SessionInput())
+        again = await here.api.sharing.share(session.id)  # as `run --share` does
+        await here.api.create_session(SessionInput(parent_id=session.id))
+        await here.api.prompt(session.id, say("go"))
+        fork = await here.api.fork_session(session.id)
+        parcel = await here.api.export_session(session.id)
+        await here.api.sharing.catch_up()
+        assert again.share is not None
+        assert (shares.made, fork.share) == (1, None)
+    async with house(shares, mode="auto") as there:
+        received = await there.api.import_session(parcel)
+        assert (await there.api.get_session(received.id)).share is None
+    assert shares.made == 1
+
+
+async def test_an_auto_share_that_fails_is_told_and_the_session_goes_on(shares: Shares) -> None:
+    shares.trouble += [403]
+    async with house(shares, mode="auto") as here:
+        events = here.api.events()
+        session = await here.api.create_session(SessionInput())
+        await here.api.sharing.catch_up()
+        warned = [told.event async for told in _first(events, 2) if isinstance(told.event, SessionWarned)]
+        assert [each.session_id for each in warned] == [session.id]
+        assert "403" in warned[0].message
+        assert (await here.api.get_session(session.id)).share is None
+
+
+async def _first(events: Any, count: int) -> Any:
+    for _ in range(count):
+        yield await anext(events)
+
+
+# --- trouble on the way ---
+
+
+async def test_what_may_go_better_a_moment_later_is_tried_again(shares: Shares) -> None:
+    shares.trouble += [503, 429, 500]
+    async with house(shares) as here:
+        assert (await shared(here)).share is not None
+    assert [path for _, path in shares.asked] == ["/api/share"] * 4 + ["/api/share/shr1/sync"]
+
+
+async def test_trouble_that_lasts_is_an_error_and_leaves_nothing_behind(shares: Shares) -> None:
+    async with house(shares) as here:
+        session = await here.api.create_session(SessionInput())
+        shares.trouble += [503] * 4
+        with pytest.raises(SharingError, match="503"):
+            await here.api.sharing.share(session.id)
+        assert await here.api.sharing.list_shares() == []
+        shares.trouble += [200]  # an answer that is no share
+        with pytest.raises(SharingError, match="something else than a share"):
+            await here.api.sharing.share(session.id)
+        assert (await here.api.get_session(session.id)).share is None
+        assert await here.store.kept(("session_share", session.id)) is None
+
+
+async def test_a_share_that_cannot_be_filled_is_taken_back(shares: Shares) -> None:
+    async with house(shares) as here:
+        session = await here.api.create_session(SessionInput())
+        shares.sync_trouble += [503] * 4
+        with pytest.raises(SharingError):
+            await here.api.sharing.share(session.id)
+        assert (shares.there, await here.api.sharing.list_shares()) == ({}, [])
+
+
+async def test_what_could_not_be_sent_is_sent_with_the_next_change(shares: Shares) -> None:
+    async with house(shares, [Say(text="first")], [Say(text="second")]) as here:
+        session = await shared(here)
+        shares.trouble += [503] * 4
+        await here.api.prompt(session.id, say("go"))
+        await here.api.sharing.catch_up()
+        await here.api.prompt(session.id, say("on"))
+        await here.api.sharing.catch_up()
+        [hosted] = shares.there.values()
+        said = json.dumps(hosted.items)
+        assert ("first" in said, "second" in said) == (True, True)
+
+
+async def test_a_share_that_is_gone_there_is_gone_here_and_that_is_told(shares: Shares) -> None:
+    async with house(shares, [Say(text="ok")]) as here:
+        session = await shared(here)
+        before = here.api.bus.cursor
+        shares.there.clear()
+        await here.api.prompt(session.id, say("go"))
+        await here.api.sharing.catch_up()
+        assert (await here.api.get_session(session.id)).share is None
+        assert await here.api.sharing.list_shares() == []
+        assert "it is shared no more" in await everything_told(here, before)
+
+
+# --- taking it back ---
+
+
+async def test_unshared_it_is_gone_there_and_here(shares: Shares) -> None:
+    async with house(shares) as here:
+        session = await shared(here)
+        assert (await here.api.sharing.unshare(session.id)).share is None
+        assert (shares.there, await here.api.sharing.list_shares()) == ({}, [])
+        assert await here.store.kept(("session_share", session.id)) is None
+        with pytest.raises(NotFoundError):
+            await here.api.sharing.unshare(session.id)
+        assert "the-secret" not in json.dumps(await here.store.kept(BOOK))
+
+
+async def test_what_cannot_be_taken_back_stays_listed_and_can_be_forgotten(shares: Shares) -> None:
+    async with house(shares) as here:
+        session = await shared(here)
+        shares.drop_trouble += [503] * 4
+        with pytest.raises(SharingError, match="is still shown at") as refused:
+            await here.api.sharing.unshare(session.id)
+        assert "--forget" in refused.value.hint
+        assert [each.session_id for each in await here.api.sharing.list_shares()] == [session.id]
+        assert (await here.api.get_session(session.id)).share is not None
+        await here.api.sharing.unshare(session.id, forget=True)
+        assert await here.api.sharing.list_shares() == []
+    assert list(shares.there) == ["shr1"]
+
+
+async def test_a_session_is_taken_back_before_it_goes_and_stays_if_that_fails(shares: Shares) -> None:
+    async with house(shares) as here:
+        session = await shared(here)
+        child = await here.api.create_session(SessionInput(parent_id=session.id))
+        await here.api.sharing.share(child.id)
+        shares.drop_trouble += [503] * 4
+        with pytest.raises(SharingError, match="is still shown at"):
+            await here.api.remove_session(session.id)
+        assert len(await here.api.list_sessions()) == 2
+        await here.api.remove_session(session.id)
+        assert (shares.there, await here.api.sharing.list_shares()) == ({}, [])
+        back = await here.api.restore_session(session.id)
+        assert [each.share for each in back] == [None, None]
+
+
+async def test_a_share_that_opencode_made_is_listed_and_taken_back(shares: Shares) -> None:
+    async with house(shares) as here:
+        session = await shared(here)
+        await here.store.keep(BOOK, None)  # all that OpenCode would have left
+        [listed] = await here.api.sharing.list_shares()
+        assert (listed.id, listed.known) == ("shr1", False)
+        await here.api.sharing.revoke_share("shr1")
+        assert shares.there == {}
+        assert (await here.api.get_session(session.id)).share is None
+
+
+async def test_what_is_over_is_taken_back_by_whoever_comes_next(shares: Shares) -> None:
+    clock, store = QuickClock(NOW), MemoryStore()
+    async with house(shares, clock=clock, store=store) as here:
+        session = await here.api.create_session(SessionInput())
+        await here.api.sharing.share(session.id, ShareTerms(expires=NOW + 60_000))
+        other = await here.api.create_session(SessionInput())
+        with pytest.raises(InvalidInputError, match="over already"):
+            await here.api.sharing.share(other.id, ShareTerms(expires=NOW - 1))
+        assert len(await here.api.sharing.list_shares()) == 1
+    clock.turn(60_000)
+    async with house(shares, clock=clock, store=store) as here:
+        await here.api.sharing.catch_up()
+        assert shares.there == {}
+        assert (await here.api.get_session(session.id)).share is None
+
+
+async def test_one_that_is_shared_is_not_shared_elsewhere_too(shares: Shares) -> None:
+    async with house(shares, host="http://pages.test") as here:
+        session = await here.api.create_session(SessionInput())
+        await here.api.sharing.share(session.id, ShareTerms(to="server"))
+        with pytest.raises(ConflictError, match="is shared already"):
+            await here.api.sharing.share(session.id, ShareTerms(to=shares.url))
+    assert shares.asked == []
+
+
+async def test_words_for_the_door_are_sent_and_never_shown(shares: Shares) -> None:
+    server = shares.url.replace("http://", "http://ada:pass%20word@")
+    async with open_house(sharing=ShareSettings(server=server), quick=True) as here:
+        session = await shared(here)
+        assert "pass" not in encode(await here.api.sharing.list_shares()).decode()
+        shares.drop_trouble += [401]
+        with pytest.raises(SharingError) as refused:
+            await here.api.sharing.unshare(session.id)
+        assert "pass%20word" not in str(refused.value)
+    assert set(shares.logins) == {f"Basic {base64.b64encode(b'ada:pass word').decode()}"}
+
+
+async def test_a_share_can_be_taken_back_from_the_store_that_its_session_moved_to(shares: Shares) -> None:
+    source, target = MemoryStore(), MemoryStore()
+    async with house(shares, store=source) as here:
+        session = await shared(here)
+    await migrate(source, target)
+    async with house(shares, store=target) as here:
+        assert [each.id for each in await here.api.sharing.list_shares()] == ["shr1"]
+        await here.api.sharing.unshare(session.id)
+    assert shares.there == {}
+
+
+async def test_a_book_that_cannot_be_read_ends_no_run_and_is_told_to_who_asks(shares: Shares) -> None:
+    store = MemoryStore()
+    await store.keep(BOOK, {"shares": "torn"})
+    async with house(shares, [Say(text="ok")], store=store) as here:
+        session = await here.api.create_session(SessionInput())
+        await here.api.prompt(session.id, say("go"))
+        with pytest.raises(DocumentError, match=r"sharing/book\.json"):
+            await here.api.sharing.list_shares()
+        with pytest.raises(DocumentError):
+            await here.api.remove_session(session.id)  # it may be shared, and then could not be taken back
+    assert await store.kept(BOOK) == {"shares": "torn"}

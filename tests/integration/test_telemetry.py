@@ -1,0 +1,343 @@
+"""Runs seen from outside, by OpenTelemetry's own SDK: spans, figures, and no word of what was said unless asked for."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.trace import StatusCode
+
+from given.house import MODEL, open_house, say
+from given.observed import observed
+from given.stage import handed, open_stage, start
+from weft.app.telemetry.asked import Asked, read_telemetry
+from weft.app.telemetry.following import following, open_telemetry
+from weft.bus import Bus
+from weft.cli.demo import make_repository
+from weft.config.load import load_config
+from weft.config.sources import Situation
+from weft.errors import ConfigError, RejectedError
+from weft.host.paths import paths_from
+from weft.model.agent import Agent
+from weft.model.catalog import Limit
+from weft.model.event import PartUpdated
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage
+from weft.provider.chunk import Usage
+from weft.provider.scripted import Call, End, Fail, Say, Think, Wait
+from weft.telemetry.emit import Emitter
+from weft.telemetry.fold import Fold
+from weft.telemetry.outlet import Careful, Once, Outlets
+from weft.tool.contract import Tool, ToolContext, ToolResult
+
+WEFT = str(Path(sys.executable).with_name("weft"))
+ECHO = Call(tool="echo", input={"words": "x"})
+ABOUT = {"gen_ai__provider__name": "scripted", "gen_ai__request__model": "test"}
+
+
+async def test_a_run_is_a_tree_of_steps_model_calls_and_tools() -> None:
+    used = Usage(input=100, output=20, reasoning=5, cache_read=300, cache_write=0)
+    script = [Think(text="hm"), ECHO, End(reason="tool-calls", usage=used)], [Say(text="Done.")]
+    async with open_house(*script, quick=True) as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        async with observed(house.api.bus) as seen:
+            await house.api.prompt(session, say("go"))
+    assert seen.tree() == [
+        (
+            "invoke_agent build",
+            [("step", ["chat test", "execute_tool echo"]), ("step", ["chat test"])],
+        )
+    ]
+    run, tool = seen.one("invoke_agent build"), seen.one("execute_tool echo")
+    first, last = seen.named("chat test")
+    assert {span.context.trace_id for span in seen.spans} == {run.context.trace_id}
+    assert all(span.start_time <= span.end_time for span in seen.spans)
+    assert dict(first.attributes) == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "scripted",
+        "gen_ai.request.model": "test",
+        "gen_ai.response.model": "test",
+        "gen_ai.response.finish_reasons": ("tool-calls",),
+        "gen_ai.conversation.id": session,
+        "gen_ai.agent.name": "build",
+        "gen_ai.usage.input_tokens": 400,
+        "gen_ai.usage.output_tokens": 25,
+        "gen_ai.usage.reasoning.output_tokens": 5,
+        "gen_ai.usage.cache_read.input_tokens": 300,
+        "gen_ai.usage.cache_creation.input_tokens": 0,
+    }
+    assert dict(tool.attributes) == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "echo",
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.call.id": "call_1.1",
+        "gen_ai.conversation.id": session,
+    }
+    assert run.attributes["gen_ai.usage.input_tokens"] == sum(
+        span.attributes["gen_ai.usage.input_tokens"] for span in (first, last)
+    )
+    assert run.attributes["weft.cost"] > 0
+    assert run.resource.attributes["service.name"] == "weft"
+    assert seen.measured("gen_ai.client.token.usage", gen_ai__token__type="output", **ABOUT) >= 25
+    assert seen.measured("weft.tokens", gen_ai__token__type="cache_read", **ABOUT) == 300
+    assert seen.measured("weft.cache.rate", **ABOUT) == 0.75
+    assert seen.measured("weft.cost", **ABOUT) == pytest.approx(run.attributes["weft.cost"])
+    assert seen.measured("gen_ai.client.operation.duration", gen_ai__operation__name="chat", **ABOUT) >= 0
+
+
+async def test_a_child_runs_below_the_call_that_sent_it() -> None:
+    scripts = {"go": [[handed("look")], [Say(text="So.")]], "look": [[ECHO], [Say(text="found it")]]}
+    async with open_stage(scripts) as stage:
+        session = await start(stage)
+        async with observed(stage.api.bus) as seen:
+            await stage.api.prompt(session, say("go"))
+    child = ("invoke_agent general", [("step", ["chat test", "execute_tool echo"]), ("step", ["chat test"])])
+    assert seen.tree() == [
+        (
+            "invoke_agent build",
+            [("step", ["chat test", ("execute_tool task", [child])]), ("step", ["chat test"])],
+        )
+    ]
+    assert len({span.context.trace_id for span in seen.spans}) == 1
+
+
+async def test_what_is_tried_again_is_counted_and_marked() -> None:
+    script = [Fail(message="busy", status=529, retryable=True, kind="overload")], [Say(text="There.")]
+    async with open_house(*script, quick=True) as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        async with observed(house.api.bus) as seen:
+            await house.api.prompt(session, say("go"))
+    chat = seen.one("chat test")
+    [mark] = chat.events
+    assert (mark.name, dict(mark.attributes)) == ("weft.retry", {"weft.attempt": 1, "error.type": "529"})
+    assert chat.status.status_code is StatusCode.UNSET
+    assert seen.measured("weft.retries", error__type="529", **ABOUT) == 1
+
+
+async def test_what_fails_says_of_which_kind_the_failure_is_and_no_more() -> None:
+    async with open_house([Fail(message="no such hidden-words", status=400)], quick=True) as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        async with observed(house.api.bus) as seen:
+            await house.api.prompt(session, say("go"))
+    for name in ("chat test", "step", "invoke_agent build"):
+        span = seen.one(name)
+        assert (span.status.status_code, span.attributes["error.type"]) == (StatusCode.ERROR, "400")
+    assert seen.measured("gen_ai.client.operation.duration", error__type="400") >= 0
+    assert "hidden-words" not in seen.everything()
+
+
+async def test_summing_up_is_counted_and_its_call_is_told_apart() -> None:
+    small = replace(MODEL, limit=Limit(context=100_000, output=8_000))
+    summariser = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
+    full = End(usage=Usage(input=95_000, output=100), reason="tool-calls")
+    script = (
+        [ECHO, full],
+        [Say(text="We did x."), End(usage=Usage(input=95_000, output=10))],
+        [Say(text="Done.")],
+    )
+    async with open_house(*script, model=small, agents=(summariser,)) as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        async with observed(house.api.bus) as seen:
+            await house.api.prompt(session, say("go"))
+    assert seen.measured("weft.compactions") == 1
+    summaries = [span for span in seen.named("chat test") if span.attributes.get("weft.summary")]
+    assert [span.attributes["gen_ai.agent.name"] for span in summaries] == ["compaction"]
+    assert len(seen.named("invoke_agent build")) == 1
+
+
+async def test_with_content_what_was_said_is_in_the_form_of_the_conventions() -> None:
+    script = [Say(text="I look."), ECHO], [Say(text="y" * 10_000)]
+    async with open_house(*script, quick=True) as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        async with observed(house.api.bus, content=True) as seen:
+            await house.api.prompt(session, say("go"))
+    first, last = seen.named("chat test")
+    assert json.loads(first.attributes["gen_ai.input.messages"]) == [
+        {"role": "user", "parts": [{"type": "text", "content": "go"}]}
+    ]
+    assert json.loads(first.attributes["gen_ai.output.messages"]) == [
+        {
+            "role": "assistant",
+            "parts": [
+                {"type": "text", "content": "I look."},
+                {"type": "tool_call", "id": "call_1.1", "name": "echo", "arguments": '{"words": "x"}'},
+            ],
+            "finish_reason": "tool-calls",
+        }
+    ]
+    [results] = json.loads(last.attributes["gen_ai.input.messages"])
+    assert results["parts"] == [{"type": "tool_call_response", "id": "call_1.1", "result": "x"}]
+    [said] = json.loads(last.attributes["gen_ai.output.messages"])
+    assert len(said["parts"][0]["content"]) == 4096
+    tool = seen.one("execute_tool echo")
+    assert (tool.attributes["gen_ai.tool.call.arguments"], tool.attributes["gen_ai.tool.call.result"]) == (
+        '{"words": "x"}',
+        "x",
+    )
+
+
+class Free(Struct, frozen=True):
+    a: str = ""
+
+
+SECRET = st.text(alphabet="qxz", min_size=8, max_size=12).map(lambda drawn: f"secret{drawn}")
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(SECRET, min_size=9, max_size=9, unique=True))
+async def test_without_content_no_word_of_a_conversation_gets_out(words: list[str]) -> None:
+    async def spill(wanted: Free, ctx: ToolContext) -> ToolResult:
+        await ctx.report(title=words[3], metadata={"output": words[3]})
+        return ToolResult(title=words[3], output=words[4], metadata={"secret": words[4]})
+
+    async def refuse(wanted: Free, ctx: ToolContext) -> ToolResult:
+        raise RejectedError(words[5])
+
+    spilling = Tool(name="spill", about="x", takes=Free, run=spill)
+    refusing = Tool(name="refuse", about="x", takes=Free, run=refuse)
+    scripts = {
+        words[0]: [
+            [Fail(message=words[6], status=529, retryable=False)],
+            [
+                Think(text=words[1]),
+                Say(text=words[2]),
+                Call(tool="spill", input={"a": words[3]}),
+                handed(words[7]),
+            ],
+            [Call(tool=words[8], input={"x": words[8]}), Call(tool="spill", raw=words[8])],
+            [Call(tool="refuse", input={"a": words[5]})],
+        ],
+        words[7]: [[Say(text=words[2])]],
+    }
+    async with open_stage(scripts, tools=(spilling, refusing)) as stage:
+        session = await start(stage, title=words[1])
+        async with observed(stage.api.bus) as seen:
+            await stage.api.prompt(session, say(words[0]))
+            await stage.api.prompt(session, say(words[0]))
+    told = seen.everything()
+    assert seen.named("execute_tool spill")
+    assert [word for word in words if word in told] == []
+
+
+def run_demo(tmp_path: Path, config: dict[str, object], **env: str) -> subprocess.CompletedProcess[str]:
+    make_repository(tmp_path / "project")
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode"
+    own.mkdir(parents=True, exist_ok=True)
+    (own / "opencode.json").write_text(json.dumps(config))
+    return subprocess.run(
+        [WEFT, "run", "-m", "scripted/demo", "let it greet"], cwd=tmp_path / "project", env={**os.environ, **env},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_the_command_sends_where_the_environment_says(tmp_path: Path) -> None:
+    console = {
+        "OTEL_TRACES_EXPORTER": "console",
+        "OTEL_METRICS_EXPORTER": "console",
+        "OTEL_SERVICE_NAME": "mine",
+    }
+    ran = run_demo(tmp_path, {"experimental": {"openTelemetry": True}}, **console)
+    assert ran.returncode == 0, ran.stderr
+    assert '"name": "invoke_agent build"' in ran.stderr
+    assert '"service.name": "mine"' in ran.stderr
+    assert '"name": "gen_ai.client.token.usage"' in ran.stderr
+    assert "let it greet" not in ran.stderr.replace("> let it greet", "")
+
+
+async def test_a_collector_without_its_package_is_warned_of_and_nothing_else_happens() -> None:
+    warned: list[ConfigError] = []
+    async with open_telemetry(Asked(), Bus(), warned.append):
+        pass
+    [warning] = warned
+    assert "pip install opentelemetry-exporter-otlp-proto-http" in str(warning)
+
+
+async def test_a_missing_extra_is_warned_of_and_nothing_else_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    warned: list[ConfigError] = []
+    async with open_telemetry(Asked(), Bus(), warned.append):
+        pass
+    [warning] = warned
+    assert "pip install 'weft[otel]'" in str(warning)
+
+
+class Broken(SpanExporter):
+    def export(self, _: Sequence[ReadableSpan]) -> SpanExportResult:
+        raise OSError("no such collector")
+
+
+class Stuck(SpanExporter):
+    """Does not come back before it is let go."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.came_back = False
+
+    def export(self, _: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.came_back = self.gate.wait(30)
+        return SpanExportResult.SUCCESS
+
+
+@pytest.mark.parametrize("exporter", [Broken(), Stuck()], ids=["broken", "stuck"])
+async def test_an_exporter_in_trouble_neither_fails_nor_holds_up_a_run(exporter: SpanExporter) -> None:
+    told: list[str] = []
+    sink = Emitter(Outlets(spans=Careful(exporter, Once(told.append))))
+    async with open_house([Say(text="One.")], [Say(text="Two.")], quick=True) as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        async with following(house.api.bus, Fold(os.urandom), sink):
+            for _ in range(2):
+                answer = await house.api.prompt(session, say("go"))
+                assert isinstance(answer.info, AssistantMessage)
+                assert answer.info.error is None
+    if isinstance(exporter, Stuck):
+        assert not exporter.came_back
+        exporter.gate.set()
+    else:
+        assert told == ["OSError: no such collector"]
+
+
+async def test_a_run_that_is_cut_off_is_told_as_far_as_it_went() -> None:
+    async with open_house([Say(text="Well."), Wait(seconds=60)]) as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        events = house.api.events()
+        async with observed(house.api.bus) as seen:
+            await house.api.submit(session, say("go"))
+            async for told in events:
+                if isinstance(told.event, PartUpdated) and told.event.delta == "Well.":
+                    break
+        await house.api.abort(session)
+    assert seen.tree() == [("invoke_agent build", [("step", ["chat test"])])]
+    assert seen.one("invoke_agent build").attributes["error.type"] == "cut_off"
+
+
+def test_telemetry_is_on_when_asked_for_and_never_by_a_project_nobody_vouched_for(tmp_path: Path) -> None:
+    def asked(said: dict[str, object], *, trusted: bool = True, **env: str) -> Asked | None:
+        (tmp_path / "opencode.json").write_text(json.dumps({"experimental": said}))
+        paths = paths_from(os.environ)
+        at = str(tmp_path)
+        found = Situation(directory=at, worktree=at, paths=paths, env=os.environ, trusted=trusted)
+        return read_telemetry(load_config(found), env)
+
+    on = {"openTelemetry": True}
+    content = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"}
+    place = {"enabled": True, "content": True, "endpoint": "http://127.0.0.1:4318"}
+    assert asked({}) is None
+    assert asked(on) == Asked()
+    assert asked(on, **content) == Asked(content=True)
+    assert asked(on, OTEL_SDK_DISABLED="true") is None
+    assert asked({"weft": {"telemetry": True}}) == Asked()
+    assert asked({"weft": {"telemetry": place}}) == Asked(content=True, endpoint="http://127.0.0.1:4318")
+    assert asked({**on, "weft": {"telemetry": False}}) is None
+    assert asked({"weft": {"telemetry": {"enabled": True, "content": False}}}, **content) == Asked()
+    assert asked(on, trusted=False) is None
+    assert asked({"weft": {"telemetry": place}}, trusted=False) is None

@@ -1,0 +1,82 @@
+"""Our client with a server of the real OpenCode: the same suite as for our own, and what OpenCode does not keep of it."""
+
+import asyncio
+import re
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from opencode.client_differences import NOT_KEPT
+from opencode.fake_model import FakeModel
+from opencode.sandbox import Sandbox
+from weft.api import Api
+from weft.client.conversation import converse
+from weft.client.remote import connect
+from weft.model.event import PartUpdated, SessionRested
+from weft.model.transcript import Transcript
+from weft.testing.api_contract import CHECKS
+
+pytestmark = pytest.mark.opencode
+
+PATIENCE = 30
+
+
+@pytest.fixture(scope="module")
+def url(sandbox: Sandbox) -> Iterator[str]:
+    with sandbox.running_opencode("serve", "--port", "0", "--hostname", "127.0.0.1") as serving:
+        assert serving.stdout is not None
+        for line in serving.stdout:
+            found = re.search(r"http://[0-9.:]+", line)
+            if found:
+                yield found[0]
+                return
+        raise AssertionError("OpenCode did not start to serve")
+
+
+@pytest.fixture
+def project(tmp_path: Path, sandbox: Sandbox) -> Path:
+    """A project of the test's own: OpenCode tells projects apart by their first commit."""
+    (tmp_path / "hello.txt").write_text("hello\n")
+    who = ["-c", "user.name=Ada Loom", "-c", "user.email=ada@example.test"]
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", str(tmp_path)]):
+        subprocess.run(["git", *who, *command], cwd=tmp_path, env=dict(sandbox.env), check=True)
+    return tmp_path
+
+
+@pytest.fixture
+async def api(url: str, project: Path) -> AsyncIterator[Api]:
+    async with connect(url, directory=str(project), patience=5) as api:
+        yield api
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_over_http(check: Callable[[Api], Awaitable[None]], api: Api) -> None:
+    if check.__name__ not in NOT_KEPT:
+        async with asyncio.timeout(PATIENCE):
+            await check(api)
+        return
+    with pytest.raises(Exception):  # noqa: B017, PT011  the reason is in the list, and differs
+        async with asyncio.timeout(5):
+            await check(api)
+
+
+def test_what_is_not_kept_is_a_check_of_the_suite() -> None:
+    assert set(NOT_KEPT) <= {check.__name__ for check in CHECKS}
+
+
+async def test_a_conversation_is_held_and_heard(api: Api, model: FakeModel) -> None:
+    model.plays()
+    talk, heard = await converse(api), Transcript()
+    told = [event async for event in talk.prompt("hello")]
+    heard.feed(*told)
+    assert isinstance(told[-1], SessionRested)
+    assert any(isinstance(event, PartUpdated) for event in told)
+    assert talk.messages() == heard.messages() == await api.list_messages(talk.id)
+    assert await talk.ask("and again?") != ""
+
+
+def test_a_prompt_from_the_shell_is_run_by_opencode(sandbox: Sandbox, url: str, model: FakeModel) -> None:
+    model.plays()
+    assert sandbox.weft("run", "--attach", url, "hello") == "the script has no answer to request 1\n"

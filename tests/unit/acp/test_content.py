@@ -1,0 +1,96 @@
+"""Blocks of a prompt, as an editor sends them, as parts of one."""
+
+import pytest
+from acp import audio_block, image_block, resource_link_block, text_block
+from acp.schema import (
+    Annotations,
+    BlobResourceContents,
+    EmbeddedResourceContentBlock,
+    TextContentBlock,
+    TextResourceContents,
+)
+
+from weft.acp.content import find_command, to_parts
+from weft.errors import InvalidInputError
+from weft.model.input import FileInput, TextInput
+
+
+def linked(uri: str, mime: str | None = None) -> FileInput | TextInput:
+    [part] = to_parts([resource_link_block("x", uri, mime_type=mime)])
+    return part
+
+
+def test_words_are_for_whom_they_are_said_to_be() -> None:
+    blocks = [
+        TextContentBlock(type="text", text=text, annotations=Annotations(audience=audience))
+        for text, audience in (
+            ("both", ["user", "assistant"]),
+            ("model", ["assistant"]),
+            ("person", ["user"]),
+        )
+    ]
+    assert to_parts(blocks) == (
+        TextInput(text="both"),
+        TextInput(text="model", synthetic=True),
+        TextInput(text="person", ignored=True),
+    )
+
+
+def test_a_picture_is_a_file() -> None:
+    assert to_parts([image_block("aGk=", "image/png", uri="file:///a/b.png")]) == (
+        FileInput(mime="image/png", filename="b.png", url="data:image/png;base64,aGk="),
+    )
+
+
+@pytest.mark.parametrize(
+    ("uri", "url"),
+    [
+        ("file:///a/b%20c.py", "file:///a/b%20c.py"),
+        ("file:///a/b.py#L3", "file:///a/b.py?start=3&end=3"),
+        ("file:///a/b.py#L3-9", "file:///a/b.py?start=3&end=9"),
+        ("file:///a/b.py#L3:9", "file:///a/b.py?start=3&end=9"),
+        ("file:///a/b.py#heading", "file:///a/b.py"),
+    ],
+)
+def test_a_link_to_a_file_may_name_lines(uri: str, url: str) -> None:
+    part = linked(uri)
+    assert isinstance(part, FileInput)
+    assert (part.mime, part.url) == ("text/plain", url)
+
+
+def test_a_linked_picture_is_seen_and_what_only_the_editor_can_open_is_named() -> None:
+    assert linked("file:///a/b.png") == FileInput(mime="image/png", filename="b.png", url="file:///a/b.png")
+    assert linked("https://example.test/x") == TextInput(text="[x](https://example.test/x)")
+    assert linked("zed://symbol") == TextInput(text="[x](zed://symbol)")
+
+
+def test_what_comes_along_is_taken_as_it_is() -> None:
+    held = TextResourceContents(uri="file:///a/b.md", text="unsaved")
+    blob = BlobResourceContents(uri="file:///a/b.pdf", blob="aGk=", mime_type="application/pdf")
+    blocks = [EmbeddedResourceContentBlock(type="resource", resource=each) for each in (held, blob)]
+    assert to_parts(blocks) == (
+        FileInput(mime="text/plain", filename="/a/b.md", url="data:text/plain;base64,dW5zYXZlZA=="),
+        FileInput(mime="application/pdf", filename="b.pdf", url="data:application/pdf;base64,aGk="),
+    )
+
+
+def test_a_recording_is_refused_by_its_place() -> None:
+    with pytest.raises(InvalidInputError, match=r"prompt\[1\]"):
+        to_parts([text_block("listen"), audio_block("aGk=", "audio/wav")])
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("/init", ("init", "")),
+        ("/greet  ada and\nbob ", ("greet", "ada and\nbob")),
+        ("/usr/bin", None),
+        ("say /init", None),
+        ("/ init", None),
+        ("", None),
+    ],
+)
+def test_a_slash_command_is_a_word_with_a_slash_before_it(
+    words: str, command: tuple[str, str] | None
+) -> None:
+    assert find_command((TextInput(text=words),)) == command

@@ -1,0 +1,75 @@
+"""Addresses: who is meant, and which password goes to whom; and refusals, as they come from either server."""
+
+from pathlib import Path
+
+import pytest
+
+from weft.client.address import Address, to_address
+from weft.client.refused import to_error
+from weft.errors import (
+    ConfigError,
+    InvalidInputError,
+    NotFoundError,
+    NotPermittedError,
+    ServerError,
+    SessionBusyError,
+)
+from weft.server.refusal import to_refusal
+
+
+def kept(home: Path, *, mode: int = 0o600) -> dict[str, str]:
+    file = home / ".local" / "state" / "opencode" / "weft" / "server-password"
+    file.parent.mkdir(parents=True)
+    file.write_text("kept\n")
+    file.chmod(mode)
+    return {"HOME": str(home)}
+
+
+def test_an_address_is_shown_without_its_password() -> None:
+    found = to_address("http://ada:se%40cret@example.test:80/base/", {})
+    assert found == Address(url="http://example.test:80/base", username="ada", password="se@cret")
+    with pytest.raises(InvalidInputError) as refused:
+        to_address("ftp://ada:secret@example.test", {})
+    assert "secret" not in str(refused.value)
+
+
+def test_the_password_of_this_machine_goes_to_no_other(tmp_path: Path) -> None:
+    env = kept(tmp_path)
+    assert to_address("127.0.0.1:4096", env).password == "kept"
+    assert to_address("http://[::1]:4096", env).url == "http://[::1]:4096"
+    assert to_address("http://example.test:4096", env).password is None
+    assert to_address("http://localhost", env | {"OPENCODE_SERVER_PASSWORD": "said"}).password == "said"
+
+
+def test_a_password_that_others_could_have_written_is_not_believed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        to_address("127.0.0.1", kept(tmp_path, mode=0o644))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotFoundError("agent", "nobody", near=("build",), hint="or name none"),
+        InvalidInputError("limit", "it is negative"),
+        SessionBusyError("ses_1", "somebody"),
+    ],
+)
+def test_an_error_is_the_same_on_the_other_side(error: Exception) -> None:
+    refusal = to_refusal(error)
+    made = to_error(refusal.status, refusal.body(), "/session")
+    assert (type(made), str(made), vars(made)) == (type(error), str(error), vars(error))
+
+
+def test_what_opencode_says_is_understood() -> None:
+    def of(status: int, body: bytes) -> object:
+        return to_error(status, body, "/session/ses_1/message/msg_2")
+
+    missing = of(404, b'{"name":"NotFoundError","data":{"message":"Resource not found: /x"}}')
+    assert isinstance(missing, NotFoundError)
+    assert (missing.kind, missing.id) == ("message", "msg_2")
+    busy = b'{"name":"UnknownError","data":{"message":"Error: Session ses_1 is busy\\n    at x.ts"}}'
+    assert isinstance(of(500, busy), SessionBusyError)
+    wrong = of(400, b'{"data":{},"error":[{"path":["parts"],"message":"Required"}],"success":false}')
+    assert str(wrong) == "request: parts: Required"
+    assert isinstance(of(401, b"Unauthorized"), NotPermittedError)
+    assert isinstance(of(500, b"<html>"), ServerError)

@@ -1,0 +1,170 @@
+"""Marking functions as hooks, and judging what they give back."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.errors import NotFoundError, WeftError
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.input import FileInput, TextInput
+from weft.model.message import MessageWithParts, Moment, UserMessage
+from weft.model.part import AnyPart, ModelRef, TextPart
+from weft.model.wire import decode, encode
+from weft.plugin.carried import gather
+from weft.plugin.hooks import (
+    CHAT_MESSAGE,
+    CHAT_PARAMS,
+    COMMAND_BEFORE,
+    EVENT,
+    HOOKS,
+    MESSAGES_TRANSFORM,
+    TOOL_BEFORE,
+    CallArguments,
+    ChatHeaders,
+    ChatMessage,
+    ChatParams,
+    CommandParts,
+    Nothing,
+    ShownMessages,
+    hook,
+)
+from weft.plugin.judge import copied, judge
+
+NOW = ChatParams(temperature=0.5, top_p=None, top_k=None, options={"a": {"b": [1]}})
+
+
+def test_a_hook_that_there_is_not_names_those_that_are_near() -> None:
+    with pytest.raises(NotFoundError) as raised:
+        hook("chat.parms")
+    assert raised.value.near[0] == "chat.params"
+    with pytest.raises(NotFoundError) as raised:
+        hook("nonsense")
+    assert "tool.execute.before" in raised.value.hint
+
+
+def test_a_bare_decorator_is_told_what_to_write() -> None:
+    with pytest.raises(NotFoundError, match="there is no hook"):
+        hook(lambda *_: None)  # type: ignore[arg-type]
+
+
+def test_a_module_carries_its_hooks_in_the_order_they_stand_in_it() -> None:
+    @hook("chat.params")
+    def second(told: Any, now: Any) -> None: ...
+
+    @hook("tool.execute.before")
+    @hook("tool.execute.after")
+    def both(told: Any, now: Any) -> None: ...
+
+    class Odd:
+        def __getattr__(self, name: str) -> str:
+            return "chat.params"
+
+    found = gather({"both": both, "again": both, "odd": Odd(), "second": second, "other": len})
+
+    assert [(each.hook, each.function) for each in found.hooks] == [
+        ("tool.execute.after", both),
+        ("tool.execute.before", both),
+        ("chat.params", second),
+    ]
+    assert both(None, None) is None
+
+
+def test_none_leaves_things_as_they_are() -> None:
+    assert judge(CHAT_PARAMS, NOW, None) is NOW
+
+
+def test_another_value_is_taken_and_nobody_else_holds_on_to_it() -> None:
+    options = {"a": 1}
+    given = judge(CHAT_PARAMS, NOW, NOW.but(options=options, top_k=3))
+    options["a"] = 2
+
+    assert given == NOW.but(options={"a": 1}, top_k=3)
+
+
+def test_a_dict_names_what_is_to_be_otherwise() -> None:
+    assert judge(CHAT_PARAMS, NOW, {"topP": 0.1}) == NOW.but(top_p=0.1)
+    with pytest.raises(WeftError, match="there is no 'top_p'") as raised:
+        judge(CHAT_PARAMS, NOW, {"top_p": 0.1})
+    assert raised.value.hint == "there is temperature, topP, topK, options"
+
+
+def test_what_only_hears_may_give_back_what_it_likes() -> None:
+    now = Nothing()
+    assert judge(EVENT, now, 3) is now
+
+
+def test_a_copy_has_nothing_in_common_that_could_be_changed() -> None:
+    made = copied(NOW)
+    made.options["a"]["b"].append(2)
+
+    assert made != NOW
+    assert NOW.options == {"a": {"b": [1]}}
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.builds(object),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner)
+    ),
+    max_leaves=8,
+)
+PARAMS = st.builds(
+    ChatParams, temperature=ANYTHING, top_p=ANYTHING, top_k=ANYTHING, options=ANYTHING
+) | st.builds(ChatHeaders, headers=ANYTHING)
+CHANGES = st.dictionaries(st.sampled_from(["temperature", "topP", "topK", "options", "else"]), ANYTHING)
+
+
+@given(ANYTHING | PARAMS | CHANGES)
+def test_whatever_is_given_back_it_is_a_value_of_the_right_shape_or_refused(given: Any) -> None:
+    try:
+        found = judge(CHAT_PARAMS, NOW, given)
+    except (WeftError, TypeError, ValueError, OverflowError):
+        return
+    assert type(found) is ChatParams
+    assert all(isinstance(each, float | None) for each in (found.temperature, found.top_p))
+    assert isinstance(found.top_k, int | None)
+    assert isinstance(found.options, dict)
+
+
+def test_a_circle_is_refused() -> None:
+    circle: dict[str, Any] = {}
+    circle["self"] = circle
+    with pytest.raises(WeftError):
+        judge(TOOL_BEFORE, CallArguments(args={}), CallArguments(args=circle))
+
+
+def test_those_that_may_say_no_are_known() -> None:
+    assert [name for name, each in HOOKS.items() if each.blocks] == [
+        "chat.message",
+        "command.execute.before",
+        "tool.execute.before",
+        "permission.ask",
+    ]
+
+
+def sample() -> list[tuple[Any, Any]]:
+    """A value for each hook that carries more than plain things."""
+    user = UserMessage(
+        id=MessageID("msg_1"),
+        session_id=SessionID("ses_1"),
+        time=Moment(created=1),
+        agent="build",
+        model=ModelRef(provider_id="p", model_id="m"),
+    )
+    text = TextPart(id=PartID("prt_1"), session_id=SessionID("ses_1"), message_id=user.id, text="\ud800 odd")
+    part = decode(b'{"type": "new", "id": "prt_2", "sessionID": "s", "messageID": "m", "x": 1.50}', AnyPart)
+    return [
+        (CHAT_MESSAGE, ChatMessage(message=user, parts=(text, part))),
+        (MESSAGES_TRANSFORM, ShownMessages(messages=(MessageWithParts(info=user, parts=(text, part)),))),
+        (COMMAND_BEFORE, CommandParts(parts=(TextInput(text="x"), FileInput(mime="a/b", url="file:///x")))),
+        (TOOL_BEFORE, CallArguments(args={"a": None, "b": [1.5, {"c": "d"}]})),
+    ]
+
+
+@pytest.mark.parametrize(("hook", "now"), sample(), ids=lambda each: getattr(each, "name", ""))
+def test_what_is_given_back_as_it_was_is_as_it_was(hook: Any, now: Any) -> None:
+    assert judge(hook, now, copied(now)) == now
+    assert judge(hook, now, {}) == now
+    assert encode(judge(hook, now, now)) == encode(now)

@@ -1,0 +1,127 @@
+"""Tools made of functions: what the model is told of them, and which functions cannot be one."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from msgspec import Meta
+
+from weft.errors import InvalidInputError
+from weft.plugin.carried import gather
+from weft.plugin.tools import MARK, CustomTool, ToolCallContext, name_in_file, tool
+
+
+@tool
+async def deploy(
+    service: Annotated[str, "which one"],
+    ctx: ToolCallContext,
+    *,
+    where: Literal["test", "live"] = "test",
+    retries: Annotated[int, Meta(ge=0)] = 0,
+    also: list[str] = [],  # noqa: B006  every call has its own
+) -> str:
+    """Deploy a service.
+
+    Only after the tests have passed.
+    """
+    return f"{service} {where} {retries} {also} {ctx}"
+
+
+def made(function: Callable[..., Any]) -> CustomTool:
+    found: CustomTool = getattr(function, MARK)
+    return found
+
+
+def test_the_model_is_told_what_the_docstring_and_the_hints_say() -> None:
+    custom = made(deploy)
+
+    assert (custom.name, custom.context, custom.is_async) == ("deploy", "ctx", True)
+    assert custom.about == "Deploy a service.\n\nOnly after the tests have passed."
+    schema = msgspec.json.schema(custom.takes)["$defs"]["DeployInput"]
+    assert schema["required"] == ["service"]
+    assert schema["properties"]["service"] == {"type": "string", "description": "which one"}
+    assert schema["properties"]["where"]["enum"] == ["live", "test"]
+    assert schema["properties"]["retries"]["minimum"] == 0
+
+
+def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
+    takes = made(deploy).takes
+    for wrong, said in (
+        ({}, "service"),
+        ({"service": "a", "retries": -1}, "retries"),
+        ({"service": "a", "x": 1}, "x"),
+    ):
+        with pytest.raises(msgspec.ValidationError, match=said):
+            msgspec.convert(wrong, takes)
+
+
+def test_a_function_stays_the_function_it_was() -> None:
+    assert deploy.__name__ == "deploy"
+    assert [each.name for each in gather({"deploy": deploy}).tools] == ["deploy"]
+
+
+def no_hint(words) -> str:  # type: ignore[no-untyped-def]
+    """Say it."""
+    return str(words)
+
+
+def no_words(words: str) -> str:
+    return words
+
+
+def any_number(*words: str) -> str:
+    """Say it."""
+    return " ".join(words)
+
+
+def by_any_name(**words: str) -> str:
+    """Say it."""
+    return str(words)
+
+
+def by_place(words: str, /) -> str:
+    """Say it."""
+    return words
+
+
+def of_nothing_known(words: "Nowhere") -> str:  # type: ignore[name-defined]  # noqa: F821
+    """Say it."""
+    return str(words)
+
+
+def of_no_json(words: Callable[[], None]) -> str:
+    """Say it."""
+    return str(words)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (no_hint, "does not say what 'words' is"),
+        (no_words, "has no docstring"),
+        (any_number, r"takes \*words"),
+        (by_any_name, r"takes \*\*words"),
+        (by_place, "cannot be told to a model"),
+        (of_nothing_known, "has a hint that means nothing"),
+        (of_no_json, "something that JSON cannot say"),
+    ],
+)
+def test_a_function_that_leaves_open_what_it_takes_is_refused_by_its_name(
+    function: Callable[..., Any], said: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=f"tool {function.__name__}: .*{said}"):
+        tool(function)
+
+
+def test_a_class_is_no_tool() -> None:
+    with pytest.raises(InvalidInputError, match="not on a function"):
+        tool(int)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [("default", "math"), ("execute", "math"), ("math", "math"), ("add", "math_add")],
+)
+def test_in_a_file_of_tools_a_tool_is_called_by_the_file(function: str, name: str) -> None:
+    assert name_in_file(function, "math") == name

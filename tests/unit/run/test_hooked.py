@@ -1,0 +1,50 @@
+"""Where there are no plugins nothing is put together for them: what was there goes on as the very object it was."""
+
+from given.house import MODEL
+from weft.model.event import Event, MessageUpdated
+from weft.model.ids import MessageID, Mint, SessionID
+from weft.model.message import AssistantMessage, AssistantTime, MessagePath
+from weft.plugin.hooks import UNHOOKED, Asked, CallTold
+from weft.provider.contract import ModelRequest
+from weft.run.hooked.asked import Reviewing, retold, tuned
+from weft.run.hooked.called import after, before
+from weft.run.hooked.said import reworded
+from weft.run.processor import Processor
+from weft.tool.contract import ToolResult
+from weft.window.view import View
+
+SESSION = SessionID("ses_1")
+
+
+async def test_a_request_without_plugins_is_the_same_request() -> None:
+    request = ModelRequest(model=MODEL, system=("Be good.",), messages=())
+    asked = Asked(session_id=SESSION, agent="build", model=MODEL, message=None)
+    view = View()
+    seen = view.show([], MODEL, plan_files=False)
+    assert await tuned(Reviewing(UNHOOKED, 1000), request, asked) is request
+    assert await retold(UNHOOKED, SESSION, seen, view, MODEL) is seen
+
+
+async def test_a_call_without_plugins_is_the_same_call() -> None:
+    told = CallTold(tool="echo", session_id=SESSION, call_id="call_1", args={"words": "x"})
+    result = ToolResult(title="", output="x")
+    call = await before(UNHOOKED, told)
+    assert call.args is told.args
+    assert await after(UNHOOKED, call, result) is result
+
+
+async def test_a_text_without_plugins_ends_as_it_was() -> None:
+    message = AssistantMessage(
+        id=MessageID("msg_1"),
+        session_id=SESSION,
+        time=AssistantTime(created=1),
+        parent_id=MessageID("msg_0"),
+        model_id="m",
+        provider_id="p",
+        mode="build",
+        agent="build",
+        path=MessagePath(cwd="/", root="/"),
+    )
+    processor = Processor(message, Mint(lambda: 1, bytes), lambda: 1)
+    ended: list[Event] = [MessageUpdated(info=message)]
+    assert await reworded(UNHOOKED, processor, ended) is ended
