@@ -44,13 +44,15 @@ def test_it_prints_a_line_to_paste_for_each_client(project: Path) -> None:
     with serving(project) as running:
         lines = [line.strip() for line in running.printed if line.startswith("  ")]
         assert [
-            re.sub(r'"\$\(cat [^)]+\)"', "SECRET", line).replace(running.url, "URL") for line in lines[:3]
+            re.sub(r'"\$\(cat [^)]+\)"', "SECRET", line).replace(running.url, "URL") for line in lines[:5]
         ] == [
+            "weft attach URL",
+            'weft run --attach URL "hello"',
             "OPENCODE_SERVER_PASSWORD=SECRET opencode attach URL",
             'OPENCODE_SERVER_PASSWORD=SECRET opencode run --attach URL "hello"',
             "curl -u opencode:SECRET URL/session",
         ]
-        ran = subprocess.run(["sh", "-c", lines[2]], capture_output=True, text=True, check=False, timeout=30)
+        ran = subprocess.run(["sh", "-c", lines[4]], capture_output=True, text=True, check=False, timeout=30)
         assert (ran.returncode, ran.stdout) == (0, "[]")
 
 

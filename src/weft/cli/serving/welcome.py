@@ -25,6 +25,8 @@ def _commands(url: str, entrance: Entrance) -> Iterator[str]:
         secret = f"$(cat {shlex.quote(entrance.file)})" if entrance.file else f"${PASSWORD}"
         before = f'{PASSWORD}="{secret}" ' if entrance.file else ""
         login = f'-u {shlex.quote(door.username)}:"{secret}" '
+    yield f"weft attach {url}"  # ours find the password themselves
+    yield f'weft run --attach {url} "hello"'
     yield f"{before}opencode attach {url}"
     yield f'{before}opencode run --attach {url} "hello"'
     yield f"curl {login}{url}/session"
