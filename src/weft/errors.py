@@ -31,7 +31,9 @@ WeftError
 ├── ProviderError            a model's API failed
 │   └── ProviderAuthError    … for want of a key
 ├── ToolError                a tool could not do it; the model reads why
+├── McpError                 a server of tools could not do it
 └── NotPermittedError        a call may not be carried out
+    ├── DirectoryNotServedError  not one that a caller may name
     ├── DeniedError          a rule forbids it
     ├── BlockedError         a plugin forbids it
     ├── RejectedError        the person said no

@@ -298,3 +298,12 @@ def test_without_waiting_it_is_the_same() -> None:
         for _ in talk.prompt("three"):
             break  # whoever stops reading ends the run
         assert api.list_status() == {}
+
+
+def test_what_is_still_being_read_when_it_is_left_ends_with_it() -> None:
+    with blocking(in_process(ANSWER)) as api:
+        events = api.events()
+        api.create_session()
+        next(events)
+    events.close()  # type: ignore[attr-defined]
+    assert list(events) == []

@@ -26,6 +26,7 @@ class Beside:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="weft", daemon=True)
+        self._over = False
 
     def start(self) -> None:
         self._thread.start()
@@ -48,10 +49,11 @@ class Beside:
                     return
         finally:
             leave = getattr(events, "aclose", None)
-            if leave is not None:
+            if leave is not None and not self._over:  # else it ended with the loop
                 self.run(leave())
 
     def stop(self) -> None:
+        self._over = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
