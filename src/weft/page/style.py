@@ -26,15 +26,28 @@ summary{cursor:pointer}
 img{max-width:100%;max-height:30rem}
 """
 
-# Whatever changed, the page is asked for again and its middle put in place: it is the server that lays out.
+# Whatever changed, the page is asked for again and what differs put in place: it is the server that lays out. It is asked for
+# whenever the stream opens, too: what happened before, or while the line was cut, is told by nobody. What was unfolded stays so.
 SCRIPT: Final = """
-const at=location.pathname,told=new EventSource(at+"/live");
-told.addEventListener("changed",async()=>{
-const answer=await fetch(at,{cache:"no-store"});
-if(!answer.ok){told.close();location.reload();return}
-const page=new DOMParser().parseFromString(await answer.text(),"text/html"),fresh=page.querySelector("main");
-if(fresh)document.querySelector("main").replaceWith(fresh)});
-told.addEventListener("ended",()=>{told.close();location.reload()});
+const at=location.pathname;
+let told,asked=0,again;
+async function look(){
+const mine=++asked,answer=await fetch(at,{cache:"no-store"}).catch(()=>null);
+if(answer?.status==404){told.close();location.reload();return}
+if(!answer?.ok){clearTimeout(again);again=setTimeout(look,2000);return}
+const page=new DOMParser().parseFromString(await answer.text(),"text/html");
+if(mine!=asked)return;
+const folds=document.querySelectorAll("details");
+page.querySelectorAll("details").forEach((each,i)=>{if(folds[i]?.open)each.open=true});
+document.title=page.title;
+for(const name of ["header","main","footer"]){
+const old=document.querySelector(name),fresh=page.querySelector(name);
+if(old&&fresh&&!old.isEqualNode(fresh))old.replaceWith(fresh)}}
+function follow(){
+told=new EventSource(at+"/live");
+for(const kind of ["open","changed","ended"])told.addEventListener(kind,look);
+told.onerror=()=>{if(told.readyState==EventSource.CLOSED){look();setTimeout(follow,10000)}}}
+follow();
 """
 
 

@@ -31,7 +31,7 @@ class Store(Protocol):
     Reading:
     * `get` raises `NotFoundError`, `find` gives None, lists are oldest first;
     * lists come in the order things happened: by time, then by unwrapped id, never by raw id;
-    * what another process wrote is seen by the next read;
+    * what another process wrote by way of a store is seen by the next read;
     * `list_messages` gives the `last` so many, of those `before` a message if one is named;
     * a document that cannot be read is left out, stays where it is, and is named by `damage`.
 

@@ -1,0 +1,266 @@
+"""Pages of shared sessions in a real browser: nothing that was said acts, and an open page keeps up with its session."""
+
+import io
+import json
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from given.browser import Browser, Tab, open_browser
+from given.hostile_session import PLACES, attempts, breakouts, hostile_session
+from given.parcels import parcel
+from given.serving import Site, prompt, served
+from given.web import Answer, Web, open_web
+from weft.cli.main import run_command
+from weft.model.around.share import Shown
+from weft.model.wire import encode
+from weft.page.style import LIVE_POLICY
+from weft.page.whole import to_page
+from weft.provider.scripted import Call, Say
+from weft.server.door import Door
+from weft.session.sharing.items import to_items
+
+PAGES = "http://localhost"
+GONE = "document.body.textContent.includes('there is nothing to be seen here')"
+SCRIPT = [[Say(text=f"answer {number}")] for number in range(1, 20)]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with open_browser(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Web]:
+    with open_web({}) as web:
+        yield web
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with served(tmp_path, SCRIPT, door=Door(password="pw", open_to_all="/s/"), pages=PAGES) as site:
+        site.client.auth = ("opencode", "pw")
+        yield site
+
+
+@pytest.fixture
+def session(site: Site) -> str:
+    id: str = site.post("/session", {"title": "warp"})["id"]
+    site.post(f"/session/{id}/message", prompt("first words"))
+    return id
+
+
+@pytest.fixture
+def page(site: Site, session: str) -> str:
+    """Where the session is shown."""
+    url: str = site.post(f"/session/{session}/share")["share"]["url"]
+    return url.replace(PAGES, site.url)
+
+
+def says(words: str) -> str:
+    return f"document.querySelector('main').textContent.includes({json.dumps(words)})"
+
+
+# --- what was said does nothing ---
+
+
+def acted(tab: Tab, elsewhere: Web) -> dict[str, Any]:
+    """What got to act in a page, if anything did."""
+    tab.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    tab.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    foreign = (
+        "script:not(body>script), iframe, object, embed, svg, link, form, input, base, body style, body meta"
+    )
+    found = {
+        "ran": tab.evaluate("typeof ran") != "undefined",
+        "asked": [asked.path for asked in elsewhere.asked],
+        "elements": tab.evaluate(f"[...document.querySelectorAll('{foreign}')].map(each => each.outerHTML)"),
+        "handlers": tab.evaluate(
+            "[...document.querySelectorAll('*')].flatMap(each => each.getAttributeNames())"
+            ".filter(name => name.startsWith('on') || name == 'style')"
+        ),
+        "links": tab.evaluate(
+            "[...document.links].map(each => each.protocol).filter(it => !/^https?:$/.test(it))"
+        ),
+        "complaints": tab.complaints(),
+    }
+    return {what: it for what, it in found.items() if it}
+
+
+def came(elsewhere: Web, names: Iterable[str]) -> bool:
+    return {f"/{name}" for name in names} <= {asked.path for asked in elsewhere.asked}
+
+
+def test_a_session_full_of_markup_is_read_and_does_nothing(
+    browser: Browser, site: Site, elsewhere: Web
+) -> None:
+    bad, hostile = breakouts(elsewhere.url), hostile_session(elsewhere.url)
+    ticket = site.post("/api/share", {"sessionID": hostile.info.id})
+    url = f"{site.url}/s/{ticket['id']}"
+
+    def sync(data: list[Any]) -> None:
+        site.post(f"/api/share/{ticket['id']}/sync", {"secret": ticket["secret"], "data": data})
+
+    data = json.loads(encode(list(to_items(hostile).values())))
+    sync(data)
+    with browser.open(url) as tab:
+        assert acted(tab, elsewhere) == {}
+        assert (tab.evaluate("document.title"), tab.evaluate("location.href")) == (bad, url)
+        assert (tab.text().count(bad), json.dumps(bad) in tab.text()) == (PLACES, True)
+        # What changes is put into the page by its script: that is a second way in.
+        first = next(item for item in data if item["type"] == "part")
+        sync([{**first, "data": {**first["data"], "text": f"and then {bad}"}}])
+        tab.wait_for(says("and then"))
+        assert acted(tab, elsewhere) == {}
+        assert tab.text().count(bad) == PLACES
+        assert {request.removeprefix(url) for request in tab.requests()} == {"", "/live"}
+
+
+def test_the_attempts_do_act_where_nothing_holds_them(
+    browser: Browser, elsewhere: Web, tmp_path: Path
+) -> None:
+    tries = dict(attempts(elsewhere.url))
+    refresh = {"refresh": tries.pop("refresh")}  # by itself: it takes the page away from under the others
+    for some in (tries, refresh):
+        bare = tmp_path / "bare.html"
+        bare.write_text(f"<!doctype html><body>{''.join(some.values())}</body>")
+        with browser.open(bare.as_uri()) as tab:
+            tab.wait(partial(came, elsewhere, some), "not all of them acted")
+
+
+@pytest.mark.parametrize("kind", ["file", "live"])
+def test_markup_that_got_into_a_page_by_mistake_would_be_stopped_by_its_policy(
+    browser: Browser, elsewhere: Web, tmp_path: Path, kind: Any
+) -> None:
+    # No policy keeps a page from sending its reader elsewhere; that markup is text is all that does.
+    planted = "".join(markup for name, markup in attempts(elsewhere.url).items() if name != "refresh")
+    page = to_page(Shown(id="x", parcel=parcel()), kind=kind).replace(b"<main>", b"<main>" + planted.encode())
+    file = tmp_path / "page.html"
+    file.write_bytes(page)
+    headers = (("content-security-policy", LIVE_POLICY),)
+    with (
+        open_web({"/s/x": Answer(page, kind="text/html", headers=headers)}) as web,
+        browser.open(file.as_uri() if kind == "file" else f"{web.url}/s/x") as tab,
+    ):
+        found = acted(tab, elsewhere)
+        assert (found.get("ran"), found.get("asked")) == (None, None)
+        stopped = {"script-src-elem", "script-src-attr", "style-src-elem", "style-src-attr", "img-src"}
+        assert stopped | {"frame-src", "object-src"} <= set(tab.violations())
+
+
+# --- a page that is open ---
+
+
+def test_an_open_page_follows_its_session_and_says_when_it_was_taken_back(
+    browser: Browser, site: Site, session: str, page: str
+) -> None:
+    with browser.open(page) as tab:
+        tab.evaluate("here = 1")
+        assert tab.evaluate(says("answer 1"))
+        site.post(f"/session/{session}/message", prompt("second words"))
+        tab.wait_for(says("answer 2"))
+        site.send("PATCH", f"/session/{session}", {"title": "weft & <b>warp</b>"})
+        tab.wait_for("document.title == 'weft & <b>warp</b>'")
+        assert tab.evaluate("document.querySelector('h1').textContent") == "weft & <b>warp</b>"
+        assert (tab.evaluate("here"), tab.complaints()) == (1, [])
+        site.send("DELETE", f"/session/{session}/share")
+        tab.wait_for(GONE)
+        assert "words" not in tab.text()
+        tab.go(page)
+        documents = [
+            it["response"] for it in tab.told("Network.responseReceived") if it["type"] == "Document"
+        ]
+        assert [answer["status"] for answer in documents] == [200, 404, 404]
+        assert {request.removeprefix(page) for request in tab.requests()} == {"", "/live"}
+
+
+def test_what_happened_before_the_page_began_to_listen_is_shown(
+    browser: Browser, site: Site, session: str, page: str
+) -> None:
+    with browser.open("about:blank") as tab, tab.holding("*/live") as held:
+        tab.go(page)
+        stream = held()
+        site.post(f"/session/{session}/message", prompt("second words"))
+        tab.call("Fetch.continueRequest", requestId=stream)
+        tab.wait_for(says("answer 2"))
+
+
+def test_a_page_that_was_taken_back_before_it_began_to_listen_says_so(
+    browser: Browser, site: Site, session: str, page: str
+) -> None:
+    with browser.open("about:blank") as tab, tab.holding("*/live") as held:
+        tab.go(page)
+        stream = held()
+        site.send("DELETE", f"/session/{session}/share")
+        tab.call("Fetch.continueRequest", requestId=stream)
+        tab.wait_for(GONE)
+
+
+def test_a_page_that_is_told_to_wait_stays_and_asks_again(
+    browser: Browser, site: Site, session: str, page: str
+) -> None:
+    with browser.open("about:blank") as tab:
+        tab.hurry()
+        tab.go(page)
+        tab.evaluate("here = 1")
+        tab.wait_for(
+            "performance.getEntriesByName(location.href, 'resource').length"
+        )  # its first look is over
+        with tab.holding(page) as held:
+            site.post(f"/session/{session}/message", prompt("second words"))
+            for _ in range(3):  # more often than anything is told of one prompt
+                tab.call("Fetch.fulfillRequest", requestId=held(), responseCode=429)
+            tab.call("Fetch.continueRequest", requestId=held())
+            tab.wait_for(says("answer 2"))
+        assert tab.evaluate("here") == 1
+
+
+def test_a_page_that_may_not_listen_yet_tries_again(
+    browser: Browser, site: Site, session: str, page: str
+) -> None:
+    with browser.open("about:blank") as tab, tab.holding("*/live") as held:
+        tab.hurry()
+        tab.go(page)
+        tab.call("Fetch.fulfillRequest", requestId=held(), responseCode=429)
+        tab.call("Fetch.continueRequest", requestId=held())
+        site.post(f"/session/{session}/message", prompt("second words"))
+        tab.wait_for(says("answer 2"))
+
+
+def test_what_was_unfolded_stays_so_while_the_session_goes_on(browser: Browser, tmp_path: Path) -> None:
+    script = [[Call(tool="read", input={"filePath": "hello.txt"})], *SCRIPT]
+    with served(tmp_path, script, pages=PAGES) as site:
+        session = site.post("/session", {"title": "warp"})["id"]
+        site.post(f"/session/{session}/message", prompt("read it"))
+        url = site.post(f"/session/{session}/share")["share"]["url"].replace(PAGES, site.url)
+        with browser.open(url) as tab:
+            tab.evaluate("document.querySelector('summary').click()")
+            site.post(f"/session/{session}/message", prompt("second words"))
+            tab.wait_for(says("answer 2"))
+            assert tab.evaluate("document.querySelector('details').open")
+            assert "hello there" in tab.evaluate("document.querySelector('details').innerText")
+
+
+# --- a page in a file ---
+
+
+def test_a_page_in_a_file_shows_the_conversation_and_asks_for_nothing(
+    browser: Browser, tmp_path: Path, elsewhere: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    hostile, file = tmp_path / "hostile.json", tmp_path / "page.html"
+    parcel = hostile_session(elsewhere.url)
+    hostile.write_bytes(encode(parcel))
+    where = ["--dir", str(tmp_path), "--store", f"file:{tmp_path / 'storage'}"]
+    assert run_command(["import", str(hostile), *where]) == 0
+    assert run_command(["share", parcel.info.id, "--to", str(file), *where]) == 0
+    with browser.open(file.as_uri()) as tab:
+        assert acted(tab, elsewhere) == {}
+        assert tab.evaluate("document.title") == breakouts(elsewhere.url)
+        assert tab.text().count(breakouts(elsewhere.url)) == PLACES
+        assert tab.evaluate("document.scripts.length") == 0
+        assert tab.requests() == [file.as_uri()]

@@ -1,0 +1,268 @@
+"""A real browser without a window: opens pages, looks into them, and keeps all that they asked for and complained of."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import pytest
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, Message, Request, TextMessage
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+SECONDS = 30.0
+A_MOMENT = 0.05
+ADDRESS = re.compile(r"DevTools listening on (ws://\S+)")
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--remote-debugging-port=0",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--no-proxy-server",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+)
+
+
+class DriverError(Exception):
+    """The browser refused what it was told, or what was looked at raised."""
+
+
+def find_chromium() -> str | None:
+    return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+@contextmanager
+def open_browser(directory: Path) -> Iterator["Browser"]:
+    """A browser that knows nobody and reaches this machine alone. At the end no process of it is left.
+
+    Skips the test where there is none, but not in CI: there it has to be.
+    """
+    found = find_chromium()
+    if found is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no browser here: install chromium")
+    env = {"PATH": os.environ["PATH"], "HOME": str(directory), "LANG": "C.UTF-8"}
+    command = [found, *FLAGS, f"--user-data-dir={directory / 'profile'}", "about:blank"]
+    process = subprocess.Popen(
+        command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    told: SimpleQueue[str] = SimpleQueue()
+    listening = threading.Thread(target=_listen, args=(process, told))
+    listening.start()
+    try:
+        address = told.get(timeout=SECONDS)
+        assert address, "the browser ended before it began"
+        with Wire(address) as wire:
+            yield Browser(wire)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        listening.join()
+
+
+def _listen(process: subprocess.Popen[str], told: SimpleQueue[str]) -> None:
+    """Tells the address, and reads on so that the browser is never held up; tells nothing if it ends."""
+    assert process.stderr is not None
+    with process.stderr as said:
+        for line in said:
+            if found := ADDRESS.search(line):
+                told.put(found[1])
+    told.put("")
+
+
+class Wire:
+    """The DevTools protocol: commands with their answers, and what is told in between."""
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        self._protocol = WSConnection(ConnectionType.CLIENT)
+        self._socket = socket.create_connection((parts.hostname, parts.port), timeout=SECONDS)
+        self._socket.sendall(self._protocol.send(Request(host=parts.netloc, target=parts.path)))
+        self._half = ""
+        self._count = 0
+        self._answers: dict[int, dict[str, Any]] = {}
+        self.told: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+        self._accepted = False
+        self._until(lambda: self._accepted)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def call(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
+        self._count += 1
+        id = self._count
+        said = {"id": id, "method": method, "params": params} | ({"sessionId": session} if session else {})
+        self._socket.sendall(self._protocol.send(Message(data=json.dumps(said))))
+        self._until(lambda: id in self._answers)
+        answer = self._answers.pop(id)
+        if "error" in answer:
+            raise DriverError(f"{method}: {answer['error']['message']}")
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def listen(self, seconds: float) -> None:
+        """Take in what comes, until nothing came for so long."""
+        self._socket.settimeout(seconds)
+        with suppress(TimeoutError):
+            self._take()
+
+    def _until(self, done: Callable[[], bool]) -> None:
+        self._socket.settimeout(SECONDS)
+        while not done():
+            self._take()
+
+    def _take(self) -> None:
+        raw = self._socket.recv(1 << 20)
+        assert raw, "the browser hung up"
+        self._protocol.receive_data(raw)
+        for event in self._protocol.events():
+            if isinstance(event, AcceptConnection):
+                self._accepted = True
+            elif isinstance(event, TextMessage):
+                self._half += event.data
+                if event.message_finished:
+                    self._note(json.loads(self._half))
+                    self._half = ""
+
+    def _note(self, said: dict[str, Any]) -> None:
+        if "id" in said:
+            self._answers[said["id"]] = said
+        else:
+            about = self.told.setdefault(said.get("sessionId", ""), [])
+            about.append((said["method"], said.get("params", {})))
+
+
+class Browser:
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    @contextmanager
+    def open(self, url: str) -> Iterator["Tab"]:
+        """A tab of its own, which shares nothing with any other."""
+        context = self._wire.call("Target.createBrowserContext")["browserContextId"]
+        target = self._wire.call("Target.createTarget", url="about:blank", browserContextId=context)
+        attached = self._wire.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        tab = Tab(self._wire, attached["sessionId"])
+        try:
+            tab.go(url)
+            yield tab
+        finally:
+            self._wire.call("Target.disposeBrowserContext", browserContextId=context)
+
+
+class Tab:
+    """One page that is looked at."""
+
+    def __init__(self, wire: Wire, session: str) -> None:
+        self._wire = wire
+        self._session = session
+        for domain in ("Page", "Runtime", "Network", "Log", "Audits"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        return self._wire.call(method, self._session, **params)
+
+    def go(self, url: str) -> None:
+        """Open an address, and wait until all of the page is there."""
+        loaded = len(self.told("Page.loadEventFired"))
+        failed = self.call("Page.navigate", url=url).get("errorText")
+        assert not failed, f"{url}: {failed}"
+        self.wait(lambda: len(self.told("Page.loadEventFired")) > loaded, f"{url} never loaded")
+
+    def hurry(self) -> None:
+        """From the next page on, what a page does after a while it does in a fiftieth of it."""
+        quick = "{const wait = setTimeout; window.setTimeout = (what, ms) => wait(what, ms / 50)}"
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=quick)
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of an expression in the page, once it has one."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise DriverError(f"{expression}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
+
+    def wait_for(self, expression: str) -> None:
+        """Until it is true. A page that is being left has no values, and then it is not true yet."""
+
+        def holds() -> bool:
+            try:
+                return bool(self.evaluate(expression))
+            except DriverError:
+                return False
+
+        self.wait(holds, f"never true: {expression}")
+
+    @contextmanager
+    def holding(self, pattern: str) -> Iterator[Callable[[], str]]:
+        """Requests that match are held up; each call gives the next of them, to be let through or answered."""
+        held = iter(range(len(self.told("Fetch.requestPaused")), 1 << 30))
+        self.call("Fetch.enable", patterns=[{"urlPattern": pattern}])
+
+        def take() -> str:
+            number = next(held)
+            self.wait(lambda: len(self.told("Fetch.requestPaused")) > number, f"nothing asked for {pattern}")
+            id: str = self.told("Fetch.requestPaused")[number]["requestId"]
+            return id
+
+        yield take
+        self.call("Fetch.disable")
+
+    def text(self) -> str:
+        """What the page says, also where it is folded away."""
+        said: str = self.evaluate("document.body.textContent")
+        return said
+
+    def told(self, method: str) -> list[dict[str, Any]]:
+        """What the browser told of one kind since the tab was opened."""
+        return [params for kind, params in self._wire.told.get(self._session, []) if kind == method]
+
+    def requests(self) -> list[str]:
+        """All that was asked for, but for what stands in the page itself."""
+        sent = [each["request"]["url"] for each in self.told("Network.requestWillBeSent")]
+        return [url for url in sent if not url.startswith("data:")]
+
+    def complaints(self) -> list[str]:
+        """Console messages, errors, and what a policy stopped."""
+        said = [
+            str([arg.get("value") for arg in each["args"]]) for each in self.told("Runtime.consoleAPICalled")
+        ]
+        raised = [str(each["exceptionDetails"]) for each in self.told("Runtime.exceptionThrown")]
+        logged = [each["entry"]["text"] for each in self.told("Log.entryAdded")]
+        return [*said, *raised, *logged, *(f"policy: {each}" for each in self.violations())]
+
+    def violations(self) -> list[str]:
+        """The directives of the content-security policy that stopped something."""
+        issues = [each["issue"] for each in self.told("Audits.issueAdded")]
+        return [
+            issue["details"]["contentSecurityPolicyIssueDetails"]["violatedDirective"]
+            for issue in issues
+            if issue["code"] == "ContentSecurityPolicyIssue"
+        ]
+
+    def wait(self, done: Callable[[], bool], otherwise: str) -> None:
+        end = time.monotonic() + SECONDS
+        while not done():
+            assert time.monotonic() < end, f"{otherwise}; the page said {self.complaints()}"
+            self._wire.listen(A_MOMENT)
