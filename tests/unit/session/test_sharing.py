@@ -58,7 +58,7 @@ def unfinished(session: Parcel) -> Parcel:
 
 
 def test_what_is_about_this_machine_is_left_out() -> None:
-    session = parcel(1, directory="/home/ada/work/loom")
+    session = parcel(1, directory="/home/ada/loom")
     rules = (Rule(permission="bash", pattern="*", action="allow"),)
     info = replace(session.info, permission=rules, weft=SessionOwn(notes=("mine",)))
     shown = to_shown(replace(session, info=info))
