@@ -81,14 +81,18 @@ class Follower:
 
     async def catch_up(self) -> None:
         """What happened and was not sent yet is sent. OpenCode loses it at the end, and with it all of a short run."""
-        if self._bus.cursor > self._listening.cursor:
+        if self._is_behind():
             await self._look_up()
+        if self._is_behind():  # still: meanwhile `follow` may have taken it, and nothing may come after it
             self._note(await self._take())
         try:
             async with asyncio.timeout(CLOSING_SECONDS):
                 await self.flush()
         except TimeoutError:
             return  # whoever shares it next sends it
+
+    def _is_behind(self) -> bool:
+        return self._bus.cursor > self._listening.cursor
 
     async def _take(self) -> list[Event]:
         try:
