@@ -69,11 +69,17 @@ class Budgets(Wire, frozen=True, kw_only=True):
     day: Budget = UNLIMITED
 
 
+def _shortest(cost: Decimal) -> Decimal:
+    """Without zeros at its end: others who write the document spell it so."""
+    short = cost.normalize()
+    return short if int(short.as_tuple().exponent) <= 0 else short.quantize(Decimal(1))
+
+
 def add_up(pieces: Iterable[Spent]) -> Spent:
     """All of it together; one unknown price makes the whole unknown."""
     spent = list(pieces)
     return Spent(
-        cost=sum((each.cost for each in spent), Decimal(0)),
+        cost=_shortest(sum((each.cost for each in spent), Decimal(0))),
         input=sum(each.input for each in spent),
         output=sum(each.output for each in spent),
         reasoning=sum(each.reasoning for each in spent),

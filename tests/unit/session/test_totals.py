@@ -87,3 +87,9 @@ def test_a_tree_holds_its_children_those_that_are_gone_and_ends_where_it_goes_in
     one = spent_by(answer(START, "1"))
     assert found == Spending(own=one, tree=replace(add_up([one] * 3), cost=Decimal("5.75")))
     assert own_of(child).spent is None
+
+
+def test_a_sum_is_spelled_as_short_as_others_spell_it() -> None:
+    costs = ("0.01234", "0.00890"), ("60", "40"), ("0.0", "0")
+    sums = [add_up(Spent(cost=Decimal(cost)) for cost in each).cost for each in costs]
+    assert [str(cost) for cost in sums] == ["0.02124", "100", "0"]
