@@ -39,16 +39,25 @@ class Indexer:
 
     async def follow(self) -> None:
         while True:
-            await self._listen()
+            if not self._changed:
+                await self._listen()
             await self._clock.sleep(EVERY_SECONDS)
+            await self._catch_up()
             await self.flush()
 
     async def flush(self) -> None:
+        """Put a lot of each session in. Of a long one that has just come there is more for the next time: a thread that
+        takes it in at once has the interpreter half of the time, for seconds, whatever else is going on."""
         changed, self._changed = self._changed, {}
         for session, messages in changed.items():
             # What is missed now, for whatever reason, is seen by its stamp when somebody searches.
             with suppress(IndexFailedError, OSError):
-                await asyncio.to_thread(self._library.note, session, messages)
+                if left := await asyncio.to_thread(self._library.note, session, messages):
+                    self._changed.setdefault(session, set()).update(left)
+
+    async def _catch_up(self) -> None:
+        if self._bus.cursor > self._listening.cursor:
+            await self._listen()
 
     async def _listen(self) -> None:
         try:
@@ -77,8 +86,7 @@ class Indexer:
 
     async def close(self) -> None:
         """What happened and was not heard yet is heard, and put in."""
-        if self._bus.cursor > self._listening.cursor:
-            await self._listen()
+        await self._catch_up()
         await self.flush()
 
 

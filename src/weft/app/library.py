@@ -15,7 +15,7 @@ from weft.index.driver import Database, connect
 from weft.index.entry import to_entry
 from weft.index.figures import Wanted, figures
 from weft.index.place import discard, furnish, index_path, reading, writing
-from weft.index.put import Found, Place, Stamp, drop_session, list_messages, list_places, put_some
+from weft.index.put import UNSURE, Found, Place, Stamp, drop_session, list_messages, list_places, put_some
 from weft.index.refresh import File, Progress, put_all, quiet, refresh
 from weft.index.search import search
 from weft.index.shelf import write_shelf
@@ -28,6 +28,9 @@ from weft.store.messages import Messages
 from weft.store.tree import Tree
 
 T = TypeVar("T")
+
+# Reading and putting in so many messages takes a moment that nobody feels.
+LOT = 100
 
 
 def _ignore(_: IndexFailedError) -> None:
@@ -113,19 +116,24 @@ class Library:
             with writing(*self.file) as database:
                 note_shelved(database, behind)
 
-    def note(self, id: SessionID, messages: Iterable[MessageID]) -> None:
-        """Something happened to these messages of a session: put them in, and any others that are missing."""
+    def note(self, id: SessionID, messages: set[MessageID]) -> set[MessageID]:
+        """Something happened to these messages of a session: put them in, and any others that are missing, a lot at a
+        time. Gives back what is left for another time; a search before then reads the session whole."""
         home = self._source.home_of(id)
         with writing(*self.file) as database:
             for place in list_places(database, id):
                 if place[0] != home:
                     drop_session(database, place)
             if home is None:
-                return
+                return set()
             there, known = self._source.list_ids(id), list_messages(database, (home, id))
-            found = self._source.read_some((home, id), (there - known) | (there & set(messages)))
-            if found is not None:
-                put_some(database, found, gone=known - there)
+            wanted = [*(there & messages), *(there - known - messages)]
+            found = self._source.read_some((home, id), wanted[:LOT])
+            if found is None:
+                return set()
+            left = set(wanted[LOT:])
+            put_some(database, found._replace(stamp=UNSURE) if left else found, gone=known - there)
+            return left
 
     def _ask(self, question: Callable[[Database], T], progress: Progress) -> T:
         try:

@@ -3,9 +3,8 @@
 import os
 
 from weft.host.files import Stamp, is_settled, stamp_of
+from weft.index.put import UNSURE
 from weft.store.layout import SUFFIX
-
-UNSURE: Stamp = (0, 0, 0)  # matches none: such a document is read again
 
 
 def stamps_in(directory: str) -> dict[str, Stamp]:

@@ -12,7 +12,7 @@ from weft.model.wire import encode
 Stamp = tuple[int, int, int]
 Place = tuple[ProjectID, SessionID]
 
-UNSURE: Stamp = (0, 0, 0)
+UNSURE: Stamp = (0, 0, 0)  # matches none: such a document is read again
 
 SESSION = """INSERT INTO session (project, id, parent, created, updated, mtime, size, inode, settled, document)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?)
