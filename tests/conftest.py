@@ -1,9 +1,13 @@
 """What every test stands on: an empty home, no network, and property tests that repeat themselves in CI."""
 
 import os
+import re
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +20,29 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 SCRUBBED = ("OPENCODE_", "WEFT_", "XDG_", "GIT_", "ANTHROPIC_", "OPENAI_", "OPENROUTER_", "GOOGLE_", "AWS_")
 KEPT = {"WEFT_OPENCODE"}  # where `make test-opencode` put the real one
 WHO = {"NAME": "Ada Loom", "EMAIL": "ada@example.test"}
+NUMBERS = count()
+
+
+@pytest.fixture(scope="session")
+def _ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("t")
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, _ground: Path) -> Path:
+    """A directory of the test's own. Pytest's fixture of this name reads the directories of all the tests before it
+    to find a number, which after some thousands takes longer than many a test."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    path = _ground / f"{name}{next(NUMBERS)}"
+    path.mkdir()
+    return path
 
 
 @pytest.fixture(autouse=True)
-def _scrubbed_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _scrubbed_environment(_ground: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test sees no configuration, no data and no key of whoever runs it."""
-    home = tmp_path_factory.mktemp("home")
+    home = _ground / f"home{next(NUMBERS)}"
+    home.mkdir()
     for name in list(os.environ):
         if name not in KEPT and (name.startswith(SCRUBBED) or name.endswith("_API_KEY")):
             monkeypatch.delenv(name)
@@ -32,6 +53,13 @@ def _scrubbed_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch:
     for role in ("AUTHOR", "COMMITTER"):
         for what, value in WHO.items():
             monkeypatch.setenv(f"GIT_{role}_{what}", value)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interruptible() -> None:
+    """What a shell starts in the background ignores interrupts, and would hand that on to whatever a test starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -17,13 +17,15 @@ def permit(request: PermissionRequest) -> Reply:
     return "once"
 
 
-async def main(directory: str, words: str) -> None:
+async def main(directory: str, task: str) -> None:
     async with weft.open(directory, answered=True) as api:
         talk = await weft.converse(api, permit=permit)
-        async for event in talk.prompt(words):
+        async for event in talk.prompt(task):
             match event:
-                case PartGrew(delta=delta):
-                    print(delta, end="", flush=True)
+                case PartUpdated(delta=str(words)):  # a part comes with its first words,
+                    print(f"\n{words}", end="", flush=True)
+                case PartGrew(delta=words):  # and grows by the next ones
+                    print(words, end="", flush=True)
                 case PartUpdated(part=ToolPart(tool=tool, state=state)):
                     print(f"\n[{tool}: {state.__struct_config__.tag}]")
         print(f"\n{len(talk.messages())} messages in {talk.id}")

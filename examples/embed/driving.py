@@ -14,9 +14,9 @@ def main(url: str, words: str) -> None:
         for session in api.list_sessions()[:5]:
             print(session.id, session.title)
         talk = api.converse(title="From a script")
-        for event in talk.prompt(words):
-            print(event.type)
-        print(talk.ask("Was that all?"))
+        for piece in talk.stream(words):
+            print(piece, end="", flush=True)
+        print(f"\n{talk.ask('Was that all?')}")
 
 
 if __name__ == "__main__":

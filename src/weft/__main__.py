@@ -12,7 +12,7 @@ def main() -> int:
     import_msgspec()
     from weft.cli.main import run_command  # noqa: PLC0415  `--version` must not pay for it
 
-    return run_command(sys.argv[1:])
+    return run_command(sys.argv[1:], alone=True)
 
 
 def import_msgspec() -> None:

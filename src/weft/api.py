@@ -94,7 +94,8 @@ class Messages(Protocol):
     * `list_messages` gives the oldest first: the last so many, of those `before` a message if one is named;
     * `stream_messages` gives the newest first, and reads on as it is asked to;
     * `update_message` and `update_part` add or replace; a part needs its message, a message its session;
-    * `remove_message` takes its parts along.
+    * what is changed in a session that is being run, is what its model is shown with the next step;
+    * `remove_message` takes its parts along; a session that is being run is busy.
     """
 
     async def list_messages(

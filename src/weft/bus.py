@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from msgspec.structs import replace
 
 from weft.errors import CursorLostError
-from weft.model.event import Event, PartGrew, Told
+from weft.model.event import Event, PartGrew, SessionCreated, SessionDeleted, SessionUpdated, Told
+from weft.model.session import without_secret
 
 HELD = 8192
 
@@ -29,7 +30,7 @@ class Bus:
         return self._cursor
 
     def publish(self, *events: Event, directory: str) -> None:
-        for event in events:
+        for event in map(as_told, events):
             self._cursor += 1
             self._log.append(Told(cursor=self._cursor, directory=directory, event=event))
             for see in self._watching:
@@ -62,6 +63,14 @@ class Bus:
             await waiting
         finally:
             self._waiting.discard(waiting)
+
+
+def as_told(event: Event) -> Event:
+    """An event as others may hear it: the secret of a share is stored with a session, and told to nobody."""
+    if isinstance(event, SessionCreated | SessionUpdated | SessionDeleted):
+        told = without_secret(event.info)
+        return event if told is event.info else replace(event, info=told)
+    return event
 
 
 class Listener:

@@ -80,7 +80,7 @@ class WeftError(Exception):
 class NotFoundError(WeftError):
     def __init__(self, kind: str, id: str, *, near: Sequence[str] = (), hint: str = "") -> None:
         meant = f"did you mean {' or '.join(near)}?" if near else ""
-        super().__init__(f"there is no {kind} {id!r}", hint="; ".join(part for part in (meant, hint) if part))
+        super().__init__(f"there is no {kind} {id!r}", hint=" ".join(part for part in (meant, hint) if part))
         self.kind = kind
         self.id = id
         self.near = tuple(near)
@@ -284,9 +284,9 @@ class NoModelError(WeftError):
 
 
 class ModelNotFoundError(WeftError):
-    def __init__(self, provider_id: str, model_id: str, *, near: Sequence[str] = ()) -> None:
+    def __init__(self, provider_id: str, model_id: str, *, near: Sequence[str] = (), hint: str = "") -> None:
         meant = f"did you mean {' or '.join(near)}?" if near else ""
-        super().__init__(f"there is no model {provider_id}/{model_id}", hint=meant)
+        super().__init__(f"there is no model {provider_id}/{model_id}", hint=f"{hint} {meant}".strip())
         self.provider_id = provider_id
         self.model_id = model_id
         self.near = tuple(near)

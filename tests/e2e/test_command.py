@@ -241,9 +241,9 @@ def test_an_interrupted_run_settles_and_says_so_by_its_exit_code(shell: Shell) -
         text=True,
     )
     assert running.stdout is not None
-    assert running.stdout.read(1) == "I"
+    assert running.stdout.read(1) == "I", running.communicate()
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=60)
     document = json.loads(
         shell.weft("session", "show", str(shell.sessions()[0]["id"]), "--format", "json").stdout
     )
@@ -266,8 +266,9 @@ def test_whoever_stops_reading_ends_the_output_quietly(shell: Shell) -> None:
         shell=True, cwd=shell.repository, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
 
+    # A busy machine may not close everything in the two seconds that are promised, and says so.
+    assert piped.stderr == "" or piped.stderr.startswith("weft ended and left undone: ")
     assert json.loads(piped.stdout)["type"] == "step_start"
-    assert piped.stderr == ""
 
 
 def test_sessions_of_the_oldest_versions_are_found_by_the_first_command(shell: Shell) -> None:

@@ -39,12 +39,12 @@ def model(*script: Sequence[AnyMove]) -> Iterator[FakeServer]:
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(60)
     try:
         yield started[0]
     finally:
         loop.call_soon_threadsafe(over.set)
-        thread.join(20)
+        thread.join(60)
         loop.close()
 
 

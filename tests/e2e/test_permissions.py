@@ -14,7 +14,7 @@ import pytest
 
 WEFT = str(Path(sys.executable).with_name("weft"))
 RULES = json.dumps({"read": "ask", "edit": "ask"})
-PATIENCE = 30
+PATIENCE = 60
 
 
 class Shell:

@@ -71,10 +71,14 @@ def test_the_fixture_records_when_told_and_plays_ever_after(tmp_path: Path) -> N
     (tmp_path / "home").mkdir()
     (tmp_path / "home/opencode.json").write_text('{"model": "scripted/demo"}')
 
+    # Nothing of how these tests here are run, and none of their plugins.
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    alone["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+
     def pytest_in(**env: str) -> str:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
         ran = subprocess.run(
-            command, cwd=tmp_path, env={**os.environ, **env}, capture_output=True, text=True, check=False
+            command, cwd=tmp_path, env={**alone, **env}, capture_output=True, text=True, check=False
         )
         return ran.stdout
 
@@ -84,5 +88,9 @@ def test_the_fixture_records_when_told_and_plays_ever_after(tmp_path: Path) -> N
     (tape,) = (tmp_path / "tapes").iterdir()
     assert tape.name == "test_mine.test_it_works.jsonl"
     assert "1 passed" in pytest_in()
+    changed = TEST.replace('"go"', '"stay"')
+    (tmp_path / "test_mine.py").write_text(changed)
+    assert 'recorded "go", asked "stay"' in pytest_in()
+    (tmp_path / "test_mine.py").write_text(TEST)
     tape.write_text(tape.read_text() + tape.read_text().splitlines()[0] + "\n")
     assert re.search("1 recorded exchanges? of .* not asked for", pytest_in())

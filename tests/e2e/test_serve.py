@@ -28,15 +28,15 @@ def test_a_password_is_made_once_and_kept_for_its_owner_alone(project: Path) -> 
     with serving(project) as running:
         secret = password_file().read_text().strip()
         assert password_file().stat().st_mode & 0o777 == 0o600
-        assert httpx2.get(f"{running.url}/path").status_code == 401
-        assert httpx2.get(f"{running.url}/global/health").status_code == 401
-        assert httpx2.get(f"{running.url}/path", auth=("opencode", "wrong")).status_code == 401
-        path = httpx2.get(f"{running.url}/path", auth=("opencode", secret)).json()
+        assert httpx2.get(f"{running.url}/path", timeout=60).status_code == 401
+        assert httpx2.get(f"{running.url}/global/health", timeout=60).status_code == 401
+        assert httpx2.get(f"{running.url}/path", auth=("opencode", "wrong"), timeout=60).status_code == 401
+        path = httpx2.get(f"{running.url}/path", auth=("opencode", secret), timeout=60).json()
         assert path["directory"] == str(project)
         assert secret not in "\n".join(running.printed + running.noted)
         assert running.end(signal.SIGTERM) == 0
     with serving(project) as running:
-        assert httpx2.get(f"{running.url}/path", auth=("opencode", secret)).status_code == 200
+        assert httpx2.get(f"{running.url}/path", auth=("opencode", secret), timeout=60).status_code == 200
         assert running.end(signal.SIGINT) == 0
 
 
@@ -52,23 +52,28 @@ def test_it_prints_a_line_to_paste_for_each_client(project: Path) -> None:
             'OPENCODE_SERVER_PASSWORD=SECRET opencode run --attach URL "hello"',
             "curl -u opencode:SECRET URL/session",
         ]
-        ran = subprocess.run(["sh", "-c", lines[4]], capture_output=True, text=True, check=False, timeout=30)
+        ran = subprocess.run(["sh", "-c", lines[4]], capture_output=True, text=True, check=False, timeout=60)
         assert (ran.returncode, ran.stdout) == (0, "[]")
 
 
 def test_a_password_from_the_environment_goes_before(project: Path) -> None:
     with serving(project, OPENCODE_SERVER_PASSWORD="chosen", OPENCODE_SERVER_USERNAME="ada") as running:
-        assert httpx2.get(f"{running.url}/path", auth=("ada", "chosen")).status_code == 200
-        assert httpx2.get(f"{running.url}/path", auth=("opencode", "chosen")).status_code == 401
+        assert httpx2.get(f"{running.url}/path", auth=("ada", "chosen"), timeout=60).status_code == 200
+        assert httpx2.get(f"{running.url}/path", auth=("opencode", "chosen"), timeout=60).status_code == 401
         assert not password_file().exists()
 
 
 def test_without_a_password_it_is_for_this_machine_alone(project: Path) -> None:
     with serving(project, "--auth", "none") as running:
-        assert httpx2.get(f"{running.url}/path").status_code == 200
-        assert httpx2.get(f"{running.url}/path", headers={"host": "evil.example"}).status_code == 403
+        assert httpx2.get(f"{running.url}/path", timeout=60).status_code == 200
         assert (
-            httpx2.get(f"{running.url}/path", headers={"origin": "https://evil.example"}).status_code == 403
+            httpx2.get(f"{running.url}/path", headers={"host": "evil.example"}, timeout=60).status_code == 403
+        )
+        assert (
+            httpx2.get(
+                f"{running.url}/path", headers={"origin": "https://evil.example"}, timeout=60
+            ).status_code
+            == 403
         )
     for arguments in (("--auth", "none", "--hostname", "0.0.0.0"), ("--hostname", "0.0.0.0")):
         refused = subprocess.run(
@@ -92,17 +97,17 @@ def test_a_password_file_that_others_can_read_is_not_used(project: Path) -> None
 def test_a_listed_page_may_call_it(project: Path) -> None:
     page = {"origin": "https://mine.example"}
     with serving(project, "--auth", "none", "--cors", "https://mine.example") as running:
-        answer = httpx2.get(f"{running.url}/path", headers=page)
+        answer = httpx2.get(f"{running.url}/path", headers=page, timeout=60)
         assert answer.headers["access-control-allow-origin"] == "https://mine.example"
         asked = httpx2.options(
-            f"{running.url}/session", headers={**page, "access-control-request-method": "POST"}
+            f"{running.url}/session", headers={**page, "access-control-request-method": "POST"}, timeout=60
         )
         assert asked.status_code == 204
 
 
 def test_the_access_log_holds_no_secret(project: Path) -> None:
     with serving(project, "--access-log") as running:
-        httpx2.get(f"{running.url}/path?password=s3cret", auth=("opencode", "s3cret"))
+        httpx2.get(f"{running.url}/path?password=s3cret", auth=("opencode", "s3cret"), timeout=60)
         running.wait_for_note("GET /path 401")
         assert "s3cret" not in "\n".join(running.noted)
 
@@ -110,14 +115,14 @@ def test_the_access_log_holds_no_secret(project: Path) -> None:
 def test_the_first_signal_settles_runs_and_ends_streams(project: Path) -> None:
     with (
         serving(project, "--auth", "none") as running,
-        httpx2.Client(base_url=running.url, timeout=30) as client,
+        httpx2.Client(base_url=running.url, timeout=60) as client,
     ):
         session = client.post("/session").json()["id"]
         heard: list[str] = []
         connected = threading.Event()
 
         def listen() -> None:
-            with httpx2.stream("GET", f"{running.url}/event", timeout=30) as stream:
+            with httpx2.stream("GET", f"{running.url}/event", timeout=60) as stream:
                 for line in stream.iter_lines():
                     if line.startswith("data: "):
                         heard.append(json.loads(line[6:])["type"])
@@ -125,11 +130,11 @@ def test_the_first_signal_settles_runs_and_ends_streams(project: Path) -> None:
 
         listener = threading.Thread(target=listen)
         listener.start()
-        assert connected.wait(20)
+        assert connected.wait(60)
         sent = client.post(f"/session/{session}/prompt_async", json=prompt("go", model=DEMO))
         assert sent.status_code == 204
         assert running.end(signal.SIGTERM) == 0
-        listener.join(10)
+        listener.join(60)
         assert not listener.is_alive()
         assert heard[-1] == "server.instance.disposed"
     shown = subprocess.run(
@@ -138,7 +143,7 @@ def test_the_first_signal_settles_runs_and_ends_streams(project: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=60,
     )
     messages = json.loads(shown.stdout)["messages"]
     states = [
@@ -152,10 +157,10 @@ def test_the_first_signal_settles_runs_and_ends_streams(project: Path) -> None:
 
 def test_nothing_it_started_outlives_it_however_it_dies(project: Path) -> None:
     with serving(project, "--auth", "none") as running:
-        made = httpx2.post(f"{running.url}/pty", json={"command": "cat", "args": []}).json()
+        made = httpx2.post(f"{running.url}/pty", json={"command": "cat", "args": []}, timeout=60).json()
         assert Path(f"/proc/{made['pid']}").exists()
         running.end(signal.SIGKILL)
-        for _ in range(2000):
+        for _ in range(6000):
             if not Path(f"/proc/{made['pid']}").exists():
                 return
             threading.Event().wait(0.005)
@@ -171,8 +176,8 @@ def test_what_is_configured_counts_unless_said_otherwise(project: Path) -> None:
     (project / "opencode.json").write_text(json.dumps({"server": {"cors": ["https://evil.example"]}}))
     with serving(project, "--auth", "none") as running:
         assert running.url.startswith("http://127.0.0.2:")
-        mine = httpx2.get(f"{running.url}/path", headers={"origin": "https://mine.example"})
-        evil = httpx2.get(f"{running.url}/path", headers={"origin": "https://evil.example"})
+        mine = httpx2.get(f"{running.url}/path", headers={"origin": "https://mine.example"}, timeout=60)
+        evil = httpx2.get(f"{running.url}/path", headers={"origin": "https://evil.example"}, timeout=60)
         assert (mine.status_code, evil.status_code) == (200, 403)
 
 
@@ -185,7 +190,7 @@ def test_a_port_that_is_taken_is_said_to_be(project: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=30,
+            timeout=60,
         )
     assert refused.returncode == 2
     assert f"127.0.0.1:{port}" in refused.stderr

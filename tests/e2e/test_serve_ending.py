@@ -1,6 +1,7 @@
 """How `weft serve` ends: nobody is let in, what is under way may finish, what does not is settled; and what it logs."""
 
 import json
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ class Work:
     def __init__(self, running: Running, command: str) -> None:
         self._url = running.url
         self._command = command
-        self.session = httpx2.post(f"{running.url}/session", timeout=30).json()["id"]
+        self.session = httpx2.post(f"{running.url}/session", timeout=60).json()["id"]
         self.answers: list[httpx2.Response] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -42,14 +43,14 @@ class Work:
 
     def start(self, client: httpx2.Client) -> None:
         self._thread.start()
-        for _ in range(2000):
+        for _ in range(6000):
             if client.get("/session/status").json():
                 return
             threading.Event().wait(0.01)
         raise AssertionError("it never began")
 
     def state(self) -> dict[str, Any]:
-        self._thread.join(30)
+        self._thread.join(60)
         (answer,) = self.answers
         assert answer.status_code == 200, answer.text
         state: dict[str, Any] = answer.json()["parts"][0]["state"]
@@ -60,7 +61,7 @@ class Work:
 def working(project: Path, command: str, *more: str) -> Iterator[tuple[Running, Work, httpx2.Client]]:
     with (
         serving(project, "--auth", "none", *more) as running,
-        httpx2.Client(base_url=running.url, timeout=30) as client,
+        httpx2.Client(base_url=running.url, timeout=60) as client,
     ):
         work = Work(running, command)
         work.start(client)
@@ -79,13 +80,13 @@ def test_what_is_under_way_finishes_while_nothing_new_begins(project: Path) -> N
             {"ready": False, "reasons": ["the server is ending"]},
         )
         with pytest.raises(httpx2.ConnectError):
-            httpx2.get(f"{running.url}/global/health")
+            httpx2.get(f"{running.url}/global/health", timeout=60)
         refused = client.post("/session", json={})
         assert (refused.status_code, refused.json()["name"]) == (503, "EndingError")
         (project / "go").touch()
         state = work.state()
         assert (state["status"], "done" in state["output"]) == ("completed", True)
-        assert running.process.wait(30) == 0
+        assert running.process.wait(60) == 0
 
 
 def test_what_does_not_finish_is_settled_and_the_next_one_goes_on(project: Path) -> None:
@@ -95,7 +96,7 @@ def test_what_does_not_finish_is_settled_and_the_next_one_goes_on(project: Path)
         session = work.session
     with (
         serving(project, "--auth", "none") as running,
-        httpx2.Client(base_url=running.url, timeout=30) as client,
+        httpx2.Client(base_url=running.url, timeout=60) as client,
     ):
         assert client.get("/session/status").json() == {}
         sent = client.post(f"/weft/session/{session}/submit", json=prompt("go on", model=DEMO, noReply=True))
@@ -113,11 +114,15 @@ def test_a_second_signal_ends_it_at_once(project: Path) -> None:
 
 def test_lines_of_the_log_are_json_if_asked_for_and_hold_no_secret(project: Path) -> None:
     with serving(project, "--log-format", "json", "--access-log") as running:
-        httpx2.get(f"{running.url}/session/ses_x/todo?password=s3cret", auth=("opencode", "s3cret"))
+        httpx2.get(
+            f"{running.url}/session/ses_x/todo?password=s3cret", auth=("opencode", "s3cret"), timeout=60
+        )
         running.wait_for_note('"status":401')
         assert running.end(signal.SIGTERM) == 0
         entries = [json.loads(line) for line in running.noted]
     assert "s3cret" not in "\n".join(running.noted)
+    assert running.printed == []  # a program that reads both gets nothing but JSON
+    assert (entries[0]["message"], entries[0]["directory"]) == ("serving", os.path.realpath(project))
     (visit,) = [entry for entry in entries if entry["message"] == "request"]
     assert {name: visit[name] for name in ("level", "method", "path", "status")} == {
         "level": "info",

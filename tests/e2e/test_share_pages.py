@@ -239,9 +239,11 @@ def test_what_was_unfolded_stays_so_while_the_session_goes_on(browser: Browser, 
         url = site.post(f"/session/{session}/share")["share"]["url"].replace(PAGES, site.url)
         with browser.open(url) as tab:
             tab.evaluate("document.querySelector('summary').click()")
+            tab.evaluate("document.querySelector('summary').focus()")
             site.post(f"/session/{session}/message", prompt("second words"))
             tab.wait_for(says("answer 2"))
             assert tab.evaluate("document.querySelector('details').open")
+            assert tab.evaluate("document.activeElement === document.querySelector('summary')")
             assert "hello there" in tab.evaluate("document.querySelector('details').innerText")
 
 

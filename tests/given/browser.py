@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -21,7 +22,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Message, Request, TextMessage
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-SECONDS = 30.0
+SECONDS = 60.0
 A_MOMENT = 0.05
 ADDRESS = re.compile(r"DevTools listening on (ws://\S+)")
 FLAGS = (
@@ -59,8 +60,17 @@ def open_browser(directory: Path) -> Iterator["Browser"]:
     found = find_chromium()
     if found is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no browser here: install chromium")
-    env = {"PATH": os.environ["PATH"], "HOME": str(directory), "LANG": "C.UTF-8"}
-    command = [found, *FLAGS, f"--user-data-dir={directory / 'profile'}", "about:blank"]
+    # It is killed, and leaves what it keeps for the time being: so that has a place of its own.
+    with TemporaryDirectory(prefix="weft-browser-", ignore_cleanup_errors=True) as scratch:
+        env = {"PATH": os.environ["PATH"], "HOME": str(directory), "TMPDIR": scratch, "LANG": "C.UTF-8"}
+        command = [found, *FLAGS, f"--user-data-dir={directory / 'profile'}", "about:blank"]
+        with _running(command, env) as address, Wire(address) as wire:
+            yield Browser(wire)
+
+
+@contextmanager
+def _running(command: list[str], env: dict[str, str]) -> Iterator[str]:
+    """Where it listens."""
     process = subprocess.Popen(
         command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -70,8 +80,7 @@ def open_browser(directory: Path) -> Iterator["Browser"]:
     try:
         address = told.get(timeout=SECONDS)
         assert address, "the browser ended before it began"
-        with Wire(address) as wire:
-            yield Browser(wire)
+        yield address
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

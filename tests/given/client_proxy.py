@@ -28,6 +28,11 @@ class Road:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def turn(self, url: str) -> None:
+        """Lead to another server from now on; all connections are cut."""
+        self._to = urlsplit(url)
+        await self.close()
+
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()

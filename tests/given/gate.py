@@ -116,7 +116,7 @@ async def waiting(*asking: Awaitable[object]) -> AsyncIterator[list[asyncio.Task
     finally:
         for task in tasks:
             if not task.done():
-                await asyncio.wait([task], timeout=5)
+                await asyncio.wait([task], timeout=60)
         hanging = [task for task in tasks if not task.done()]
         for task in hanging:
             task.cancel()

@@ -74,6 +74,24 @@ def make_project(path: Path) -> Path:
 
 
 @contextmanager
+def listening(site: Site, path: str) -> Iterator[Iterator[dict[str, Any]]]:
+    """The events of a stream, one after the other; the first of them has been heard."""
+    with (
+        httpx2.Client(base_url=site.url, timeout=60) as client,
+        client.stream("GET", path) as response,
+    ):
+        assert response.headers["content-type"] == "text/event-stream"
+        events = (
+            json.loads(line.removeprefix("data: "))
+            for line in response.iter_lines()
+            if line.startswith("data: ")
+        )
+        first = next(events)
+        assert first.get("payload", first)["type"] == "server.connected"
+        yield events
+
+
+@contextmanager
 def served(
     tmp_path: Path,
     script: Sequence[Sequence[AnyMove]] = ANSWERS,
@@ -139,10 +157,10 @@ def running(server: Server) -> Iterator[str]:
 
         thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
         thread.start()
-        assert ready.wait(20)
+        assert ready.wait(60)
         try:
             yield f"http://127.0.0.1:{bound.getsockname()[1]}"
         finally:
             loop[0].call_soon_threadsafe(stop.set)
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()

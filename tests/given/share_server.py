@@ -45,7 +45,7 @@ class Shares(Struct):
 
     def _wait(self, id: str, count: int) -> None:
         with self.came:
-            assert self.came.wait_for(lambda: len(self.there[id].batches) >= count, timeout=20)
+            assert self.came.wait_for(lambda: len(self.there[id].batches) >= count, timeout=60)
 
     def words(self) -> str:
         """All that ever left, as one text."""

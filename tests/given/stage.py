@@ -46,7 +46,7 @@ async def open_stage(
     cast = Cast(scripts, clock)
     more.setdefault("agents", AGENTS)
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         open_house(clock=clock, provider=cast, tools=(INVALID, TASK, *tools), **more) as house,
     ):
         yield Stage(api=house.api, cast=cast, clock=clock)

@@ -1,5 +1,6 @@
 """`weft serve` as a process of its own: what it printed, and how it ended."""
 
+import json
 import os
 import re
 import subprocess
@@ -33,7 +34,10 @@ class Running:
         into.extend(line.rstrip("\n") for line in stream)
 
     def _find_url(self) -> str:
-        for _ in range(2000):
+        for _ in range(6000):
+            serving = next((line for line in self.noted if '"serving"' in line), None)
+            if serving:  # told to programs, as a line of the log
+                return str(json.loads(serving)["url"])
             found = re.search(r"http://\S+", " ".join(self.printed))
             if found and "" in self.printed[2:]:
                 return found[0]
@@ -43,13 +47,13 @@ class Running:
 
     def end(self, how: int) -> int:
         self.process.send_signal(how)
-        code = self.process.wait(30)
+        code = self.process.wait(60)
         for reader in self._readers:
-            reader.join(5)
+            reader.join(60)
         return code
 
     def wait_for_note(self, words: str) -> None:
-        for _ in range(2000):
+        for _ in range(6000):
             if any(words in line for line in self.noted):
                 return
             threading.Event().wait(0.01)

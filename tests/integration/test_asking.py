@@ -54,7 +54,7 @@ async def open_two(*, claude_within: Deadlines | None = None) -> AsyncIterator[T
     store = MemoryStore()
     agent = Agent(name="build", mode="primary", permission=ALLOW, model=ref(CLAUDE), fallback=(ref(GPT),))
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         open_stand(AnthropicDialect(), AnthropicMessages, CLAUDE) as claude,
         open_stand(OpenAIChatDialect(), OpenAIChat, GPT) as gpt,
     ):

@@ -36,7 +36,7 @@ from weft.testing.fake.responses import ResponsesDialect
 from weft.testing.fake.server import Dialect, FakeServer
 from weft.testing.provider_stand import Make, ServerStand, open_stand
 
-PATIENCE = 30
+PATIENCE = 60
 SOON = Deadlines(connect=5, first_byte=2, between=2)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from given.client_canned import Canned, open_canned
 from given.client_house import lent, open_served, open_server
+from given.client_proxy import open_road
 from given.house import open_house, say
 from weft.api import Api
 from weft.app.gates import Permitting
@@ -27,7 +28,13 @@ from weft.errors import (
 )
 from weft.host.clock import SystemClock
 from weft.model.around.terminal import PtyInput
-from weft.model.event import PartGrew, PartUpdated, SessionCreated, SessionRested, SessionUpdated
+from weft.model.event import (
+    PartGrew,
+    PartUpdated,
+    SessionCreated,
+    SessionRested,
+    SessionUpdated,
+)
 from weft.model.event_wire import UnknownEvent
 from weft.model.failure import AbortedFailure
 from weft.model.ids import SessionID
@@ -38,7 +45,7 @@ from weft.model.permission import PermissionRequest, Reply, Rule
 from weft.model.status import Idle
 from weft.model.transcript import Transcript
 from weft.permission.terms import Terms as GateTerms
-from weft.provider.scripted import Call, Fail, Say, Wait
+from weft.provider.scripted import Call, Fail, Say, Think, Wait
 from weft.server.door import Door
 
 ANSWER = [Say(text="Here is a short answer.")]
@@ -71,6 +78,16 @@ async def test_a_conversation_gives_events_until_it_rests_and_then_the_answer(ke
         assert talk.messages() == await api.list_messages(talk.id)
         again = await converse(api, talk.id)
         assert again.messages() == talk.messages()
+
+
+@KEEPERS
+async def test_an_answer_comes_piece_by_piece_from_its_first_word_on_without_thoughts(keeper: object) -> None:
+    step = [Think(text="Let me see."), Say(text="I look first."), Call(tool="echo", input={"words": "hi"})]
+    async with keeper(step, ANSWER) as api:  # type: ignore[operator]
+        talk = await converse(api)
+        pieces = [piece async for piece in talk.stream("one")]
+        assert "".join(pieces) == "I look first.\nHere is a short answer."
+        assert len(pieces) > 2
 
 
 @KEEPERS
@@ -123,11 +140,15 @@ async def test_a_program_answers_what_an_agent_asks() -> None:
         asked.append(request)
         return "once"
 
+    async def think_it_over(request: PermissionRequest) -> Reply:
+        return permit(request)
+
     script = ([Call(tool="echo", input={"words": "hi"})], [Say(text="Done.")])
-    async with open_served(*script, rules=ASK, permitting=ANSWERED) as served:
-        talk = await converse(served.api, permit=permit)
-        assert await talk.ask("go") == "Done."
-        assert [request.permission for request in asked] == ["echo"]
+    async with open_served(*script, *script, rules=ASK, permitting=ANSWERED) as served:
+        for each in (permit, think_it_over):
+            talk = await converse(served.api, permit=each)
+            assert await talk.ask("go") == "Done."
+        assert [request.permission for request in asked] == ["echo", "echo"]
 
 
 async def test_a_server_that_is_started_anew_is_gone_on_with_and_nothing_is_missed() -> None:
@@ -147,7 +168,7 @@ async def test_a_server_that_is_started_anew_is_gone_on_with_and_nothing_is_miss
         there = await house.api.list_messages(session.id)
         async with open_server(lent(house), name="two", port=port):
             events = [told.event]
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while heard.messages() != there or not any(
                     isinstance(each, SessionUpdated) for each in events
                 ):
@@ -159,6 +180,32 @@ async def test_a_server_that_is_started_anew_is_gone_on_with_and_nothing_is_miss
                 await anext(api.events(after=told.cursor))
             await staying.aclose()
         assert [line.rpartition(" ")[2] for line in notices[:2]] == ["again", "back"]
+
+
+async def test_a_gap_in_a_run_is_told_once() -> None:
+    async with (
+        open_house([Say(text="Wait"), Wait(seconds=600)], clock=SystemClock()) as house,
+        open_server(lent(house), name="one") as one,
+        open_server(lent(house), name="two") as two,
+        open_road(one, cuts=0) as road,
+        open_remote(road.url, Terms(patience=30), env={}) as api,
+    ):
+        session = await api.create_session(SessionInput())
+        listening = api.events()
+        prompting = asyncio.ensure_future(api.prompt(session.id, say("one")))
+        while not isinstance((event := (await anext(listening)).event), PartUpdated) or not event.delta:
+            pass
+        await road.turn(two)
+        while not isinstance(event, UnknownEvent):
+            event = (await anext(listening)).event
+        await house.api.abort(session.id)
+        await prompting
+        await house.api.rename_session(session.id, "Over")
+        events = [event]
+        while not isinstance(event, SessionUpdated) or event.info.title != "Over":
+            events.append(event := (await anext(listening)).event)
+        gaps = [each.named for each in events if isinstance(each, UnknownEvent)]
+        assert gaps == [RESYNC]
 
 
 async def test_a_server_that_is_gone_for_good_is_not_waited_for_for_ever() -> None:
@@ -257,7 +304,7 @@ async def test_a_terminal_is_looked_at_and_typed_into(tmp_path: Path) -> None:
     async with open_served() as served:
         terminals = served.api.terminals
         pty = await terminals.create_pty(PtyInput(command="/bin/cat", args=(), cwd=str(tmp_path)))
-        async with terminals.open_screen(pty.id) as screen, asyncio.timeout(20):
+        async with terminals.open_screen(pty.id) as screen, asyncio.timeout(60):
             await screen.write(b"hello\n")
             said = b""
             while said.count(b"hello") < 2:  # as it is typed, and as cat says it
@@ -295,9 +342,12 @@ def test_without_waiting_it_is_the_same() -> None:
         assert next(events).event == SessionCreated(info=made)
         with pytest.raises(NotFoundError):
             api.get_session(SessionID("ses_00000000000000000000000000"))
+        assert "list_agents" in dir(api.surroundings)
         for _ in talk.prompt("three"):
             break  # whoever stops reading ends the run
         assert api.list_status() == {}
+    with pytest.raises(UnreachableError, match="has been left"):
+        talk.ask("four")
 
 
 def test_what_is_still_being_read_when_it_is_left_ends_with_it() -> None:

@@ -57,6 +57,22 @@ def test_commands_are_listed_and_shown(weft: Any) -> None:
     assert (code, "did you mean review?" in err) == (2, True)
 
 
+def test_servers_that_were_not_asked_for_their_prompts_are_named(weft: Any) -> None:
+    path = Path.home() / "config" / "opencode" / "opencode.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    notes, off = {"type": "local", "command": ["x"]}, {"type": "local", "command": ["y"], "enabled": False}
+    path.write_text(json.dumps({"mcp": {"notes": notes, "later": off}}))
+    said = (
+        "1 MCP server was not asked for prompts, which are commands too (notes): weft mcp debug NAME asks one"
+    )
+    assert weft("command", "list")[2].splitlines() == [said]
+    assert [each["name"] for each in json.loads(weft("command", "list", "--format", "json")[1])] == [
+        "init",
+        "review",
+    ]
+    assert said in weft("command", "show", "notes:tidy")[2]
+
+
 def test_a_command_of_a_project_that_is_not_trusted_is_not_there_and_that_is_said(
     weft: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,7 +61,7 @@ async def open_project(
     known |= {name: said for name, said in commands.items() if isinstance(said, Command)}
     more.setdefault("agents", AGENTS)
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         open_house(
             *ANSWERS,
             place=replace(PLACE, directory=str(directory), worktree=str(directory)),

@@ -104,3 +104,26 @@ async def test_a_session_in_which_nothing_was_said_shows_what_it_would_begin_wit
         {"role": "user", "content": [{"type": "text", "text": PLACEHOLDER, "metadata": None}]}
     ]
     assert shown["system"][1].endswith(f"Instructions from: {repository}/AGENTS.md\nFar.")
+
+
+async def test_what_was_not_asked_what_it_would_add_is_named(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session, _ = await talk("first")
+    assert context(session, capsys)["unasked"] == {"mcp": [], "plugins": []}
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode"
+    (own / "tool").mkdir(parents=True)
+    (own / "tool" / "count.py").write_text("raise SystemExit")
+    notes, off = {"type": "local", "command": ["x"]}, {"type": "local", "command": ["y"], "enabled": False}
+    hooks = {"weft": {"hooks": {"event": [{"command": ["./note.sh", "now"]}]}}}
+    (own / "opencode.json").write_text(
+        json.dumps({"mcp": {"notes": notes, "later": off}, "experimental": hooks})
+    )
+
+    assert context(session, capsys)["unasked"] == {"mcp": ["notes"], "plugins": ["count", "./note.sh now"]}
+    assert run_command(["session", "context", session]) == 0
+    ours = "plugins, hooks and custom tools"
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "not in it: what these MCP servers would add, none of which was asked: notes",
+        f"not in it: what these {ours} would add, none of which was asked: count, ./note.sh now",
+    ]

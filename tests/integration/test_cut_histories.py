@@ -30,7 +30,7 @@ from weft.testing.provider_stand import ServerStand, open_stand
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 from weft.tool.invalid import INVALID
 
-PATIENCE = 20
+PATIENCE = 60
 LATER = 1_800_000_000_000
 SMALL = Limit(context=100_000, output=8_000)
 

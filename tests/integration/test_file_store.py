@@ -335,7 +335,7 @@ async def test_what_a_step_wrote_is_on_the_disk_once_its_message_is_complete(roo
 async def test_unrelated_sessions_do_not_wait_for_one_another(root: Path, store: FileStore) -> None:
     await store.apply(SessionCreated(info=session()), SessionCreated(info=session(OTHER)))
     with locked(f"{root}/.weft/lock/session.ses_1"):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await store.apply(SessionUpdated(info=session(OTHER, title="free")))
             await opened(root)
             assert (await store.get_session(OTHER)).title == "free"

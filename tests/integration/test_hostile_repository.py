@@ -98,7 +98,7 @@ async def test_opened_listed_and_prompted_in_it_does_nothing(hostile: Hostile, w
         models=(Served(scripted_model("test"), provider),),
         warn=said.append,
     )
-    async with asyncio.timeout(30), open_app(opening) as api:
+    async with asyncio.timeout(60), open_app(opening) as api:
         assert "x" not in [command.name for command in await api.list_commands()]
         session = await api.create_session(SessionInput())
         with pytest.raises(NotFoundError):
@@ -167,7 +167,7 @@ async def test_once_it_is_trusted_it_acts_and_a_change_ends_that(hostile: Hostil
     opening = Opening(
         directory=str(hostile.root), env=os.environ, models=(Served(scripted_model("test"), provider),)
     )
-    async with asyncio.timeout(30), open_app(opening) as api:
+    async with asyncio.timeout(60), open_app(opening) as api:
         session = await api.create_session(SessionInput())
         await api.command(session.id, CommandInput(command="x", model="scripted/test"))
         await api.prompt(session.id, say("hello"))
@@ -175,7 +175,7 @@ async def test_once_it_is_trusted_it_acts_and_a_change_ends_that(hostile: Hostil
     assert SECRET in str(provider.requests)
 
     (hostile.root / ".opencode" / "command" / "x.md").write_text("Another.")
-    async with asyncio.timeout(30), open_app(opening) as api:
+    async with asyncio.timeout(60), open_app(opening) as api:
         assert "x" not in [command.name for command in await api.list_commands()]
 
 
@@ -216,6 +216,25 @@ def test_somebody_at_a_terminal_is_asked_once_and_shown_what_it_would_do(hostile
     assert "changed" in changed
     assert "held back: " not in changed.partition("[y/N]")[2]
     assert hostile.ran() == ["plugin-file", "tool"]  # what it has left, once it is vouched for
+
+
+def test_what_changes_while_somebody_reads_is_not_trusted_with_the_rest(hostile: Hostile) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "weft", "trust"]
+    with subprocess.Popen(command, cwd=hostile.root, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        while b"[y/N]" not in shown:
+            shown += os.read(ours, 65_536)
+        (hostile.root / ".opencode" / "plugin" / "later.py").write_text("raise SystemExit")
+        os.write(ours, b"y\n")
+        with suppress(OSError):
+            while piece := os.read(ours, 65_536):
+                shown += piece
+    os.close(ours)
+    assert process.returncode != 0
+    assert b"has changed since it was shown" in shown
+    assert trusting_in(str(hostile.root), os.environ).standing().trusted is False
 
 
 def test_the_command_tells_gives_lists_and_takes_back(

@@ -15,7 +15,7 @@ from weft.model.around.place import McpConnected, McpDisabled, McpFailed
 from weft.testing.tool_contract import Asked, Bench, processes_in
 from weft.tool.mcp.auth.book import Book
 from weft.tool.mcp.entry import LocalEntry
-from weft.tool.mcp.library import dialling
+from weft.tool.mcp.library import Dialling
 from weft.tool.mcp.link import MOST_TOOLS
 from weft.tool.mcp.naming import LONGEST
 from weft.tool.mcp.pool import Configured, Pool, open_pool
@@ -41,7 +41,7 @@ async def pooled(home: Path, *entries: LocalEntry, **more: Any) -> AsyncIterator
         told.append(name)
 
     configured = tuple(Configured(entry=entry) for entry in entries)
-    dial = dialling(Book(str(home / "mcp-auth.json")), "http://127.0.0.1:1/callback")
+    dial = Dialling(Book(str(home / "mcp-auth.json")), "http://127.0.0.1:1/callback")
     async with open_pool(configured, dial, changed, **more) as pool:
         yield pool
     assert processes_in(home) == []
@@ -107,7 +107,7 @@ async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
         await pool.settled()
         status = pool.servers["x"].status
         assert isinstance(status, McpFailed)
-        assert "no-such-program" in status.error
+        assert status.error == "no-such-program cannot be run: there is no such program"
 
 
 async def test_junk_before_the_first_message_is_passed_over(tmp_path: Path) -> None:

@@ -75,6 +75,18 @@ def test_a_server_is_added_listed_and_looked_into(weft: Run, tmp_path: Path) -> 
     assert weft("debug", "none")[0] == 2
 
 
+def test_a_name_that_is_taken_is_not_given_to_another_with_all_that_was_meant_for_the_first(
+    weft: Run,
+) -> None:
+    assert weft("add", "far", "--url", "https://one.test/mcp", "--header", "x-key=secret")[0] == 0
+    before = own_config().read_text()
+    for more in (("--url", "https://two.test/mcp"), ("--project", "--", "program")):
+        code, _, err = weft("add", "far", *more)
+        assert (code, "MCP server 'far' is configured already" in err) == (2, True)
+    assert own_config().read_text() == before
+    assert not Path("opencode.json").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -109,11 +121,11 @@ def test_logging_in_waits_for_the_browser(weft: Run, tmp_path: Path, monkeypatch
         shown = Screen()
         monkeypatch.setattr(sys, "stderr", shown)
         browser = threading.Thread(
-            target=lambda: httpx2.get(shown.address(), follow_redirects=True), daemon=True
+            target=lambda: httpx2.get(shown.address(), follow_redirects=True, timeout=60), daemon=True
         )
         browser.start()
         code, out, _ = weft("auth", "far")
-        browser.join(20)
+        browser.join(60)
         assert (code, out) == (0, "far is connected\n")
         assert weft("auth")[1] == "far\n"
         assert "connected" in weft("list")[1]
@@ -135,7 +147,7 @@ class Screen(io.StringIO):
         return written
 
     def address(self) -> str:
-        assert self._found.wait(30)
+        assert self._found.wait(60)
         return next(word for word in self.getvalue().split() if "/authorize?" in word)
 
 

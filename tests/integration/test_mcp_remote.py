@@ -39,13 +39,17 @@ def plain() -> Iterator[str]:
 
 @asynccontextmanager
 async def kept(
-    home: Path, told: asyncio.Queue[Event] | None = None, port: int = 19876, **servers: McpRemote
+    home: Path,
+    told: asyncio.Queue[Event] | None = None,
+    port: int = 19876,
+    call: float = 60,
+    **servers: McpRemote,
 ) -> AsyncIterator[KeptServers]:
     async def tell(event: Event) -> None:
         if told is not None:
             await told.put(event)
 
-    settings = McpSettings(servers=servers, auth_file=str(home / "mcp-auth.json"), port=port)
+    settings = McpSettings(servers=servers, call=call, auth_file=str(home / "mcp-auth.json"), port=port)
     base = Base(directory=str(home), environment={"PATH": os.environ["PATH"]})
     async with open_mcp(settings, base, tell, reserved=frozenset()) as mcp:
         yield mcp
@@ -82,7 +86,7 @@ async def test_over_streamable_http_it_is_like_any_other(plain: str, tmp_path: P
 
 
 async def test_progress_winds_the_clock_of_a_call_up_again(plain: str, tmp_path: Path) -> None:
-    async with kept(tmp_path, far=McpRemote(url=f"{plain}/mcp", timeout=3000)) as mcp:
+    async with kept(tmp_path, call=3, far=McpRemote(url=f"{plain}/mcp")) as mcp:
         await mcp.connect("far")
         heard: list[str | None] = []
 

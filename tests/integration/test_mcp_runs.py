@@ -12,7 +12,8 @@ from weft.app.mcp.servers import McpSettings
 from weft.config.provider_schema import McpLocal
 from weft.errors import NotFoundError
 from weft.host.clock import SystemClock
-from weft.model.around.place import McpConnected
+from weft.model.around.place import McpConnected, McpFailed
+from weft.model.event import SessionRested, SessionWarned
 from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput, TextInput
 from weft.model.message import MessageWithParts
 from weft.model.part import (
@@ -127,6 +128,54 @@ async def test_servers_that_cannot_be_used_do_not_keep_a_run_from_going_on(tmp_p
             "exits": "failed",
             "babble": "failed",
         }
+
+
+async def warned(house: House) -> list[str]:
+    """What a run warns of."""
+    listening = house.api.events()
+    await ask(house, say("go"))
+    told: list[str] = []
+    async for each in listening:
+        match each.event:
+            case SessionWarned(message=message):
+                told.append(message)
+            case SessionRested():
+                break
+            case _:
+                pass
+    return told
+
+
+async def test_a_run_says_once_which_servers_are_not_there_and_why(tmp_path: Path) -> None:
+    nothing = McpLocal(command=(str(tmp_path / "nothing"),))
+    servers = {
+        "near": raw(tmp_path, "plain"),
+        "gone": nothing,
+        "off": McpLocal(command=("x",), enabled=False),
+    }
+    async with at(tmp_path, [Say(text="a")], [Say(text="b")], servers=servers) as house:
+        [told] = await warned(house)
+        missing = f"{tmp_path}/nothing cannot be run: there is no such program"
+        assert told == f"the MCP server gone is not there: {missing}"
+        assert await warned(house) == []
+
+
+async def test_a_run_says_which_servers_it_did_not_wait_for(tmp_path: Path) -> None:
+    script = [Say(text="a")], [Say(text="b")]
+    async with at(tmp_path, *script, servers={"late": raw(tmp_path, "slowly")}, wait=0) as house:
+        assert await warned(house) == [
+            "the MCP server late takes long to connect: its tools come when it has"
+        ]
+        (tmp_path / "slowly.log.go").touch()
+        await house.api.mcp.list_servers(connect=True)
+        assert await warned(house) == []
+
+
+async def test_who_adds_a_server_knows_that_it_is_not_there(tmp_path: Path) -> None:
+    async with at(tmp_path, [Say(text="a")], servers={}) as house:
+        said = {"type": "local", "command": [str(tmp_path / "nothing")]}
+        assert isinstance(await house.api.mcp.add_server("gone", said), McpFailed)
+        assert await warned(house) == []
 
 
 async def test_a_long_answer_is_cut_and_kept_whole(tmp_path: Path) -> None:

@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from given.gate import OTHER, SESSION, open_post, standing, waiting
-from weft.app.books import covered, kept_asked, log_of, permission_directory
+from weft.app.books import covered, kept_asked, log_of, name_of, permission_directory
+from weft.app.reading import Reading
 from weft.cli.main import run_command
 from weft.errors import CorrectedError, UnansweredError
 from weft.host.paths import paths_from
 from weft.model.ids import ProjectID, SessionID
 
-GLOBAL = ProjectID("global")
+
+def here() -> ProjectID:
+    """The name of this directory in the books."""
+    return name_of(Reading(".", os.environ).place())
 
 
 @pytest.fixture
@@ -26,11 +30,13 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return permission_directory(paths_from(os.environ))
 
 
-def refused(directory: str, *patterns: str, session: SessionID = SESSION) -> str:
+def refused(
+    directory: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None
+) -> str:
     """What a run with nobody there asked for in vain; the id it goes by."""
 
     async def ask() -> str:
-        post = open_post(directory, project=GLOBAL, answered=False, seed=str(patterns))
+        post = open_post(directory, project=project or here(), answered=False, seed=str(patterns))
         with pytest.raises(UnansweredError) as error:
             await post.gate.let_pass(
                 post.request(*patterns, session_id=session, always=("git *",)), standing(root=session)
@@ -41,9 +47,11 @@ def refused(directory: str, *patterns: str, session: SessionID = SESSION) -> str
     return asyncio.run(ask())
 
 
-def passes(directory: str, *patterns: str, session: SessionID = SESSION) -> bool:
+def passes(
+    directory: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None
+) -> bool:
     async def ask() -> bool:
-        post = open_post(directory, project=GLOBAL, answered=False)
+        post = open_post(directory, project=project or here(), answered=False)
         try:
             await post.gate.let_pass(post.request(*patterns, session_id=session), standing(root=session))
         except UnansweredError:
@@ -94,7 +102,7 @@ def test_a_no_can_say_what_to_do_instead(directory: str) -> None:
     assert run_command(["permission", "reply", "last", "reject", "--message", "not on a Friday"]) == 0
 
     async def again() -> None:
-        post = open_post(directory, project=GLOBAL, answered=False)
+        post = open_post(directory, project=here(), answered=False)
         with pytest.raises(CorrectedError, match="not on a Friday"):
             await post.gate.let_pass(post.request("git push"), standing())
 
@@ -121,6 +129,28 @@ def test_an_always_is_a_grant_that_is_listed_used_and_taken_back(
     assert run_command(["permission", "revoke", grant["id"]]) == 0
     assert printed(capsys, "grants") == []
     assert not passes(directory, "git fetch", session=OTHER)
+
+
+def test_the_last_one_is_of_this_project_and_others_are_answered_by_name_alone(directory: str) -> None:
+    other = ProjectID("0123456789abcdef0123456789abcdef01234567")
+    id = refused(directory, "git push", project=other)
+    assert run_command(["permission", "reply", "last", "always", "--scope", "project"]) == 2
+    assert run_command(["permission", "reply", id, "always", "--scope", "project"]) == 0
+    assert passes(directory, "git push", project=other)
+    assert run_command(["permission", "revoke", "last"]) == 2
+    assert passes(directory, "git push", project=other)
+
+
+def test_what_is_granted_in_a_directory_without_a_repository_does_not_hold_in_another(
+    directory: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused(directory, "git push")
+    assert run_command(["permission", "reply", "last", "always", "--scope", "project"]) == 0
+    assert passes(directory, "git push", session=OTHER)
+    (tmp_path / "another").mkdir()
+    monkeypatch.chdir(tmp_path / "another")
+    assert printed(capsys, "grants") == []
+    assert not passes(directory, "git push", session=OTHER)
 
 
 def test_what_cannot_be_meant_is_refused(directory: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,16 +184,27 @@ def test_every_decision_is_in_the_log_and_the_log_can_be_checked(
 
     assert run_command(["permission", "log", "--verify"]) == 0
     assert "5 records, and the chain holds" in capsys.readouterr().out
-    path = Path(log_of(directory, GLOBAL).path)
+    assert not _ailments(capsys)
+    path = Path(log_of(directory, here()).path)
     path.write_bytes(path.read_bytes().replace(b"git push", b"git pull", 1))
     assert run_command(["permission", "log", "--verify"]) == 1
     assert f"{path}:2: record 2 does not follow" in capsys.readouterr().err
+    assert run_command(["permission", "log"]) == 0
+    assert f"{path}:2: record 2 does not follow" in capsys.readouterr().err
+    assert [item["where"] for item in _ailments(capsys)] == [f"{path.name}:2"]
+
+
+def _ailments(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+    """What the doctor finds wrong with permissions."""
+    run_command(["doctor", "--format", "json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    return [item for found in findings if found["area"] == "permissions" for item in found["items"]]
 
 
 def test_no_key_gets_into_the_log(directory: str) -> None:
     key = "sk-ant-" + "a1B2" * 12
     refused(directory, f"curl -H 'x-api-key: {key}' https://api.example.test")
-    raw = Path(log_of(directory, GLOBAL).path).read_text()
+    raw = Path(log_of(directory, here()).path).read_text()
     assert key not in raw
     assert "[redacted:" in raw
     assert covered("ls -la") == "ls -la"
@@ -171,7 +212,7 @@ def test_no_key_gets_into_the_log(directory: str) -> None:
 
 def test_an_answer_reaches_a_run_that_waits_in_another_process(directory: str) -> None:
     async def run() -> None:
-        post = open_post(directory, project=GLOBAL)
+        post = open_post(directory, project=here())
         request = post.request("git push")
         async with waiting(post.gate.let_pass(request, standing())) as [passing]:
             await post.asked()

@@ -53,7 +53,7 @@ def project(tmp_path: Path) -> Project:
 
 async def asked_by(project: Project, **more: Any) -> list[str]:
     """Who had a say, in order."""
-    async with asyncio.timeout(30), project.open(**more) as local:
+    async with asyncio.timeout(60), project.open(**more) as local:
         given = await local.kit.hooks.ask(TOOL_BEFORE, TOLD, NOW)
     return list(given.args.get("by", ()))
 

@@ -44,7 +44,7 @@ async def test_a_plugin_hears_all_that_happens_to_the_last(
 ) -> None:
     path = tmp_path / "heard"
     project.plugin("hears", HEARS.format(how=how, path=str(path)))
-    async with asyncio.timeout(30), project.open([Say(text="Done.")]) as local:
+    async with asyncio.timeout(60), project.open([Say(text="Done.")]) as local:
         events = local.events()
         await prompt(local)
         told = [(await anext(events)).event.type for _ in range(4)]
@@ -61,7 +61,7 @@ async def test_one_that_raises_there_is_left_alone_and_the_turn_goes_on(project:
         "raises",
         "from weft.plugin.hooks import hook\n\n@hook('event')\ndef hear(told, now):\n    raise ValueError(1)\n",
     )
-    async with asyncio.timeout(30), project.open([Say(text="Done.")]) as local:
+    async with asyncio.timeout(60), project.open([Say(text="Done.")]) as local:
         events = local.events()
         await prompt(local)
         failures = []
@@ -86,7 +86,7 @@ async def test_one_that_cannot_keep_up_misses_events_and_that_is_told() -> None:
         assert isinstance(told.event, FileEdited)
         heard.append(told.event.file)
 
-    async with asyncio.timeout(20), open_room("slow") as room:
+    async with asyncio.timeout(60), open_room("slow") as room:
         voice = voice_in(room, Hooked("event", slow), plugin="slow.py", seconds=10)
         conduct = Conduct(said.append)
         chain = Chain([voice], conduct, SystemClock())
@@ -120,7 +120,7 @@ async def test_leaving_does_not_wait_for_one_that_hangs(project: Project, releas
         "import os, time\nfrom weft.plugin.hooks import hook\n\n@hook('event')\ndef hear(told, now):\n"
         f"    while not os.path.exists({str(release)!r}):\n        time.sleep(0.01)\n",
     )
-    async with asyncio.timeout(20), project.open([Say(text="Done.")]) as local:
+    async with asyncio.timeout(60), project.open([Say(text="Done.")]) as local:
         await prompt(local)
     assert release.name not in os.listdir(release.parent)
 

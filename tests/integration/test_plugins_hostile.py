@@ -59,7 +59,7 @@ def project(tmp_path: Path) -> Project:
 
 async def test_a_turn_with_a_plugin_that_raises_and_exits_comes_to_its_end(project: Project) -> None:
     project.plugin("hostile", HOSTILE)
-    async with asyncio.timeout(30), project.open(*SCRIPT) as local:
+    async with asyncio.timeout(60), project.open(*SCRIPT) as local:
         messages = await prompt(local)
 
     assert words_of(messages).endswith("Done.")
@@ -115,7 +115,7 @@ async def test_a_hook_that_hangs_costs_its_deadline_once_and_no_turn(
         f'@hook("tool.execute.after")\n{HANGS[how]}\n',
     )
     clock = HandClock()
-    async with asyncio.timeout(30), project.open(clock=clock) as local:
+    async with asyncio.timeout(60), project.open(clock=clock) as local:
         asking = asyncio.ensure_future(local.kit.hooks.ask(TOOL_AFTER, TOLD, NOW))
         assert await when_time_is_up(asking, clock) is NOW
         let_go(release)
@@ -134,7 +134,7 @@ async def test_a_plugin_that_stays_stuck_is_left_alone_without_waiting_for_it_ag
         f'@hook("tool.execute.after")\n{HANGS["in a function"]}\n',
     )
     clock = HandClock()
-    async with asyncio.timeout(30), project.open(clock=clock) as local:
+    async with asyncio.timeout(60), project.open(clock=clock) as local:
         hooks = local.kit.hooks
         asking = asyncio.ensure_future(hooks.ask(TOOL_AFTER, TOLD, NOW))
         assert await when_time_is_up(asking, clock) is NOW
@@ -157,7 +157,7 @@ async def test_a_run_that_is_aborted_does_not_wait_for_a_hook() -> None:
         outside.call_soon_threadsafe(begun.set)
         release.wait()
 
-    async with asyncio.timeout(30), open_room("slow") as room:
+    async with asyncio.timeout(60), open_room("slow") as room:
         voice = voice_in(room, Hooked("tool.execute.after", hangs), plugin="slow.py", seconds=10)
         asking = asyncio.ensure_future(
             Chain([voice], Conduct(said.append), SystemClock()).ask(TOOL_AFTER, TOLD, NOW)
@@ -180,7 +180,7 @@ async def test_a_hook_that_awaits_is_cancelled_with_the_run() -> None:
         finally:
             outside.call_soon_threadsafe(ended.set)
 
-    async with asyncio.timeout(30), open_room("waits") as room:
+    async with asyncio.timeout(60), open_room("waits") as room:
         voice = voice_in(room, Hooked("tool.execute.after", waits), plugin="waits.py", seconds=10)
         chain = Chain([voice], Conduct(lambda _: None), SystemClock())
         asking = asyncio.ensure_future(chain.ask(TOOL_AFTER, TOLD, NOW))
@@ -214,7 +214,7 @@ async def test_what_a_plugin_does_in_its_own_tasks_ends_nobody_else(project: Pro
         kept = []
         """,
     )
-    async with asyncio.timeout(30), project.open(*SCRIPT) as local:
+    async with asyncio.timeout(60), project.open(*SCRIPT) as local:
         messages = await prompt(local)
         outcome = await local.kit.hooks.ask(TOOL_AFTER, TOLD, NOW)
 

@@ -32,7 +32,7 @@ def hooked(project: Project, script: str, **more: Any) -> list[str]:
 
 
 async def asked(project: Project) -> CallArguments:
-    async with asyncio.timeout(20), project.open() as local:
+    async with asyncio.timeout(60), project.open() as local:
         return await local.kit.hooks.ask(TOOL_BEFORE, TOLD, NOW)
 
 
@@ -92,7 +92,7 @@ async def test_anything_else_is_a_fault_that_is_passed_over(project: Project, sc
 async def test_one_that_hangs_is_ended_at_its_deadline(project: Project, tmp_path: Path) -> None:
     hooked(project, "exec sleep 60", timeout=3)
     clock = HandClock()
-    async with asyncio.timeout(20), project.open(clock=clock) as local:
+    async with asyncio.timeout(60), project.open(clock=clock) as local:
         asking = asyncio.ensure_future(local.kit.hooks.ask(TOOL_BEFORE, TOLD, NOW))
         while not asking.done():
             clock.turn(3000)
@@ -105,7 +105,7 @@ async def test_one_that_hangs_is_ended_at_its_deadline(project: Project, tmp_pat
 async def test_a_matcher_says_which_tools_it_is_asked_about(project: Project) -> None:
     hooked(project, "echo no >&2; exit 2", matcher="edit|gl*")
     script = [Call(tool="glob", input={"pattern": "*.sh"})], [Call(tool="todoread")], [Say(text="Done.")]
-    async with asyncio.timeout(30), project.open(*script) as local:
+    async with asyncio.timeout(60), project.open(*script) as local:
         messages = await prompt(local)
 
     (glob, said), (read, other) = calls_of(messages)

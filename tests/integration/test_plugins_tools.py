@@ -19,7 +19,7 @@ def project(tmp_path: Path) -> Project:
 
 
 async def called(project: Project, *calls: Call) -> list[tuple[str, str]]:
-    async with asyncio.timeout(30), project.open(*[[call] for call in calls], [Say(text="Done.")]) as local:
+    async with asyncio.timeout(60), project.open(*[[call] for call in calls], [Say(text="Done.")]) as local:
         messages = await prompt(local)
     assert words_of(messages).endswith("Done.")
     return calls_of(messages)
@@ -46,7 +46,7 @@ MATH = """
 async def test_a_file_of_tools_gives_tools_that_a_model_can_call(project: Project) -> None:
     project.tool("math", MATH)
     script = [Call(tool="math", input={"numbers": [1, 2.5]})], [Call(tool="math_divide", input={"a": 3})]
-    async with asyncio.timeout(30), project.open(*script, [Say(text="Done.")]) as local:
+    async with asyncio.timeout(60), project.open(*script, [Say(text="Done.")]) as local:
         messages = await prompt(local)
         parts = [part for each in messages for part in each.parts if isinstance(part, ToolPart)]
 
@@ -103,6 +103,49 @@ async def test_arguments_are_judged_and_faults_are_results(project: Project) -> 
     assert len(talk[1]) < 60_000
     assert "truncated" in talk[1]
     assert project.said == []
+
+
+async def test_one_that_cannot_await_an_answer_is_not_taken_for_allowed(project: Project) -> None:
+    project.tool(
+        "deploy",
+        """
+        from weft.plugin.tools import ToolCallContext, tool
+
+        @tool
+        def deploy(ctx: ToolCallContext) -> str:
+            "Deploy."
+            ctx.ask("deploy_to", "live")
+            return f"deployed in {ctx.directory}"
+        """,
+    )
+    ((_, said),) = await called(project, Call(tool="deploy"))
+    assert said == "ask needs a tool that is async: write async def, and await it"
+
+
+async def test_an_async_function_that_is_wrapped_is_called_like_any_other(project: Project) -> None:
+    project.tool(
+        "deploy",
+        """
+        from functools import wraps
+        from weft.plugin.tools import ToolCallContext, tool
+
+        def loudly(function):
+            @wraps(function)
+            def called(**given):
+                return function(**given)
+            return called
+
+        @tool
+        @loudly
+        async def deploy(service: str, ctx: ToolCallContext) -> str:
+            "Deploy."
+            await ctx.ask("deploy_to", service)
+            return f"{service} by {ctx.agent}"
+        """,
+    )
+    assert await called(project, Call(tool="deploy", input={"service": "loom"})) == [
+        ("deploy", "loom by build")
+    ]
 
 
 async def test_the_permission_of_a_custom_tool_is_its_name(project: Project) -> None:
@@ -173,7 +216,7 @@ async def test_one_that_hangs_is_left_behind_when_the_run_is_aborted(project: Pr
             return "released"
         """,
     )
-    async with asyncio.timeout(30), project.open([Call(tool="hang")]) as local:
+    async with asyncio.timeout(60), project.open([Call(tool="hang")]) as local:
         session = (await local.create_session(SessionInput(title="x"))).id
         asked = PromptInput(model=MODEL, parts=(TextInput(text="go"),))
         events = local.events()

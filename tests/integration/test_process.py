@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="lo
 
 ENVIRONMENT = tool_environment(os.environ)
 # Only against a hang: what is tested is that it comes back at all.
-GUARD_SECONDS = 30
+GUARD_SECONDS = 60
 
 
 @pytest.fixture(autouse=True)

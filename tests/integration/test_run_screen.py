@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.conversation import SESSION, called
+from given.conversation import SESSION, answered, called
 from given.house import say
 from given.stage import handed, open_stage, start
 from weft.cli.exit import Exit
@@ -13,7 +13,7 @@ from weft.cli.paint import Paint
 from weft.cli.running.follow import follow
 from weft.cli.screen import JsonLines, Terminal
 from weft.cli.show import transcript
-from weft.model.event import PartGrew, PartUpdated
+from weft.model.event import MessageUpdated, PartGrew, PartUpdated
 from weft.model.ids import MessageID, PartID
 from weft.model.part import Span, TextPart
 from weft.provider.scripted import Call, Say
@@ -57,6 +57,19 @@ def test_a_child_that_works_while_its_parent_speaks_does_not_break_the_sentence(
     out, err = capsys.readouterr()
 
     assert (out, err) == ("one two\n", "  · Read    t\n")
+
+
+def test_a_summary_made_on_the_way_is_not_taken_for_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Terminal()
+    for id, words, summary in (("A1", "so far", True), ("A2", "the answer", False)):
+        place = {"session_id": SESSION, "message_id": MessageID(id)}
+        part = TextPart(id=PartID(f"prt_{id}"), **place, text=words, time=Span(start=1))
+        info = replace(answered(id, 1, "U1").info, summary=summary)
+        screen.feed(MessageUpdated(info=info))
+        screen.feed(PartUpdated(part=part, delta=words))
+        screen.feed(PartUpdated(part=replace(part, time=Span(start=1, end=2))))
+
+    assert capsys.readouterr() == ("the answer\n", "so far\n")
 
 
 async def test_json_lines_tell_of_a_child_in_the_call_of_its_parent_alone(

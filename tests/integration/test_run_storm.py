@@ -42,6 +42,7 @@ def storm(project: Path, kind: str, *numbers: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(LONGEST)
 def test_killed_at_any_moment_a_session_is_idle_whole_and_answers_the_next_prompt_once(project: Path) -> None:
     found = storm(project, "kill", KILLS, 1)
     sys.stdout.write(f"{found}\n")
@@ -52,6 +53,7 @@ def test_killed_at_any_moment_a_session_is_idle_whole_and_answers_the_next_promp
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(LONGEST)
 def test_two_processes_at_one_session_lose_no_prompt_and_every_turn_is_in_one_piece(project: Path) -> None:
     found = storm(project, "beside", PROMPTS, PROCESSES)
     sys.stdout.write(f"{found}\n")

@@ -77,7 +77,7 @@ def test_a_body_of_unknown_length_is_read_no_further_than_it_may_be(site: Site, 
     begun += b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     piece = b"%x\r\n%s\r\n" % (1 << 20, b" " * (1 << 20))
     port = int(site.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(begun)
         for _ in range(100):
             try:
@@ -248,7 +248,7 @@ def test_who_waits_for_an_answer_in_a_session_that_is_removed_waits_no_more(tmp_
             waiting.start()
             next(line for line in lines if '"session.status"' in line)
         assert site.send("DELETE", f"/session/{gone}") is True
-        waiting.join(30)
+        waiting.join(60)
         # As with an abort: what there is of it.
         assert answers[0].json()["info"]["sessionID"] == gone
         assert site.refused(site.client.get(f"/session/{gone}/message")) == (404, "NotFoundError")

@@ -1,7 +1,10 @@
 """For whoever looks after a server: whether it is ready, and its numbers."""
 
+import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,8 +65,8 @@ def test_numbers_and_readiness_are_for_those_with_the_password(tmp_path: Path) -
     with served(tmp_path, door=Door(password="secret")) as site:
         for path in ("/weft/metrics", "/weft/ready"):
             assert site.client.get(path).status_code == 401
-            assert httpx2.get(f"{site.url}{path}", auth=("opencode", "secret")).status_code == 200
-        refused = httpx2.get(f"{site.url}/weft/metrics", auth=("opencode", "secret")).text
+            assert httpx2.get(f"{site.url}{path}", auth=("opencode", "secret"), timeout=60).status_code == 200
+        refused = httpx2.get(f"{site.url}/weft/metrics", auth=("opencode", "secret"), timeout=60).text
         assert 'weft_requests_total{method="GET",route="unknown",status="401"} 2' in refused
 
 
@@ -80,3 +83,17 @@ def test_it_is_ready_for_as_long_as_something_can_be_stored(site: Site, tmp_path
     os.rename(kept.with_name("aside"), kept)
     assert site.get("/weft/ready") == {"ready": True, "reasons": []}
     assert list(kept.glob("weft-probe*")) == []
+
+
+def test_the_containers_look_at_its_health_is_answered_whatever_the_user_is_called(tmp_path: Path) -> None:
+    container = (Path(__file__).parents[2] / "deploy" / "Containerfile").read_text()
+    (line,) = re.findall(r"^HEALTHCHECK .* CMD (\[.+\])$", container, re.MULTILINE)
+    program: str = json.loads(line)[-1]
+    with served(tmp_path, door=Door(password="s3cret", username="grace")) as site:
+        asked = program.replace("http://127.0.0.1:4096", site.url)
+        for password, code in (("s3cret", 0), ("wrong", 1)):
+            told = {"OPENCODE_SERVER_USERNAME": "grace", "OPENCODE_SERVER_PASSWORD": password}
+            done = subprocess.run(
+                [sys.executable, "-c", asked], env=told, capture_output=True, timeout=60, check=False
+            )
+            assert done.returncode == code, done.stderr

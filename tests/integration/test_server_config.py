@@ -68,6 +68,7 @@ def test_comments_and_unknown_keys_stay(site: Site) -> None:
 def test_what_cannot_be_meant_is_not_written(site: Site, change: object) -> None:
     answer = site.client.patch("/config", json=change)
     assert site.refused(answer)[0] == 400
+    assert "ignored" not in answer.json()["data"]["message"]
     assert not (site.project / "opencode.json").exists()
 
 

@@ -1,15 +1,12 @@
 """Streams over real HTTP: begun, heard, and ended when a directory is closed."""
 
-import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
-from given.serving import Site, make_project, prompt, served
+from given.serving import Site, listening, make_project, prompt, served
 from weft.provider.scripted import Wait
 
 
@@ -17,24 +14,6 @@ from weft.provider.scripted import Wait
 def site(tmp_path: Path) -> Iterator[Site]:
     with served(tmp_path) as site:
         yield site
-
-
-@contextmanager
-def listening(site: Site, path: str) -> Iterator[Iterator[dict[str, Any]]]:
-    """The events of a stream, one after the other; the first of them has been heard."""
-    with (
-        httpx2.Client(base_url=site.url, timeout=20) as client,
-        client.stream("GET", path) as response,
-    ):
-        assert response.headers["content-type"] == "text/event-stream"
-        events = (
-            json.loads(line.removeprefix("data: "))
-            for line in response.iter_lines()
-            if line.startswith("data: ")
-        )
-        first = next(events)
-        assert first.get("payload", first)["type"] == "server.connected"
-        yield events
 
 
 def types_until(events: Iterator[dict[str, Any]], last: str) -> list[str]:
@@ -128,7 +107,7 @@ def test_screens_hear_what_they_are_asked_to_do(site: Site) -> None:
             ("submit-prompt", None),
             ("clear-prompt", None),
             ("execute-command", {"command": "agent_cycle"}),
-            ("show-toast", {"message": "hi", "variant": "info"}),
+            ("show-toast", {"message": "hi", "variant": "info", "duration": 1500.5}),
             ("select-session", {"sessionID": session}),
             ("publish", {"type": "tui.prompt.append", "properties": {"text": "more"}}),
         ):
@@ -148,7 +127,7 @@ def test_screens_hear_what_they_are_asked_to_do(site: Site) -> None:
                 "agent.cycle",
             )
         ),
-        ("tui.toast.show", {"message": "hi", "variant": "info"}),
+        ("tui.toast.show", {"message": "hi", "variant": "info", "duration": 1500.5}),
         ("tui.session.select", {"sessionID": session}),
         ("tui.prompt.append", {"text": "more"}),
     ]

@@ -97,7 +97,9 @@ def test_logging_in_and_out(tmp_path: Path) -> None:
             assert site.post("/mcp/far/connect") is False
             assert site.get("/mcp") == {"far": {"status": "needs_auth"}}
             address = site.post("/mcp/far/auth")["authorizationUrl"]
-            code = httpx2.URL(httpx2.get(address, follow_redirects=False).headers["location"]).params["code"]
+            code = httpx2.URL(
+                httpx2.get(address, follow_redirects=False, timeout=60).headers["location"]
+            ).params["code"]
             assert site.post("/mcp/far/auth/callback", {"code": code}) == {"status": "connected"}
             assert site.send("DELETE", "/mcp/far/auth") == {"success": True}
             assert site.post("/mcp/far/connect") is False

@@ -155,6 +155,7 @@ def test_the_python_package_names_model_and_agent_in_its_own_way(site: Site, ses
         f"/session/{session}/message", json=prompt("hi", providerID="none", modelID="such")
     )
     assert site.refused(unknown) == (404, "ModelNotFoundError")
+    assert {"providerID", "modelID", "near"} <= set(unknown.json()["data"])
 
 
 def test_a_prompt_without_a_reply_is_stored_and_given_back(site: Site, session: str) -> None:
@@ -191,7 +192,7 @@ def test_permissions_are_listed_and_answered(tmp_path: Path) -> None:
 
 def wait_for(look: object) -> list[dict[str, str]]:
     assert callable(look)
-    for _ in range(2000):
+    for _ in range(6000):
         if found := look():
             return found  # type: ignore[no-any-return]
         threading.Event().wait(0.005)

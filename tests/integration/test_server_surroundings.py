@@ -83,7 +83,7 @@ def test_providers_come_with_models_defaults_and_who_is_connected(site: Site) ->
     }
     large = mine["models"]["large"]
     assert {"id", "providerID", "name", "api", "capabilities", "cost", "limit", "status"} <= set(large)
-    assert {"options", "headers"} <= set(large)
+    assert {"options", "headers", "release_date"} <= set(large)
     assert (large["priced"], large["cost"]["input"]) == (False, 0)
 
 
@@ -116,6 +116,14 @@ def test_place_and_project_are_told(site: Site) -> None:
 
 
 # --- files ---
+
+
+def test_links_that_lead_nowhere_are_shown_among_the_others(site: Site) -> None:
+    (site.project / "circle").symlink_to("circle")
+    (site.project / "gone").symlink_to("nowhere")
+    nodes = {node["name"]: node["type"] for node in site.get("/file?path=")}
+    assert (nodes["circle"], nodes["gone"], nodes["hello.txt"]) == ("file", "file", "file")
+    assert site.refused(site.client.get("/file/content?path=circle"))[0] == 400
 
 
 def test_directories_and_files_are_shown(site: Site) -> None:

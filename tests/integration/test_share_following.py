@@ -11,7 +11,7 @@ from weft.store.url import open_store
 
 async def test_catching_up_does_not_wait_for_what_was_heard_meanwhile(tmp_path: Path) -> None:
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         open_store(f"file:{tmp_path}") as store,
         open_house(store=store, quick=True) as house,
     ):

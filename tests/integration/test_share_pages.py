@@ -13,7 +13,7 @@ from given.serving import Site, prompt, served
 from weft.app.sharing.settings import ShareSettings
 from weft.errors import SharingError
 from weft.model.input import SessionInput
-from weft.page.style import LIVE_POLICY
+from weft.page.style import LIVE_POLICY, STILL_POLICY
 from weft.provider.scripted import Say
 from weft.server.door import Door
 
@@ -31,7 +31,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def anybody(site: Site) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=site.url, timeout=30) as client:
+    with httpx2.Client(base_url=site.url, timeout=60) as client:
         yield client
 
 
@@ -117,6 +117,22 @@ def test_taken_back_it_is_gone_from_every_route(site: Site, anybody: httpx2.Clie
     assert site.refused(site.client.delete(f"/session/{session}/share")) == (404, "NotFoundError")
     _, again = share(site)
     assert again != path
+
+
+def test_a_browser_is_told_so_by_a_page_that_says_nothing_else(site: Site, anybody: httpx2.Client) -> None:
+    session, path = share(site)
+    site.send("DELETE", f"/session/{session}/share")
+    browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    gone = [anybody.get(path + end, headers=browser) for end in ("", "/data", "/live", "/more")]
+    gone.append(anybody.get(f"/s/{'0' * 40}", headers=browser))
+    assert {(each.status_code, each.headers["content-type"]) for each in gone} == {
+        (404, "text/html; charset=utf-8")
+    }
+    assert len({each.text for each in gone}) == 1
+    assert "<h1>there is nothing to be seen here</h1>" in gone[0].text
+    assert "<script" not in gone[0].text
+    assert {each.headers["content-security-policy"] for each in gone} == {STILL_POLICY}
+    assert {each.headers["cache-control"] for each in gone} == {"no-store"}
 
 
 def statuses_of_two(client: httpx2.Client, path: str) -> set[tuple[int, str]]:

@@ -33,6 +33,7 @@ from weft.session.transfer.document import to_document
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 
+FAR = 4_000_000_000_000
 KEY = "sk-ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
 
 
@@ -401,6 +402,26 @@ async def test_one_that_is_shared_is_not_shared_elsewhere_too(shares: Shares) ->
         with pytest.raises(ConflictError, match="is shared already"):
             await here.api.sharing.share(session.id, ShareTerms(to=shares.url))
     assert shares.asked == []
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "said"),
+    [
+        (ShareTerms(redact=False), ShareTerms(), "with secrets as they stand"),
+        (ShareTerms(), ShareTerms(redact=False), "with secrets covered"),
+        (ShareTerms(), ShareTerms(expires=FAR), "for another time"),
+        (ShareTerms(), ShareTerms(attachments=False), "with attached files"),
+    ],
+)
+async def test_one_that_is_shared_is_not_quietly_left_on_other_terms(
+    first: ShareTerms, then: ShareTerms, said: str, shares: Shares
+) -> None:
+    async with house(shares) as here:
+        session = await here.api.create_session(SessionInput())
+        shared = await here.api.sharing.share(session.id, first)
+        with pytest.raises(ConflictError, match=f"is shared already, {said}: http"):
+            await here.api.sharing.share(session.id, then)
+        assert await here.api.sharing.share(session.id, first) == shared
 
 
 async def test_words_for_the_door_are_sent_and_never_shown(shares: Shares) -> None:

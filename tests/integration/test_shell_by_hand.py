@@ -31,7 +31,7 @@ DENY = (Rule(permission="*", pattern="*", action="deny"),)
 @asynccontextmanager
 async def open_in(directory: Path, *script: Any, **more: Any) -> AsyncIterator[tuple[House, SessionID]]:
     place = replace(PLACE, directory=str(directory), worktree=str(directory))
-    async with asyncio.timeout(20), open_house(*script, place=place, quick=True, **more) as house:
+    async with asyncio.timeout(60), open_house(*script, place=place, quick=True, **more) as house:
         yield house, (await house.api.create_session(SessionInput())).id
 
 

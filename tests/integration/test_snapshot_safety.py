@@ -412,6 +412,18 @@ async def test_our_own_data_inside_the_directory_is_not_looked_at(tmp_path: Path
     assert [each.reason for each in patch.uncovered] == ["it lies outside the project"]
 
 
+async def test_a_worktree_is_looked_at_though_it_lies_in_our_own_data(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    root = data / "worktree" / "x"
+    write(root / "a.txt", "a")
+    at = Site(root=str(root), project=site(tmp_path).project, base=str(data / "snapshot"), avoid=(str(data),))
+    async with open_snapshots(at, os.environ, SMALL) as snapshots:
+        async with snapshots.watch(SESSION, [str(root / "a.txt")]):
+            write(root / "a.txt", "agent")
+        (patch,) = await snapshots.take(SESSION)
+    assert (patch.files, patch.uncovered) == ((str(root / "a.txt"),), ())
+
+
 async def test_what_the_person_has_git_ignore_everywhere_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from given.house import ECHO, House, open_house, say
+from given.plugins import Project
+from given.plugins import prompt as ask_plugins
 from given.wires import SUMMARISER, WIRES
 from weft.model.ids import SessionID
 from weft.model.input import FileInput, PromptInput, SessionInput, TextInput
@@ -64,6 +67,28 @@ async def test_what_was_sent_is_sent_again_and_more(name: str) -> None:
     summary, first_after = before_cut, before_cut + 1
     assert list(busts) == [summary, first_after], "\n".join(f"{at}: {bust}" for at, bust in busts.items())
     assert len(sent) > TURNS * 2
+
+
+TOOL = """
+    @tool
+    def {name}() -> str:
+        "Do {name}."
+        return "{name}"
+"""
+
+
+async def test_in_which_order_plugins_list_their_tools_changes_no_byte(tmp_path: Path) -> None:
+    sent = []
+    for number, names in enumerate((("warp", "shed", "heddle"), ("heddle", "warp", "shed"))):
+        project = Project(tmp_path / str(number))
+        tools = "".join(TOOL.format(name=name) for name in names)
+        project.plugin("loom", f"    from weft.plugin.tools import tool\n{tools}")
+        async with project.open([Say(text="Done.")]) as local:
+            await ask_plugins(local)
+        sent.append(project.provider.requests[0].tools)
+
+    assert sent[0] == sent[1]
+    assert [spec.name for spec in sent[0][-3:]] == ["heddle", "shed", "warp"]
 
 
 def test_a_bust_names_its_first_byte() -> None:

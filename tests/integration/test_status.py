@@ -37,7 +37,7 @@ async def statuses(session: SessionID, listening: AsyncIterator[Told]) -> list[A
 async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> None:
     script = ([Call(tool="echo", input={"words": "x"})], [Say(text="Done.")])
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         open_house(*script, rules=ASK, permitting=ANSWERED) as house,
         open_tasks() as tasks,
     ):
@@ -61,7 +61,7 @@ async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> Non
 
 async def test_an_aborted_run_waits_for_nothing_any_more() -> None:
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         open_house([Call(tool="echo", input={"words": "x"})], rules=ASK, permitting=ANSWERED) as house,
         open_tasks() as tasks,
     ):
@@ -79,7 +79,7 @@ async def test_an_aborted_run_waits_for_nothing_any_more() -> None:
 async def test_trying_again_is_a_status_and_then_it_is_busy_again() -> None:
     clock = HandClock(NOW)
     script = ([Fail(message="overloaded", retryable=True)], [Say(text="Done.")])
-    async with asyncio.timeout(10), open_house(*script, clock=clock) as house, open_tasks() as tasks:
+    async with asyncio.timeout(60), open_house(*script, clock=clock) as house, open_tasks() as tasks:
         session = (await house.api.create_session(SessionInput(title="T"))).id
         listening = house.api.events()
         tasks.create_task(house.api.prompt(session, say("go")))

@@ -284,7 +284,7 @@ class Stuck(SpanExporter):
         self.came_back = False
 
     def export(self, _: Sequence[ReadableSpan]) -> SpanExportResult:
-        self.came_back = self.gate.wait(30)
+        self.came_back = self.gate.wait(60)
         return SpanExportResult.SUCCESS
 
 

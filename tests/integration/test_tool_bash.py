@@ -75,7 +75,7 @@ async def test_whatever_it_started_ends_when_time_runs_out(bench: Bench, child: 
 
 
 async def test_a_child_that_holds_the_pipe_holds_up_nobody(bench: Bench) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         result = await bench.call(BASH, command="(setsid sleep 999 &); echo hi", description="Leave")
     assert result.output.startswith("hi\n")
     assert processes_in(bench.directory) == []
@@ -102,7 +102,7 @@ async def test_an_aborted_command_leaves_its_output_and_no_process(bench: Bench)
     calling = asyncio.ensure_future(
         bench.call(BASH, command="echo hi; (setsid sleep 999 &); sleep 999", description="Wait")
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not any(each.get("output") for each in bench.metadata):  # noqa: ASYNC110  the bench only takes notes
             await asyncio.sleep(0.01)
         calling.cancel()

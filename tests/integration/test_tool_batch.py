@@ -97,7 +97,7 @@ async def test_every_call_has_a_part_and_a_result_of_its_own() -> None:
 
 async def test_the_calls_run_side_by_side() -> None:
     script = ([batch(("meet", {}), ("meet", {}), ("meet", {}))], [Say(text="done")])
-    async with open_house(*script, tools=(BATCH, meeting(3), INVALID)) as house, asyncio.timeout(30):
+    async with open_house(*script, tools=(BATCH, meeting(3), INVALID)) as house, asyncio.timeout(60):
         session = await start(house)
         await house.api.prompt(session, say("go"))
         assert [short(part) for part in await calls_of(house, session)][1:] == ["meet=3 met"] * 3

@@ -54,7 +54,7 @@ async def started(bench: Bench, command: str) -> Job:
 
 async def ended(jobs: Background, job: Job) -> Job:
     """The job, once it has ended by itself."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             (found,) = [each for each in jobs.list(job.session_id) if each.id == job.id]
             if found.ended is not None:
@@ -69,14 +69,14 @@ def output_of(job: Job) -> str:
 
 async def said(job: Job, words: str) -> None:
     """Wait until a job has said so."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while words not in output_of(job):  # noqa: ASYNC110  it is another process that says so
             await asyncio.sleep(0.01)
 
 
 async def somebody_in(directory: Path) -> None:
     """Wait until a process is at work in a directory."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not processes_in(directory):  # noqa: ASYNC110  it is another process that begins
             await asyncio.sleep(0.01)
 

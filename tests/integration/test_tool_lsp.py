@@ -19,11 +19,13 @@ from weft.tool.change.write import WRITE
 from weft.tool.diagnostic import Diagnostic, Diagnostics, Position, Range, Unwatched, told_of, told_of_others
 from weft.tool.ground import Ground
 from weft.tool.lsp.known import Known, launches_for
-from weft.tool.lsp.lookout import USUAL, Patience, open_lookout
+from weft.tool.lsp.lookout import Patience, open_lookout
 from weft.tool.lsp.lsp import LSP
 from weft.tool.read import READ
 
 SERVER = Path(__file__).parents[1] / "given" / "language_server.py"
+# A server that speaks is heard however busy the machine is.
+LONG = Patience(warm=60, look=60, silent=60)
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def ground_of(project: Path, *, trusted: bool = False) -> Ground:
 
 
 @asynccontextmanager
-async def watched(project: Path, *servers: Known, patience: Patience = USUAL) -> AsyncIterator[Bench]:
+async def watched(project: Path, *servers: Known, patience: Patience = LONG) -> AsyncIterator[Bench]:
     async with open_lookout(servers, ground_of(project), patience) as watch:
         bench = Bench(project, outside=project.parent, environment=os.environ)
         bench.desk = replace(bench.desk, lookout=watch)

@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from given.house import ALLOW, open_house, say
 from weft.errors import ConfigError, DeniedError, ToolError
-from weft.model.agent import Skill
+from weft.model.agent import Agent, Skill
+from weft.model.input import SessionInput
+from weft.model.permission import Rule
+from weft.provider.scripted import Say
 from weft.testing.tool_contract import Asked, Bench
 from weft.tool.contract import ToolResult
 from weft.tool.skill import SKILL, Shelf, skill_tool
@@ -57,3 +61,16 @@ async def test_a_skill_that_is_denied_is_not_read(bench: Bench) -> None:
 async def test_a_skill_that_cannot_be_read_says_why(bench: Bench) -> None:
     with pytest.raises(ToolError, match="is gone"):
         await bench.call(LOADS, name="broken")
+
+
+async def test_a_model_is_told_of_the_skills_that_neither_its_agent_nor_an_untrusted_project_denies() -> None:
+    kept = (
+        Rule(permission="*", pattern="*", action="allow"),
+        Rule(permission="skill", pattern="b*", action="deny"),
+    )
+    build = Agent(name="build", mode="primary", permission=ALLOW, limits=(kept,))
+    async with open_house([Say(text="Fine.")], tools=(LOADS,), agents=(build,)) as house:
+        session = await house.api.create_session(SessionInput(title="x"))
+        await house.api.prompt(session.id, say("go"))
+        [spec] = house.provider.requests[0].tools
+    assert ("- weaving: For cloth." in spec.about, "- broken" in spec.about) == (True, False)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from weft.app.offers import Around, find_offers
 from weft.app.trust import Change, Standing, Trusting, is_trusted, trusting_in
 from weft.app.vouch.book import Book
+from weft.cli.paint import Paint
+from weft.cli.trust.telling import to_lines
 from weft.config.load import Loaded, load_config
 from weft.config.sources import Situation
 from weft.errors import ConfigError
@@ -55,6 +58,25 @@ def test_nobody_is_trusted_until_the_person_says_so_and_then_for_good(project: P
     assert look_at(project).revoke() is True
     assert look_at(project).standing() == Standing(trusted=False, why="unknown")
     assert look_at(project).revoke() is False
+
+
+def test_what_changes_after_it_was_looked_at_is_not_vouched_for(project: Path) -> None:
+    seen = look_at(project).take_seal()
+    put(project / "opencode.json", '{"mcp": {"x": {"type": "local", "command": ["x"]}}}')
+    look_at(project).trust(NOW, seen)
+    assert look_at(project).standing() == changed(("new", "opencode.json"))
+    look_at(project).refuse(NOW, seen)
+    assert look_at(project).standing() == changed(("new", "opencode.json"))
+
+
+def test_what_would_be_run_is_shown_to_its_end(project: Path) -> None:
+    quiet = f"echo {'all is well ' * 30}; touch gone"
+    said = {"type": "local", "command": ["sh", "-c", quiet]}
+    put(project / "opencode.json", json.dumps({"mcp": {"x": said, "y": {**said, "command": ["a" * 9000]}}}))
+    trusting = look_at(project)
+    _, _, first, second = to_lines(str(project), trusting.held_back(), trusting.standing(), Paint(StringIO()))
+    assert "all is well ; touch gone  # opencode.json" in first
+    assert second.endswith("a… and 7,005 characters more  # opencode.json")
 
 
 def test_a_no_is_remembered_until_there_is_something_else_to_say_no_to(project: Path) -> None:

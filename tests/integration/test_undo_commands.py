@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from given.loom import bash, open_loom
 from given.undoing import as_repository, git, write
+from weft.app.resting import open_resting
 from weft.cli.main import run_command
 from weft.host.paths import paths_from
+from weft.model.event import SessionUpdated
 from weft.model.ids import MessageID, SessionID
 from weft.snapshot.place import Place, list_places
 from weft.snapshot.settings import snapshot_base
@@ -139,6 +142,39 @@ def test_from_another_directory_it_works_where_the_session_did(
     session, _ = work(root)
     monkeypatch.chdir(tmp_path)
     assert "loom/n.txt" in said(capsys, "undo", session, "--yes")
+    assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}
+
+
+def test_without_a_repository_the_last_session_is_that_of_the_directory(
+    tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for directory in (mine, other / "below"):
+        write(directory / "a.txt", "one\n")
+    work(mine)
+    monkeypatch.chdir(other)
+    said(capsys, "undo", "--yes", code=2)
+    assert texts(mine)["n.txt"] == "new\n"
+    work(other)
+    monkeypatch.chdir(mine)
+    said(capsys, "undo", "--yes")
+    assert ("n.txt" in texts(mine), "n.txt" in texts(other)) == (False, True)
+    monkeypatch.chdir(other / "below")
+    said(capsys, "undo", "--yes")
+    assert "n.txt" not in texts(other)
+
+
+def test_a_session_whose_worktree_is_gone_is_taken_back_where_it_went_on(root: Path, capsys: Out) -> None:
+    session, _ = work(root)
+
+    async def began_elsewhere() -> None:
+        async with open_resting(".", os.environ) as resting:
+            found = await resting.store.get_session(session)
+            gone = replace(found, directory=str(root.parent / "discarded"))
+            await resting.journal.commit(SessionUpdated(info=gone))
+
+    asyncio.run(began_elsewhere())
+    assert "removed      n.txt" in said(capsys, "undo", session, "--yes")
     assert texts(root) == {"a.txt": "two\n", "b.txt": "b\n"}
 
 

@@ -28,7 +28,7 @@ from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.tool.contract import Tool, ToolContext, ToolResult
 
-PATIENCE = 20
+PATIENCE = 60
 TITLER = Agent(name="title", mode="primary", hidden=True, prompt="You are a title generator.")
 
 

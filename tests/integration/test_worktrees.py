@@ -278,8 +278,15 @@ def test_a_conflict_changes_nothing_and_names_the_file(desk: Desk) -> None:
     before, status = desk.files(), desk.status()
     with pytest.raises(ConflictError, match=r"conflicts with your checkout: a\.txt") as caught:
         desk.merge(worktree)
-    assert caught.value.hint.startswith("nothing was changed")
     assert (desk.files(), desk.status()) == (before, status)
+
+    said, way = caught.value.hint.split("; commit your own, then: git ")
+    assert said == "nothing was changed"
+    desk.git("commit", "-qam", "Mine")
+    with pytest.raises(subprocess.CalledProcessError):
+        desk.git(*way.split())
+    assert "UU a.txt" in desk.status()
+    assert desk.files()["new.txt"] == "new\n"
 
 
 def test_a_file_that_git_does_not_know_is_never_overwritten(desk: Desk) -> None:
@@ -288,8 +295,9 @@ def test_a_file_that_git_does_not_know_is_never_overwritten(desk: Desk) -> None:
     (directory / "other.txt").write_text("theirs\n")
     desk.write("new.txt", "mine\n")
     before = desk.files()
-    with pytest.raises(ConflictError, match=r"git does not know: new\.txt"):
+    with pytest.raises(ConflictError, match=r"git does not know: new\.txt") as caught:
         desk.merge(worktree)
+    assert caught.value.hint == "nothing was changed; move them out of the way, and merge again"
     assert desk.files() == before
 
 
@@ -431,8 +439,9 @@ def test_changes_of_the_persons_are_not_committed_by_the_way(desk: Desk) -> None
     (directory / "a.txt").write_text("ONE\ntwo\nthree\nfour\nfive\nsix\nseven\n")
     desk.write("a.txt", "one\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n")
     before = desk.files()
-    with pytest.raises(ConflictError, match="changes of your own"):
+    with pytest.raises(ConflictError, match="changes of your own") as caught:
         desk.merge(worktree, message="All")
+    assert caught.value.hint == "nothing was changed; commit your own first, or leave out --commit"
     assert desk.files() == before
     assert desk.git("log", "--oneline").count("\n") == 1
 

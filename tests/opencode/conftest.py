@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,15 @@ CACHE = (
 )
 PROGRAM = Path(os.environ.get("WEFT_OPENCODE") or CACHE / "node_modules" / ".bin" / "opencode")
 
+LONGEST = 900
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """What a whole module looks at is made before its first test, by many runs of both programs."""
+    for item in items:
+        if item.get_closest_marker("opencode"):
+            item.add_marker(pytest.mark.timeout(LONGEST))
+
 
 @pytest.fixture(scope="session")
 def program() -> Path:
@@ -25,6 +34,14 @@ def program() -> Path:
         install = ["npm", "install", "--prefix", str(CACHE), "--no-audit", "--no-fund", "--ignore-scripts"]
         subprocess.run([*install, f"opencode-ai@{VERSION}"], check=True)
     return PROGRAM
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _tidy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whenever it starts OpenCode unpacks a library of four megabytes, and leaves it."""
+    yield
+    for library in tmp_path_factory.getbasetemp().rglob(".*.so"):
+        library.unlink()
 
 
 @pytest.fixture(scope="module")

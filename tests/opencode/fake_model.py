@@ -38,6 +38,11 @@ def called(tool: str, **input: Any) -> Answer:
     return Answer(calls=(Called(tool, input),))
 
 
+def called_slowly(tool: str, **input: Any) -> Answer:
+    """OpenCode takes its snapshot while the model speaks: what a quick one had done before, it has no patch for."""
+    return Answer(calls=(Called(tool, input),), pause=0.7)
+
+
 class FakeModel:
     """Plays its script, one answer a request. What is asked without tools is a title, and is no part of the script."""
 

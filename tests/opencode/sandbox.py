@@ -26,7 +26,8 @@ FLAGS = (
     "OPENCODE_DISABLE_MODELS_FETCH",
     "OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER",
 )
-PATIENCE = 60
+# With all that a busy machine does beside it.
+PATIENCE = 180
 
 
 class Sandbox(Struct, frozen=True, kw_only=True):
@@ -101,6 +102,7 @@ def _environment(root: Path, model_url: str) -> dict[str, str]:
         "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
         "HOME": str(root / "home"),
         "TMPDIR": str(root / "tmp"),
+        "BUN_TMPDIR": str(root / "tmp"),  # the other one does not count where it unpacks itself
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "GIT_CONFIG_NOSYSTEM": "1",

@@ -21,7 +21,7 @@ from weft.testing.api_contract import CHECKS
 
 pytestmark = pytest.mark.opencode
 
-PATIENCE = 30
+PATIENCE = 60
 DECIDED = [check for check in CHECKS if check.__name__ not in A_MATTER_OF_TIME]
 
 

@@ -9,9 +9,13 @@ from opencode.engine import open_sandbox_store
 from opencode.fake_model import FakeModel, called, said
 from opencode.reading import strict
 from opencode.sandbox import Sandbox, make_sandbox
+from weft.model.diff import FileDiff
 from weft.model.ids import SessionID
+from weft.model.wire import encode
 
 pytestmark = pytest.mark.opencode
+
+DIFF = FileDiff(file="hello.txt", before="hello\n", after="goodbye\n", additions=1, deletions=1)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +76,10 @@ async def test_opencode_goes_on_with_an_imported_session_and_it_comes_home(
     sandbox: Sandbox, elsewhere: Sandbox, model: FakeModel, session: SessionID, tmp_path: Path
 ) -> None:
     bundle, back = tmp_path / "session.weft", tmp_path / "back.json"
+    # OpenCode may have ended before it wrote one.
+    shelf = sandbox.storage / "session_diff"
+    shelf.mkdir(exist_ok=True)
+    (shelf / f"{session}.json").write_bytes(encode([DIFF]))
     sandbox.weft("export", session, "--bundle", str(bundle))
     elsewhere.weft("import", str(bundle))
     model.plays(said("I went on."))
@@ -82,4 +90,4 @@ async def test_opencode_goes_on_with_an_imported_session_and_it_comes_home(
     assert "I went on." in sandbox.opencode("export", session)
     async with open_sandbox_store(sandbox) as store:
         assert (await store.get_session(session)).directory == str(sandbox.project)
-        assert await store.list_diff(session) != []  # an export carries none, and none is lost by that
+        assert await store.list_diff(session) == [DIFF]  # an export carries none, and none is lost by that

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from opencode.engine import open_sandbox_store
-from opencode.fake_model import TITLE, Answer, Called, FakeModel, called, said
+from opencode.fake_model import TITLE, Answer, Called, FakeModel, called, called_slowly, said
 from opencode.reading import exported, shapes, strict, texts
 from opencode.sandbox import Sandbox
 from weft.model.diff import FileDiff
@@ -40,7 +40,7 @@ def session(sandbox: Sandbox, model: FakeModel) -> SessionID:
     model.plays(
         Answer(thought="Let me see what the file says.", words=["I shall", " look."], calls=(read,)),
         called("bash", command="echo said; exit 3", description="Says something and fails"),
-        called("edit", filePath=hello, oldString="hello", newString="goodbye – «ä» \U0001f9f6"),
+        called_slowly("edit", filePath=hello, oldString="hello", newString="goodbye – «ä» \U0001f9f6"),
         called("read", filePath=str(sandbox.project / "missing.txt")),
         called("todowrite", todos=[TODO]),
         said("It says goodbye now."),

@@ -57,6 +57,23 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
+def test_no_proxy_holds_events_back_or_keeps_listeners_that_are_gone() -> None:
+    nginx, caddy = (
+        re.search(rf"```{name}\n(.+?)```", (DEPLOY / "README.md").read_text(), re.DOTALL)
+        for name in ("nginx", "caddyfile")
+    )
+    assert nginx is not None
+    assert caddy is not None
+    for said in (
+        "proxy_buffering off;",
+        "client_max_body_size 0;",
+        "proxy_set_header Upgrade $http_upgrade;",
+    ):
+        assert said in nginx[1]
+    # Caddy 2.6 then never tells us that a listener has hung up.
+    assert "flush_interval" not in caddy[1]
+
+
 def test_the_container_starts_a_server_that_asks_for_a_password() -> None:
     assert words_of("ENTRYPOINT") == ["weft"]
     chosen = parsed(words_of("CMD"))

@@ -208,7 +208,7 @@ async def test_sessions_do_not_wait_for_one_another() -> None:
 async def test_commits_to_several_sessions_in_any_order_never_block_each_other_for_good() -> None:
     store = MemoryStore()
     first, second = SessionDeleted(info=session(ONE)), SessionDeleted(info=session(TWO))
-    async with at_desk(store) as desk, asyncio.timeout(5):
+    async with at_desk(store) as desk, asyncio.timeout(60):
         async with asyncio.TaskGroup() as tasks:
             for _ in range(10):
                 tasks.create_task(desk.journal.commit(first, second))

@@ -13,6 +13,7 @@ from weft.app.around.files import ProjectFiles
 from weft.app.around.known import Known
 from weft.app.around.surroundings import Around as Surrounding
 from weft.app.around.terminals import OpenTerminals, open_terminals
+from weft.app.books import name_of
 from weft.app.gates import Permitting, consulting, open_gates
 from weft.app.isolation.keeping import KeptWorktrees
 from weft.app.local import Local
@@ -172,7 +173,7 @@ def _open_gates(
     around = Around(
         clock=clock,
         mint=mint,
-        project=place.project.id,
+        project=name_of(place),
         tell=journal.commit,
         consult=consulting(settings.hooks),
     )

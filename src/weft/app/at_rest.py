@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.app import finding
 from weft.app.homes import recorded_home
@@ -15,7 +16,15 @@ from weft.model.input import SessionInput
 from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.parcel import Parcel, Received
 from weft.model.part import AnyPart
-from weft.model.session import EVERY, Session, SessionChange, SessionQuery, SessionTree, Trashed
+from weft.model.session import (
+    EVERY,
+    Session,
+    SessionChange,
+    SessionQuery,
+    SessionTree,
+    Trashed,
+    without_secret,
+)
 from weft.model.spent import Spending
 from weft.model.todo import Todo
 from weft.run.kit import Kit
@@ -52,31 +61,35 @@ class AtRest(Struct, frozen=True, kw_only=True):
         return session
 
     async def get_session(self, id: SessionID) -> Session:
-        return await self.kit.store.get_session(SessionID(checked("session", id)))
+        return without_secret(await self.kit.store.get_session(SessionID(checked("session", id))))
 
     async def list_sessions(self, query: SessionQuery = EVERY) -> list[Session]:
-        return await lifecycle.list_sessions(self.kit.store, self.kit.place.project.id, query)
+        found = await lifecycle.list_sessions(self.kit.store, self.kit.place.project.id, query)
+        return [without_secret(session) for session in found]
 
     async def list_children(self, id: SessionID) -> list[Session]:
         parent = await self.get_session(id)
-        return tree.children_of(await self.kit.store.list_sessions(parent.project_id), id)
+        return tree.children_of(await self._list_project(parent.project_id), id)
 
     async def get_tree(self, id: SessionID) -> SessionTree:
         root = await self.get_session(id)
-        return tree.grow_tree(await self.kit.store.list_sessions(root.project_id), root)
+        return tree.grow_tree(await self._list_project(root.project_id), root)
+
+    async def _list_project(self, project: ProjectID) -> list[Session]:
+        return [without_secret(session) for session in await self.kit.store.list_sessions(project)]
 
     async def update_session(
         self, id: SessionID, change: SessionChange, *, expected: Session | None = None
     ) -> Session:
         now, id = self.kit.clock.now(), SessionID(checked("session", id))
-        return await edit.edit(
+        changed = await edit.edit(
             self.kit.journal, id, lambda it: edit.changed(it, change, now), expected=expected
         )
+        return without_secret(changed)
 
     async def touch_session(self, id: SessionID) -> Session:
-        return await lifecycle.touch(
-            self.kit.journal, SessionID(checked("session", id)), self.kit.clock.now()
-        )
+        id = SessionID(checked("session", id))
+        return without_secret(await lifecycle.touch(self.kit.journal, id, self.kit.clock.now()))
 
     async def rename_session(self, id: SessionID, title: str) -> Session:
         return await self.update_session(id, SessionChange(title=title))
@@ -103,13 +116,17 @@ class AtRest(Struct, frozen=True, kw_only=True):
         await self.kit.gate.forget(*(session.id for session in gone))
         if not trash:
             await release_all(self.kit.undoer, gone)
-        return gone
+        return [without_secret(session) for session in gone]
 
     async def restore_session(self, id: SessionID) -> list[Session]:
-        return await trash.restore(self.kit.journal, self.kit.store, SessionID(checked("session", id)))
+        back = await trash.restore(self.kit.journal, self.kit.store, SessionID(checked("session", id)))
+        return [without_secret(session) for session in back]
 
     async def list_trash(self) -> list[Trashed]:
-        return await self.kit.store.list_trash()
+        return [
+            replace(each, sessions=tuple(map(without_secret, each.sessions)))
+            for each in await self.kit.store.list_trash()
+        ]
 
     async def list_diff(self, session: SessionID, *, message: MessageID | None = None) -> list[FileDiff]:
         await self.get_session(session)
@@ -154,16 +171,21 @@ class AtRest(Struct, frozen=True, kw_only=True):
         return messages.newest_first(self.kit.store, SessionID(checked("session", session)))
 
     async def update_message(self, message: AnyMessage) -> AnyMessage:
-        return await messages.put_message(self.kit.journal, self.kit.store, message)
+        return await messages.put_message(self._door(message.session_id), message)
 
     async def update_part(self, part: AnyPart, *, delta: str | None = None) -> AnyPart:
-        return await messages.put_part(self.kit.journal, self.kit.store, part, delta=delta)
+        return await messages.put_part(self._door(part.session_id), part, delta=delta)
 
     async def remove_message(self, session: SessionID, id: MessageID) -> None:
-        await messages.remove_message(self.kit.journal, self.kit.store, session, id)
+        # A run would go on with it: what is just being answered must not be taken away from under it.
+        self.runner.check_resting(session)
+        await messages.remove_message(self._door(session), session, id)
 
     async def remove_part(self, session: SessionID, message: MessageID, id: PartID) -> None:
-        await messages.remove_part(self.kit.journal, self.kit.store, session, message, id)
+        await messages.remove_part(self._door(session), session, message, id)
+
+    def _door(self, session: SessionID) -> messages.Door:
+        return messages.Door(self.kit.journal, self.kit.store, self.runner.known(session))
 
     # --- finding ---
 
@@ -182,7 +204,8 @@ class AtRest(Struct, frozen=True, kw_only=True):
 
     async def export_session(self, id: SessionID) -> Parcel:
         await self.kit.journal.flush()
-        return await pack(self.kit.store, SessionID(checked("session", id)))
+        parcel = await pack(self.kit.store, SessionID(checked("session", id)))
+        return replace(parcel, info=without_secret(parcel.info))
 
     async def import_session(self, parcel: Parcel, *, dry_run: bool = False) -> Received:
         store, place = self.kit.store, self.kit.place

@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator
 
+from msgspec.structs import replace
+
 from weft.api import Sharing
 from weft.app.at_rest import AtRest
 from weft.app.statuses import Statuses
@@ -16,7 +18,7 @@ from weft.model.part import ModelRef
 from weft.model.permission import USUAL_TERMS, Grant, GrantTerms, PermissionRequest, Reply
 from weft.model.project import Project
 from weft.model.question import QuestionRequest
-from weft.model.session import Reverted
+from weft.model.session import Reverted, without_secret
 from weft.model.status import AnyStatus
 from weft.outlook import Configuration, Files, Mcp, Surroundings, Terminals, Worktrees
 from weft.run.admit import choose
@@ -88,13 +90,15 @@ class Local(AtRest, frozen=True, kw_only=True):
     ) -> Reverted:
         to = MessageID(checked("message", message)), part and PartID(checked("part", part))
         id = SessionID(checked("session", session))
-        return await self.runner.revert(id, to, Wish(files=files, dry_run=dry_run))
+        reverted = await self.runner.revert(id, to, Wish(files=files, dry_run=dry_run))
+        return replace(reverted, session=without_secret(reverted.session))
 
     async def unrevert(
         self, session: SessionID, *, files: tuple[str, ...] | None = None, dry_run: bool = False
     ) -> Reverted:
         id = SessionID(checked("session", session))
-        return await self.runner.unrevert(id, Wish(files=files, dry_run=dry_run))
+        back = await self.runner.unrevert(id, Wish(files=files, dry_run=dry_run))
+        return replace(back, session=without_secret(back.session))
 
     async def abort(self, session: SessionID) -> bool:
         id = SessionID(checked("session", session))

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from weft.app.assemble import Settings
+from weft.app.extending.finding import find_plugins
+from weft.app.extending.shell import list_commands
+from weft.app.mcp.servers import list_enabled
 from weft.app.models import find_models
 from weft.app.offers import Around
 from weft.app.open import Opening, to_settings, to_situation
@@ -26,15 +29,24 @@ from weft.model.transcript import Transcript
 from weft.provider.contract import ModelRequest
 from weft.provider.registry import Registry
 from weft.run.briefing import basis_keys, is_answered, to_basis, to_environment, to_events, to_pinned
-from weft.run.compaction import to_forgotten
+from weft.run.compaction import threshold_of, to_forgotten
 from weft.run.decide import Step, decide, newest_prompt
-from weft.run.request import SummaryAsk, build_request, permitted, summary_requests, to_sum_up
+from weft.run.request import (
+    SummaryAsk,
+    build_request,
+    overhead_of,
+    permitted,
+    summary_requests,
+    to_sum_up,
+)
 from weft.session.plan import plan_path
 from weft.session.settle import to_settle
 from weft.session.undo.point import cut_at
 from weft.store.messages import Messages
 from weft.tool.contract import AnyTool
 from weft.window.notes import Note, as_told, list_notes
+from weft.window.overflow import room
+from weft.window.projection import projected
 from weft.window.reminders import is_reminded, plan_note
 from weft.window.system import Basis
 from weft.window.view import View
@@ -44,11 +56,18 @@ SUMMARISER = "compaction"
 
 
 class Preview(Struct, frozen=True, kw_only=True):
-    """The request, and who answers it. With `placeholder`, the person's next words are yet to come."""
+    """The request, and who answers it. With `placeholder`, the person's next words are yet to come.
+
+    It is `crowded` when there is no room for it: then the conversation is summed up first, and this is not sent so.
+    `servers` and `plugins` are those by name that would have more to add, and were not started for this.
+    """
 
     request: ModelRequest
     agent: str
     placeholder: bool
+    crowded: bool = False
+    servers: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
 
 
 class Means(Struct, frozen=True, kw_only=True):
@@ -67,6 +86,8 @@ class _House(Struct, frozen=True, kw_only=True):
     models: Registry
     mint: Mint
     now: int
+    servers: tuple[str, ...]
+    plugins: tuple[str, ...]
 
 
 def preview(reading: Reading, session: Session, env: Mapping[str, str]) -> Preview:
@@ -83,12 +104,32 @@ def preview(reading: Reading, session: Session, env: Mapping[str, str]) -> Previ
     model = house.models.get(step.prompt.model or house.models.default()).model
     if step.summary:
         request = _summary(house, transcript.messages(), step, model)
-        return Preview(request=request, agent=SUMMARISER, placeholder=False)
+        return Preview(request=request, agent=SUMMARISER, placeholder=False, plugins=house.plugins)
     basis = _brief(house, session, reading)
     _note(house, session, transcript, basis, step.prompt)
     built = build_request(_means(house.settings), transcript.messages(), step, model, basis)
     request = permitted(built, house.settings.agents[step.prompt.agent], session)
-    return Preview(request=request, agent=step.prompt.agent, placeholder=placeholder)
+    return Preview(
+        request=request,
+        agent=step.prompt.agent,
+        placeholder=placeholder,
+        crowded=_is_crowded(house.settings, transcript.messages(), step.prompt, model, basis),
+        servers=house.servers,
+        plugins=house.plugins,
+    )
+
+
+def _is_crowded(
+    settings: Settings,
+    history: list[MessageWithParts],
+    prompt: UserMessage,
+    model: Model,
+    basis: Basis,
+) -> bool:
+    most = room(model, settings.output_limit, threshold_of(settings.compaction, model))
+    if not settings.compaction.auto or most is None:
+        return False
+    return projected(history, overhead=overhead_of(_means(settings), prompt, model, basis)) > most
 
 
 def _furnish(place: Place, env: Mapping[str, str]) -> _House:
@@ -102,6 +143,11 @@ def _furnish(place: Place, env: Mapping[str, str]) -> _House:
         models=find_models(loaded, around, clock, ()),
         mint=Mint(clock.now, os.urandom),
         now=clock.now(),
+        servers=tuple(list_enabled(loaded.config)),
+        plugins=(
+            *(plugin.name for plugin in find_plugins(loaded, situation).wanted),
+            *(" ".join(command.argv) for command in list_commands(loaded, lambda _: None)),
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from weft.host.now import now
 from weft.host.paths import paths_from
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, checked
 from weft.model.project import Place
-from weft.model.session import Session
+from weft.model.session import Session, without_secret
 from weft.project.facts import Checkout, Known, Resolution, alias_from_plain, alias_key
 from weft.project.look import look
 from weft.project.settled import find_settled
@@ -41,6 +41,9 @@ class Reading:
 
     def list_sessions(self, *, everywhere: bool = False) -> list[Session]:
         """Those of the directory's project, or all there are; oldest first."""
+        return [without_secret(session) for session in self._list_sessions(everywhere)]
+
+    def _list_sessions(self, everywhere: bool) -> list[Session]:
         if everywhere:
             return self.tree.list_sessions()
         found = self._place()
@@ -64,7 +67,7 @@ class Reading:
         with suppress(InvalidIdError):
             found = self.tree.find_session(SessionID(checked("session", given)))
             if found is not None:
-                return found
+                return without_secret(found)
         return choose(given, self.list_sessions(), self.list_sessions(everywhere=True))
 
     def problems(self) -> list[Damage]:

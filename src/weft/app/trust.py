@@ -29,6 +29,9 @@ from weft.project.look import look
 KEY = ("experimental", "weft", "trusted")
 SHOWN = 6
 
+# By its path from the top, each file that could act, with its hash.
+Seal = dict[str, str]
+
 Why = Literal["environment", "configured", "given", "refused", "changed", "unknown"]
 
 
@@ -73,15 +76,21 @@ class Trusting:
         untrusted = replace(self._situation, trusted=False)
         return list_held_back(load_config(untrusted), untrusted)
 
-    def trust(self, now: int) -> Vouched:
-        """Vouch for the project as it is now. What was vouched for elsewhere in it stays so."""
+    def take_seal(self) -> Seal:
+        """The content as it is now. Taken before anything of it is shown, it is what the person has seen."""
+        return seal(self._situation)
+
+    def trust(self, now: int, seen: Seal | None = None) -> Vouched:
+        """Vouch for the project as it was seen, else as it is now. What was vouched for elsewhere in it stays so."""
         found = self._book.find(self.root)
         before = {} if found is None or found.refused else found.files
-        return self._book.put(self.root, files=before | seal(self._situation), time=now)
+        files = self.take_seal() if seen is None else seen
+        return self._book.put(self.root, files=before | files, time=now)
 
-    def refuse(self, now: int) -> Vouched:
-        """Remember that the person was asked, and said no to what is there now."""
-        return self._book.put(self.root, files=seal(self._situation), time=now, refused=True)
+    def refuse(self, now: int, seen: Seal | None = None) -> Vouched:
+        """Remember that the person was asked, and said no to what was seen, else to what is there now."""
+        files = self.take_seal() if seen is None else seen
+        return self._book.put(self.root, files=files, time=now, refused=True)
 
     def revoke(self) -> bool:
         """Forget what was said of the project. Gives whether anything was."""

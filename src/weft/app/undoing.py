@@ -1,5 +1,6 @@
 """Undoing at work in a directory: where its snapshots lie, and what may be kept of it."""
 
+import os
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from weft.app.resting import Resting
 from weft.config.schema import Config, Experimental, Own
 from weft.host.paths import Paths, paths_from
 from weft.model.ids import GLOBAL_PROJECT
-from weft.model.project import Place
+from weft.model.project import Place, root_of
 from weft.model.session import Session
 from weft.session.lifecycle import Maker
 from weft.session.undo.rescue import recover
@@ -67,11 +68,6 @@ def _is_passing(url: str) -> bool:
     return url.startswith("memory:")
 
 
-def root_of(place: Place) -> str:
-    """The directory that is covered: the whole checkout, for an agent reaches all of it from below."""
-    return place.directory if place.worktree == "/" else place.worktree
-
-
 @asynccontextmanager
 async def open_undoing(undoing: Undoing, place: Place) -> AsyncIterator[Snapshots]:
     if not undoing.base:
@@ -110,13 +106,19 @@ def to_undoer(maker: Maker, store: Store, snapshots: Snapshots) -> Undoer:
 async def open_undoer(resting: Resting, session: Session) -> AsyncIterator[Undoer]:
     """To undo what a session at rest did, where it did it. What a dead process left of that is settled first.
 
+    A session whose directory is gone, a worktree that was discarded, has gone on where we are.
+
     Whoever wants to undo must not be held up by a configuration that cannot be understood.
     """
     env, paths = resting.env, paths_from(resting.env)
-    maker = await replace(resting, directory=session.directory).maker()
+    maker = await replace(resting, directory=_where_it_is(session, resting)).maker()
     limits = to_limits(find_own_setting(paths, KEY))
     undoing = undoing_at(paths, env, store_url(env, paths, resting.url), limits=limits)
     async with open_undoing(undoing, maker.place) as snapshots:
         undoer = to_undoer(maker, resting.store, snapshots)
         await recover(undoer)
         yield undoer
+
+
+def _where_it_is(session: Session, resting: Resting) -> str:
+    return session.directory if os.path.isdir(session.directory) else resting.directory

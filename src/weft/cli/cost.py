@@ -94,4 +94,4 @@ def dollars(spent: Spent) -> str:
     """What is known of the cost; never a nought for what is not known."""
     if spent.priced:
         return f"${spent.cost:.4f}"
-    return f"${spent.cost:.4f} and more, at a price unknown" if spent.cost else "price unknown"
+    return f"${spent.cost:.4f} and more: not all of it has a known price" if spent.cost else "price unknown"

@@ -12,10 +12,14 @@ from weft.cli.paint import Paint
 from weft.errors import WeftError
 
 
-def run_command(arguments: Sequence[str]) -> int:
-    """Run one command. Whatever goes wrong is told with the way out, never with a traceback."""
+def run_command(arguments: Sequence[str], *, alone: bool = False) -> int:
+    """Run one command. Whatever goes wrong is told with the way out, never with a traceback.
+
+    A process that runs it and nothing else is `alone`: if it hangs when the work is done, it is ended.
+    """
     parser = build_parser(arguments)
     chosen = parser.parse_args(arguments)
+    chosen.alone = alone
     named: str | None = getattr(chosen, "runs", None)
     if named is None:
         parser.print_help()

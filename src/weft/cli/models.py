@@ -77,8 +77,8 @@ def find_models(
         return _of_provider(get_offer(offers, provider), env, everything=everything)
     chosen = offers.list_all() if everything else offers.list_available()
     for offer in offers.list_all():
-        if offer.configured and not offer.known:
-            warn(ConfigError(f"provider.{offer.id}", f"weft has no adapter for {offer.npm!r}", key="npm"))
+        if offer.configured:
+            _warn_unknown(offer)
     found = [model for offer in chosen for model in _of_one_of_many(offer, env, everything=everything)]
     # The one that only pretends is not among those that a person chooses from.
     return [*found, scripted_model(DEMO)] if everything else found
@@ -87,9 +87,8 @@ def find_models(
 def get_offer(offers: Offers, provider: str) -> Offer:
     offer = offers.find(provider)
     if offer is None:
-        raise NotFoundError(
-            "provider", provider, near=offers.near(provider), hint="weft models --all lists them"
-        )
+        hint = offers.why_off(provider) or "weft models --all lists them"
+        raise NotFoundError("provider", provider, near=offers.near(provider), hint=hint)
     return offer
 
 
@@ -98,7 +97,13 @@ def _of_provider(offer: Offer, env: Mapping[str, str], *, everything: bool) -> l
         return ask_server(offer, env)
     if not everything and not offer.available and offer.known:
         raise missing_key(offer.id, offer.key_names, stored=offer.stored)
+    _warn_unknown(offer)
     return offer.list_models(everything=everything)
+
+
+def _warn_unknown(offer: Offer) -> None:
+    if not offer.known:
+        warn(ConfigError(f"provider.{offer.id}", f"weft has no adapter for {offer.npm!r}", key="npm"))
 
 
 def _of_one_of_many(offer: Offer, env: Mapping[str, str], *, everything: bool) -> list[Model]:

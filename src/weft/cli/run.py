@@ -18,6 +18,7 @@ from weft.app.reading import Reading
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint
 from weft.cli.running.follow import Company, follow
+from weft.cli.running.mentioned import with_mentioned
 from weft.cli.running.sharing import find_pages, share_first, tell_shared
 from weft.cli.running.stop import Stop
 from weft.cli.screen import JsonLines, Screen, Terminal
@@ -65,12 +66,12 @@ def words_of(chosen: argparse.Namespace) -> str:
 def _run_to_its_end(chosen: argparse.Namespace, words: str) -> int:
     if is_watched():
         offer_trust(chosen.dir, os.environ)
-    return run_to_its_end(lambda stop: _prompt(chosen, words, os.environ, stop))
+    return run_to_its_end(lambda stop: _prompt(chosen, words, os.environ, stop), alone=chosen.alone)
 
 
-def run_to_its_end(prompt: Callable[[Stop], Awaitable[int]]) -> int:
+def run_to_its_end(prompt: Callable[[Stop], Awaitable[int]], *, alone: bool) -> int:
     """The exit code, whatever ends it: the run itself, a signal, or nobody who reads on."""
-    last_resort = LastResort()
+    last_resort = LastResort(alone=alone)
     try:
         return asyncio.run(_run(prompt, last_resort))
     except BrokenPipeError:
@@ -119,7 +120,7 @@ async def _prompt(chosen: argparse.Namespace, words: str, env: Mapping[str, str]
     opening = Opening(directory=chosen.dir, env=env, store=chosen.store, answered=answered, warn=warn)
     opening = replace(opening, tape=tape_of(chosen), pages=await find_pages(chosen, env))
     async with open_app(opening) as api:
-        input = to_command(chosen, words) if chosen.command else to_input(chosen, words)
+        input = await make_input(api, chosen, words)
         code = await hold(api, chosen, words, input, Company(person=answered, stop=stop))
         # All that is stored is stored. Whatever hangs from here on must not keep a script waiting.
         stop.done(code)
@@ -159,6 +160,12 @@ async def check(api: Api, input: PromptInput | CommandInput) -> None:
             await api.get_command(input.command)
             if agent or model:
                 await api.check_prompt(PromptInput(agent=agent, model=model_of(model), parts=()))
+
+
+async def make_input(api: Api, chosen: argparse.Namespace, words: str) -> PromptInput | CommandInput:
+    if chosen.command:
+        return to_command(chosen, words)
+    return await with_mentioned(api, chosen, to_input(chosen, words))
 
 
 def to_command(chosen: argparse.Namespace, words: str) -> CommandInput:

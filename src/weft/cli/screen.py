@@ -8,9 +8,18 @@ from typing import Any, Protocol
 from weft.cli.ending import Ending, to_result
 from weft.cli.paint import Paint, plain
 from weft.host.clock import Clock
-from weft.model.event import Event, PartGrew, PartUpdated, SessionFailed, SessionWarned, StatusChanged
+from weft.model.event import (
+    Event,
+    MessageUpdated,
+    PartGrew,
+    PartUpdated,
+    SessionFailed,
+    SessionWarned,
+    StatusChanged,
+)
 from weft.model.failure import AnyFailure, AuthFailure, BudgetFailure, OtherFailure, OutputLengthFailure
-from weft.model.ids import PartID, SessionID
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.message import AssistantMessage
 from weft.model.part import (
     AnyPart,
     CompletedState,
@@ -102,9 +111,12 @@ class Terminal:
         self._priced = True
         self._tokens = [0, 0]
         self._waiting: list[str] = []
+        self._summaries: set[MessageID] = set()
 
     def feed(self, event: Event) -> None:
         match event:
+            case MessageUpdated(info=AssistantMessage(id=id, summary=True)):
+                self._summaries.add(id)
             case PartUpdated(part=TextPart(synthetic=False) | ReasoningPart() as part):
                 self._words(part, event.delta)
             case PartGrew(part_id=part, delta=delta) if part == self._writing:
@@ -146,9 +158,12 @@ class Terminal:
 
     def end(self, ending: Ending) -> None:
         self._close()
+        if ending.error is not None and ending.course.failure is None:
+            # Nobody told of it: the server was gone when it happened.
+            self._say(f"{self._paint.red('error:')} {plain(describe(ending.error))}")
         if isinstance(ending.error, BudgetFailure):
             self._say(f"       {ending.error.data.hint}")
-        cost = f"${self._cost:.4f}" + ("" if self._priced else " and more: the price of the model is unknown")
+        cost = f"${self._cost:.4f}" + ("" if self._priced else " and more: not all of it has a known price")
         spent = f"{self._tokens[0]:,} tokens in, {self._tokens[1]:,} out"
         self._say(self._paint.dim(f"{self._steps} step{'s' * (self._steps != 1)} · {spent} · {cost}"))
 
@@ -159,7 +174,9 @@ class Terminal:
             self._close()
         elif delta is not None and self._is_new(part):
             self._close()
-            self._writing, self._thinking = part.id, isinstance(part, ReasoningPart)
+            # A summary made on the way is for the model: whoever reads stdout asked for something else.
+            self._thinking = isinstance(part, ReasoningPart) or part.message_id in self._summaries
+            self._writing = part.id
             self._write(delta)
 
     def _is_new(self, part: AnyPart) -> bool:

@@ -39,6 +39,8 @@ LOCAL: Final = "127.0.0.1"
 MOST_CONNECTIONS: Final = 4000
 BACKLOG: Final = 2048
 LONGEST_MESSAGE: Final = 1 << 20
+# Of a client that takes nothing more of what it asked for: its connection is cut, and what is kept for it is let go.
+PATIENCE_MS: Final = 60_000
 
 
 class Serving(Struct, frozen=True, kw_only=True):
@@ -92,6 +94,8 @@ def listening(hostname: str, port: int | None) -> Generator[socket.socket]:
     # Said explicitly, or asyncio does not take it for TCP, and every small answer waits 40 ms for its second half.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections have it from who listens; Linux alone knows it
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PATIENCE_MS)
         for each in (PORT, 0) if port is None else (port,):
             try:
                 bound.bind((hostname.strip("[]"), each))
@@ -143,10 +147,18 @@ async def run_server(serving: Serving, env: Mapping[str, str]) -> None:
         tasks.create_task(listener.serve(sockets=[serving.socket]))
         await listener.ready.wait()
         if listener.started:
-            for line in to_welcome(serving.url, serving.directory, serving.entrance):
-                print(line, flush=True)
-            if serving.pages:
-                print(f"shared sessions are shown below {serving.pages}/s/", flush=True)
+            welcome(serving)
+
+
+def welcome(serving: Serving) -> None:
+    """To a person a line to paste for each client; to a program, which reads every line as JSON, one like the others."""
+    if serving.log.json:
+        serving.log.serving(serving.url, serving.directory, pages=serving.pages)
+        return
+    for line in to_welcome(serving.url, serving.directory, serving.entrance):
+        print(line, flush=True)
+    if serving.pages:
+        print(f"shared sessions are shown below {serving.pages}/s/", flush=True)
 
 
 def to_config(app: Any) -> uvicorn.Config:

@@ -116,5 +116,5 @@ def totals(messages: list[MessageWithParts]) -> str:
     read = sum(each.tokens.input + each.tokens.cache.read + each.tokens.cache.write for each in answers)
     written = sum(each.tokens.output + each.tokens.reasoning for each in answers)
     cost = sum((each.cost for each in answers), Decimal(0))
-    unknown = "" if all(each.priced for each in answers) else " and more: the price of a model is unknown"
+    unknown = "" if all(each.priced for each in answers) else " and more: not all of it has a known price"
     return f"{len(messages)} messages · {read:,} tokens in, {written:,} out · ${cost:.4f}{unknown}"

@@ -108,7 +108,7 @@ def _cost(found: Figures, draw: Drawing) -> Lines:
     spent = found.spent
     yield draw.row("Total Cost", f"${spent.cost:.2f}")
     if not spent.priced:
-        yield draw.row("", "and more: the price of a model is unknown")
+        yield draw.row("", "and more: not all of it has a known price")
     yield draw.row("Avg Cost/Day", f"${spent.cost / max(found.days, 1):.2f}")
     yield draw.row("Avg Tokens/Session", short(found.average_tokens))
     yield draw.row("Median Tokens/Session", short(found.median_tokens))

@@ -1,7 +1,9 @@
 """A conversation: words in, events and an answer out. Over any `Api`, in this process or elsewhere."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 from msgspec import UNSET
@@ -11,10 +13,10 @@ from weft.client.ending import end_run
 from weft.client.family import Family
 from weft.client.heard import RESYNC
 from weft.errors import CursorLostError, NotFoundError, RunFailedError
-from weft.model.event import Event, PermissionAsked, SessionRested, Told
+from weft.model.event import Event, PartGrew, PartUpdated, PermissionAsked, SessionRested, Told
 from weft.model.event_wire import UnknownEvent
 from weft.model.failure import AnyFailure
-from weft.model.ids import SessionID
+from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.input import PromptInput, SessionInput
 from weft.model.input import prompt as to_prompt
 from weft.model.message import AssistantMessage, MessageWithParts
@@ -23,14 +25,14 @@ from weft.model.permission import PermissionRequest, Reply
 from weft.model.transcript import Transcript
 from weft.model.wire import to_plain
 
-Permit = Callable[[PermissionRequest], Reply]
+Permit = Callable[[PermissionRequest], Reply | Awaitable[Reply]]
 
 
 async def converse(
     api: Api, session: SessionID | None = None, *, title: str | None = None, permit: Permit | None = None
 ) -> "Conversation":
-    """Go on with a session, or begin one. `permit` answers what an agent asks to be allowed; without it that is up to
-    whoever reads the events."""
+    """Go on with a session, or begin one. `permit` answers what an agent asks to be allowed, and may take its time if it
+    is `async`; without it that is up to whoever reads the events."""
     if session is None:
         session = (await api.create_session(SessionInput(title=title))).id
     conversation = Conversation(api, session, permit)
@@ -87,7 +89,34 @@ class Conversation:
         finally:
             await run.close()
 
-    async def _reply(self, request: PermissionRequest, reply: Reply) -> None:
+    async def stream(self, words: str | PromptInput) -> AsyncGenerator[str]:
+        """What is said in answer, piece by piece; no thoughts, and nothing of sessions below. Each part begins a line."""
+        said: dict[PartID, int] = {}
+        async with aclosing(self.prompt(words)) as events:
+            async for event in events:
+                part = self._said_in(event)
+                begun = said.get(part.id, 0) if part else 0
+                if part is not None and len(part.text) > begun:
+                    yield ("\n" if said and not begun else "") + part.text[begun:]
+                    said[part.id] = len(part.text)
+
+    def _said_in(self, event: Event) -> TextPart | None:
+        """The part of the answer that an event is about, as far as it is said."""
+        at: tuple[MessageID, PartID]
+        match event:
+            case PartGrew(session_id=self.id):
+                at = event.message_id, event.part_id
+            case PartUpdated(part=TextPart(session_id=self.id) as part):
+                at = part.message_id, part.id
+            case _:
+                return None
+        message = self.transcript.find(at[0])
+        if message is None or not isinstance(message.info, AssistantMessage):
+            return None
+        return next((each for each in _spoken(message) if each.id == at[1]), None)
+
+    async def _reply(self, request: PermissionRequest, said: Reply | Awaitable[Reply]) -> None:
+        reply: Reply = await said if inspect.isawaitable(said) else said
         try:
             await self.api.reply_permission(request.id, reply)
         except NotFoundError:
@@ -155,12 +184,12 @@ class _Run:
 
 def text_of(answer: MessageWithParts) -> str:
     """What was said, without what was put in its mouth."""
-    words = (
-        part.text
-        for part in answer.parts
-        if isinstance(part, TextPart) and not part.synthetic and not part.ignored
-    )
-    return "".join(words)
+    return "".join(part.text for part in _spoken(answer))
+
+
+def _spoken(answer: MessageWithParts) -> list[TextPart]:
+    texts = (part for part in answer.parts if isinstance(part, TextPart))
+    return [part for part in texts if not part.synthetic and not part.ignored]
 
 
 def describe(failure: AnyFailure) -> str:

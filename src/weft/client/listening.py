@@ -120,22 +120,27 @@ class Listening:
                 self.queue.put_nowait(None)  # for who waits
 
     async def make_up(self) -> None:
-        """After a run whose end may have been missed: catch up; what keeps us from it is the listener's to know."""
+        """After a run with a gap: its end may have been in it. That there was one is told already. What keeps us from
+        catching up is the listener's to know."""
         try:
-            await self.catch_up()
+            async with self._telling:
+                await self._tell_missed()
         except WeftError as error:
             await self.queue.put(error)
 
-    async def catch_up(self, reason: str = "the end was missed") -> None:
+    async def catch_up(self, reason: str) -> None:
         """Tell what happened while nobody listened: that there was a gap, then what is other than was told."""
         async with self._telling:
             await self._put(None, UnknownEvent(named=RESYNC, properties={"reason": reason}))
-            now = await self._gather(self.heard)
-            for child in self.heard.children(now.sessions):
-                await self._put(None, SessionCreated(info=child))
-            now = await self._gather(self.heard)
-            for event in list(self.heard.missed(now)):
-                await self._put(None, event)
+            await self._tell_missed()
+
+    async def _tell_missed(self) -> None:
+        now = await self._gather(self.heard)
+        for child in self.heard.children(now.sessions):
+            await self._put(None, SessionCreated(info=child))
+        now = await self._gather(self.heard)
+        for event in list(self.heard.missed(now)):
+            await self._put(None, event)
 
     async def _take(self, each: Frame | Joined) -> None:
         if isinstance(each, Joined):

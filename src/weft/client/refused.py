@@ -19,7 +19,7 @@ from weft.errors import (
 from weft.model.around.refusal import from_facts
 from weft.model.wire import parse
 
-UNAUTHORIZED: Final = 401
+PASSWORD: Final = "set OPENCODE_SERVER_PASSWORD, or write it into the address: http://opencode:PASSWORD@host"
 LONGEST: Final = 500
 BUSY: Final = re.compile(r"Session (ses_\w+) is busy")
 # What a path is about, by the word before the name in it.
@@ -53,7 +53,7 @@ def to_error(status: int, body: bytes, path: str) -> WeftError:
                 ConfigError(path, message) if name == "ConfigError" else InvalidInputError("request", message)
             )
         case 401:
-            return NotPermittedError("the server wants a password, or another one")
+            return NotPermittedError("the server wants a password, or another one", hint=PASSWORD)
         case 403:
             return NotPermittedError(message)
         case 404 | 405:

@@ -1,15 +1,17 @@
 """The same for those who do not wait: notebooks, scripts, a REPL. A loop of its own, in a thread beside theirs."""
 
 import asyncio
+import atexit
 import inspect
 import threading
-from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from weft.api import Api
 from weft.client.conversation import Conversation, Permit, converse
 from weft.client.remote import connect
+from weft.errors import UnreachableError
 from weft.model.event import Event, Told
 from weft.model.ids import SessionID
 from weft.model.input import PromptInput, SessionInput
@@ -18,54 +20,118 @@ from weft.model.session import EVERY, Session, SessionQuery
 
 T = TypeVar("T")
 
+STOPPING = 5.0
+LEFT = "use it inside the `with`; over several cells, enter it by a contextlib.ExitStack"
+
+
+class Awaited(Generic[T]):
+    """Work in the loop of another thread. Whoever is interrupted while waiting for it cancels it, and waits until it has
+    ended: what it began is settled by then."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+        self.task: asyncio.Task[T] | None = None
+        self._work = work
+        self._loop = loop
+        self._ended = threading.Event()
+        loop.call_soon_threadsafe(self._begin)
+
+    def wait(self) -> T:
+        try:
+            self._ended.wait()
+        except BaseException:
+            self._loop.call_soon_threadsafe(self._cancel)
+            self._ended.wait()
+            raise
+        assert self.task is not None, "it has ended"
+        return self.task.result()
+
+    def _begin(self) -> None:
+        self.task = self._loop.create_task(self._work)
+        self.task.add_done_callback(lambda _: self._ended.set())
+
+    def _cancel(self) -> None:
+        assert self.task is not None, "it began before"
+        self.task.cancel()
+
 
 class Beside:
-    """A loop at work in a thread beside. Whoever is interrupted while waiting (Ctrl-C, a stopped cell) cancels what they
-    were waiting for, and waits until it has ended."""
+    """A loop at work in a thread beside, until it is stopped; at the latest when the program ends."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.over = False
         self._thread = threading.Thread(target=self.loop.run_forever, name="weft", daemon=True)
-        self._over = False
+        self._waiting: set[Awaited[Any]] = set()
+        self._reading: set[AsyncIterator[Any]] = set()
 
     def start(self) -> None:
         self._thread.start()
+        # After that the thread works no more, and whoever turns to it would wait for ever.
+        atexit.register(self.stop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        going = asyncio.run_coroutine_threadsafe(_settled(work), self.loop)
+        if self.over:
+            work.close()
+            raise UnreachableError("what was opened here has been left", hint=LEFT)
+        self._waiting.add(going := Awaited(work, self.loop))
         try:
-            return going.result()
-        except BaseException:
-            going.cancel()
-            raise
+            return going.wait()
+        finally:
+            self._waiting.discard(going)
 
     def each(self, events: AsyncIterator[T]) -> Iterator[T]:
         """One after the other, as they are asked for; whoever stops asking is heard."""
+        self._reading.add(events)
         try:
-            while True:
+            while not self.over:
                 try:
                     yield self.run(_next(events))
                 except StopAsyncIteration:
                     return
         finally:
-            leave = getattr(events, "aclose", None)
-            if leave is not None and not self._over:  # else it ended with the loop
-                self.run(leave())
+            self._reading.discard(events)
+            if not self.over:  # else it ended with the loop
+                self.run(_leave(events))
+
+    async def settle(self) -> None:
+        """Nothing is waited for or read any more, and runs that were begun by it have ended."""
+        await _cancelled(each.task for each in self._waiting if each.task is not None)
+        await asyncio.gather(*(_leave(each) for each in self._reading), return_exceptions=True)
 
     def stop(self) -> None:
-        self._over = True
+        if self.over:
+            return
+        self.over = True
+        atexit.unregister(self.stop)
+        asyncio.run_coroutine_threadsafe(self._end(), self.loop).result()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
+
+    async def _end(self) -> None:
+        """As a loop of `asyncio.run` ends: what is still under way is cancelled. It has a while to settle."""
+        await asyncio.wait([asyncio.ensure_future(self.settle())], timeout=STOPPING)
+        await _cancelled(asyncio.all_tasks())
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Those are over, but for whoever says so."""
+    others = set(tasks) - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=STOPPING)
 
 
 async def _next(events: AsyncIterator[T]) -> T:
     return await anext(events)
 
 
-async def _settled(work: Coroutine[Any, Any, T]) -> T:
-    return await work
+async def _leave(events: AsyncIterator[Any]) -> None:
+    leave = getattr(events, "aclose", None)
+    if leave is not None:
+        await leave()
 
 
 class Blocking:
@@ -86,6 +152,10 @@ class Blocking:
             return self._given(self._beside.run(_called(found, given, named)))
 
         return call
+
+    def __dir__(self) -> Iterable[str]:
+        """What a notebook offers to complete."""
+        return {*super().__dir__(), *(name for name in dir(self._of) if not name.startswith("_"))}
 
     def _given(self, given: Any) -> Any:
         return self._beside.each(given) if hasattr(given, "__anext__") else given
@@ -153,11 +223,17 @@ class SyncConversation:
     def answer(self) -> MessageWithParts | None:
         return self._of.answer
 
+    def refresh(self) -> None:
+        self._beside.run(self._of.refresh())
+
     def messages(self) -> list[MessageWithParts]:
         return self._of.messages()
 
     def prompt(self, words: str | PromptInput) -> Iterator[Event]:
         return self._beside.each(self._of.prompt(words))
+
+    def stream(self, words: str | PromptInput) -> Iterator[str]:
+        return self._beside.each(self._of.stream(words))
 
     def ask(self, words: str | PromptInput, *, schema: dict[str, Any] | None = None) -> Any:
         return self._beside.run(self._of.ask(words, schema=schema))
@@ -173,7 +249,9 @@ def blocking(opening: AbstractAsyncContextManager[Api]) -> Generator[SyncApi]:
         try:
             yield SyncApi(kept.api, beside)
         finally:
-            beside.run(kept.leave())
+            if not beside.over:  # the program ends, and this with it
+                beside.run(beside.settle())
+                beside.run(kept.leave())
     finally:
         beside.stop()
 

@@ -13,15 +13,19 @@ POOL = os.path.join("concurrent", "futures", "thread.py")
 
 
 class LastResort:
-    """One for a process. It does nothing unless it has been armed and the time has come."""
+    """One for a process. It does nothing unless it has been armed and the time has come; nor does it end a process that
+    is not ours `alone`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, alone: bool = True) -> None:
+        self._alone = alone
         self._timer: threading.Timer | None = None
         self._others = set(threading.enumerate())
 
     def end_within(self, seconds: float, code: int) -> None:
         """End with this code if the process is still there then. What was said before holds no more."""
         self.disarm()
+        if not self._alone:
+            return
         self._timer = threading.Timer(seconds, self.end_now, (code,))
         self._timer.daemon = True
         self._timer.start()

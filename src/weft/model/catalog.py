@@ -3,8 +3,6 @@
 from decimal import Decimal
 from typing import Any
 
-import msgspec
-
 from weft.model.part import ModelRef
 from weft.model.wire import Wire, always
 
@@ -82,7 +80,7 @@ class Model(Wire, frozen=True, kw_only=True):
     status: str = always("active")
     options: dict[str, Any] = always({})
     headers: dict[str, str] = always({})
-    release_date: str = msgspec.field(default="", name="release_date")
+    release_date: str = always("", name="release_date")
     variants: dict[str, dict[str, Any]] | None = None
 
 

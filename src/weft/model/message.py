@@ -83,8 +83,8 @@ class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
 class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
     """One step's answer. `parent_id` is the prompt it answers; without `completed` it is not over.
 
-    When not `priced`, the model's price is unknown, and `cost` holds only what is known of it. `structured` is the
-    value that was asked for by a `format`; a null is a value too.
+    When not `priced`, `cost` holds only what is known of it: the model has no price, or an answer broke off uncounted.
+    `structured` is the value that was asked for by a `format`; a null is a value too.
     """
 
     time: AssistantTime

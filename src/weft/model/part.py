@@ -187,14 +187,21 @@ class StepStartPart(Part, frozen=True, kw_only=True, tag="step-start"):
     snapshot: str | None = None
 
 
+class StepOwn(Wire, frozen=True, kw_only=True):
+    """What an answer used in the provider's own words, as it came."""
+
+    usage: dict[str, Any]
+
+
 class StepFinishPart(Part, frozen=True, kw_only=True, tag="step-finish"):
-    """The model ended its answer: why, what it used, what it cost (unknown when not `priced`)."""
+    """The model ended its answer: why, what it used, what it cost (not all of it is known when not `priced`)."""
 
     reason: str
     snapshot: str | None = None
     cost: Decimal
     tokens: Tokens
     priced: bool = True
+    weft: StepOwn | None = None
 
 
 class PatchOwn(Wire, frozen=True, kw_only=True):

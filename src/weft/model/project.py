@@ -43,3 +43,8 @@ class Place(Struct, frozen=True, kw_only=True):
     project: Project
     directory: str
     worktree: str
+
+
+def root_of(place: Place) -> str:
+    """What belongs together there: the whole checkout, for an agent reaches all of it from below; else the directory."""
+    return place.directory if place.worktree == "/" else place.worktree

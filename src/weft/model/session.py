@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime
 from typing import Literal
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from weft.model.diff import FileDiff, FileFate, Patch
@@ -157,6 +158,15 @@ class Trashed(Wire, frozen=True, kw_only=True):
 def bundle_name(at: int, first: SessionID) -> str:
     """A bundle's name says since when, then of whom: names sort by age."""
     return f"{at}-{first}"
+
+
+def without_secret(session: Session) -> Session:
+    """The session as it is shown. OpenCode's auto-share leaves the secret of a share in it, where it stays."""
+    share = session.share
+    if share is None or share.extra_ is UNSET or "secret" not in share.extra_:
+        return session
+    rest = {name: item for name, item in share.extra_.items() if name != "secret"}
+    return replace(session, share=replace(share, extra_=rest or UNSET))
 
 
 def own_of(session: Session) -> SessionOwn:

@@ -15,7 +15,7 @@ NOTHING_BELOW: dict[SessionID, "Spent"] = {}
 
 
 class Spent(Wire, frozen=True, kw_only=True):
-    """Tokens and dollars. When not `priced`, the price of some of it is unknown, and `cost` holds what is known.
+    """Tokens and dollars. When not `priced`, `cost` holds what is known of it.
 
     `steps` are answers of a model, `ms` the time they took, calls of tools included.
     """

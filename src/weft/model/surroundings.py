@@ -109,7 +109,7 @@ class TuiToastShown(Event, frozen=True, kw_only=True):
     title: str | None = None
     message: str
     variant: Literal["info", "success", "warning", "error"]
-    duration: int | None = None
+    duration: int | float | None = None
 
 
 class TuiSessionSelected(Event, frozen=True, kw_only=True):

@@ -41,10 +41,10 @@ class Wire(
     extra_: dict[str, Any] | UnsetType = UNSET
 
 
-def always(value: T) -> Any:
+def always(value: T, *, name: str | None = None) -> Any:
     """A default for what old documents lack and new ones always carry: it is written even when it is the default."""
     # msgspec omits a field that equals its `default`, and never one that comes from a factory of ours.
-    return msgspec.field(default_factory=value.copy if isinstance(value, dict) else lambda: value)
+    return msgspec.field(default_factory=value.copy if isinstance(value, dict) else lambda: value, name=name)
 
 
 def _exact(text: str) -> float | Decimal:

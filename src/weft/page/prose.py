@@ -12,12 +12,12 @@ from weft.page.markup import Html, join, link, tag, text
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})[^\n`]*")
 _HEADING: Final = re.compile(r"(#{1,6})\s+(\S.*)")
-_ITEM: Final = re.compile(r"\s{0,12}(?:[-*+]|\d{1,4}[.)])\s+(\S.*)")
+_ITEM: Final = re.compile(r"\s{0,12}(?:[-*+]|(?P<number>\d{1,4})[.)])\s+(?P<said>\S.*)")
 _INLINE: Final = re.compile(
     r"`(?P<code>[^`\n]{1,500})`"
     r"|\*\*(?P<bold>[^*\n]{1,500})\*\*"
     r"|\[(?P<words>[^\]\[\n]{1,300})\]\((?P<to>[^()\s]{1,2000})\)"
-    r"|(?P<bare>https?://[^\s<>\"'`)\]]{1,2000})"
+    r"|(?P<bare>https?://[^\s<>\"'`)\]]{1,2000}(?<![.,;:!?]))"
 )
 _TOP_LEVEL: Final = 2
 
@@ -29,12 +29,12 @@ def prose(said: str) -> Html:
 
 def _blocks(lines: list[str]) -> Iterator[Html]:
     waiting: list[str] = []
-    items: list[str] = []
+    items: list[re.Match[str]] = []
     at = 0
     while at < len(lines):
         line, fence = lines[at], _FENCE.fullmatch(lines[at])
         item, heading = _ITEM.fullmatch(line), _HEADING.fullmatch(line)
-        if items and item is None:
+        if items and (item is None or _is_numbered(item) != _is_numbered(items[0])):
             yield _list(items)
             items = []
         if waiting and (fence or item or heading or not line.strip()):
@@ -47,7 +47,7 @@ def _blocks(lines: list[str]) -> Iterator[Html]:
         elif heading is not None:
             yield tag(f"h{min(6, len(heading[1]) + _TOP_LEVEL)}", inline(heading[2]))
         elif item is not None:
-            items.append(item[1])
+            items.append(item)
         elif line.strip():
             waiting.append(line)
         at += 1
@@ -66,8 +66,14 @@ def _end_of(lines: list[str], at: int, fence: str) -> int:
     return len(lines)
 
 
-def _list(items: list[str]) -> Html:
-    return tag("ul", *(tag("li", inline(item)) for item in items))
+def _is_numbered(item: re.Match[str]) -> bool:
+    return item["number"] is not None
+
+
+def _list(items: list[re.Match[str]]) -> Html:
+    inner = (tag("li", inline(item["said"])) for item in items)
+    first: str | None = items[0]["number"]
+    return tag("ul", *inner) if first is None else tag("ol", *inner, start=str(int(first)))
 
 
 def _paragraph(lines: list[str]) -> Html:

@@ -22,24 +22,41 @@ def to_page(shown: Shown, *, kind: Kind) -> bytes:
     """The document. `live` follows the session while somebody looks; `file` carries its own policy."""
     head = tag("head", *_head(shown, kind))
     body = tag("body", _header(shown), tag("main", _messages(shown)), _footer(shown), _script(kind))
-    page = f'<!doctype html>\n<html lang="en">{head}{body}</html>\n'
-    return page.encode("utf-8", "replace")
+    return _document(head, body)
 
 
-def _head(shown: Shown, kind: Kind) -> list[Html]:
-    metas = [
+def to_notice(said: str) -> bytes:
+    """A document that says one sentence, for somebody who looks where nothing is shown."""
+    head = tag("head", *_metas(), tag("title", text(said)), _style())
+    return _document(head, tag("body", tag("main", tag("h1", text(said)))))
+
+
+def _document(head: Html, body: Html) -> bytes:
+    return f'<!doctype html>\n<html lang="en">{head}{body}</html>\n'.encode("utf-8", "replace")
+
+
+def _metas() -> list[Html]:
+    return [
         void("meta", charset="utf-8"),
         void("meta", name="viewport", content="width=device-width,initial-scale=1"),
         void("meta", name="referrer", content="no-referrer"),
         void("meta", name="robots", content="noindex,nofollow"),
     ]
+
+
+def _style() -> Html:
+    return Html(f"<style>{STYLE}</style>")
+
+
+def _head(shown: Shown, kind: Kind) -> list[Html]:
+    metas = _metas()
     if kind == "file":
         # Before anything that could be held against it.
         metas.insert(1, void("meta", http_equiv="Content-Security-Policy", content=FILE_POLICY))
     if kind == "live" and shown.busy:
         refresh = void("meta", http_equiv="refresh", content=str(REFRESH_SECONDS))
         metas.append(tag("noscript", refresh))
-    return [*metas, tag("title", text(shown.parcel.info.title)), Html(f"<style>{STYLE}</style>")]
+    return [*metas, tag("title", text(shown.parcel.info.title)), _style()]
 
 
 def _script(kind: Kind) -> Html:
@@ -66,7 +83,7 @@ def _messages(shown: Shown) -> Html:
     note = (
         [tag("p", text(f"{earlier} earlier messages are not shown"), class_="about")] if earlier > 0 else []
     )
-    busy = [tag("p", text("at work …"), class_="about")] if shown.busy else []
+    busy = [tag("p", text("at work …"), class_="about", role="status")] if shown.busy else []
     return join((*note, *(_message(each) for each in messages[-MOST_MESSAGES:]), *busy))
 
 
@@ -78,7 +95,7 @@ def _message(message: MessageWithParts) -> Html:
     if not inner:
         return NOTHING
     return tag(
-        "article", tag("p", text(_who(message.info)), class_="about"), *inner, class_=_role(message.info)
+        "article", tag("h2", text(_who(message.info)), class_="about"), *inner, class_=_role(message.info)
     )
 
 

@@ -5,9 +5,6 @@ exit 2     no: what was asked about does not happen, and standard error says why
 otherwise  a fault
 """
 
-import asyncio
-import os
-import tempfile
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -16,7 +13,7 @@ from msgspec import Struct
 
 from weft.errors import BlockedError, InvalidInputError, WeftError
 from weft.host.process import Captured, Command, capture
-from weft.host.undivided import undivided
+from weft.host.scratch import open_scratch
 from weft.model.event_wire import event_to_plain
 from weft.model.permission import PermissionRequest
 from weft.model.wire import encode, parse, to_plain
@@ -105,22 +102,11 @@ def _plain(told: Any) -> Any:
 
 
 async def _run(argv: tuple[str, ...], said: bytes, around: Surroundings) -> Captured:
-    path = await undivided(asyncio.to_thread(_write, said))
-    try:
+    async with open_scratch("weft-hook-", said) as path:
         command = Command(
             argv=(*FROM_FILE, path, *argv), directory=around.directory, environment=around.environment
         )
         return await capture(command, limit=LIMIT)
-    finally:
-        os.unlink(path)
-
-
-def _write(said: bytes) -> str:
-    """For the owner's eyes alone, and gone when the command is."""
-    fd, path = tempfile.mkstemp(prefix="weft-hook-")
-    with os.fdopen(fd, "wb") as file:
-        file.write(said)
-    return path
 
 
 def _unstarted(error: OSError) -> Failed:

@@ -8,6 +8,7 @@ A hook is given values and gives one back: None leaves things as they are. OpenC
 so half a change stays when a hook fails midway; here a hook that fails has changed nothing.
 """
 
+import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar
@@ -15,7 +16,7 @@ from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.errors import NotFoundError
+from weft.errors import InvalidInputError, NotFoundError
 from weft.model.catalog import Model
 from weft.model.event import Event
 from weft.model.ids import MessageID, PartID, SessionID
@@ -267,6 +268,8 @@ def hook(name: str) -> Callable[[Function], Function]:
         )
 
     def mark(function: Function) -> Function:
+        if not inspect.isfunction(function):
+            raise InvalidInputError(f"hook {name}", "it is not on a function", hint="write @hook above a def")
         setattr(function, MARK, (*getattr(function, MARK, ()), name))
         return function
 

@@ -26,6 +26,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 MARK: Final = "__weft_tool__"
 # What every provider takes for the name of a tool.
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+KINDS: Final = (
+    "there are str, int, float, bool, list, dict, Literal, enums, dataclasses, and None beside these"
+)
 # A function of one of these names is the tool of its file, without more.
 MAIN: Final = ("default", "execute")
 
@@ -114,10 +117,10 @@ def to_custom(function: Callable[..., Any]) -> CustomTool:
     context: str | None = None
     for parameter in inspect.signature(function).parameters.values():
         hint = _hint(name, parameter, hints)
-        if hint is ToolCallContext:
+        if _is_context(hint):
             context = parameter.name
         else:
-            fields.append(_to_field(parameter, hint))
+            fields.append(_to_field(name, parameter, hint))
     takes = _to_struct(name, fields)
     return CustomTool(name=name, about=about.strip(), takes=takes, function=function, context=context)
 
@@ -130,8 +133,22 @@ def _hint(function: str, parameter: inspect.Parameter, hints: Mapping[str, Any])
     return hints[parameter.name]
 
 
-def _to_field(parameter: inspect.Parameter, hint: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+def _is_context(hint: Any) -> bool:
+    """Also as one of several, `ToolCallContext | None`: whatever else it may be, it is not the model's to send."""
+    return hint is ToolCallContext or any(map(_is_context, get_args(hint)))
+
+
+def _to_field(
+    function: str, parameter: inspect.Parameter, hint: Any
+) -> tuple[str, Any] | tuple[str, Any, Any]:
     kind = _described(hint)
+    try:
+        msgspec.json.schema(kind)
+    except (TypeError, ValueError) as error:
+        said = inspect.formatannotation(hint)
+        raise _wrong(
+            function, f"takes {parameter.name}: {said}, which cannot be read from JSON", KINDS
+        ) from error
     if parameter.default is inspect.Parameter.empty:
         return (parameter.name, kind)
     default = parameter.default
@@ -164,7 +181,7 @@ def _to_struct(name: str, fields: list[tuple[str, Any] | tuple[str, Any, Any]]) 
         )
         msgspec.json.schema(made)
     except (TypeError, ValueError) as error:
-        raise _wrong(name, f"takes something that JSON cannot say: {error}") from error
+        raise _wrong(name, f"takes something that JSON cannot say: {error}", KINDS) from error
     return made
 
 

@@ -14,10 +14,6 @@ class Chunk(Struct, frozen=True, kw_only=True):
     """A piece of an answer. `metadata` is what the provider wants to see again with that part of the history."""
 
 
-class Started(Chunk, frozen=True, kw_only=True):
-    """The model began to answer."""
-
-
 class TextStart(Chunk, frozen=True, kw_only=True):
     id: str
     metadata: Metadata | None = None
@@ -93,6 +89,13 @@ def count_in(told: Mapping[str, Any], name: str) -> int:
         return max(0, int(found)) if isinstance(found, int | float | Decimal) else 0
     except (ValueError, OverflowError):  # what is no number, or one without end
         return 0
+
+
+class Started(Chunk, frozen=True, kw_only=True):
+    """The model began to answer. `usage` is what it had used by then, where the provider says so that early: if the answer
+    breaks off, nobody says more."""
+
+    usage: Usage | None = None
 
 
 class Finished(Chunk, frozen=True, kw_only=True):

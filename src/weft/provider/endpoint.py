@@ -31,12 +31,14 @@ class AwsKeys(Struct, frozen=True, kw_only=True):
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A request ready to be sent. The names of its headers are in lower case."""
+    """A request ready to be sent. The names of its headers are in lower case. `key_from` says where its key comes from, for
+    whoever is told that it was refused."""
 
     url: str
     headers: Mapping[str, str]
     body: bytes
     deadlines: Deadlines
+    key_from: str = ""
 
     def __repr__(self) -> str:
         return f"Question({self.url!r})"
@@ -46,11 +48,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """Where an API is, and how to get in. Without a key none is sent: a server of one's own may not want one.
 
     `options` are the provider's own, for APIs that need to be told more; `query` goes behind every path of an API that
-    wants one; `aws` finds the keys that hold now.
+    wants one; `aws` finds the keys that hold now; `key_from` says in words where the key comes from.
     """
 
     base_url: str
     api_key: str = ""
+    key_from: str = ""
     headers: Mapping[str, str] = {}
     provider_id: str = ""
     deadlines: Deadlines = Deadlines()
@@ -67,7 +70,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         """The question for a path of the API. A person's headers come over our `own`, the request's over both."""
         given = {**(own or {}), **lower(self.headers), **lower(asked.headers)}
         url = self.base_url.rstrip("/") + path + (f"?{self.query}" if self.query else "")
-        return Question(url=url, headers=given, body=body, deadlines=self.deadlines)
+        return Question(url=url, headers=given, body=body, deadlines=self.deadlines, key_from=self.key_from)
 
     @property
     def bearer(self) -> dict[str, str]:

@@ -65,13 +65,23 @@ async def stream_chunks(
                     break
             for event in () if fold.done else events.end():
                 told = True
-                for chunk in fold.feed(event):
+                for chunk in _feed_last(fold, event):
                     yield chunk
             if not told:
                 raise broken("the server answered with nothing")
             for chunk in fold.end():
                 yield chunk
             await _drain(pieces)
+
+
+def _feed_last(fold: Fold, event: SseEvent) -> list[AnyChunk]:
+    """What stands behind the last whole event. Where that cannot be read, the answer was cut off in the middle of it."""
+    try:
+        return list(fold.feed(event))
+    except ProviderError as error:
+        if error.kind != "protocol" or error.retryable:
+            raise
+        raise broken("the model's answer broke off in the middle of an event") from error
 
 
 async def _drain(pieces: AsyncGenerator[bytes]) -> None:
@@ -145,7 +155,7 @@ async def _open_answer(client: httpx2.AsyncClient, question: Question) -> AsyncI
                 await answer.begin()
         except TimeoutError:
             raise _silent(f"no answer within {deadlines.first_byte:g} s") from None
-        await _refuse_unreadable(answer)
+        await _refuse_unreadable(answer, question)
         yield answer
     finally:
         if answer is not None:
@@ -160,16 +170,17 @@ def _once_sent(deadline: asyncio.Timeout, seconds: float) -> Any:
     return trace
 
 
-async def _refuse_unreadable(answer: _Answer) -> None:
+async def _refuse_unreadable(answer: _Answer, question: Question) -> None:
     response = answer.response
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.is_success and kind not in {"text/html", "application/json"}:
         return
     said, headers = await answer.text(), _headers(response)
-    if not response.is_success:
-        raise to_error(response.status_code, headers, said)
-    if kind == "application/json" and (b'"error"' in said or b'"__type"' in said):
-        raise to_error(response.status_code, headers, said)
+    told = kind == "application/json" and (b'"error"' in said or b'"__type"' in said)
+    if told or not response.is_success:
+        error = to_error(response.status_code, headers, said)
+        error.hint = question.key_from if error.kind == "auth" else ""
+        raise error
     raise fault(
         "protocol",
         "the server answered with a web page, not with a stream; is the address of the API right?"

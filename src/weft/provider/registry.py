@@ -71,7 +71,8 @@ class Registry:
         name = (ref.provider_id, ref.model_id)
         found = self._served.get(name) or self._made.get(name) or self._find_offered(ref)
         if found is None:
-            raise ModelNotFoundError(*name, near=self._near(ref))
+            off = self._offers.why_off(ref.provider_id) if self._offers is not None else ""
+            raise ModelNotFoundError(*name, near=self._near(ref), hint=off)
         if name not in self._served:
             self._made[name] = found
         return found

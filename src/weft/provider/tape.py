@@ -170,7 +170,7 @@ class _Recorded:
 
 
 class Replay:
-    """A tape that is played. `left` are the exchanges nobody has asked for yet."""
+    """A tape that is played. `left` are the exchanges nobody has asked for yet, `missed` tells of requests that are not on it."""
 
     def __init__(self, path: str) -> None:
         self._name = os.path.basename(path)
@@ -178,6 +178,7 @@ class Replay:
         self._exchanges = read_tape(path)
         self._models = [_model(exchange) for exchange in self._exchanges]
         self.left = list(self._exchanges)
+        self.missed: list[str] = []
 
     def at(self, places: form.Places) -> None:
         self._places = dict(places)
@@ -196,7 +197,11 @@ class Replay:
         return self
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        exchange = self._take(request)
+        try:
+            exchange = self._take(request)
+        except ProviderError as miss:
+            self.missed.append(str(miss))
+            raise
         names = self._names(exchange, request)
         for chunk in exchange.chunks:
             yield form.to_chunk(chunk, where=self._name, names=names)

@@ -1,6 +1,6 @@
 """Carry out tool calls: find the tool, check what the model wrote, ask, run, bring back what came of it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
@@ -26,20 +26,19 @@ from weft.run.person.whereabouts import find_whereabouts
 from weft.run.processor import CallDone, CallFailed, CallStarted
 from weft.run.watched import watched
 from weft.tool.contract import AnyTool, Ask, Permits, Report, ToolContext, ToolResult, to_input
-from weft.tool.registry import UNSEEN
 from weft.tool.truncate import bound
 
 INVALID = "invalid"
 
 
-def prepare(call: ToolCall, tools: Collection[str]) -> CallStarted:
-    """The call as it can be carried out. One that cannot becomes a call of `invalid`, which tells the model why."""
+def prepare(call: ToolCall, tools: Collection[str], told: Iterable[str]) -> CallStarted:
+    """The call as it can be carried out. One that cannot becomes a call of `invalid`, which tells the model why.
+
+    Of the tools there are, a model is reminded of those that it was `told` of.
+    """
     name = call.tool if call.tool in tools else call.tool.lower()
     if name not in tools:
-        return _invalid(
-            call,
-            f"there is no tool {call.tool!r}; there are {', '.join(each for each in tools if each not in UNSEEN)}",
-        )
+        return _invalid(call, f"there is no tool {call.tool!r}; there are {', '.join(told) or 'none'}")
     try:
         arguments = msgspec.json.decode(call.raw.strip() or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError) as error:

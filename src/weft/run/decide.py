@@ -60,9 +60,23 @@ def decide(
     if prompt is None or done_by_hand(history, prompt) or (limit is not None and taken >= limit):
         return Stop()
     answer = last_answer(history, prompt)
-    if answer is None or _wants_more(answer, prompt):
+    if answer is None or wants_more(answer, prompt):
         return Compact(prompt) if crowded else Step(prompt, last=limit is not None and taken + 1 >= limit)
     return Stop()
+
+
+def find_owed(history: Sequence[MessageWithParts], asked: MessageID | None) -> Step | None:
+    """The answer that a run leaves owing if it ends now. What came in after the last prompt that it was `asked` is for
+    another run."""
+    places = [place for place, message in enumerate(history) if message.info.id == asked]
+    later = [message for message in history[places[-1] + 1 :] if is_request(message)] if places else []
+    match decide([message for message in history if not any(message is each for each in later)]):
+        case Step() as step:
+            return step
+        case Compact(prompt=prompt) | Subtask(prompt=prompt):
+            return Step(prompt)
+        case Stop():
+            return None
 
 
 def unsummarised(history: Sequence[MessageWithParts]) -> UserMessage | None:
@@ -134,10 +148,11 @@ def newest_prompt(history: Sequence[MessageWithParts]) -> UserMessage | None:
 
 def newest_request(history: Sequence[MessageWithParts]) -> MessageID | None:
     """The newest prompt in which somebody but us had a word."""
-    for message in reversed(history):
-        if isinstance(message.info, UserMessage) and not is_ours(message):
-            return message.info.id
-    return None
+    return next((message.info.id for message in reversed(history) if is_request(message)), None)
+
+
+def is_request(message: MessageWithParts) -> bool:
+    return isinstance(message.info, UserMessage) and not is_ours(message)
 
 
 def is_ours(message: MessageWithParts) -> bool:
@@ -158,7 +173,7 @@ def last_answer(history: Sequence[MessageWithParts], prompt: UserMessage) -> Mes
     return None
 
 
-def _wants_more(answer: MessageWithParts, prompt: UserMessage) -> bool:
+def wants_more(answer: MessageWithParts, prompt: UserMessage) -> bool:
     """Whether an answer ends in results the model has yet to see, or without the value it was asked for."""
     info = answer.info
     if not isinstance(info, AssistantMessage) or info.error is not None:

@@ -9,6 +9,7 @@ from weft.model.failure import (
     ApiFailure,
     AuthData,
     AuthFailure,
+    BudgetFailure,
     DeadlineData,
     DeadlineFailure,
     unknown,
@@ -16,15 +17,27 @@ from weft.model.failure import (
 from weft.model.part import ModelRef
 from weft.window.refused import mark
 
+A_MINUTE = 60_000
+
+
+class OutOfTimeError(WeftError):
+    """What was going on took longer than a budget allows. It brings what is to be kept of that, and never leaves a run."""
+
+    def __init__(self, failure: BudgetFailure) -> None:
+        super().__init__(failure.data.message, hint=failure.data.hint)
+        self.failure = failure
+
 
 def to_failure(error: BaseException) -> AnyFailure:
     match error:
+        case OutOfTimeError(failure=failure):
+            return failure
         case ProviderAuthError(provider_id=provider):
             return AuthFailure(data=AuthData(provider_id=provider, message=str(error)))
         case ProviderError():
             return ApiFailure(
                 data=ApiData(
-                    message=str(error),
+                    message=_told(error),
                     status_code=error.status,
                     is_retryable=error.retryable,
                     response_headers=error.headers or None,
@@ -40,6 +53,14 @@ def to_failure(error: BaseException) -> AnyFailure:
             return unknown(f"{error} ({hint})")
         case _:
             return unknown(str(error) or type(error).__name__)
+
+
+def _told(error: ProviderError) -> str:
+    """What went wrong, and what whoever reads it can do: mend something, or come back later."""
+    wait = -(-(error.wait_ms or 0) // A_MINUTE)
+    later = f"it asks to be left alone for {wait} minutes" if wait > 1 else ""
+    known = [each for each in (error.hint, later) if each]
+    return f"{error} ({'; '.join(known)})" if known else str(error)
 
 
 def to_setback(error: ProviderError, model: ModelRef) -> AnyFailure:

@@ -10,6 +10,7 @@ from weft.bus import Listener
 from weft.host.clock import Clock
 from weft.journal import Journal
 from weft.model.agent import Agent, Command, ReadInstructions
+from weft.model.event import SessionWarned
 from weft.model.ids import Mint, SessionID
 from weft.model.project import Place
 from weft.permission.gate import Gate
@@ -117,12 +118,13 @@ class Kit(Struct, frozen=True, kw_only=True):
     guests: Guests = NoGuests()
 
 
-async def joined(kit: Kit) -> Kit:
-    """The kit with the tools that guests have brought by now.
+async def joined(kit: Kit, session: SessionID) -> Kit:
+    """The kit with the tools that guests have brought by now. Of those that are not there the session is told.
 
     Within a run there are only ever more of them, at the end: what a model was told of first stays, so that what its
     API remembers of the conversation does. OpenCode asks every server anew with every step.
     """
-    await kit.guests.arrive()
+    for missed in await kit.guests.arrive():
+        await kit.journal.commit(SessionWarned(session_id=session, message=missed))
     new = {name: tool for name, tool in kit.guests.tools().items() if name not in kit.tools}
     return replace(kit, tools={**kit.tools, **new}) if new else kit

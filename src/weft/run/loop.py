@@ -108,9 +108,9 @@ class _Loop:
 
     async def _take(self, step: Step) -> None:
         if not step.summary:
-            self._kit = await joined(self._kit)
-        take = partial(take_step, self._kit, self._session, self._transcript, step, self._deadline)
-        outcome = await self._spender.take(step, take)
+            self._kit = await joined(self._kit, self._session.id)
+        take = partial(take_step, self._kit, self._session, self._transcript, step)
+        outcome = await self._spender.take(step, take, self._deadline)
         if outcome is None:
             return  # a budget is used up: that is this step's answer, and it is for the person to give more
         if isinstance(outcome.message.error, DeadlineFailure):

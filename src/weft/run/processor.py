@@ -1,7 +1,6 @@
 """Fold the pieces of one answer into events (pure: ids and time are given)."""
 
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from typing import Any
 
 from msgspec import Struct
@@ -9,7 +8,7 @@ from msgspec.structs import replace
 
 from weft.model.diff import Patch
 from weft.model.event import Event, MessageUpdated, PartGrew, PartRemoved, PartUpdated
-from weft.model.failure import AnyFailure
+from weft.model.failure import AbortedFailure, AnyFailure
 from weft.model.ids import Mint
 from weft.model.input import FileInput
 from weft.model.message import AssistantMessage
@@ -37,6 +36,7 @@ from weft.model.part import (
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
+    FinishReason,
     Metadata,
     ReasoningDelta,
     ReasoningEnd,
@@ -49,6 +49,7 @@ from weft.provider.chunk import (
     ToolInputDelta,
     ToolInputStart,
 )
+from weft.run.usage import Bill
 
 ABORTED = "Tool execution aborted"
 UNWRITTEN = "The call was not written to its end, and not carried out."
@@ -90,13 +91,6 @@ class CallFailed(Struct, frozen=True, kw_only=True):
 
 
 Feed = AnyChunk | CallStarted | CallReported | CallDone | CallFailed
-
-
-class Bill(Struct, frozen=True, kw_only=True):
-    """What an answer used and what that costs; no cost when the price is unknown."""
-
-    tokens: Tokens
-    cost: Decimal | None
 
 
 class Words:
@@ -143,6 +137,8 @@ class Processor:
         self._calls: dict[str, ToolPart] = {}
         self._said: list[TextPart | ReasoningPart] = []
         self._begun: StepStartPart | None = None
+        self._acts = False
+        self.owed: Bill | None = None
 
     def feed(self, feed: Feed) -> list[Event]:
         match feed:
@@ -183,28 +179,14 @@ class Processor:
     def finish(self, finished: Finished, bill: Bill, changed: Patch | None = None) -> list[Event]:
         """The answer is over: what it used goes on the message, and what it changed is named at both its ends. A call that
         never became whole is one that failed."""
-        cost, priced = bill.cost or Decimal(0), bill.cost is not None
         closed = self._close_all()
         for call in list(self._calls):
             closed += self._failed(call, UNWRITTEN)
         if changed is not None and self._begun is not None:
             closed.append(PartUpdated(part=replace(self._begun, snapshot=changed.hash)))
-        part = StepFinishPart(
-            **self._ids(),
-            reason=finished.reason,
-            snapshot=changed.until if changed else None,
-            cost=cost,
-            tokens=bill.tokens,
-            priced=priced,
-        )
-        self.message = replace(
-            self.message,
-            finish=finished.reason,
-            cost=self.message.cost + cost,
-            priced=self.message.priced and priced,
-            tokens=bill.tokens,
-        )
-        return [*closed, PartUpdated(part=part), *self._complete()]
+        charged = self._charge(bill, finished.reason, snapshot=changed.until if changed else None)
+        self.message = replace(self.message, finish=finished.reason, tokens=bill.tokens)
+        return [*closed, charged, *self._complete()]
 
     def lay_by(self, bill: Bill) -> tuple[str, list[Event]]:
         """What was said so far, for us alone: it is kept to be read and marked, what it used is counted, and the answer goes
@@ -212,21 +194,26 @@ class Processor:
         closed = self._close_all()
         words = "".join(part.text for part in self._said if isinstance(part, TextPart))
         marked = [PartUpdated(part=replace(part, ignored=True)) for part in self._said]
-        cost, priced = bill.cost or Decimal(0), bill.cost is not None
-        used = StepFinishPart(**self._ids(), reason="stop", cost=cost, tokens=bill.tokens, priced=priced)
-        self.message = replace(
-            self.message, cost=self.message.cost + cost, priced=self.message.priced and priced
-        )
+        used = self._charge(bill, "stop")
         self._said, self._begun = [], None
-        return words, [*closed, *marked, PartUpdated(part=used), MessageUpdated(info=self.message)]
+        return words, [*closed, *marked, used, MessageUpdated(info=self.message)]
+
+    def owe(self, bill: Bill) -> None:
+        """The model began to answer, which is to be paid for even if it comes to nothing: what is known of it so far."""
+        self.owed = bill
 
     def settle(self, failure: AnyFailure) -> list[Event]:
         """It did not come to its end: close what is open and say why."""
         closed = self._close_all()
         for call in list(self._calls):
             closed += self._failed(call, ABORTED)
+        # OpenCode shows a model what was aborted if anything but thought stands in it, and an end of a step would do: a
+        # thought alone is refused by its maker. What it cost stands on the message all the same.
+        paid = self._pay()
+        if isinstance(failure, AbortedFailure) and not (self._acts or self.has_spoken):
+            paid = []
         self.message = replace(self.message, error=failure)
-        return [*closed, *self._complete()]
+        return [*closed, *paid, *self._complete()]
 
     def discard(self, attempt: int, failure: AnyFailure) -> list[Event]:
         """The answer so far is not worth keeping for the model: it stays to be read, marked, and is begun anew.
@@ -237,8 +224,9 @@ class Processor:
         marked = [PartUpdated(part=replace(part, ignored=True)) for part in self._said]
         unwritten = [PartRemoved(**self._place(), part_id=part.id) for part in self._calls.values()]
         tried = RetryPart(**self._ids(), attempt=attempt, error=failure, time=Moment(created=self._now()))
+        paid = self._pay()
         self._said, self._calls = [], {}
-        return [*closed, *marked, *unwritten, PartUpdated(part=tried)]
+        return [*closed, *marked, *unwritten, *paid, PartUpdated(part=tried)]
 
     def patched(self, patches: Iterable[Patch], call_id: str) -> list[Event]:
         """What was changed, by a call if it is known which."""
@@ -285,6 +273,28 @@ class Processor:
     def _place(self) -> dict[str, Any]:
         return {"session_id": self.message.session_id, "message_id": self.message.id}
 
+    # --- what it cost ---
+
+    def _charge(self, bill: Bill, reason: FinishReason, snapshot: str | None = None) -> Event:
+        """Put what an answer used on the message. Nothing more is owed for it."""
+        self.owed = None
+        message = self.message
+        self.message = replace(message, cost=message.cost + bill.known, priced=message.priced and bill.priced)
+        return PartUpdated(
+            part=StepFinishPart(**self._ids(), reason=reason, snapshot=snapshot, **bill.to_fields())
+        )
+
+    def _pay(self) -> list[Event]:
+        """An answer broke off. OpenCode charges nothing for it; the provider does."""
+        owed, self.owed = self.owed, None
+        if owed is None:
+            return []
+        if owed.tokens == Tokens():  # all that is known is that what it said was not for nothing
+            self.message = replace(self.message, priced=self.message.priced and not self._said)
+            return []
+        self.message = replace(self.message, tokens=owed.tokens)
+        return [self._charge(owed, "error")]
+
     # --- words ---
 
     def _open(
@@ -318,6 +328,7 @@ class Processor:
         return known or ToolPart(**self._ids(), call_id=call, tool=tool, state=pending)
 
     def _set(self, part: ToolPart, state: AnyToolState) -> list[Event]:
+        self._acts = True
         self._calls[part.call_id] = part = replace(part, state=state)
         return [PartUpdated(part=part)]
 

@@ -10,8 +10,8 @@ from weft.model.agent import Agent
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.session import Session
-from weft.permission.limits import hidden, limits_for
-from weft.permission.rules import disabled, evaluate
+from weft.permission.limits import hidden, judge, limits_for
+from weft.permission.rules import disabled
 from weft.provider.contract import ModelRequest, Parameters, TextContent, ToolSpec, UserTurn
 from weft.provider.offer import options as table
 from weft.provider.offer.entry import merge
@@ -213,7 +213,7 @@ def audience_of(means: Means, agent: Agent, model: Model) -> Audience:
     """Who is told of the tools: some words, and some tools, are for some only."""
 
     def allowed(permission: str, pattern: str) -> bool:
-        return evaluate(permission, pattern, agent.permission).action != "deny"
+        return judge(permission, pattern, (agent.permission, *agent.limits)).action != "deny"
 
     return Audience(provider_id=model.provider_id, api_id=model.api.id, allowed=allowed, agents=means.agents)
 

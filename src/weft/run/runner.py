@@ -4,25 +4,39 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import dropwhile
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from weft.errors import InvalidInputError, SessionBusyError
 from weft.host.tasks import open_tasks
 from weft.host.undivided import undivided
-from weft.model.event import Event, PartUpdated, SessionFailed, SessionRested, StatusChanged
+from weft.model.event import PartUpdated, SessionRested, StatusChanged
+from weft.model.failure import AnyFailure, aborted
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import PromptInput, ShellInput
-from weft.model.message import MessageWithParts, UserMessage
+from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ModelRef
 from weft.model.session import Reverted, Session
 from weft.model.status import Busy, Idle
 from weft.model.transcript import Transcript
 from weft.run.admit import admit, choose
+from weft.run.ask.excuse import excuse
 from weft.run.children.spawn import Spawner
 from weft.run.command.by_hand import ByHand
 from weft.run.compaction import ask_for_summary
-from weft.run.decide import is_ours, last_answer, newest_prompt
+from weft.run.decide import (
+    Step,
+    Stop,
+    decide,
+    find_owed,
+    is_ours,
+    is_request,
+    last_answer,
+    newest_prompt,
+    newest_request,
+    wants_more,
+)
 from weft.run.failure import to_failure
 from weft.run.kit import Kit
 from weft.run.loop import run
@@ -45,6 +59,8 @@ class Run:
         self.lease = lease
         self.aborted = False
         self.ended = False
+        self.asked: MessageID | None = None  # the newest prompt that it is to answer
+        self.unsaid: Exception | None = None  # why nothing could be stored of its failure
         self.by_hand: ByHand | None = None
         self.task: asyncio.Task[None] | None = None
         self.begun = asyncio.Event()
@@ -56,7 +72,8 @@ class Runner:
         self._kit = replace(kit, spawn=Spawner(kit, self).spawn, desk=turned(kit, self))
         self._tasks = tasks
         self._runs: dict[SessionID, Run] = {}
-        self._doors: dict[SessionID, asyncio.Lock] = {}
+        self._doors: WeakValueDictionary[SessionID, asyncio.Lock] = WeakValueDictionary()
+        self._known: WeakValueDictionary[SessionID, Transcript] = WeakValueDictionary()
         self._views = Views()
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
@@ -65,6 +82,8 @@ class Runner:
         if input.no_reply:
             return whole(going.transcript, prompt)
         await going.over.wait()
+        if going.unsaid is not None and prompt == newest_request(going.transcript.messages()):
+            raise going.unsaid
         return answer_to(going.transcript, prompt)
 
     async def submit(self, session: SessionID, input: PromptInput) -> MessageWithParts:
@@ -84,7 +103,11 @@ class Runner:
             if going.ended:  # while the prompt was being stored
                 await going.over.wait()
                 going = await self._open(session, unstarted)
-            if going.session.id not in self._runs:
+            if session in self._runs:
+                going.asked = newest_request(going.transcript.messages())
+            elif input.message_id is not None and is_settled(going):
+                left_alone(going)  # it was sent before, and answered
+            else:
                 self._start(going)
                 unstarted.pop_all()
         return going, prompt
@@ -147,16 +170,25 @@ class Runner:
             history = going.transcript.messages()
             return await undivided(unrevert(self._kit.undoer, going.session, history, wish))
 
+    def known(self, session: SessionID) -> Transcript | None:
+        """What whoever has the session in hand knows of it. What is changed by hand has to get there, too."""
+        return self._known.get(session)
+
+    def check_resting(self, session: SessionID) -> None:
+        if session in self._runs:
+            raise SessionBusyError(session, self._kit.owner)
+
     async def abort(self, session: SessionID) -> bool:
         """End the run of a session; it is over, and settled, when this returns."""
         going = self._runs.get(session)
         if going is None:
             return False
-        going.aborted = True
-        if going.task is not None:  # else it has yet to begin, and will see that it is not wanted
-            going.task.cancel()
+        if not going.ended:
+            going.aborted = True
+            if going.task is not None:  # else it has yet to begin, and will see that it is not wanted
+                going.task.cancel()
         await going.over.wait()
-        return True
+        return going.aborted
 
     async def recover(self) -> None:
         """Settle the sessions whose runs died with their process. One that somebody took up meanwhile is theirs."""
@@ -173,9 +205,9 @@ class Runner:
             await self.abort(session)
 
     async def _under_way(self, session: SessionID) -> Run | None:
-        """The run to join. One that is being aborted is not: the next prompt waits for its end."""
+        """The run to join. One that is being aborted, or is at its end, is not: the next prompt waits for that."""
         going = self._runs.get(session)
-        if going is None or not going.aborted:
+        if going is None or not (going.aborted or going.ended):
             return going
         await going.over.wait()
         return None
@@ -188,6 +220,7 @@ class Runner:
         held.push_async_callback(lease.aclose)
         found = await kit.store.get_session(session)  # whoever held it before may have changed it
         transcript = Transcript(await kit.store.list_messages(session))
+        self._known[session] = transcript
         left_open = to_settle(transcript.messages(), kit.clock.now())
         if left_open:
             await kit.journal.commit(*left_open, into=transcript)
@@ -221,14 +254,17 @@ class Runner:
 
     def _start(self, going: Run) -> None:
         self._runs[going.session.id] = going
+        going.asked = newest_request(going.transcript.messages())
         self._tasks.create_task(self._go(going))
 
     async def _go(self, going: Run) -> None:
         journal, session = self._kit.journal, going.session.id
         going.task = asyncio.current_task()
-        ending: list[Event] = []
+        failure: AnyFailure | None = None
         try:
-            if not going.aborted:
+            if going.aborted:
+                failure = aborted()
+            else:
                 await journal.commit(StatusChanged(session_id=session, status=Busy()))
                 going.begun.set()
                 if going.by_hand is not None:
@@ -237,14 +273,15 @@ class Runner:
         except asyncio.CancelledError:
             if not going.aborted:
                 raise
+            failure = aborted()
         except Exception as error:  # noqa: BLE001  whatever broke a run, the session lives on and says so
-            ending.append(SessionFailed(session_id=session, error=to_failure(error)))
+            failure = to_failure(error)
         finally:
             # Before anything is awaited: a prompt that is admitted from here on starts a run of its own.
-            del self._runs[session]
             going.ended = True
             going.begun.set()
-            await undivided(self._end(going, ending))
+            owed = find_owed(going.transcript.messages(), going.asked)
+            await undivided(self._end(going, failure, owed))
 
     async def _answer(self, going: Run) -> None:
         """Until nothing is left to answer. What comes in while a run is ending, and came too late for it, is answered
@@ -260,7 +297,7 @@ class Runner:
                 if newest is None or newest.id == seen:
                     return
 
-    async def _end(self, going: Run, ending: list[Event]) -> None:
+    async def _end(self, going: Run, failure: AnyFailure | None, owed: Step | None) -> None:
         session = going.session.id
         try:
             if going.by_hand is not None:
@@ -269,12 +306,28 @@ class Runner:
             await self._kit.questions.leave(session)
             if going.session.parent_id is not None:  # whoever sent it knows nothing of what it left running
                 await self._kit.end_jobs(session)
+            if failure is not None:
+                going.unsaid = await excuse(
+                    self._kit, going.session, going.transcript, failure=failure, owed=owed
+                )
             idle = StatusChanged(session_id=session, status=Idle())
-            await self._kit.journal.commit(*ending, idle, SessionRested(session_id=session))
+            await self._kit.journal.commit(idle, SessionRested(session_id=session))
         finally:
             self._kit.bases.pop(session, None)
             await going.lease.aclose()
+            del self._runs[session]
             going.over.set()
+
+
+def is_settled(going: Run) -> bool:
+    """Whether nothing is left to answer."""
+    return isinstance(decide(going.transcript.messages()), Stop)
+
+
+def left_alone(going: Run) -> None:
+    """A session that was only looked into: nobody has to wait for it."""
+    going.begun.set()
+    going.over.set()
 
 
 def whole(transcript: Transcript, id: MessageID) -> MessageWithParts:
@@ -285,10 +338,22 @@ def whole(transcript: Transcript, id: MessageID) -> MessageWithParts:
 
 def answer_to(transcript: Transcript, prompt: MessageID) -> MessageWithParts:
     """The last answer to a prompt, also where it came after a summary made on the way. One that was answered along
-    with a later prompt gets that answer."""
-    history, asked = transcript.messages(), whole(transcript, prompt)
-    answers = [last_answer(history, each) for each in gone_on(history, asked)]
-    return next((answer for answer in reversed(answers) if answer is not None), history[-1])
+    with a later prompt, or whose answer went on with one, gets that answer."""
+    history, found = transcript.messages(), whole(transcript, prompt)
+    for asked in [found, *later_requests(history, found)]:
+        prompts = list(gone_on(history, asked))
+        answers = [answer for each in prompts if (answer := last_answer(history, each)) is not None]
+        found = answers[-1] if answers else found
+        if answers and not wants_more(found, prompts[-1]):
+            return found
+    return found if isinstance(found.info, AssistantMessage) else history[-1]
+
+
+def later_requests(
+    history: Sequence[MessageWithParts], asked: MessageWithParts
+) -> Iterator[MessageWithParts]:
+    after = dropwhile(lambda each: each.info.id != asked.info.id, history)
+    return (message for message in after if message.info.id != asked.info.id and is_request(message))
 
 
 def gone_on(history: Sequence[MessageWithParts], asked: MessageWithParts) -> Iterator[UserMessage]:

@@ -4,7 +4,8 @@ A run has up to four budgets over it: its own (and those of the runs that sent i
 its session is in, and the day's. `budget.py` decides; here it is found out what was spent, and what is decided is done.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from itertools import takewhile
 
 from msgspec.structs import replace
@@ -35,8 +36,9 @@ from weft.run.budget import (
 )
 from weft.run.chain import next_model
 from weft.run.decide import Step, newest_prompt
+from weft.run.failure import OutOfTimeError
 from weft.run.kit import Kit
-from weft.run.step import Outcome
+from weft.run.step import Outcome, Within
 from weft.session.purse import Allowance, Held, since
 from weft.session.totals import is_behind, keep_count, ledger_of
 from weft.window.history import newest_first
@@ -44,8 +46,9 @@ from weft.window.projection import counted, projected
 
 # What a request holds beside the conversation, before a provider has counted one: instructions, and what tools take.
 OVERHEAD = 8_000
+BUDGET = "budget"
 
-Take = Callable[[], Awaitable[Outcome]]
+Take = Callable[[Within], Awaitable[Outcome]]
 
 
 class Spender:
@@ -67,25 +70,19 @@ class Spender:
         self._purse.release(self._session.id)
         self._purse.allowances.pop(self._session.id, None)
 
-    async def take(self, step: Step, take: Take) -> Outcome | None:
-        """Take a step, if the budgets allow it; None if not, and then it is stored why."""
+    async def take(self, step: Step, take: Take, deadline: Deadline) -> Outcome | None:
+        """Take a step before the deadline, if the budgets allow it; None if not, and then it is stored why."""
         if not (self._purse.is_limited or self._own_budget() != UNLIMITED):
-            outcome = await take()
+            outcome = await take(deadline.running)
             await self._count()
             return outcome
         accounts, refusal = await self._reserve(step)
-        if refusal is None:
-            try:
-                async with self._limit(accounts).running():
-                    outcome = await take()
-            except DeadlineError:
-                await self._settle()
-                refusal = _out_of_time(accounts)
-            else:
-                await self._settle()
-                return outcome
-        await Answer(self._kit, self._session, self._transcript, step).fail(refusal)
-        return None
+        if refusal is not None:
+            await Answer(self._kit, self._session, self._transcript, step).fail(refusal)
+            return None
+        outcome = await take(lambda: self._within(accounts, deadline))
+        await self._settle()
+        return outcome
 
     # --- before ---
 
@@ -193,8 +190,19 @@ class Spender:
 
     # --- while ---
 
-    def _limit(self, accounts: list[Account]) -> Deadline:
-        return Deadline("budget", seconds_left(accounts), self._kit.clock)
+    @asynccontextmanager
+    async def _within(self, accounts: list[Account], deadline: Deadline) -> AsyncIterator[None]:
+        """Until the deadline, and no longer than the budgets allow: an answer that takes longer ends with that."""
+        try:
+            async with (
+                deadline.running(),
+                Deadline(BUDGET, seconds_left(accounts), self._kit.clock).running(),
+            ):
+                yield
+        except DeadlineError as error:
+            if error.limit != BUDGET:
+                raise
+            raise OutOfTimeError(_out_of_time(accounts)) from error
 
     # --- after ---
 

@@ -6,10 +6,11 @@ asked is in `ask/asking.py`, how its calls are carried out in `ask/calling.py`.
 """
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 from msgspec import Struct
 
-from weft.host.deadline import Deadline
 from weft.host.undivided import undivided
 from weft.model.failure import aborted
 from weft.model.message import AssistantMessage
@@ -21,6 +22,8 @@ from weft.run.decide import Step
 from weft.run.failure import to_failure
 from weft.run.kit import Kit
 from weft.run.structure.verdict import find_failure
+
+Within = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -34,21 +37,21 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 async def take_step(
-    kit: Kit, session: Session, transcript: Transcript, step: Step, deadline: Deadline
+    kit: Kit, session: Session, transcript: Transcript, step: Step, within: Within
 ) -> Outcome:
-    """Have the model answer. The message stands in the store first, and is complete when this returns or raises: a failure
-    stands on the message."""
+    """Have the model answer `within` its time. The message stands in the store first, and is complete when this returns
+    or raises: a failure stands on the message."""
     answer = Answer(kit, session, transcript, step)
     try:
-        return await _taken(answer, deadline)
+        return await _taken(answer, within)
     finally:
         await undivided(answer.changes.add_up(step.prompt.id))
 
 
-async def _taken(answer: Answer, deadline: Deadline) -> Outcome:
+async def _taken(answer: Answer, within: Within) -> Outcome:
     try:
         await answer.begin()
-        async with deadline.running():
+        async with within():
             return await _answered(answer)
     except asyncio.CancelledError:
         await answer.fail(aborted())

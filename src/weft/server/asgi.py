@@ -129,6 +129,10 @@ class Server:
     def ending(self) -> bool:
         return self.finish.begun
 
+    @property
+    def shows_files(self) -> bool:
+        return any(route.name == "file.read" for route in self.routes)
+
     async def find(self, directory: str) -> Opened:
         """A directory that a caller named. Raises `DirectoryNotServedError` for one that nobody has let in."""
         directories = self.opened()

@@ -70,11 +70,10 @@ class Door(Struct, frozen=True, kw_only=True):
 
 
 def bare_host(host: str) -> str:
-    """A host without its port, in small letters."""
+    """A host without its port, in small letters. What is no host stays as it is, and is nobody's name."""
     name = host.lower()
-    if name.startswith("["):
-        return name.partition("]")[0] + "]"
-    return name.rpartition(":")[0] if ":" in name else name
+    bare, colon, port = name.rpartition(":")
+    return bare if colon and (port.isdecimal() or not port) and not bare.endswith(":") else name
 
 
 def credentials_in(header: str) -> bytes:

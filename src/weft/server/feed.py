@@ -5,6 +5,7 @@ part, at most ten times a second: told at every piece, as OpenCode 1.1.34 does, 
 """
 
 import asyncio
+import sys
 from collections import deque
 from typing import Literal
 
@@ -21,6 +22,9 @@ HELD = 8192
 HELD_BYTES = 64 * 1024 * 1024
 BETWEEN_WHOLES = 0.1
 BETWEEN_WAKES = 0.01
+MOST_DIGITS = 20
+PIECE = 1 << 20
+ENDLESS = sys.maxsize
 TURNS = 2
 
 Grain = Literal["fine", "whole"]
@@ -121,10 +125,12 @@ class Numbering:
 
     def find(self, id: str) -> int | None:
         """The number in an id of ours, if nothing that came after it is lost with a feed."""
-        name, _, number = id.rpartition(".")
-        if name != self.name or not number.isdecimal() or not self.closed <= int(number) <= self.last:
+        name, _, digits = id.rpartition(".")
+        # No longer than ours can be: beyond some thousand digits Python makes no number of them.
+        if name != self.name or not digits.isdecimal() or len(digits) > MOST_DIGITS:
             return None
-        return int(number)
+        number = int(digits)
+        return number if self.closed <= number <= self.last else None
 
 
 class Growing:
@@ -164,7 +170,7 @@ class Feed:
         self._growing: dict[PartID, Growing] = {}
         self._grown: dict[PartID, None] = {}
         self._due: asyncio.TimerHandle | None = None
-        self._written: dict[tuple[int, Style], bytes] = {}
+        self._written: dict[tuple[int, Style, int], tuple[bytes, int]] = {}
 
     def close(self) -> None:
         """There will be no more; whoever resumes after a frame of ours is told that it is gone."""
@@ -224,24 +230,38 @@ class Feed:
             return None
         return self.position() - sum(frame.number > number for frame in self._frames)
 
-    def read(self, position: int, style: Style) -> bytes | None:
-        """What to send to a listener who stands at a position; None when some of it is gone."""
+    def number_at(self, position: int) -> int | None:
+        """The number of what a listener hears next; None when there is nothing new."""
+        if position == self.position():
+            return None
+        return self._frames[position - self._dropped].number if position >= self._dropped else 0
+
+    def read(self, position: int, style: Style, *, before: int = ENDLESS) -> tuple[bytes, int] | None:
+        """What to send next to a listener who stands at a position, and where that brings it; None when some of it is
+        gone. One that is far behind is given a piece after the other, so that little waits in its connection; and none
+        is told what comes after a number that is another feed's."""
         if position < self._dropped:
             return None
-        written = self._written.get((position, style))
+        key = position, style, before
+        written = self._written.get(key)
         if written is None:
-            written = self._written[position, style] = self._write(position, style)
+            written = self._written[key] = self._write(*key)
         return written
 
-    def _write(self, position: int, style: Style) -> bytes:
+    def _write(self, position: int, style: Style, before: int) -> tuple[bytes, int]:
         head, tail = (self._head, b"}") if style.wrapped else (b"", b"")
         name = self._numbering.name.encode()
-        fresh = (self._frames[index] for index in range(position - self._dropped, len(self._frames)))
-        return b"".join(
-            b"id: %s.%d\ndata: %s%s%s\n\n" % (name, frame.number, head, frame.body, tail)
-            for frame in fresh
-            if frame.grain is None or frame.grain == style.grain
-        )
+        pieces: list[bytes] = []
+        size, end = 0, self.position()
+        while position < end and size < PIECE:
+            frame = self._frames[position - self._dropped]
+            if frame.number >= before:
+                break
+            position += 1
+            if frame.grain is None or frame.grain == style.grain:
+                pieces.append(b"id: %s.%d\ndata: %s%s%s\n\n" % (name, frame.number, head, frame.body, tail))
+                size += len(pieces[-1])
+        return b"".join(pieces), position
 
     def _grow(self, event: PartGrew) -> None:
         growing = self._growing.get(event.part_id)

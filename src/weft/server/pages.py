@@ -13,11 +13,11 @@ from weft.api import Showing
 from weft.errors import NotFoundError, WeftError
 from weft.model.around.share import Shown
 from weft.model.wire import encode
-from weft.page.style import LIVE_POLICY
-from weft.page.whole import to_page
+from weft.page.style import LIVE_POLICY, STILL_POLICY
+from weft.page.whole import to_notice, to_page
 from weft.server.asgi import Server
 from weft.server.refusal import Refusal
-from weft.server.sending import Receive, Scope, Send, refuse
+from weft.server.sending import Receive, Scope, Send, headers_of, refuse
 
 SHARES: Final = "/s/"
 SHARE: Final = "/s/{shareID}"
@@ -39,6 +39,9 @@ SAFE: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+HTML: Final = "text/html"
+NOT_HERE: Final = Refusal(status=404, name="NotFoundError", message="there is nothing to be seen here")
+NOT_NOW: Final = Refusal(status=503, name="UnavailableError", message="it cannot be shown now")
 TOO_OFTEN: Final = Refusal(
     status=429, name="TooManyError", message="too many ask at once: try again in a moment"
 )
@@ -121,20 +124,13 @@ class Hung:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._gallery.bucket.take(asyncio.get_running_loop().time()):
-            await refuse(
-                send, TOO_OFTEN, SAFE | {"retry-after": "1", "content-security-policy": NOTHING_RUNS}
-            )
+            await _refuse(scope, send, TOO_OFTEN, {"retry-after": "1"})
             return
         try:
             await self._answer(scope["path_params"]["shareID"], receive, send)
         except WeftError as error:
             # What is wrong here is nobody else's business.
-            refusal = Refusal(status=503, name="UnavailableError", message="it cannot be shown now")
-            if isinstance(error, NotFoundError):
-                refusal = Refusal(
-                    status=404, name="NotFoundError", message="there is nothing to be seen here"
-                )
-            await refuse(send, refusal, SAFE | {"content-security-policy": NOTHING_RUNS})
+            await _refuse(scope, send, NOT_HERE if isinstance(error, NotFoundError) else NOT_NOW, {})
 
     async def _answer(self, id: str, receive: Receive, send: Send) -> None:
         raise NotImplementedError
@@ -144,7 +140,7 @@ class Page(Hung):
     async def _answer(self, id: str, receive: Receive, send: Send) -> None:
         del receive
         page = await self._gallery.page(id)
-        headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": LIVE_POLICY}
+        headers = {"content-type": f"{HTML}; charset=utf-8", "content-security-policy": LIVE_POLICY}
         await _send(send, page, headers)
 
 
@@ -204,20 +200,30 @@ class Live(Hung):
                 await _write(send, b": here\n\n")
 
 
+async def _refuse(scope: Scope, send: Send, refusal: Refusal, more: Mapping[str, str]) -> None:
+    """To who looks with a browser as a page, to programs as any other refusal."""
+    headers = {**SAFE, **more, "vary": "accept"}
+    if HTML not in headers_of(scope).get("accept", ""):
+        await refuse(send, refusal, {**headers, "content-security-policy": NOTHING_RUNS})
+        return
+    about = {"content-type": f"{HTML}; charset=utf-8", "content-security-policy": STILL_POLICY}
+    await _send(send, to_notice(refusal.message), {**headers, **about}, status=refusal.status)
+
+
 async def _hung_up(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _start(send: Send, headers: Mapping[str, str]) -> None:
+async def _start(send: Send, headers: Mapping[str, str], *, status: int = 200) -> None:
     raw = [(name.encode(), value.encode()) for name, value in {**SAFE, **headers}.items()]
-    await send({"type": "http.response.start", "status": 200, "headers": raw})
+    await send({"type": "http.response.start", "status": status, "headers": raw})
 
 
 async def _write(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-async def _send(send: Send, body: bytes, headers: Mapping[str, str]) -> None:
-    await _start(send, {**headers, "content-length": str(len(body))})
+async def _send(send: Send, body: bytes, headers: Mapping[str, str], *, status: int = 200) -> None:
+    await _start(send, {**headers, "content-length": str(len(body))}, status=status)
     await send({"type": "http.response.body", "body": body})

@@ -15,7 +15,12 @@ NO_CONTENT: Final = 204
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    """One that is sent twice is both of them in a row: a second `Host` does not hide the first from the door."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
 
 
 async def respond(send: Send, answer: Answer) -> None:

@@ -1,11 +1,12 @@
 """Events as a stream: one frame an event, each with an id to resume after."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from weft.model.surroundings import ServerConnected, ServerHeartbeat
 from weft.model.wire import encode
-from weft.server.feed import Feed, Numbering, Signal, Style, to_body
+from weft.server.feed import ENDLESS, PIECE, Feed, Numbering, Signal, Style, to_body
 
 HEARTBEAT: Final = 10.0
 HEADERS: Final = [
@@ -67,9 +68,11 @@ class Listening:
                     await self._write(send, self._own(lost("too slow")))
                     break
                 await self._write(send, news)
+                if news:
+                    continue  # there may be more of it
                 if ended or (self._ends and not self._at):
                     break
-                if not news and not await self._signal.wait(HEARTBEAT):
+                if not await self._signal.wait(HEARTBEAT):
                     await self._write(send, self._own(BEAT))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -95,21 +98,30 @@ class Listening:
         feed.listeners[self._style.grain] += 1
 
     def _take(self) -> bytes | None:
-        news: list[bytes] = []
-        # Those that have closed are listed no more, and may have said something at last.
-        for feed in dict.fromkeys((*self._at, *self._feeds())):
-            if feed not in self._at:
-                if feed.closed:
-                    continue
+        """What is new, in the order it happened, whichever directory it was in: who is cut off and goes on after the last
+        id it heard has then heard all before it."""
+        for feed in self._feeds():
+            if feed not in self._at and not feed.closed:
                 self._join(feed, 0)  # opened since we listen: all of it is news
-            written = feed.read(self._at[feed], self._style)
-            if written is None:
+        news: list[bytes] = []
+        size = 0
+        while size < PIECE and (turns := self._turns()):
+            feed = turns[0][1]
+            read = feed.read(self._at[feed], self._style, before=turns[1][0] if turns[1:] else ENDLESS)
+            if read is None:
                 return None
-            self._at[feed] = feed.position()
+            written, self._at[feed] = read
             news.append(written)
-            if feed.closed:
-                del self._at[feed]
+            size += len(written)
+        # Those that have closed are listed no more, and may have said something at last.
+        for feed in [each for each, at in self._at.items() if each.closed and at == each.position()]:
+            del self._at[feed]
         return b"".join(news)
+
+    def _turns(self) -> list[tuple[int, Feed]]:
+        """The feeds that have something new, by the number of it."""
+        numbers = ((feed.number_at(at), feed) for feed, at in self._at.items())
+        return sorted(((number, feed) for number, feed in numbers if number is not None), key=itemgetter(0))
 
     def _own(self, body: bytes) -> bytes:
         """A frame of the server's own. Only one that says where a listener begins has an id to resume after."""

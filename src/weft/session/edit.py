@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from weft.errors import ConflictError, InvalidInputError
 from weft.journal import Journal
 from weft.model.ids import SessionID
-from weft.model.session import Session, SessionChange, own_of, with_own
+from weft.model.session import Session, SessionChange, own_of, with_own, without_secret
 
 TITLE_LIMIT = 1000
 TAG_LIMIT = 64
@@ -20,7 +20,8 @@ async def edit(
     """Change a session. Raises `ConflictError` if it is no longer as `expected`."""
 
     def guarded(session: Session) -> Session:
-        if expected is not None and session != expected:
+        # As it was shown, which is without its secret.
+        if expected is not None and without_secret(session) != without_secret(expected):
             raise ConflictError(
                 "session", id, "has changed meanwhile", hint="read it again, then change it again"
             )

@@ -4,6 +4,7 @@ The copy is cut by position: ids are names and say nothing of order. Every refer
 leads to the copy, so what the model is shown next is what it would have been shown there, after a compaction too.
 """
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -55,7 +56,8 @@ async def fork(
     session = forked(maker, source, at=at)
     names = rename(maker.mint, copied, source.id, session.id)
     session = _taken_back(session, source, names)
-    events: list[Durable] = [event for message in copied for event in _copied(message, names)]
+    # Beside the event loop: of a long session that takes long enough to hold up what others are streaming.
+    events: list[Durable] = await asyncio.to_thread(_copies, copied, names)
     todos = await store.list_todos(source.id) if at is None else []
     if todos:
         events.append(TodoUpdated(session_id=session.id, todos=tuple(todos)))
@@ -118,6 +120,10 @@ def rename(mint: Mint, history: Sequence[MessageWithParts], source: SessionID, t
             if isinstance(part, ToolPart) and isinstance(part.state, CompletedState):
                 names.update({each.id: mint.part() for each in part.state.attachments or ()})
     return names
+
+
+def _copies(messages: Sequence[MessageWithParts], names: Names) -> list[Durable]:
+    return [event for message in messages for event in _copied(message, names)]
 
 
 def _copied(message: MessageWithParts, names: Names) -> Iterator[Durable]:

@@ -1,6 +1,7 @@
 """The messages of a session at rest: read backwards, put, and taken away."""
 
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 from weft.errors import InvalidInputError, NotFoundError
 from weft.journal import Journal
@@ -9,6 +10,7 @@ from weft.model.event import MessageRemoved, MessageUpdated, PartRemoved, PartUp
 from weft.model.ids import MessageID, PartID, SessionID, checked
 from weft.model.message import AnyMessage, MessageWithParts, UserMessage
 from weft.model.part import AnyPart
+from weft.model.transcript import Transcript
 from weft.store.contract import Store
 
 FIRST_PAGE = 32
@@ -26,37 +28,45 @@ async def newest_first(store: Store, session: SessionID) -> AsyncIterator[Messag
         before, size = page[0].info.id, size * 2
 
 
-async def put_message(journal: Journal, store: Store, message: AnyMessage) -> AnyMessage:
+class Door(NamedTuple):
+    """By which messages are put and taken away. `known` is what a run under way knows of the session, if there is one: it
+    goes on with what it is now."""
+
+    journal: Journal
+    store: Store
+    known: Transcript | None = None
+
+
+async def put_message(door: Door, message: AnyMessage) -> AnyMessage:
     """Add a message or replace it."""
     checked("message", message.id)
-    await store.get_session(SessionID(checked("session", message.session_id)))
-    await journal.commit(MessageUpdated(info=message))
+    await door.store.get_session(SessionID(checked("session", message.session_id)))
+    await door.journal.commit(MessageUpdated(info=message), into=door.known)
     return message
 
 
-async def put_part(journal: Journal, store: Store, part: AnyPart, *, delta: str | None = None) -> AnyPart:
+async def put_part(door: Door, part: AnyPart, *, delta: str | None = None) -> AnyPart:
     """Add a part or replace it; `delta` says by what its text has just grown."""
     checked("part", part.id)
-    await get_message(store, part.session_id, part.message_id)
+    await get_message(door.store, part.session_id, part.message_id)
     if delta is not None and not getattr(part, "text", "").endswith(delta):
         raise InvalidInputError("delta", "the part's text does not end so")
-    await journal.commit(PartUpdated(part=part, delta=delta))
+    await door.journal.commit(PartUpdated(part=part, delta=delta), into=door.known)
     return part
 
 
-async def remove_message(journal: Journal, store: Store, session: SessionID, id: MessageID) -> None:
+async def remove_message(door: Door, session: SessionID, id: MessageID) -> None:
     """Take a message away and its parts with it. OpenCode leaves the parts behind."""
-    await get_message(store, session, id)
-    await journal.commit(MessageRemoved(session_id=session, message_id=id))
+    await get_message(door.store, session, id)
+    await door.journal.commit(MessageRemoved(session_id=session, message_id=id), into=door.known)
 
 
-async def remove_part(
-    journal: Journal, store: Store, session: SessionID, message: MessageID, id: PartID
-) -> None:
-    found = await get_message(store, session, message)
+async def remove_part(door: Door, session: SessionID, message: MessageID, id: PartID) -> None:
+    found = await get_message(door.store, session, message)
     if id not in (part.id for part in found.parts):
         raise NotFoundError("part", id)
-    await journal.commit(PartRemoved(session_id=session, message_id=message, part_id=id))
+    gone = PartRemoved(session_id=session, message_id=message, part_id=id)
+    await door.journal.commit(gone, into=door.known)
 
 
 async def get_message(store: Store, session: SessionID, id: MessageID) -> MessageWithParts:

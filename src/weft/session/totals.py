@@ -24,7 +24,9 @@ Messages = Callable[[Session], Iterable[AnyMessage]]
 
 def spent_by(message: AssistantMessage) -> Spent:
     time = message.time
-    asked = not isinstance(message.error, BudgetFailure)  # else it only says why no model was asked
+    # One that no model was asked for says why; one that was cut short has something to pay for.
+    owing = message.tokens != Tokens() or not message.priced
+    asked = owing or not isinstance(message.error, BudgetFailure)
     return replace(
         to_spent(message.tokens, message.cost, priced=message.priced),
         steps=1 if asked else 0,

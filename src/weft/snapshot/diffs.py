@@ -1,7 +1,7 @@
 """Diffs between two trees: file by file with whole texts, or as one unified text. Calls block."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from weft.host.git import Plumbing
@@ -26,7 +26,8 @@ class Diffs:
     def between(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> tuple[FileDiff, ...]:
         changed = {path: pair for path, pair in self.changed(before, after) if self._is_asked(path, files)}
         counts = self._counts(before, after, () if files is None else changed) if changed else {}
-        return cap_diffs([self._diff(path, *changed[path], counts.get(path)) for path in sorted(changed)])
+        texts = self._texts(entry for path in changed if counts.get(path) for entry in changed[path])
+        return cap_diffs([_diff(path, changed[path], counts.get(path), texts) for path in sorted(changed)])
 
     def text(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> str:
         named = [path for path, _ in self.changed(before, after) if self._is_asked(path, files)]
@@ -54,28 +55,32 @@ class Diffs:
             found[path] = None if added == b"-" else (int(added), int(removed))
         return found
 
-    def _diff(
-        self, path: bytes, old: Entry | None, new: Entry | None, counts: tuple[int, int] | None
-    ) -> FileDiff:
-        if counts is None:
-            return FileDiff(file=shown(path), additions=0, deletions=0)
-        return FileDiff(
-            file=shown(path),
-            before=self._text_of(old),
-            after=self._text_of(new),
-            additions=counts[0],
-            deletions=counts[1],
-        )
-
-    def _text_of(self, entry: Entry | None) -> str:
-        content = self._objects.find(entry.oid) if entry is not None else None
-        return (content or b"").decode(errors="replace")
+    def _texts(self, entries: Iterable[Entry | None]) -> dict[str, str]:
+        """By object. All at once: git is started for the lot of them, and not for each file."""
+        wanted = {entry.oid for entry in entries if entry is not None}
+        found = dict(self._objects.read(wanted))
+        # One that is damaged ends git, and those behind it are not heard of.
+        alone = ((oid, self._objects.find(oid)) for oid in wanted - found.keys())
+        found.update((oid, content) for oid, content in alone if content is not None)
+        return {oid: content.decode(errors="replace") for oid, content in found.items()}
 
     def _is_asked(self, path: bytes, files: Sequence[str] | None) -> bool:
         return files is None or shown(self._root.rstrip(b"/") + b"/" + path) in files
 
     def _ask(self, *args: str) -> bytes:
         return self._plumbing.run(args, borrow=self._objects.borrow, seconds=SECONDS)
+
+
+def _diff(
+    path: bytes,
+    pair: tuple[Entry | None, Entry | None],
+    counts: tuple[int, int] | None,
+    texts: Mapping[str, str],
+) -> FileDiff:
+    if counts is None:
+        return FileDiff(file=shown(path), additions=0, deletions=0)
+    before, after = (texts.get(entry.oid, "") if entry is not None else "" for entry in pair)
+    return FileDiff(file=shown(path), before=before, after=after, additions=counts[0], deletions=counts[1])
 
 
 def _entry(mode: str, oid: str) -> Entry | None:

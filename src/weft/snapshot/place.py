@@ -98,7 +98,7 @@ class Place:
         """Have all of it there. `avoid` are directories below `root` that are never looked at: our own."""
         for directory in (self.objects, self.pins, self.live, f"{self.git_dir}/info"):
             make_directory(directory)
-        excluded = "".join(f"{_pattern(self.root, each)}\n" for each in avoid if is_below(each, self.root))
+        excluded = "".join(f"{_pattern(self.root, each)}\n" for each in avoid)
         for name, text in (*_FILES.items(), ("info/exclude", excluded), ("../root", f"{self.root}\n")):
             self._write(f"{self.git_dir}/{name}", os.fsencode(text))
         with open(self.lock, "ab"):

@@ -66,6 +66,9 @@ class Works:
     def __init__(self, site: Site, environ: Mapping[str, str], limits: Limits, live: str) -> None:
         self.place: Place = place_of(site.base, site.project, site.root)
         self._site = site
+        # What a worktree of ours holds is not ours, though it lies in our own data.
+        real = map(os.path.realpath, site.avoid)
+        self._avoid = tuple(each for each in real if is_below(each, self.place.root))
         self._git = Git(environ)
         self._limits = limits
         self._made = False
@@ -88,7 +91,7 @@ class Works:
     def make(self) -> None:
         """Have a place to keep things in. Nothing is made before there is something to keep."""
         if not self._made:
-            self.place.make(self._site.avoid)
+            self.place.make(self._avoid)
             self._made = True
 
     # --- all files ---
@@ -180,7 +183,7 @@ class Works:
 
     def _is_avoided(self, path: bytes) -> bool:
         absolute = os.fsdecode(self.beneath.absolute(path))
-        return any(is_below(absolute, os.path.realpath(each)) for each in self._site.avoid)
+        return any(is_below(absolute, each) for each in self._avoid)
 
     def scanned(self, paths: Collection[bytes]) -> list[bytes]:
         """Those that a look at all files takes in."""

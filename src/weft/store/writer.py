@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from weft.host.files import Disk, read_file
@@ -13,6 +14,7 @@ from weft.store.redo import Note, Pointer, Step, take, to_bytes
 
 # From so many documents on, having everything on the disk at once costs less than one after the other.
 MANY = 100
+THREADS = 4
 
 
 class UndoFailedError(OSError):
@@ -70,15 +72,29 @@ class Writer:
         return touched
 
     def _prepare(self, contents: dict[str, bytes], *, flush: bool) -> None:
-        many = len(contents) > MANY
+        if len(contents) > MANY:
+            self._prepare_many(list(contents.items()))
+            if flush:
+                self._disk.flush_all()
+            return
         for temp, raw in contents.items():
-            self._disk.prepare(temp, raw, flush=flush and not many)
-        if flush and many:
-            self._disk.flush_all()
-        elif flush:
+            self._disk.prepare(temp, raw, flush=flush)
+        if flush:
             self._flush(
                 os.path.dirname(temp) for temp in contents if "/" in temp[len(self._layout.temps) + 1 :]
             )
+
+    def _prepare_many(self, contents: list[tuple[str, bytes]]) -> None:
+        """By several threads: making files is nearly all the kernel's work, which it does on every core at once."""
+        share = -(-len(contents) // THREADS)
+        shares = [contents[start : start + share] for start in range(0, len(contents), share)]
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="weft-store") as pool:
+            for _ in pool.map(self._prepare_share, shares):
+                pass  # what went wrong in any of them is raised here
+
+    def _prepare_share(self, contents: list[tuple[str, bytes]]) -> None:
+        for temp, raw in contents:
+            self._disk.prepare(temp, raw)
 
     def _steps(self, plan: Plan, locks: tuple[str, ...]) -> tuple[list[Step], dict[str, bytes]]:
         """The renames that make up the plan, and what has to be written aside for them."""

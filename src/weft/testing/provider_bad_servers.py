@@ -86,7 +86,9 @@ async def half_a_line_is_not_an_answer(stand: ServerStand) -> None:
     for cut in range(1, len(frames) // 2, 37):
         stand.server.requests.clear()
         stand.server.send(frames[:cut])
-        assert (await failing(stand)).kind in {"protocol", "network"}
+        error = await failing(stand)
+        assert error.kind in {"protocol", "network"}
+        assert error.retryable, f"{error}, and it was only cut off"
 
 
 async def an_answer_without_an_end_is_broken(stand: ServerStand) -> None:

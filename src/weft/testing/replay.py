@@ -34,9 +34,14 @@ def recording(path: str | Path) -> Iterator[Recording]:
 
 @contextmanager
 def replaying(path: str | Path) -> Iterator[Replay]:
-    """A tape that plays this file; when all went well, everything on it must have been asked for."""
+    """A tape that plays this file. In the end nothing else must have been asked for, and everything on it.
+
+    A run takes a request that is not on it for a failure of the model, and ends well: here it is told what was asked.
+    """
     tape = Replay(str(path))
     yield tape
+    if tape.missed:
+        raise AssertionError(tape.missed[0])
     if tape.left:
         raise AssertionError(f"{len(tape.left)} recorded exchanges of {path} were not asked for")
 

@@ -1,6 +1,7 @@
 """The tool: what an agent may do, and what it is given to do it with."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -181,9 +182,13 @@ def _schema_of(takes: type[Struct]) -> dict[str, Any]:
 
 def to_input(tool: Tool[Input], given: dict[str, Any]) -> Input:
     """The model's arguments as what the tool takes, or an error the model can act on."""
+    given = given if tool.schema is None else {"arguments": given}
     try:
-        return msgspec.convert(given if tool.schema is None else {"arguments": given}, tool.takes)
+        return msgspec.convert(given, tool.takes)
     except msgspec.ValidationError as error:
+        # Some models put every value into quotes. What can only be meant one way is taken so.
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(given, tool.takes, strict=False)
         raise ToolError(
             f"The {tool.name} tool was called with invalid arguments: {error}.\n"
             "Please rewrite the input so it satisfies the expected schema."

@@ -15,7 +15,9 @@ from weft.model.part import (
     FilePart,
     PendingState,
     ReasoningPart,
+    RetryPart,
     RunningState,
+    StepFinishPart,
     StepStartPart,
     SubtaskPart,
     TextPart,
@@ -39,6 +41,7 @@ COMPACTION_REQUEST = "What did we do so far?"
 USER_RAN_TOOL = "The following tool was executed by the user"
 CLEARED = "[Old tool result content cleared]"
 INTERRUPTED = "[Tool execution was interrupted]"
+NOT_SAID = (StepStartPart, StepFinishPart, ReasoningPart, RetryPart)
 SHOWN_AS_TEXT = ("text/plain", "application/x-directory")
 
 
@@ -125,7 +128,7 @@ def _worth_showing(info: AssistantMessage, parts: Iterable[AnyPart]) -> bool:
     """What failed is left out, unless it was whole, or broken off from without after something was said or done."""
     if info.error is None or isinstance(info.error, StructureFailure):
         return True
-    said = any(not isinstance(part, StepStartPart | ReasoningPart) for part in parts)
+    said = any(not isinstance(part, NOT_SAID) for part in parts)
     return isinstance(info.error, AbortedFailure | DeadlineFailure) and said
 
 

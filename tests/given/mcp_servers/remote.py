@@ -39,7 +39,7 @@ def serving(build: Callable[[str], Any], *, lifespan: Literal["on", "off"] = "on
             yield url
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive()
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from given.conversation import SESSION, asked
 from weft.cli.ending import Course, Ending, to_result
 from weft.cli.exit import Exit
+from weft.cli.screen import Terminal
 from weft.errors import ProviderError
 from weft.model.event import Event, MessageUpdated, PartUpdated, SessionFailed
 from weft.model.failure import (
@@ -161,3 +162,13 @@ def test_the_result_of_a_failure_and_of_a_value_says_so() -> None:
 
     assert (stopped["status"], stopped["error"]["name"]) == ("budget", "BudgetExceededError")
     assert (value["status"], value["structured"]) == ("done", None)
+
+
+def test_a_failure_that_no_event_told_of_is_said_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    cut = message(error=unknown("the run was cut short"))
+    Terminal().end(Ending(answer=cut, course=Course()))
+    assert capsys.readouterr().err.splitlines()[0] == "error: the run was cut short"
+    course = Course()
+    course.feed(SessionFailed(session_id=SESSION, error=unknown("the run was cut short")))
+    Terminal().end(Ending(answer=cut, course=course))
+    assert "error:" not in capsys.readouterr().err

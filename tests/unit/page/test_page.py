@@ -44,12 +44,25 @@ from weft.page.style import FILE_POLICY, LIVE_POLICY, SCRIPT, STYLE
 from weft.page.whole import Kind, to_page
 
 OURS = {
-    "html head body main header footer article p h1 h3 h4 h5 h6 ul li pre code strong a img span details summary",
+    "html head body main header footer article p h1 h2 h3 h4 h5 h6 ul ol li pre code strong a img span details summary",
     "title style script meta noscript",
 }
 TAGS = frozenset(" ".join(OURS).split())
 ATTRIBUTES = frozenset(
-    ["class", "href", "rel", "src", "alt", "charset", "name", "content", "http-equiv", "lang"]
+    [
+        "class",
+        "href",
+        "rel",
+        "src",
+        "alt",
+        "charset",
+        "name",
+        "content",
+        "http-equiv",
+        "lang",
+        "start",
+        "role",
+    ]
 )
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -231,6 +244,7 @@ def test_laid_out_words_hold_no_element_but_ours(said: str) -> None:
         "h5",
         "h6",
         "ul",
+        "ol",
         "li",
         "pre",
         "code",
@@ -261,6 +275,25 @@ def test_words_are_laid_out() -> None:
         "<pre><code>a &lt; b</code></pre>"
         '<p>see <a href="https://e.test/?a=1&amp;b=2" rel="noopener noreferrer nofollow">it</a></p>'
     )
+
+
+def test_what_ends_a_sentence_is_not_in_the_link() -> None:
+    assert prose("See https://e.test/a.b, or https://e.test.") == (
+        '<p>See <a href="https://e.test/a.b" rel="noopener noreferrer nofollow">https://e.test/a.b</a>, '
+        'or <a href="https://e.test" rel="noopener noreferrer nofollow">https://e.test</a>.</p>'
+    )
+
+
+def test_a_list_keeps_its_numbers() -> None:
+    assert prose("3. warp\n4. weft\n- shed") == (
+        '<ol start="3"><li>warp</li><li>weft</li></ol><ul><li>shed</li></ul>'
+    )
+
+
+def test_a_page_is_walked_through_by_its_headings() -> None:
+    page = to_page(Shown(id="x", parcel=parcel(), busy=True), kind="still").decode()
+    assert re.findall(r"<h[12].*?>", page) == ["<h1>"] + ['<h2 class="about">'] * page.count("<article")
+    assert '<p class="about" role="status">at work …</p>' in page
 
 
 def test_a_block_of_code_that_is_never_closed_is_one_to_the_end() -> None:

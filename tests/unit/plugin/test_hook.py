@@ -1,12 +1,13 @@
 """Marking functions as hooks, and judging what they give back."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.errors import NotFoundError, WeftError
+from weft.errors import InvalidInputError, NotFoundError, WeftError
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.input import FileInput, TextInput
 from weft.model.message import MessageWithParts, Moment, UserMessage
@@ -47,6 +48,15 @@ def test_a_hook_that_there_is_not_names_those_that_are_near() -> None:
 def test_a_bare_decorator_is_told_what_to_write() -> None:
     with pytest.raises(NotFoundError, match="there is no hook"):
         hook(lambda *_: None)  # type: ignore[arg-type]
+
+
+def test_what_is_no_function_is_refused_and_not_passed_over_in_silence() -> None:
+    def cooler(by: float, told: Any, now: ChatParams) -> ChatParams:
+        del told
+        return now.but(temperature=by)
+
+    with pytest.raises(InvalidInputError, match=r"hook chat\.params: it is not on a function"):
+        hook("chat.params")(partial(cooler, 0.1))
 
 
 def test_a_module_carries_its_hooks_in_the_order_they_stand_in_it() -> None:

@@ -1,6 +1,7 @@
 """Tools made of functions: what the model is told of them, and which functions cannot be one."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -95,6 +96,11 @@ def of_no_json(words: Callable[[], None]) -> str:
     return str(words)
 
 
+def of_a_path(words: str, where: Path) -> str:
+    """Say it there."""
+    return f"{words} {where}"
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
@@ -104,7 +110,8 @@ def of_no_json(words: Callable[[], None]) -> str:
         (by_any_name, r"takes \*\*words"),
         (by_place, "cannot be told to a model"),
         (of_nothing_known, "has a hint that means nothing"),
-        (of_no_json, "something that JSON cannot say"),
+        (of_no_json, r"takes words: .*Callable.*, which cannot be read from JSON"),
+        (of_a_path, r"takes where: pathlib.*Path, which cannot be read from JSON"),
     ],
 )
 def test_a_function_that_leaves_open_what_it_takes_is_refused_by_its_name(
@@ -112,6 +119,16 @@ def test_a_function_that_leaves_open_what_it_takes_is_refused_by_its_name(
 ) -> None:
     with pytest.raises(InvalidInputError, match=f"tool {function.__name__}: .*{said}"):
         tool(function)
+
+
+def test_the_context_may_be_one_of_several_things_a_parameter_is() -> None:
+    @tool
+    def quiet(words: str, ctx: ToolCallContext | None = None) -> str:
+        """Say it."""
+        return f"{words} {ctx}"
+
+    assert made(quiet).context == "ctx"
+    assert made(quiet).takes.__struct_fields__ == ("words",)
 
 
 def test_a_class_is_no_tool() -> None:

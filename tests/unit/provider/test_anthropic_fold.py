@@ -89,7 +89,7 @@ def test_thought_words_and_a_call() -> None:
         *END,
     )
     assert chunks[: chunks.index(TextStart(id="m:2"))] == [
-        Started(),
+        Started(usage=Usage(input=3, output=1, raw={"input_tokens": 3, "output_tokens": 1})),
         ReasoningStart(id="m:0"),
         ReasoningDelta(id="m:0", text="hm"),
         ReasoningDelta(id="m:0", text=" so \n"),

@@ -136,7 +136,7 @@ def test_a_prompt_that_is_blocked_has_no_answer() -> None:
         {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}}
     )
     usage = Usage(input=9, raw={"promptTokenCount": 9})
-    assert told == [Started(), finished("content-filter", "PROHIBITED_CONTENT", usage)]
+    assert told == [Started(usage=usage), finished("content-filter", "PROHIBITED_CONTENT", usage)]
 
 
 @pytest.mark.parametrize(

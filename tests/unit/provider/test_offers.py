@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from weft.config.provider_schema import ProviderConfig
-from weft.errors import ConfigError, InvalidInputError, ProviderAuthError
+from weft.errors import ConfigError, InvalidInputError, ModelNotFoundError, ProviderAuthError
 from weft.model.catalog import (
     CachePrice,
     Capabilities,
@@ -21,12 +21,14 @@ from weft.model.catalog import (
     ModelApi,
     Price,
 )
+from weft.model.part import ModelRef
 from weft.provider.endpoint import Deadlines
 from weft.provider.offer.catalogue import Catalogue
 from weft.provider.offer.credentials import Key, Login
 from weft.provider.offer.offer import Offer, Sources
 from weft.provider.offer.offers import Offers, to_configured
 from weft.provider.offer.reach import Adapters
+from weft.provider.registry import Registry
 
 ONE = {
     "name": "One",
@@ -282,6 +284,16 @@ def test_lists_of_providers_switch_them_off() -> None:
     assert offers(disabled=frozenset({"loom"})).find("loom") is None
 
 
+def test_a_model_of_a_provider_that_is_switched_off_is_missed_with_the_reason() -> None:
+    def missed(**more: Any) -> str:
+        with pytest.raises(ModelNotFoundError) as caught:
+            Registry(offers=offers(**more)).get(ModelRef(provider_id="loom", model_id="one"))
+        return caught.value.hint
+
+    assert "disabled_providers switches loom off." in missed(disabled=frozenset({"loom"}))
+    assert "enabled_providers leaves loom out." in missed(enabled=frozenset({"zen"}))
+
+
 def test_without_a_key_only_what_is_free_of_opencodes_own_is_listed() -> None:
     assert ids(offer("opencode")) == ["free"]
     assert ids(offer("opencode", env={"OPENCODE_API_KEY": "k"})) == ["free", "paid", "unpriced"]
@@ -350,6 +362,44 @@ def test_without_a_key_the_variable_to_set_is_named() -> None:
         reach("loom", "one", logins={"loom": Login(provider="loom", type="oauth")})
     with pytest.raises(ProviderAuthError, match="AZURE_RESOURCE_NAME"):
         reach("azure", "gpt", env={"AZURE_API_KEY": "k"})
+
+
+def test_a_key_that_is_configured_and_empty_is_missed_by_its_place() -> None:
+    said = {"options": {"baseURL": "https://mine.test/v1", "apiKey": ""}, "models": {"m": {}}}
+    missing = r"set provider\.mine\.options\.apiKey \(it is empty\), or run: weft auth login mine"
+
+    with pytest.raises(ProviderAuthError, match=missing):
+        reach("mine", "m", said)
+    near = {"options": {"baseURL": "http://127.0.0.1:1/v1", "apiKey": ""}, "models": {"m": {}}}
+    assert reach("mine", "m", near) == "http://127.0.0.1:1/v1"
+
+
+@pytest.mark.parametrize(
+    ("said", "env", "logins", "words"),
+    [
+        ({"options": {"apiKey": "k"}}, {}, {}, "provider.loom.options in the configuration"),
+        ({}, {"LOOM_API_KEY": "k"}, {}, "the key is that of LOOM_API_KEY"),
+        ({}, {}, {"loom": Login(provider="loom", type="api", secret="k")}, "weft auth login loom"),
+        ({"options": {"baseURL": "http://127.0.0.1:1/v1"}}, {}, {}, "no key was sent"),
+    ],
+)
+def test_where_the_key_comes_from_can_be_told(
+    said: dict[str, Any], env: dict[str, str], logins: dict[str, Login], words: str
+) -> None:
+    found = offer("loom", said, env=env, logins=logins)
+    one = found.find("one")
+
+    assert one is not None
+    assert words in found.access(one).key_from
+
+
+def test_a_package_without_an_adapter_is_named_before_anything_else_is_missed() -> None:
+    found = offer("mine", {"npm": "unheard-of", "models": {"m": {}}})
+    one = found.find("m")
+
+    assert one is not None
+    with pytest.raises(InvalidInputError, match=r"provider\.mine\.npm: weft has no adapter for 'unheard-of'"):
+        Adapters().connect(found.access(one))
 
 
 @pytest.mark.parametrize(

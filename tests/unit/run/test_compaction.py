@@ -132,7 +132,7 @@ async def test_a_summary_that_does_not_fit_is_tried_with_less_and_less() -> None
 async def test_an_empty_summary_is_not_taken() -> None:
     script = ([CALL, FULL], [], [Say(text="At last.")], [Say(text="Done.")])
     clock_free = {"model": SMALL, "agents": (SUMMARISER,)}
-    async with asyncio.timeout(30), open_house(*script, quick=True, **clock_free) as house:
+    async with asyncio.timeout(60), open_house(*script, quick=True, **clock_free) as house:
         session = await start(house)
         await house.api.prompt(session, say("go"))
         summary = next(m for m in await house.api.list_messages(session) if getattr(m.info, "summary", False))

@@ -1,13 +1,30 @@
 """Errors as the values a message keeps."""
 
-from weft.errors import InvalidInputError
-from weft.model.failure import unknown
+from weft.errors import FaultKind, InvalidInputError, ProviderError
+from weft.model.failure import ApiFailure, unknown
 from weft.run.failure import to_failure
 
 
 def test_the_way_out_is_kept_with_the_failure() -> None:
     error = InvalidInputError("provider.x.npm", "pydantic-ai is not installed", hint="run: pip install it")
     assert to_failure(error) == unknown("provider.x.npm: pydantic-ai is not installed (run: pip install it)")
+
+
+def refused(kind: FaultKind, *, hint: str = "", wait_ms: int | None = None) -> str:
+    error = ProviderError("no", status=429)
+    error.kind, error.hint, error.wait_ms = kind, hint, wait_ms
+    failure = to_failure(error)
+    assert isinstance(failure, ApiFailure)
+    return failure.data.message
+
+
+def test_a_provider_that_refused_is_quoted_with_the_way_out() -> None:
+    assert refused("auth", hint="the key is that of LOOM_API_KEY") == "no (the key is that of LOOM_API_KEY)"
+
+
+def test_a_long_wait_that_a_provider_asks_for_is_told() -> None:
+    assert refused("rate-limit", wait_ms=3_600_000) == "no (it asks to be left alone for 60 minutes)"
+    assert refused("rate-limit", wait_ms=12_000) == "no"
 
 
 def test_what_says_nothing_is_named_by_its_kind() -> None:

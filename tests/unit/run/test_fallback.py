@@ -69,7 +69,7 @@ async def open_row(
         fallback=(named("b"), named("c")),
     )
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         open_house(agents=(agent, *others), also=served, clock=clock, **more) as house,
     ):
         yield Row(house, clock, models)

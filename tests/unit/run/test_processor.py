@@ -38,7 +38,6 @@ from weft.provider.chunk import (
 )
 from weft.run.processor import (
     UNWRITTEN,
-    Bill,
     CallDone,
     CallFailed,
     CallReported,
@@ -46,6 +45,7 @@ from weft.run.processor import (
     Feed,
     Processor,
 )
+from weft.run.usage import Bill
 from weft.testing.ids import seeded_mint
 
 NOW = 1_790_000_000_000

@@ -74,7 +74,7 @@ class Told:
 async def told(*script: Sequence[AnyMove], schema: dict[str, Any] = PERSON, **more: Any) -> Told:
     retry_count = more.pop("retry_count", None)
     more.setdefault("tools", (INVALID, ECHO))
-    async with asyncio.timeout(10), open_house(*script, **more) as house:
+    async with asyncio.timeout(60), open_house(*script, **more) as house:
         session = (await house.api.create_session(SessionInput(title="t"))).id
         format = JsonFormat(schema=schema, retry_count=retry_count)
         answer = await house.api.prompt(session, say("who?", format=format))
@@ -225,7 +225,7 @@ async def test_an_answer_without_a_value_is_written_without_one() -> None:
 
 
 async def test_the_next_prompt_is_answered_in_words_again() -> None:
-    async with asyncio.timeout(10), open_house([hand(ADA)], [Say(text="words")]) as house:
+    async with asyncio.timeout(60), open_house([hand(ADA)], [Say(text="words")]) as house:
         session = (await house.api.create_session(SessionInput(title="t"))).id
         await house.api.prompt(session, say("who?", format=JsonFormat(schema=PERSON)))
         answer = await house.api.prompt(session, say("thanks"))
@@ -236,7 +236,7 @@ async def test_the_next_prompt_is_answered_in_words_again() -> None:
 
 async def test_a_call_of_the_tool_where_no_value_was_asked_for_is_no_tool() -> None:
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         open_house([hand(ADA)], [Say(text="oh")], tools=(INVALID, ECHO)) as house,
     ):
         session = (await house.api.create_session(SessionInput(title="t"))).id
@@ -288,7 +288,7 @@ async def test_a_format_nobody_knows_is_refused_in_a_prompt_and_carried_in_a_his
 async def test_the_format_is_kept_when_the_conversation_is_summed_up() -> None:
     compaction = Agent(name="compaction", mode="primary", prompt="Sum it up.", permission=ALLOW, hidden=True)
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         open_house(
             [Call(tool="echo", input={"words": "y" * 900_000})],
             [Say(text="a summary")],

@@ -45,6 +45,19 @@ def test_beyond_two_hundred_thousand_tokens_the_long_price_holds() -> None:
     assert cost_of(Usage(input=150_000, cache_read=50_001), PRICED) == Decimal("0.9")
 
 
+def test_what_is_written_into_the_cache_counts_towards_the_long_price() -> None:
+    long = Price(
+        input=Decimal(6),
+        output=Decimal("22.5"),
+        cache=CachePrice(read=Decimal("0.6"), write=Decimal("7.5")),
+    )
+    assert PRICED.cost is not None
+    model = replace(PRICED, cost=replace(PRICED.cost, experimental_over200_k=long))
+
+    assert cost_of(Usage(input=1_000, cache_write=199_000), model) == Decimal("0.74925")
+    assert cost_of(Usage(input=1_000, cache_write=250_000), model) == Decimal("1.881")
+
+
 def test_an_unknown_price_is_unknown_and_not_zero() -> None:
     assert cost_of(Usage(input=1000), replace(PRICED, cost=None)) is None
 

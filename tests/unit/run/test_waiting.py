@@ -43,7 +43,7 @@ async def statuses(events: AsyncIterator[Told]) -> list[AnyStatus]:
 
 
 async def test_what_the_provider_asks_for_is_waited_to_the_millisecond_and_told() -> None:
-    async with asyncio.timeout(10), open_house([limited(12_345)], [Say(text="ok")], quick=True) as house:
+    async with asyncio.timeout(60), open_house([limited(12_345)], [Say(text="ok")], quick=True) as house:
         session, events = await start(house), house.api.events()
         answer = await house.api.prompt(session, say("go"))
 
@@ -57,7 +57,7 @@ async def test_what_the_provider_asks_for_is_waited_to_the_millisecond_and_told(
 
 
 async def test_a_wait_of_hours_is_a_failure_at_once_that_says_what_was_asked() -> None:
-    async with asyncio.timeout(10), open_house([limited(3_600_000)], quick=True) as house:
+    async with asyncio.timeout(60), open_house([limited(3_600_000)], quick=True) as house:
         answer = await house.api.prompt(await start(house), say("go"))
         error = info(answer).error
 
@@ -68,7 +68,7 @@ async def test_a_wait_of_hours_is_a_failure_at_once_that_says_what_was_asked() -
 
 async def test_many_long_waits_end_when_patience_does() -> None:
     clock = QuickClock(NOW)
-    async with asyncio.timeout(10), open_house(*[[limited(400_000)]] * 9, clock=clock) as house:
+    async with asyncio.timeout(60), open_house(*[[limited(400_000)]] * 9, clock=clock) as house:
         answer = await house.api.prompt(await start(house), say("go"))
 
         assert isinstance(info(answer).error, ApiFailure)
@@ -77,7 +77,7 @@ async def test_many_long_waits_end_when_patience_does() -> None:
 
 
 async def test_tries_are_counted_however_short_their_waits() -> None:
-    async with asyncio.timeout(10), open_house(*[[limited(0)]] * 20, quick=True) as house:
+    async with asyncio.timeout(60), open_house(*[[limited(0)]] * 20, quick=True) as house:
         await house.api.prompt(await start(house), say("go"))
 
         assert len(house.provider.requests) == ATTEMPTS + 1
@@ -85,7 +85,7 @@ async def test_tries_are_counted_however_short_their_waits() -> None:
 
 async def test_a_long_wait_ends_at_once_when_it_is_aborted() -> None:
     clock = HandClock(NOW)
-    async with asyncio.timeout(10), open_house([limited(800_000)], [Say(text="x")], clock=clock) as house:
+    async with asyncio.timeout(60), open_house([limited(800_000)], [Say(text="x")], clock=clock) as house:
         session = await start(house)
         asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
         await clock.somebody_sleeps(800)
@@ -113,7 +113,7 @@ async def test_all_that_an_attempt_left_is_marked_kept_and_not_shown_and_its_unw
             yield Finished(reason="stop", usage=Usage())
 
     provider = Halfway()
-    async with asyncio.timeout(10), open_house(provider=provider, quick=True) as house:
+    async with asyncio.timeout(60), open_house(provider=provider, quick=True) as house:
         session = await start(house)
         answer = await house.api.prompt(session, say("go"))
         await house.api.prompt(session, say("more"))
@@ -127,7 +127,7 @@ async def test_all_that_an_attempt_left_is_marked_kept_and_not_shown_and_its_unw
 
 async def test_the_thoughts_of_a_failed_attempt_are_marked_too() -> None:
     script = ([Think(text="hm"), limited(1)], [Say(text="ok")])
-    async with asyncio.timeout(10), open_house(*script, quick=True) as house:
+    async with asyncio.timeout(60), open_house(*script, quick=True) as house:
         answer = await house.api.prompt(await start(house), say("go"))
 
         assert [part.ignored for part in answer.parts if isinstance(part, ReasoningPart)] == [True]

@@ -31,6 +31,7 @@ from weft.provider.contract import AssistantTurn, ModelRequest, ResultContent, T
 from weft.provider.scripted import Call, End, Fail, Say, Think, Wait
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
+from weft.tool.change.patch import APPLY_PATCH
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 from weft.tool.invalid import INVALID
 
@@ -150,7 +151,7 @@ async def test_calls_of_one_answer_run_side_by_side() -> None:
 
     tool = Tool(name="meet", about="Wait for the other.", takes=EchoInput, run=meet)
     calls = [Call(tool="meet", input={"words": "a"}), Call(tool="meet", input={"words": "b"})]
-    async with asyncio.timeout(10), open_house(calls, [Say(text="done")], tools=(tool,)) as house:
+    async with asyncio.timeout(60), open_house(calls, [Say(text="done")], tools=(tool,)) as house:
         session = await start(house)
         await house.api.prompt(session, say("go"))
 
@@ -165,12 +166,13 @@ async def test_a_call_that_cannot_be_made_tells_the_model_why() -> None:
         Call(tool="echo", input={"words": 7}),
         Call(tool="ECHO", input={"words": "loud"}),
     ]
-    async with open_house(bad, [Say(text="sorry")], tools=(INVALID, ECHO)) as house:
+    async with open_house(bad, [Say(text="sorry")], tools=(INVALID, ECHO, APPLY_PATCH)) as house:
         session = await start(house)
         await house.api.prompt(session, say("go"))
         _, (_, told), (_, last) = await story(house, session)
 
         assert "there is no tool 'nosuch'; there are echo" in told
+        assert "apply_patch" not in told, "it is not offered to this model"
         assert "the arguments are not JSON" in told
         assert "the arguments are not a JSON object" in told
         assert "echo!The echo tool was called with invalid arguments: Expected `str`, got `int`" in told
@@ -237,7 +239,7 @@ async def test_b12_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown
     clock = HandClock(NOW)
     busy = [Think(text="hm"), Say(text="half an ans"), Fail(message="overloaded", status=529, retryable=True)]
     script = (busy, [Say(text="whole")], [Say(text="more")])
-    async with asyncio.timeout(10), open_house(*script, clock=clock) as house:
+    async with asyncio.timeout(60), open_house(*script, clock=clock) as house:
         session = await start(house)
         listening = house.api.events()
         asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
@@ -261,7 +263,7 @@ async def test_b12_what_may_pass_is_tried_again_and_the_half_answer_is_not_shown
 async def test_b12_a_provider_that_never_recovers_is_given_up_after_five_more_tries() -> None:
     clock = HandClock(NOW)
     script = [[Fail(message="overloaded", status=529, retryable=True)]] * 9
-    async with asyncio.timeout(10), open_house(*script, clock=clock) as house:
+    async with asyncio.timeout(60), open_house(*script, clock=clock) as house:
         session = await start(house)
         listening = house.api.events()
         asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
@@ -279,7 +281,7 @@ async def test_b12_a_provider_that_never_recovers_is_given_up_after_five_more_tr
 
 async def test_a_wait_for_another_try_can_be_aborted() -> None:
     script = [[Fail(message="slow down", status=429, retryable=True)]] * 2
-    async with asyncio.timeout(10), open_house(*script) as house:
+    async with asyncio.timeout(60), open_house(*script) as house:
         session = await start(house)
         listening = house.api.events()
         asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
@@ -292,7 +294,7 @@ async def test_a_wait_for_another_try_can_be_aborted() -> None:
 
 async def test_an_answer_that_broke_off_after_its_calls_is_not_asked_for_again() -> None:
     broken = [Call(tool="echo", input={"words": "done once"}), Fail(message="reset", retryable=True)]
-    async with asyncio.timeout(10), open_house(broken, [Say(text="I saw it.")]) as house:
+    async with asyncio.timeout(60), open_house(broken, [Say(text="I saw it.")]) as house:
         session = await start(house)
         await house.api.prompt(session, say("go"))
 
@@ -310,7 +312,7 @@ async def test_a_stream_that_ends_without_its_end_is_tried_again_and_is_no_answe
             yield TextDelta(id="1", text=f"half of {len(request.messages)}")
 
     clock = HandClock(NOW)
-    async with asyncio.timeout(10), open_house(provider=Cut(), clock=clock) as house:
+    async with asyncio.timeout(60), open_house(provider=Cut(), clock=clock) as house:
         session = await start(house)
         listening = house.api.events()
         asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
@@ -337,7 +339,7 @@ async def test_a_bug_in_a_provider_ends_the_run_and_leaves_nothing_open() -> Non
             raise KeyError("a bug in an adapter")
 
     tool = Tool(name="hang", about="Never return.", takes=EchoInput, run=hang_on)
-    async with asyncio.timeout(10), open_house(provider=Broken(), tools=(tool,)) as house:
+    async with asyncio.timeout(60), open_house(provider=Broken(), tools=(tool,)) as house:
         session = await start(house)
         broke = info(await house.api.prompt(session, say("go")))
 
@@ -351,7 +353,7 @@ async def test_abort_settles_what_is_open_and_the_next_prompt_is_answered() -> N
         [Say(text="I begin."), Call(tool="hang", input={"words": ""}), Wait(seconds=99)],
         [Say(text="fresh")],
     )
-    async with asyncio.timeout(10), open_house(*script, clock=clock, tools=(HANG,)) as house:
+    async with asyncio.timeout(60), open_house(*script, clock=clock, tools=(HANG,)) as house:
         session = await start(house)
         listening = house.api.events()
         prompt = asyncio.ensure_future(house.api.prompt(session, say("go")))
@@ -369,7 +371,7 @@ async def test_abort_settles_what_is_open_and_the_next_prompt_is_answered() -> N
 
 
 async def test_abort_before_the_run_has_begun_still_ends_it() -> None:
-    async with asyncio.timeout(10), open_house([Say(text="never")], tools=(HANG,)) as house:
+    async with asyncio.timeout(60), open_house([Say(text="never")], tools=(HANG,)) as house:
         session = await start(house)
         prompt = asyncio.ensure_future(house.api.prompt(session, say("go")))
         listening = house.api.events()
@@ -394,7 +396,7 @@ async def test_a_prompt_sent_during_a_run_is_answered_by_it() -> None:
         return ToolResult(title="", output="open")
 
     tool = Tool(name="gate", about="Wait.", takes=EchoInput, run=wait)
-    async with asyncio.timeout(10), open_house(*script, tools=(tool,)) as house:
+    async with asyncio.timeout(60), open_house(*script, tools=(tool,)) as house:
         session = await start(house)
         first = asyncio.ensure_future(house.api.prompt(session, say("one")))
         await reached.wait()
@@ -404,8 +406,9 @@ async def test_a_prompt_sent_during_a_run_is_answered_by_it() -> None:
             if isinstance(told.event, PartUpdated) and short(told.event.part) == "'two'":
                 break
         opened.set()
-        await asyncio.gather(first, second)
+        one, two = await asyncio.gather(first, second)
 
+        assert one == two  # what went on with the second is the answer to the first, too
         assert await story(house, session) == [
             ("U", "'one'"),
             ("A", "StepStart gate=open StepFinish"),

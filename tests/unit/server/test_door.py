@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.server.door import Door, Patience, bare_host, credentials_in
+from weft.server.sending import headers_of
 
 
 def basic(user: str, password: str) -> str:
@@ -45,7 +46,17 @@ def test_who_has_not_does_not(given: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example:4096", "", "localhost.evil", "[::2]:1", "127.0.0.2"]
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example:4096",
+        "",
+        "localhost.evil",
+        "[::2]:1",
+        "[::1].evil.example",
+        "localhost:evil.example",
+        "127.0.0.2",
+    ],
 )
 def test_a_name_somebody_pointed_at_this_machine_is_refused_whatever_the_password(host: str) -> None:
     assert status({**GOOD, "host": host}) == 403
@@ -68,10 +79,23 @@ def test_a_listed_page_may_ask_first_without_the_password() -> None:
 
 @pytest.mark.parametrize(
     ("host", "bare"),
-    [("LocalHost:80", "localhost"), ("[::1]:80", "[::1]"), ("127.0.0.1", "127.0.0.1"), ("a:b:c", "a:b")],
+    [
+        ("LocalHost:80", "localhost"),
+        ("[::1]:80", "[::1]"),
+        ("[::1]", "[::1]"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("localhost:", "localhost"),
+        ("a:b:c", "a:b:c"),
+    ],
 )
 def test_a_host_is_compared_without_its_port(host: str, bare: str) -> None:
     assert bare_host(host) == bare
+
+
+def test_a_header_that_is_sent_twice_is_both_of_them() -> None:
+    twice = [(b"host", b"evil.example"), (b"host", b"127.0.0.1"), (b"accept", b"*/*")]
+    assert headers_of({"headers": twice}) == {"host": "evil.example, 127.0.0.1", "accept": "*/*"}
+    assert status({**GOOD, **headers_of({"headers": twice})}) == 403
 
 
 @given(st.text())

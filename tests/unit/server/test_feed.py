@@ -11,7 +11,9 @@ from weft.model.event import Event, PartGrew, PartUpdated, SessionRested
 from weft.model.ids import MessageID, PartID
 from weft.model.part import Span, TextPart
 from weft.server import feed as feeds
+from weft.server import stream as streams
 from weft.server.feed import Feed, Numbering, Signal, Style
+from weft.server.stream import Listening
 
 FINE = Style(grain="fine", wrapped=False)
 WHOLE = Style(grain="whole", wrapped=False)
@@ -33,15 +35,19 @@ def idle() -> Event:
     return SessionRested(session_id=SESSION)
 
 
-def told(raw: bytes | None) -> list[tuple[str, Any]]:
+def told(read: tuple[bytes, int] | None) -> list[tuple[str, Any]]:
     """The id and the event of each frame."""
-    assert raw is not None
+    assert read is not None
+    return told_in(read[0])
+
+
+def told_in(raw: bytes) -> list[tuple[str, Any]]:
     frames = [frame.split("\n") for frame in raw.decode().split("\n\n") if frame]
     return [(first.removeprefix("id: "), json.loads(data.removeprefix("data: "))) for first, data in frames]
 
 
-def types(raw: bytes | None) -> list[str]:
-    return [event["type"] for _, event in told(raw)]
+def types(read: tuple[bytes, int] | None) -> list[str]:
+    return [event["type"] for _, event in told(read)]
 
 
 @pytest.fixture
@@ -114,6 +120,7 @@ async def test_one_number_says_where_a_listener_of_all_directories_stands(number
     assert one.position_after(heard) == 1
     assert other.position_after(heard) == 0
     assert [numbering.find(id) for id in ("boot.4", "old.1", "boot.x", "", "boot.-1")] == [None] * 5
+    assert numbering.find("boot." + "9" * 5000) is None
 
 
 async def test_wrapped_frames_say_which_directory(numbering: Numbering) -> None:
@@ -180,3 +187,44 @@ async def test_one_who_stops_waiting_for_another_reason_is_not_told_that_there_i
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+# --- listeners ---
+
+
+async def heard_by(numbering: Numbering, *listened: Feed) -> list[bytes]:
+    """What a listener of these feeds is sent, each piece by itself, until there is no more."""
+    sent: list[bytes] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        if message.get("body"):
+            sent.append(message["body"])
+
+    style = Style(grain="fine", wrapped=True)
+    listening = Listening(lambda: listened, numbering, numbering.signal, style, ends=False)
+    numbering.end()
+    await listening.serve(send, after="boot.0")
+    return sent[1:]  # the first is that it is connected
+
+
+async def test_what_happens_in_many_directories_is_told_in_the_order_it_happened(
+    numbering: Numbering,
+) -> None:
+    one, two = make(numbering, "/one"), make(numbering, "/two")
+    for feed in (one, two, two, one, two):
+        feed.take(idle())
+    (piece,) = await heard_by(numbering, one, two)
+    assert [id for id, _ in told_in(piece)] == [f"boot.{number}" for number in range(1, 6)]
+
+
+async def test_one_that_is_far_behind_is_given_a_piece_after_the_other(
+    numbering: Numbering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (feeds, streams):
+        monkeypatch.setattr(module, "PIECE", 200)
+    feed = make(numbering)
+    for _ in range(20):
+        feed.take(idle())
+    pieces = await heard_by(numbering, feed)
+    assert max(map(len, pieces)) < 500
+    assert [id for piece in pieces for id, _ in told_in(piece)] == [f"boot.{n}" for n in range(1, 21)]

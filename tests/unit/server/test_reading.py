@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from weft.errors import DocumentError, InvalidInputError
 from weft.model.input import SessionInput
@@ -97,13 +97,29 @@ def test_depth_is_counted_outside_of_strings(value: Any, more: int) -> None:
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    limit: int | None = None
+    limit: Annotated[int, Meta(le=200)] | None = None
+
+
+class Looked(Struct, frozen=True, kw_only=True):
+    pattern: str
 
 
 def test_a_query_is_typed_and_what_is_unknown_is_passed_over() -> None:
     assert to_query(Query, b"limit=3&other=%FF&limit=4") == Query(limit=4)
-    with pytest.raises(InvalidInputError, match="limit"):
-        to_query(Query, b"limit=many")
+
+
+@pytest.mark.parametrize(
+    ("kind", "query", "words"),
+    [
+        (Query, b"limit=many", "limit: it is expected to be `int`"),
+        (Query, b"limit=201", "limit: it is expected to be `int` <= 200"),
+        (Looked, b"", "pattern: it is missing"),
+    ],
+)
+def test_what_is_wrong_with_a_query_is_told_by_its_name(kind: type[Struct], query: bytes, words: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        to_query(kind, query)
+    assert str(refused.value) == words
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What others see of a session, which secrets are covered in it, and which items a share server is sent."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -19,7 +20,10 @@ from weft.model.part import (
     ReasoningPart,
     RunningState,
     Span,
+    StepFinishPart,
+    StepOwn,
     TextPart,
+    Tokens,
     ToolPart,
 )
 from weft.model.permission import Rule
@@ -120,6 +124,16 @@ def test_synthetic_words_patches_and_where_files_lie_are_left_out() -> None:
     assert to_shown(session).messages[0].parts[1:] == (picture, replace(local, url=""))
     bare = to_shown(session, attachments=False)
     assert bare.messages[0].parts[1] == replace(picture, url="")
+
+
+def test_what_a_step_used_is_shown_but_not_in_the_words_of_the_provider() -> None:
+    ids = ids_of(parcel().messages[0])
+    used = StepFinishPart(
+        id=PartID("prt_u"), **ids, reason="stop", cost=Decimal("0.5"), tokens=Tokens(input=3)
+    )
+    told = replace(used, weft=StepOwn(usage={"input_tokens": 3, "account": "ada"}))
+
+    assert to_shown(with_parts(parcel(), told)).messages[0].parts[-1] == used
 
 
 def test_of_a_failure_what_was_said_is_shown_and_not_what_came_with_it() -> None:

@@ -101,7 +101,7 @@ class ProjectFiles:
         fd = self._open(path or ".", os.O_DIRECTORY)
         try:
             with os.scandir(fd) as entries:
-                found = {entry.name: entry.is_dir() for entry in entries if entry.name not in UNSEEN}
+                found = {entry.name: _is_directory(entry) for entry in entries if entry.name not in UNSEEN}
         finally:
             os.close(fd)
         if len(found) > MOST_ENTRIES:
@@ -272,3 +272,10 @@ def to_diff(patch: FilePatch) -> str:
         )
     ]
     return "\n".join([*head, *body]) + "\n"
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself: it is there, and leads nowhere
+        return False

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -190,12 +191,15 @@ class OpenTerminals:
                 raise InvalidInputError("cwd", "it is not a directory")
         except ValueError as error:
             raise InvalidInputError("cwd", "it is not a path") from error
+        environment = {**self._environment, **TOLD, **(input.env or {})}
+        if not _is_there(program, directory, environment.get("PATH")):
+            raise InvalidInputError("command", f"there is no program {program[:80]!r}")
         if any(not name or "=" in name for name in input.env or ()):
             raise InvalidInputError("env", "a variable needs a name, without =")
         return Command(
             argv=(program, *(usual if input.args is None else input.args)),
             directory=os.path.normpath(directory),
-            environment={**self._environment, **TOLD, **(input.env or {})},
+            environment=environment,
         )
 
     async def _keep(self, held: Held, command: Command, started: asyncio.Future[None]) -> None:
@@ -231,6 +235,15 @@ class OpenTerminals:
         while piece := await _heard(terminal):
             held.scroll.put(piece)
             await asyncio.sleep(0)  # one that never pauses must not keep everybody else from the loop
+
+
+def _is_there(program: str, directory: str, path: str | None) -> bool:
+    """Whether it can be started from a directory: by its path, or as one of those on the `PATH`."""
+    try:
+        named = os.path.join(directory, program) if os.sep in program else program
+        return shutil.which(named, path=path) is not None
+    except ValueError:  # a NUL in it, or half a character
+        return False
 
 
 async def _heard(terminal: Terminal) -> bytes:

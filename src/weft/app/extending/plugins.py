@@ -80,7 +80,8 @@ class Plugins:
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
-        return to_tools(self.named.values())
+        """By name: in which order plugins are listed must not change a request, or no provider's cache holds."""
+        return to_tools(self.named[name] for name in sorted(self.named))
 
     def _voices(self) -> list[Voice]:
         seconds = self._terms.seconds or SECONDS

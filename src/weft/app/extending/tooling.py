@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextvars import copy_context
 from functools import partial
 from inspect import isawaitable
@@ -93,6 +93,9 @@ def to_tool(custom: CustomTool, room: Room) -> AnyTool:
         await ctx.ask(permission_of(custom.name), "*", always=("*",))
         work = partial(_call, custom, wanted, _context(ctx))
         outcome = await (room.do(work) if custom.is_async else do_apart(custom.name, work))
+        if isinstance(outcome, Gave) and isawaitable(outcome.value):
+            # What is wrapped around an `async` function need not look like one.
+            outcome = await room.do(partial(_same, outcome.value))
         match outcome:
             case Gave(value=value):
                 return ToolResult(title=value.title, output=value.output, metadata=value.metadata)
@@ -102,6 +105,10 @@ def to_tool(custom: CustomTool, room: Room) -> AnyTool:
                 raise ToolError(reason)
 
     return Tool(name=custom.name, about=custom.about, takes=custom.takes, run=run)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _call(custom: CustomTool, wanted: Struct, context: ToolCallContext) -> Any:
@@ -125,12 +132,16 @@ def _context(ctx: ToolContext) -> ToolCallContext:
     """The context as it is seen from another thread: what is asked and reported there is done here."""
     outside = Outside(asyncio.get_running_loop(), copy_context())
 
-    async def ask(permission: str, *patterns: str) -> None:
-        await outside.do(lambda: ctx.ask(permission, *patterns, always=patterns))
+    def ask(permission: str, *patterns: str) -> Coroutine[Any, Any, None]:
+        _check_awaits("ask")
+        return outside.do(lambda: ctx.ask(permission, *patterns, always=patterns))
 
-    async def report(*, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+    def report(
+        *, title: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> Coroutine[Any, Any, None]:
+        _check_awaits("report")
         plain = parse(encode(metadata)) if metadata else metadata
-        await outside.do(lambda: ctx.report(title=title, metadata=plain))
+        return outside.do(lambda: ctx.report(title=title, metadata=plain))
 
     return ToolCallContext(
         session_id=ctx.session_id,
@@ -142,3 +153,11 @@ def _context(ctx: ToolContext) -> ToolCallContext:
         ask=ask,
         report=report,
     )
+
+
+def _check_awaits(what: str) -> None:
+    """Who cannot await would go on as if it had been allowed."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError as error:
+        raise ToolError(f"{what} needs a tool that is async: write async def, and await it") from error

@@ -16,7 +16,7 @@ from weft.tool.mcp.auth.book import Book
 from weft.tool.mcp.auth.callback import open_callback, redirect_uri
 from weft.tool.mcp.auth.login import PendingLogin
 from weft.tool.mcp.entry import RemoteEntry
-from weft.tool.mcp.library import dialling
+from weft.tool.mcp.library import Dialling
 from weft.tool.mcp.pool import Pool, open_pool
 from weft.tool.mcp.server import Server
 
@@ -62,6 +62,7 @@ class KeptServers:
     async def _settled(self, server: Server) -> AnyMcpStatus:
         server.begin()
         await server.settled()
+        self.pool.note_said(server)  # by what is given back here
         return server.status
 
     # --- logging in ---
@@ -145,7 +146,7 @@ async def open_mcp(
     servers = tuple(
         to_configured(name, said, base, call=settings.call) for name, said in settings.servers.items()
     )
-    dial = dialling(book, redirect_uri(settings.port))
+    dial = Dialling(book, redirect_uri(settings.port))
     async with open_pool(servers, dial, changed, reserved=reserved, wait=settings.wait) as pool:
         if settings.eager:
             pool.begin()

@@ -58,6 +58,11 @@ def to_mcp(config: Config, *, auth_file: str) -> McpSettings:
     )
 
 
+def list_enabled(config: Config) -> list[str]:
+    """The servers that a run would have set out."""
+    return [name for name, said in (config.mcp or {}).items() if said.enabled is not False]
+
+
 def to_configured(name: str, said: McpServer, base: Base, *, call: float) -> Configured:
     """One server. A local one sees what a tool's process sees and what is named for it; OpenCode shows it everything,
     every provider's key among it."""

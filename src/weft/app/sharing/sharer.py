@@ -188,12 +188,24 @@ class Sharer:
 
 
 def _check_same(record: Record, terms: ShareTerms) -> None:
+    """What is shared already is not quietly shown on other terms than were asked for."""
     there = record.target if record.target == "server" else record.server
-    if terms.to and terms.to.rstrip("/") != there:
+    other = [
+        word
+        for word, differs in (
+            ("elsewhere", bool(terms.to) and terms.to.rstrip("/") != there),
+            ("for another time", terms.expires is not None and terms.expires != record.expires),
+            ("with secrets as they stand", terms.redact and not record.redact),
+            ("with secrets covered", record.redact and not terms.redact),
+            ("with attached files", record.attachments and not terms.attachments),
+        )
+        if differs
+    ]
+    if other:
         raise ConflictError(
             "session",
             record.session_id,
-            f"is shared already: {record.url}",
+            f"is shared already, {' and '.join(other)}: {record.url}",
             hint=f"weft unshare {record.session_id} takes it back",
         )
 

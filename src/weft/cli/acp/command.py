@@ -26,7 +26,7 @@ def acp(chosen: argparse.Namespace) -> int:
     # What anybody prints from here on is no message of the protocol: it goes where the log goes.
     out = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    last_resort = LastResort()
+    last_resort = LastResort(alone=chosen.alone)
     try:
         return asyncio.run(_serve(chosen, out, last_resort))
     finally:

@@ -175,9 +175,11 @@ class Desk:
         words = "\n".join(
             part.text for part in message.parts if isinstance(part, TextPart) and not part.synthetic
         )
+        if not words:
+            return
         if isinstance(message.info, UserMessage):
             self._say(self._paint.dim(f"> {plain(words)}"))
-        elif words:
+        else:
             print(plain(words) if sys.stdout.isatty() else words, flush=True)
 
     async def _show(self, events: AsyncIterator[Told]) -> None:
@@ -185,6 +187,7 @@ class Desk:
             event = told.event
             if isinstance(event, UnknownEvent) and event.named == RESYNC:
                 self._say(self._paint.dim("some of what happened was missed; what is other is shown now"))
+                self._mark()
             place = self._family.place(event)
             if place == "own":
                 self._feed(event)

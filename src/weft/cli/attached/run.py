@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec.structs import replace
 
 from weft.cli.paint import Paint, plain
-from weft.cli.run import hold, is_watched, run_to_its_end, to_command, to_input, words_of
+from weft.cli.run import hold, is_watched, make_input, run_to_its_end, to_command, to_input, words_of
 from weft.cli.running.follow import Company
 from weft.cli.running.stop import Stop
 from weft.client.address import is_loopback
@@ -37,14 +37,16 @@ def run_attached(chosen: argparse.Namespace) -> int:
         if getattr(chosen, flag, None) not in (None, False):
             raise InvalidInputError(f"--{flag}", f"not with --attach: {why}", hint="run without it")
     words = words_of(chosen)
-    return run_to_its_end(lambda stop: _prompt(chosen, words, stop))
+    return run_to_its_end(lambda stop: _prompt(chosen, words, stop), alone=chosen.alone)
 
 
 async def _prompt(chosen: argparse.Namespace, words: str, stop: Stop) -> int:
     terms = Terms(directory=directory_there(chosen), notice=notice)
     async with open_remote(chosen.attach, terms) as api:
-        made = to_command(chosen, words) if chosen.command else to_input(chosen, words)
-        input = made if is_here(chosen.attach) else carried(made)
+        if is_here(chosen.attach):
+            input = await make_input(api, chosen, words)
+        else:
+            input = carried(to_command(chosen, words) if chosen.command else to_input(chosen, words))
         company = Company(person=is_watched(), stop=stop, attached=True)
         code = await hold(api, chosen, words, input, company)
         stop.done(code)

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft.app.address import storage_root
 from weft.app.isolation.examining import examine_sandbox
+from weft.cli.care.decisions import examine_logs
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain
 from weft.cli.progress import Progress
@@ -47,7 +48,7 @@ def doctor(chosen: argparse.Namespace) -> int:
 
 def _examined(case: Case) -> list[Finding]:
     with Progress("reading sessions") as told:
-        return [*examine(case, told=told), *examine_sandbox(case)]
+        return [*examine(case, told=told), *examine_logs(case), *examine_sandbox(case)]
 
 
 def _count(findings: list[Finding], severity: str) -> int:

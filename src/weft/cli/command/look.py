@@ -3,8 +3,11 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
+from weft.app.mcp.servers import list_enabled
 from weft.app.trust import is_trusted, to_warning
 from weft.cli.offers import warn
 from weft.cli.paint import Paint, plain
@@ -20,8 +23,15 @@ from weft.project.look import look
 SHORT = 80
 
 
-def find_commands(directory: str, env: Mapping[str, str]) -> dict[str, Command]:
-    """Every command by its name. What is broken, and what is held back, is told."""
+class Found(Struct, frozen=True, kw_only=True):
+    """Every command by its name; and the MCP servers that may bring more of them, which nobody started for this."""
+
+    commands: dict[str, Command]
+    unasked: tuple[str, ...]
+
+
+def find_commands(directory: str, env: Mapping[str, str]) -> Found:
+    """What there is. What is broken, and what is held back, is told."""
     at, paths = look(directory), paths_from(env)
     worktree = at.top or at.directory
     trusted = is_trusted(paths, env, worktree, at.directory)
@@ -32,23 +42,36 @@ def find_commands(directory: str, env: Mapping[str, str]) -> dict[str, Command]:
     held = [each for each in loaded.held if each.kind == "command"]
     if held:
         warn(to_warning(situation, held))
-    return build_commands(loaded.config, worktree)
+    return Found(commands=build_commands(loaded.config, worktree), unasked=tuple(list_enabled(loaded.config)))
+
+
+def to_remark(unasked: Sequence[str]) -> str:
+    """That prompts of MCP servers are commands too, and how one sees them."""
+    servers = "1 MCP server was" if len(unasked) == 1 else f"{len(unasked)} MCP servers were"
+    names = plain(", ".join(unasked))
+    return f"{servers} not asked for prompts, which are commands too ({names}): weft mcp debug NAME asks one"
 
 
 def list_commands(chosen: argparse.Namespace) -> int:
     found = find_commands(chosen.dir, os.environ)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(list(found.values())).decode() + "\n")
-        return 0
-    rows = [
-        (name, " ".join(command.hints), _short(command.description or "")) for name, command in found.items()
-    ]
-    print("\n".join(to_table(("command", "takes", "what it is for"), rows, Paint(sys.stdout))))
+        sys.stdout.write(encode_pretty(list(found.commands.values())).decode() + "\n")
+    else:
+        rows = [
+            (name, " ".join(command.hints), _short(command.description or ""))
+            for name, command in found.commands.items()
+        ]
+        print("\n".join(to_table(("command", "takes", "what it is for"), rows, Paint(sys.stdout))))
+    if found.unasked:
+        print(to_remark(found.unasked), file=sys.stderr)
     return 0
 
 
 def show_command(chosen: argparse.Namespace) -> int:
-    command = get_command(find_commands(chosen.dir, os.environ), chosen.name)
+    found = find_commands(chosen.dir, os.environ)
+    if found.unasked and ":" in chosen.name:
+        print(to_remark(found.unasked), file=sys.stderr)
+    command = get_command(found.commands, chosen.name)
     if chosen.format == "json":
         sys.stdout.write(encode_pretty(command).decode() + "\n")
     else:

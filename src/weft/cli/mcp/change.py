@@ -7,7 +7,7 @@ from typing import Any
 from weft.cli.exit import Exit
 from weft.cli.mcp.opened import opened
 from weft.cli.paint import plain
-from weft.errors import InvalidInputError
+from weft.errors import ConflictError, InvalidInputError
 
 
 def add_server(chosen: argparse.Namespace) -> int:
@@ -16,6 +16,14 @@ def add_server(chosen: argparse.Namespace) -> int:
 
 async def _add(chosen: argparse.Namespace, entry: dict[str, Any]) -> int:
     async with opened(chosen) as api:
+        if chosen.name in await api.mcp.list_servers():
+            # What is said twice is merged: headers and variables of the old one would go to the new one.
+            raise ConflictError(
+                "MCP server",
+                chosen.name,
+                "is configured already",
+                hint="choose another name, or change it where weft config says that it stands",
+            )
         await api.configuration.update({"mcp": {chosen.name: entry}}, own=not chosen.project)
     print(f"{plain(chosen.name)} is configured; weft mcp debug {plain(chosen.name)} connects to it")
     return Exit.DONE

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from weft.app.address import find_own_setting, store_url
-from weft.app.books import kept_asked, permission_directory, person_of
+from weft.app.books import kept_asked, name_of, permission_directory, person_of
 from weft.app.gates import open_gates_at_rest
 from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain
@@ -32,7 +32,7 @@ KEY = ("experimental", "weft", "asking", "always")
 
 def list_asked(chosen: argparse.Namespace) -> int:
     paths = paths_from(os.environ)
-    project = None if chosen.all else Reading(chosen.dir, os.environ, store=chosen.store).project()
+    project = None if chosen.all else name_of(Reading(chosen.dir, os.environ, store=chosen.store).place())
     found = [
         asked
         for asked in kept_asked(permission_directory(paths)).read()
@@ -96,7 +96,9 @@ def reply_to(chosen: argparse.Namespace) -> int:
     paths = paths_from(os.environ)
     directory = permission_directory(paths)
     pending = [each for each in kept_asked(directory).read() if each.answer is None and each.permission]
-    id = choose("open question", chosen.id, [each.id for each in pending], hint=HINT)
+    project = name_of(Reading(chosen.dir, os.environ, store=chosen.store).place())
+    here = [each.id for each in pending if each.project_id == project]
+    id = choose("open question", chosen.id, here=here, ids=[each.id for each in pending], hint=HINT)
     asked = next(each for each in pending if each.id == id)
     asyncio.run(_reply(chosen, asked, directory, paths))
     _tell(chosen, asked)

@@ -7,10 +7,10 @@ from weft.errors import AmbiguousError, NotFoundError
 LAST = "last"
 
 
-def choose(kind: str, given: str, ids: Sequence[str], *, hint: str) -> str:
-    """The id that is meant, of those there are, oldest first."""
-    if given == LAST and ids:
-        return ids[-1]
+def choose(kind: str, given: str, *, here: Sequence[str], ids: Sequence[str], hint: str) -> str:
+    """The id that is meant, of all there are, oldest first. The last is one of those `here`, in this project."""
+    if given == LAST and here:
+        return here[-1]
     if given in ids:
         return given
     found = [id for id in ids if given and id.startswith(given)]

@@ -5,7 +5,7 @@ import asyncio
 import os
 import sys
 
-from weft.app.books import kept_grants, permission_directory, person_of
+from weft.app.books import kept_grants, name_of, permission_directory, person_of
 from weft.app.gates import open_gates_at_rest
 from weft.app.reading import Reading
 from weft.cli.paint import Paint
@@ -20,6 +20,7 @@ from weft.model.wire import encode_pretty
 from weft.permission.grants import is_over
 from weft.permission.terms import Terms
 
+HINT = "weft permission grants lists them"
 HEAD = ("id", "allows", "agent", "reaches", "given", "by", "until")
 
 
@@ -35,10 +36,11 @@ def list_grants(chosen: argparse.Namespace) -> int:
 
 
 def revoke(chosen: argparse.Namespace) -> int:
-    found = _in_force(None)
-    id = choose("grant", chosen.id, [each.id for each in found], hint="weft permission grants lists them")
+    found, project = _in_force(None), _project(chosen)
+    here = [each.id for each in found if each.project_id in (None, project)]
+    id = choose("grant", chosen.id, here=here, ids=[each.id for each in found], hint=HINT)
     grant = next(each for each in found if each.id == id)
-    asyncio.run(_revoke(grant, grant.project_id or _project(chosen)))
+    asyncio.run(_revoke(grant, grant.project_id or project))
     print(f"revoked  {grant.permission}: {', '.join(grant.patterns)}", file=sys.stderr)
     return 0
 
@@ -60,7 +62,7 @@ def _in_force(project: ProjectID | None) -> list[Grant]:
 
 
 def _project(chosen: argparse.Namespace) -> ProjectID:
-    return Reading(chosen.dir, os.environ, store=chosen.store).project()
+    return name_of(Reading(chosen.dir, os.environ, store=chosen.store).place())
 
 
 def _to_cells(grant: Grant, at: int) -> tuple[str, ...]:
@@ -71,5 +73,5 @@ def _to_cells(grant: Grant, at: int) -> tuple[str, ...]:
         f"{grant.scope} {grant.session_id or ''}".strip(),
         ago(at - grant.created),
         grant.by,
-        "revoked" if grant.expires is None else within(grant.expires - at),
+        "you revoke it" if grant.expires is None else within(grant.expires - at),
     )

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from weft.app.books import log_of, permission_directory
+from weft.app.books import log_of, name_of, permission_directory
 from weft.app.reading import Reading
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint
@@ -15,14 +15,14 @@ from weft.host.paths import paths_from
 from weft.model.wire import encode, to_plain
 from weft.permission.entry import Entry
 from weft.permission.log import LogFiles
-from weft.permission.log_check import find_break, read_entries
+from weft.permission.log_check import Break, find_break, read_entries
 
 HEAD = ("#", "when", "what", "agent", "permission", "why")
 
 
 def show_log(chosen: argparse.Namespace) -> int:
     reading = Reading(chosen.dir, os.environ, store=chosen.store)
-    files = log_of(permission_directory(paths_from(os.environ)), reading.project())
+    files = log_of(permission_directory(paths_from(os.environ)), name_of(reading.place()))
     if chosen.verify:
         return _verify(files, chosen.format)
     found = [
@@ -37,6 +37,9 @@ def show_log(chosen: argparse.Namespace) -> int:
             sys.stdout.write(encode({"seq": number, **to_plain(entry)}).decode() + "\n")
     elif found:
         print("\n".join(to_table(HEAD, list(_rows(found)), Paint(sys.stdout))))
+    _, broken = find_break(files)
+    if broken is not None:
+        _warn(broken)
     return Exit.DONE
 
 
@@ -47,15 +50,16 @@ def _verify(files: LogFiles, format: str) -> int:
         told = {"records": held, "end": to_plain(end), "broken": to_plain(broken) if broken else None}
         sys.stdout.write(encode(told).decode() + "\n")
     elif broken is not None:
-        where = f"{broken.file}:{broken.line}"
-        print(
-            f"{Paint(sys.stderr).red('broken:')} {where}: record {broken.seq} {broken.reason}",
-            file=sys.stderr,
-        )
+        _warn(broken)
     else:
         note = f"; the end is {end.seq} {end.hash}" if end else ""
         print(f"{held} records, and the chain holds{note}")
     return Exit.DONE if broken is None else Exit.FAILED
+
+
+def _warn(broken: Break) -> None:
+    mark, where = Paint(sys.stderr).red("broken:"), f"{broken.file}:{broken.line}"
+    print(f"{mark} {where}: record {broken.seq} {broken.reason}", file=sys.stderr)
 
 
 def _rows(found: list[tuple[int, Entry]]) -> Iterator[tuple[str, ...]]:

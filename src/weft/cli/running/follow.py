@@ -17,6 +17,7 @@ from weft.cli.screen import Screen
 from weft.cli.wanted import value_of
 from weft.client.ending import end_run
 from weft.client.family import Family
+from weft.errors import StoreError
 from weft.host.tasks import open_tasks
 from weft.model.event import SessionRested, Told
 from weft.model.ids import SessionID
@@ -34,6 +35,8 @@ class Company(Struct, frozen=True, kw_only=True):
 
 
 ALONE = Company()
+# What was told when a run ended is shown by then.
+REST_SECONDS = 1.0
 
 
 async def follow(
@@ -42,8 +45,8 @@ async def follow(
     """The exit code. The run is settled when this returns, and its end has been shown."""
     events, course, absent = api.events(), Course(), Absent(waiting=not company.attached)
     async with open_tasks() as tasks:
-        prompting = tasks.create_task(_send(api, session, input))
         showing = tasks.create_task(_show(api, events, session, _Watchers(screen, course, company, absent)))
+        prompting = tasks.create_task(_answered(api, session, input, showing))
         heeding = tasks.create_task(_heed(api, session, company, prompting))
         try:
             answer = await prompting
@@ -60,6 +63,19 @@ async def follow(
     for line in absent.to_lines(Paint(sys.stderr)) if ending.code == Exit.REFUSED else ():
         print(line, file=sys.stderr)
     return ending.code
+
+
+async def _answered(
+    api: Api, session: SessionID, input: PromptInput | CommandInput, showing: asyncio.Task[None]
+) -> MessageWithParts:
+    """The answer. Where not even a failure could be stored, the prompt stands for it: what the run told is its ending."""
+    try:
+        return await _send(api, session, input)
+    except StoreError:
+        rested, _ = await asyncio.wait([showing], timeout=REST_SECONDS)
+        if not rested:  # no run was begun
+            raise
+        return (await api.list_messages(session, limit=1))[0]
 
 
 async def _send(api: Api, session: SessionID, input: PromptInput | CommandInput) -> MessageWithParts:

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from weft.app.address import store_url
+from weft.cli.serving.welcome import from_here
 from weft.host.paths import paths_from
 from weft.store.url import open_store
 
@@ -26,8 +27,7 @@ async def announced(pages: str, here: str, env: Mapping[str, str], store: str | 
     if not pages:
         yield
         return
-    here = here.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
-    said = {"pages": pages, "here": here}
+    said = {"pages": pages, "here": from_here(here)}
     async with open_store(store_url(env, paths_from(env), store)) as opened:
         await opened.keep(KEY, said)
     try:

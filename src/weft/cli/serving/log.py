@@ -30,6 +30,11 @@ class Log(Struct, frozen=True):
         else:
             self.note(f"warning: {line}")
 
+    def serving(self, url: str, directory: str, *, pages: str = "") -> None:
+        """That the server is ready, and where."""
+        shown = {"pages": pages} if pages else {}
+        self._put({"level": "info", "message": "serving", "url": url, "directory": directory, **shown})
+
     def visit(self, visit: Visit) -> None:
         """A request; never what stood behind the question mark, and nothing of its headers or body."""
         if not self.json:

@@ -1,5 +1,6 @@
 """What a server says when it is ready: where it is, and a line to paste for each client."""
 
+import json
 import shlex
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ from weft.cli.serving.door import PASSWORD, Entrance
 def to_welcome(url: str, directory: str, entrance: Entrance) -> Iterator[str]:
     yield f"weft serves {directory} at {url}"
     yield ""
-    yield from (f"  {line}" for line in _commands(url, entrance))
+    yield from (f"  {line}" for line in _commands(from_here(url), entrance))
     yield ""
     if entrance.door.password is None:
         yield "anybody on this machine may use it: there is no password"
@@ -34,9 +35,19 @@ def _commands(url: str, entrance: Entrance) -> Iterator[str]:
 
 
 def _python(url: str, username: str) -> str:
-    """A few words with the package `opencode-ai`."""
+    """A few words with the package `opencode-ai`. Quoted twice: a shell's quotes stand around the whole of it."""
     if not username:
-        return f"from opencode_ai import Opencode; print(Opencode(base_url={url!r}).session.list())"
-    login = f"b64encode(('{username}:' + os.environ['{PASSWORD}']).encode()).decode()"
-    client = f"Opencode(base_url={url!r}, default_headers={{'Authorization': 'Basic ' + {login}}})"
+        return f'from opencode_ai import Opencode; print(Opencode(base_url="{url}").session.list())'
+    login = f'b64encode(({quoted(f"{username}:")} + os.environ["{PASSWORD}"]).encode()).decode()'
+    client = f'Opencode(base_url="{url}", default_headers={{"Authorization": "Basic " + {login}}})'
     return f"import os; from base64 import b64encode; from opencode_ai import Opencode; print({client}.session.list())"
+
+
+def from_here(url: str) -> str:
+    """The address to use on this machine: one that means every address is no name, and is turned away at the door."""
+    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+
+
+def quoted(text: str) -> str:
+    """A string of Python's in double quotes, whatever is in it."""
+    return json.dumps(text)

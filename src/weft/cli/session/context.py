@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -106,6 +106,13 @@ def to_lines(found: Preview, pieces: list[Piece], paint: Paint) -> Iterator[str]
     rows = [(*names, f"{tokens:,}", _share(tokens, total)) for names, tokens in _sums(pieces)]
     yield from to_table(("part", "of it", "tokens", "share"), rows, paint, right="tokens share")
     yield paint.dim(_summary(found, total))
+    if found.crowded:
+        yield paint.yellow("there is no room for it: the conversation will be summed up first")
+    for who, names in (("MCP servers", found.servers), ("plugins, hooks and custom tools", found.plugins)):
+        if names:
+            yield paint.dim(
+                f"not in it: what these {who} would add, none of which was asked: {_named(names)}"
+            )
 
 
 def _count(piece: Piece) -> str:
@@ -133,6 +140,10 @@ def _summary(found: Preview, total: int) -> str:
     return f"{model.provider_id}/{model.id}, agent {found.agent}: about {total:,}{of} tokens{waits}"
 
 
+def _named(names: Sequence[str]) -> str:
+    return plain(", ".join(names))
+
+
 def to_report(session: Session, found: Preview, pieces: list[Piece]) -> dict[str, Any]:
     request, total = found.request, sum(piece.tokens for piece in pieces)
     return {
@@ -140,6 +151,8 @@ def to_report(session: Session, found: Preview, pieces: list[Piece]) -> dict[str
         "agent": found.agent,
         "model": {"providerID": request.model.provider_id, "modelID": request.model.id},
         "placeholder": found.placeholder,
+        "crowded": found.crowded,
+        "unasked": {"mcp": found.servers, "plugins": found.plugins},
         "system": request.system,
         "tools": request.tools,
         "messages": request.messages,

@@ -6,11 +6,13 @@ import os
 import sys
 
 from weft.app.open import Opening, open_app
+from weft.cli.ending import code_of, words_of
+from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain
 from weft.cli.run import model_of
+from weft.cli.screen import describe
 from weft.cli.session.read import read
-from weft.model.message import MessageWithParts
-from weft.model.part import TextPart
+from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.session import Session
 from weft.model.wire import encode_pretty
 
@@ -18,12 +20,17 @@ from weft.model.wire import encode_pretty
 def compact(chosen: argparse.Namespace) -> int:
     session = read(chosen.dir, chosen.store).get_session(chosen.session)
     summary = asyncio.run(_compact(chosen, session))
-    words = "\n".join(part.text for part in summary.parts if isinstance(part, TextPart) and not part.ignored)
+    failure = summary.info.error if isinstance(summary.info, AssistantMessage) else None
     if chosen.format == "json":
         sys.stdout.write(encode_pretty(summary).decode() + "\n")
-    else:
-        print(f"{Paint(sys.stdout).bold(session.id)} was summed up:\n\n{plain(words)}")
-    return 0
+    elif failure is None:
+        print(f"{Paint(sys.stdout).bold(session.id)} was summed up:\n\n{plain(words_of(summary))}")
+    if failure is None:
+        return Exit.DONE
+    print(
+        f"{Paint(sys.stderr).red('error:')} it was not summed up: {plain(describe(failure))}", file=sys.stderr
+    )
+    return code_of(failure)
 
 
 async def _compact(chosen: argparse.Namespace, session: Session) -> MessageWithParts:

@@ -7,8 +7,12 @@ OK = 200
 
 
 async def is_seen(url: str) -> bool:
+    # Not the page itself: to lay out a long session takes a while, and its stream is there at once.
     try:
-        async with httpx2.AsyncClient(timeout=SECONDS, trust_env=False) as client:
-            return (await client.get(url)).status_code == OK
+        async with (
+            httpx2.AsyncClient(timeout=SECONDS, trust_env=False) as client,
+            client.stream("GET", f"{url}/live") as answer,
+        ):
+            return answer.status_code == OK
     except httpx2.HTTPError:
         return False

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 
-from weft.app.trust import trusting_in
+from weft.app.trust import Seal, Standing, Trusting, trusting_in
 from weft.cli.paint import Paint
 from weft.cli.trust.telling import to_lines
 from weft.errors import WeftError
@@ -16,20 +16,26 @@ def offer_trust(directory: str, env: Mapping[str, str]) -> None:
     standing = trusting.standing()
     if standing.trusted or standing.why == "refused":
         return
-    held = trusting.held_back()
-    if not held:
+    if not trusting.held_back():
         return
     paint = Paint(sys.stderr)
-    for line in to_lines(trusting.root, held, standing, paint):
+    try:
+        seen = (
+            trusting.take_seal()
+        )  # before it is shown: what changes while somebody reads is not vouched for
+        _ask(trusting, standing, seen, paint)
+    except (OSError, WeftError) as error:
+        print(f"{paint.yellow('warning:')} this could not be remembered: {error}", file=sys.stderr)
+
+
+def _ask(trusting: Trusting, standing: Standing, seen: Seal, paint: Paint) -> None:
+    for line in to_lines(trusting.root, trusting.held_back(), standing, paint):
         print(line, file=sys.stderr)
     print("Trust this project, as it is now? [y/N] ", end="", file=sys.stderr, flush=True)
     typed = sys.stdin.readline()
     if not typed:
         return  # nobody is there after all
-    try:
-        if typed.strip().lower() in ("y", "yes"):
-            trusting.trust(now())
-        else:
-            trusting.refuse(now())
-    except (OSError, WeftError) as error:
-        print(f"{paint.yellow('warning:')} this could not be remembered: {error}", file=sys.stderr)
+    if typed.strip().lower() in ("y", "yes"):
+        trusting.trust(now(), seen)
+    else:
+        trusting.refuse(now(), seen)

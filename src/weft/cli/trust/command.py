@@ -13,6 +13,7 @@ from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain
 from weft.cli.trust.telling import to_lines
 from weft.config.trust.held import Held
+from weft.errors import ConflictError
 from weft.host.now import now
 from weft.host.paths import paths_from
 from weft.model.wire import encode_pretty
@@ -73,13 +74,18 @@ def to_report(root: str, standing: Standing, held: Iterable[Held]) -> dict[str, 
 
 
 def give(trusting: Trusting, *, yes: bool, as_json: bool) -> int:
+    seen = trusting.take_seal()  # before it is shown: what changes while somebody reads is not vouched for
     standing, held = trusting.standing(), trusting.held_back()
     if standing.why != "given":
         for line in to_lines(trusting.root, held, standing, Paint(sys.stderr)) if not as_json else ():
             print(line, file=sys.stderr)
         if not confirmed("Trust this project, as it is now?", yes=yes):
             return Exit.REFUSED
-        trusting.trust(now())
+        trusting.trust(now(), seen)
+        if trusting.standing().why == "changed":
+            raise ConflictError(
+                "project", trusting.root, "has changed since it was shown", hint="look again: weft trust"
+            )
     if as_json:
         _print_json(to_report(trusting.root, trusting.standing(), held))
     else:

@@ -8,6 +8,8 @@ from weft.cli.paint import Paint, plain
 from weft.config.trust.held import Held
 
 SHORT = 100
+# What would be run is shown to its end, where anybody could read it: what matters may stand there.
+WHOLE = 2000
 
 WHYS = {
     "environment": "trusted for this once: WEFT_TRUST=1 is set",
@@ -29,10 +31,10 @@ def to_lines(root: str, held: Iterable[Held], standing: Standing, paint: Paint) 
     width = max((len(each.kind) for each in found), default=0)
     for each in found:
         where = os.path.relpath(each.path, root) if each.path.startswith(f"{root}{os.sep}") else each.path
-        what = f"{plain(_short(each.name, root))} {plain(_short(each.does, root))}"
+        what = f"{plain(_short(each.name, root, SHORT))} {plain(_short(each.does, root, WHOLE))}"
         yield f"  {each.kind:<{width}}  {what}  {paint.dim('# ' + plain(where))}"
 
 
-def _short(text: str, root: str) -> str:
+def _short(text: str, root: str, most: int) -> str:
     line = " ".join(text.replace(f"{root}{os.sep}", "").split())
-    return line if len(line) <= SHORT else line[: SHORT - 1] + "…"
+    return line if len(line) <= most else f"{line[:most]}… and {len(line) - most:,} characters more"

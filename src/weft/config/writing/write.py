@@ -51,7 +51,9 @@ def check_change(change: dict[str, Any]) -> None:
     if findings:
         first = findings[0]
         hint = f"did you mean {first.near!r}?" if first.near else ""
-        raise InvalidInputError(".".join(first.path) or "config", first.reason, hint=hint)
+        # What a file is forgiven is refused here: it is not passed on, and not ignored.
+        reason = first.reason.partition(",")[0] if first.mild else first.reason
+        raise InvalidInputError(".".join(first.path) or "config", reason, hint=hint)
 
 
 def _holds(value: Any, word: str) -> bool:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from weft import errors
 from weft.errors import WeftError
+from weft.model.wire import wire_name
 
 # What each is made of, which the caller said or may know. An error that is not here goes as a sentence alone.
 FACTS: Final[dict[type[WeftError], tuple[str, ...]]] = {
@@ -31,16 +32,16 @@ KINDS: Final = {kind.__name__: kind for kind in FACTS}
 
 def to_facts(error: WeftError) -> dict[str, Any]:
     """What goes along with the sentence."""
-    facts = {name: getattr(error, name) for name in FACTS.get(type(error), ())}
+    facts = {wire_name(name): getattr(error, name) for name in FACTS.get(type(error), ())}
     return facts | ({"hint": error.hint} if error.hint else {})
 
 
 def from_facts(name: str, facts: Mapping[str, Any]) -> WeftError | None:
     """The error that was raised there; None when there is too little to make it of."""
     kind = KINDS.get(name)
-    if kind is None or not all(_is_fact(facts.get(each)) for each in FACTS[kind]):
+    if kind is None or not all(_is_fact(facts.get(wire_name(each))) for each in FACTS[kind]):
         return None
-    made = kind(**{each: facts[each] for each in FACTS[kind]})
+    made = kind(**{each: facts[wire_name(each)] for each in FACTS[kind]})
     made.hint = str(facts.get("hint", ""))
     return made
 

@@ -20,6 +20,7 @@ from weft.project.worktree.place import MERGED, Repository, Worktree
 from weft.project.worktree.state import keep_state
 
 SHOWN = 10
+SHORT = 12
 
 
 class Brought(Struct, frozen=True, kw_only=True):
@@ -55,7 +56,9 @@ def merge_worktree(
     mine = here.commit_tree(ours, head, *([last] if last else []), message="checkout")
     merged = here.merge(mine, theirs)
     if merged.conflicts:
-        raise _conflict(worktree, "conflicts with your checkout", merged.conflicts)
+        # As a commit: what stands in the worktree is seldom on its branch yet.
+        way = f"commit your own, then: git merge {theirs[:SHORT]}"
+        raise _conflict(worktree, "conflicts with your checkout", merged.conflicts, way)
     changes = here.list_differences(ours, merged.tree)
     left_out = tuple(change.path for change in changes if change.is_submodule)
     wanted = [change for change in changes if not change.is_submodule]
@@ -69,10 +72,9 @@ def merge_worktree(
     return Outcome(brought=tuple(_brought(change) for change in wanted), left_out=left_out, commit=commit)
 
 
-def _conflict(worktree: Worktree, reason: str, paths: tuple[str, ...]) -> ConflictError:
+def _conflict(worktree: Worktree, reason: str, paths: tuple[str, ...], way: str) -> ConflictError:
     named = ", ".join(paths[:SHOWN]) + (f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else "")
-    hint = f"nothing was changed; commit your own, then: git merge {worktree.branch}"
-    return ConflictError("worktree", worktree.name, f"{reason}: {named}", hint=hint)
+    return ConflictError("worktree", worktree.name, f"{reason}: {named}", hint=f"nothing was changed; {way}")
 
 
 def _brought(change: Change) -> Brought:
@@ -85,7 +87,8 @@ def _check_commit(here: Checkouts, worktree: Worktree, head: str, ours: str, wan
     own = {change.path for change in here.list_differences(here.tree_of(head), ours)}
     mixed = tuple(change.path for change in wanted if change.path in own)
     if mixed:
-        raise _conflict(worktree, "cannot be committed, as you have changes of your own in", mixed)
+        way = "commit your own first, or leave out --commit"
+        raise _conflict(worktree, "cannot be committed, as you have changes of your own in", mixed, way)
 
 
 def _bring(here: Checkouts, worktree: Worktree, ours: str, merged: str, wanted: list[Change]) -> None:
@@ -96,7 +99,8 @@ def _bring(here: Checkouts, worktree: Worktree, ours: str, merged: str, wanted: 
         here.export(merged, [change.path for change in put], staged)
         in_the_way = tuple(change.path for change in put if _is_in_the_way(here.top, staged, change, gone))
         if in_the_way:
-            raise _conflict(worktree, "would overwrite files that git does not know", in_the_way)
+            way = "move them out of the way, and merge again"
+            raise _conflict(worktree, "would overwrite files that git does not know", in_the_way, way)
         if here.capture(untracked=False) != ours:
             raise ConflictError(
                 "worktree", worktree.name, "was not merged: files changed meanwhile", hint="try again"

@@ -122,11 +122,11 @@ class OpenAIChatFold:
 
     def _take(self, told: Event) -> list[AnyChunk]:
         chunks: list[AnyChunk] = []
+        usage = _present(told.usage) or _present(told.x_groq.usage if told.x_groq else NOTHING)
         if not self._started:
             self._started = True
             self._calls.answer = str(told.id or "call")
-            chunks.append(Started())
-        usage = _present(told.usage) or _present(told.x_groq.usage if told.x_groq else NOTHING)
+            chunks.append(Started(usage=_used(usage) if usage is not None else None))
         for choice in told.choices or ():
             if choice.index:
                 continue  # we ask for one answer
@@ -150,14 +150,7 @@ class OpenAIChatFold:
         # OpenCode believes a `stop` that comes with calls, and their results never reach the model.
         if self._calls.told and reason in {"stop", "unknown", "other"}:
             reason = "tool-calls"
-        return [*closed, Finished(reason=reason, raw_reason=self._reason or "", usage=self._used())]
-
-    def _used(self) -> Usage:
-        try:
-            counts = parse(self._usage) if self._usage is not None else None
-        except DocumentError:
-            counts = None
-        return to_usage(counts if isinstance(counts, dict) else {})
+        return [*closed, Finished(reason=reason, raw_reason=self._reason or "", usage=_used(self._usage))]
 
     # --- words ---
 
@@ -222,6 +215,14 @@ class OpenAIChatFold:
             id = f"reasoning-{self._count}"
             chunks += [ReasoningStart(id=id), ReasoningEnd(id=id, metadata=self._kept())]
         return chunks
+
+
+def _used(told: bytes | None) -> Usage:
+    try:
+        counts = parse(told) if told is not None else None
+    except DocumentError:
+        counts = None
+    return to_usage(counts if isinstance(counts, dict) else {})
 
 
 def _present(raw: Raw) -> bytes | None:

@@ -124,7 +124,7 @@ class AnthropicFold:
         if self._started:
             return []
         self._started = True
-        return [Started()]
+        return [Started(usage=to_usage(dict(self._usage)) if self._usage else None)]
 
     def _start(self, message: Message) -> list[AnyChunk]:
         self._id = message.id

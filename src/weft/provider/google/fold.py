@@ -117,7 +117,7 @@ class GeminiFold:
         chunks: list[AnyChunk] = []
         if not self._started:
             self._started = True
-            chunks.append(Started())
+            chunks.append(Started(usage=_used(piece.usage_metadata)))
         if piece.response_id:
             self._prefix = piece.response_id
         if piece.usage_metadata:
@@ -140,8 +140,8 @@ class GeminiFold:
         chunks: list[AnyChunk] = []
         self._close(chunks)
         reason = self._finish_reason()
-        usage = decode_data(bytes(self._usage), _counts) if self._usage else None
-        chunks.append(Finished(reason=reason, raw_reason=self._reason, usage=to_usage(usage)))
+        usage = _used(self._usage) or Usage()
+        chunks.append(Finished(reason=reason, raw_reason=self._reason, usage=usage))
         return chunks
 
     def _finish_reason(self) -> FinishReason:
@@ -217,6 +217,10 @@ def _metadata(signature: str | None, call_id: str | None = None) -> Metadata | N
 
 
 _counts = msgspec.json.Decoder(dict[str, Any])
+
+
+def _used(told: msgspec.Raw) -> Usage | None:
+    return to_usage(decode_data(bytes(told), _counts)) if told else None
 
 
 def to_usage(told: Mapping[str, Any] | None) -> Usage:

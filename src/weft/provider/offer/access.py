@@ -30,6 +30,22 @@ class Access(Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     aws: Callable[[], AwsKeys] | None = None
 
+    @property
+    def key_from(self) -> str:
+        """Where its key comes from: what to mend if it is refused."""
+        key, again = self.key, f"weft auth login {self.provider_id}"
+        if key is None:
+            return f"no key was sent; {again} stores one"
+        match key.source:
+            case "config":
+                return f"the key is that of provider.{self.provider_id}.options in the configuration"
+            case "stored":
+                return f"the key is the stored one; {again} stores another"
+            case "environment":
+                return f"the key is that of {key.variable}"
+            case "public":
+                return ""
+
     def __repr__(self) -> str:
         return f"Access(provider_id={self.provider_id!r}, npm={self.npm!r}, url={without_secret(self.url)!r})"
 
@@ -54,9 +70,9 @@ def check_url(url: str, provider: str) -> None:
         )
 
 
-def needs_key(url: str, variables: tuple[str, ...], headers: Mapping[str, str]) -> bool:
+def needs_key(url: str, names: Sequence[str], headers: Mapping[str, str]) -> bool:
     """Whether there is no point in asking without a key: not for what runs here, nor where a header stands for it."""
-    return bool(variables) and not is_loopback(url) and not any(map(_AUTHORISES.search, headers))
+    return bool(names) and not is_loopback(url) and not any(map(_AUTHORISES.search, headers))
 
 
 def missing_key(provider: str, variables: Sequence[str], *, stored: str) -> ProviderAuthError:

@@ -99,8 +99,11 @@ class Offer:
 
     @property
     def key_names(self) -> list[str]:
-        """The variables that would hold its key, any of which will do."""
-        return key_names(self.npm, self.variables)
+        """What would hold its key, any of which will do: variables, or an option that is there and empty."""
+        # A `{env:NAME}` of the configuration whose variable is not set leaves nothing behind.
+        empty = not self.options.get("apiKey", "-")
+        option = [f"provider.{self.id}.options.apiKey (it is empty)"] if empty else []
+        return key_names(self.npm, self.variables) or option
 
     @property
     def stored(self) -> str:
@@ -188,10 +191,10 @@ class Offer:
         address = said or model.api.url or (package.url if package is not None else "")
         known = settings(model.api.npm, options, self._sources.env)
         url = fill_in(address, known, self.id)
-        if has_address(model.api.npm):
+        if package is not None and has_address(model.api.npm):
             check_url(url, self.id)
         headers = {**self._own_headers(), **(options.get("headers") or {})}
-        if (key is None and needs_key(url, self.variables, headers)) or self._costs_a_key(model):
+        if (key is None and needs_key(url, self.key_names, headers)) or self._costs_a_key(model):
             raise missing_key(self.id, self.key_names, stored=self.stored)
         rest = {name: value for name, value in options.items() if name not in SPENT}
         return Access(

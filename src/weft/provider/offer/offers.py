@@ -28,6 +28,14 @@ class Offers:
             self._made[provider] = self._make(provider)
         return self._made[provider]
 
+    def why_off(self, provider: str) -> str:
+        """What says that a provider is not there, if it was switched off; empty if it was not."""
+        if provider in self._sources.disabled:
+            return f"disabled_providers switches {provider} off."
+        if self._sources.enabled is not None and provider not in self._sources.enabled:
+            return f"enabled_providers leaves {provider} out."
+        return ""
+
     def list_all(self) -> list[Offer]:
         """In the order of who is meant: the configured ones, then the catalogue's."""
         ids = dict.fromkeys((*self._sources.configured, *self._sources.catalogue.list_providers()))

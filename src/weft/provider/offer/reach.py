@@ -86,6 +86,7 @@ class Adapters:
         endpoint = Endpoint(
             base_url=access.url,
             api_key=access.key.secret if access.key is not None else "",
+            key_from=access.key_from,
             headers=access.headers,
             provider_id=access.provider_id,
             deadlines=_deadlines(access.options.get("timeout"), self._waits(access.url)),

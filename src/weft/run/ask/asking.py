@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from weft.errors import ModelNotFoundError, ProviderError
 from weft.host.tasks import open_tasks
+from weft.model.catalog import Model
 from weft.model.event import Event, StatusChanged
 from weft.model.part import ModelRef, Tokens
 from weft.model.status import Busy, Retry
@@ -22,6 +23,7 @@ from weft.provider.chunk import Finished, Started, TextDelta, TextEnd, TextStart
 from weft.provider.contract import ModelRequest
 from weft.provider.faults import fault
 from weft.provider.registry import Served
+from weft.run.admit import get_agent
 from weft.run.ask.answer import Answer
 from weft.run.ask.calling import Calling
 from weft.run.ask.stream import Queue, StreamEnded, pump
@@ -30,10 +32,10 @@ from weft.run.decide import Step
 from weft.run.failure import to_setback
 from weft.run.hooked.asked import Reviewing, find_words, retold, tuned
 from weft.run.hooked.said import reworded
-from weft.run.processor import Bill, CallDone, CallFailed
+from weft.run.processor import CallDone, CallFailed
 from weft.run.request import SummaryAsk, permitted, summary_requests, to_request, to_sum_up, with_less
 from weft.run.retry import ALONE, IN_COMPANY, Patience, decide_retry, is_for_another
-from weft.run.usage import cost_of, to_tokens
+from weft.run.usage import Bill, to_bill
 from weft.window.refused import can_leave_out
 from weft.window.system import Basis
 from weft.window.written import written
@@ -48,7 +50,7 @@ class Asking:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._kit = answer.kit
-        self._agent = answer.kit.agents[answer.agent]
+        self._agent = get_agent(answer.kit, answer.agent)
         self._queue: Queue = asyncio.Queue()
         self._calling = Calling(answer, self._agent, self._queue)
         self._failed = 0
@@ -165,19 +167,21 @@ class Asking:
     async def _attempt(self, served: Served, request: ModelRequest) -> ProviderError | None:
         """Ask the model once. None when the answer is whole, or when what it did already has to stand."""
         request = await self._tuned(request)
+        self._calling.told = tuple(tool.name for tool in request.tools)
         async with open_tasks() as tasks:
             tasks.create_task(pump(served.provider, request, self._queue))
-            finished, error = await self._consume(tasks)
+            finished, error = await self._consume(tasks, served.model)
         processor = self._answer.processor
         if self._answer.step.summary and finished is not None and not processor.has_spoken:
+            processor.owe(to_bill(finished.usage, served.model))
             return ProviderError(EMPTY, retryable=True)
         if finished is None and not self._calling.begun:
             return error or ProviderError("the model's answer broke off before its end", retryable=True)
         # An answer that broke off after its calls were carried out is not asked for again: they would be done twice.
-        # It ends here, what it used unknown, and the model goes on from the results.
+        # It ends here, not all that it used known, and the model goes on from the results.
+        owed = processor.owed or Bill(tokens=Tokens(), cost=None)
+        bill = owed if finished is None else to_bill(finished.usage, served.model)
         finished = finished or Finished(reason="unknown", usage=Usage())
-        cost = None if error else cost_of(finished.usage, served.model)
-        bill = Bill(tokens=to_tokens(finished.usage), cost=cost)
         if self._laying_by:
             self._summed_up, events = processor.lay_by(bill)
             await self._answer.commit(events)
@@ -196,7 +200,9 @@ class Asking:
         )
         return await tuned(Reviewing(self._kit.hooks, self._kit.output_limit), request, asked)
 
-    async def _consume(self, tasks: asyncio.TaskGroup) -> tuple[Finished | None, ProviderError | None]:
+    async def _consume(
+        self, tasks: asyncio.TaskGroup, model: Model
+    ) -> tuple[Finished | None, ProviderError | None]:
         """Fold what comes, from the stream and from its calls, until both are at their end."""
         finished, ended = None, None
         for number in count(1):
@@ -219,7 +225,8 @@ class Asking:
                     processor = self._answer.processor
                     said = await reworded(self._kit.hooks, processor, processor.feed(feed))
                     await self._answer.commit(said)
-                case Started():
+                case Started(usage=usage):
+                    self._answer.processor.owe(to_bill(usage or Usage(), model, whole=False))
                     # The files are looked through while the model is thinking: no request waits for that, nor shares
                     # the machine with it; only the first command does.
                     self._kit.undoer.snapshots.begin()

@@ -29,7 +29,10 @@ OWN_CLOCK = frozenset({"bash", "task", "batch"})
 
 
 class Calling:
-    """The calls of an answer while they are under way. What comes of them goes to the queue, like the stream."""
+    """The calls of an answer while they are under way. What comes of them goes to the queue, like the stream.
+
+    `told` are the tools that the model was told of.
+    """
 
     def __init__(self, answer: Answer, agent: Agent, queue: Queue) -> None:
         self._answer = answer
@@ -42,6 +45,7 @@ class Calling:
         self._open: set[str] = set()
         self._awaited: dict[str, asyncio.Future[bool]] = {}
         self._hopeless: dict[str, str] = {}
+        self.told: tuple[str, ...] = ()
         self.begun = 0
         self.refused = False
 
@@ -55,7 +59,7 @@ class Calling:
         if call.call_id in self._seen:
             call = replace(call, call_id=f"{call.call_id}_{self.begun}")
         self._seen.add(call.call_id)
-        started = prepare(call, self._known)
+        started = prepare(call, self._known, self.told)
         # `running` is stored before the tool runs: after a crash it is known that the call may have had effects.
         await self._answer.commit(self._answer.processor.feed(started))
         self._open.add(started.call_id)

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from weft.model.agent import Agent
 from weft.model.input import AgentInput, AnyPartInput, FileInput, TextInput
@@ -18,6 +19,8 @@ from weft.permission.limits import judge
 from weft.tool.paths import locate
 
 MENTION = re.compile(r"(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)")
+# As OpenCode's terminal writes lines of a file: `src/main.py#10-20`, or one of them.
+LINES = re.compile(r"(?P<file>.+)#(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?", re.ASCII)
 DIRECTORY = "application/x-directory"
 TEXT = "text/plain"
 
@@ -42,6 +45,18 @@ async def resolve(text: str, reader: Reader) -> tuple[AnyPartInput, ...]:
 
 
 def _find(name: str, reader: Reader) -> AnyPartInput | None:
+    found = _find_named(name, reader)
+    lines = LINES.fullmatch(name)
+    if found is not None or lines is None:
+        return found
+    file = _find_named(lines["file"], reader)
+    if not isinstance(file, FileInput) or file.mime != TEXT:
+        return None
+    first, last = lines["first"], lines["last"] or lines["first"]
+    return replace(file, filename=name, url=f"{file.url}?start={first}&end={last}")
+
+
+def _find_named(name: str, reader: Reader) -> AnyPartInput | None:
     top = reader.place.worktree if reader.place.worktree != "/" else reader.place.directory
     try:
         place, inside = locate(name, top, reader.place.worktree)

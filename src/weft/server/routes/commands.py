@@ -2,13 +2,12 @@
 
 from msgspec.structs import replace
 
-from weft.errors import InvalidInputError
 from weft.model.agent import Command
 from weft.model.input import CommandInput, ShellInput
 from weft.model.message import MessageWithParts
 from weft.model.wire import encode
 from weft.server.route import Call, route
-from weft.server.routes.messages import MOST_PARTS
+from weft.server.routes.messages import check_parts
 from weft.server.routes.sessions import SESSION, session_in
 
 
@@ -20,8 +19,7 @@ async def list_commands(call: Call) -> list[Command]:
 async def command(call: Call) -> MessageWithParts:
     """Carry out a command, and wait for the last answer to it."""
     input: CommandInput = call.body
-    if len(input.parts) > MOST_PARTS:
-        raise InvalidInputError("parts", f"more than {MOST_PARTS}")
+    check_parts(call, input.parts)
     key = call.headers.get("idempotency-key")
     if key is not None and input.message_id is None:
         id = await call.premises.repeats.id_for(call.api, session_in(call), key, encode(input))

@@ -1,11 +1,13 @@
 """HTTP for messages and runs."""
 
+from collections.abc import Sequence
+
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from weft.errors import InvalidInputError
+from weft.errors import InvalidInputError, NotPermittedError
 from weft.model.ids import MessageID, PartID
-from weft.model.input import PromptInput
+from weft.model.input import AnyPartInput, FileInput, PromptInput
 from weft.model.message import MessageWithParts
 from weft.model.part import AnyPart, ModelRef
 from weft.model.wire import Wire, encode
@@ -15,6 +17,7 @@ from weft.server.routes.sessions import SESSION, session_in
 MESSAGE = f"{SESSION}/message/{{messageID}}"
 PART = f"{MESSAGE}/part/{{partID}}"
 MOST_PARTS = 1000
+LOCAL = "file:"
 
 
 class MessagesQuery(Struct, frozen=True, kw_only=True):
@@ -93,12 +96,12 @@ async def remove_part(call: Call) -> bool:
 
 async def prompt(call: Call) -> MessageWithParts:
     """Send a prompt, and wait for the last answer to it."""
-    return await call.api.prompt(session_in(call), await once(call, checked(call.body)))
+    return await call.api.prompt(session_in(call), await once(call, checked(call)))
 
 
 async def prompt_async(call: Call) -> None:
     """Send a prompt. It is on disk when this answers; what comes of it is told as events."""
-    await call.api.submit(session_in(call), await once(call, checked(call.body)))
+    await call.api.submit(session_in(call), await once(call, checked(call)))
 
 
 async def abort(call: Call) -> bool:
@@ -132,10 +135,24 @@ async def once(call: Call, input: PromptInput) -> PromptInput:
     return replace(input, message_id=id)
 
 
-def checked(input: PromptInput) -> PromptInput:
-    if len(input.parts) > MOST_PARTS:
-        raise InvalidInputError("parts", f"more than {MOST_PARTS}")
+def checked(call: Call) -> PromptInput:
+    """The prompt of a call, if it is one that may be sent."""
+    input: PromptInput = call.body
+    check_parts(call, input.parts)
     return with_flat_model(input)
+
+
+def check_parts(call: Call, parts: Sequence[AnyPartInput]) -> None:
+    """What is attached to a prompt is read at once and shown in it: a server that shows no files takes none by name.
+
+    Raises `InvalidInputError` and `NotPermittedError`."""
+    if len(parts) > MOST_PARTS:
+        raise InvalidInputError("parts", f"more than {MOST_PARTS}")
+    named = any(isinstance(part, FileInput) and part.url.lower().startswith(LOCAL) for part in parts)
+    if named and not call.premises.shows_files:
+        raise NotPermittedError(
+            "this server shows no files, and attaches none of its own", hint="send it along: data:…;base64,…"
+        )
 
 
 def with_flat_model(input: PromptInput) -> PromptInput:

@@ -145,8 +145,10 @@ def _part(part: AnyPart, *, over: bool, attachments: bool) -> AnyPart | None:
             return _file(part, attachments=attachments)
         case ToolPart():
             return _call(part, attachments=attachments)
-        case StepStartPart() | StepFinishPart():
+        case StepStartPart():
             return replace(part, snapshot=None, extra_=UNSET)
+        case StepFinishPart():
+            return replace(part, snapshot=None, weft=None, extra_=UNSET)
         case AgentPart():
             return replace(part, source=None, extra_=UNSET)
         case RetryPart():

@@ -10,19 +10,14 @@ from weft.errors import DocumentError
 from weft.model.ids import MessageID, SessionID, checked, file_name
 from weft.model.message import AssistantMessage, MessageWithParts, message_order, sort_parts
 from weft.model.parcel import Parcel
-from weft.model.session import Session, SessionShare
+from weft.model.session import without_secret
 from weft.model.wire import encode, encode_pretty, from_plain, parse
 from weft.session.transfer.rename import placed
 
 
 def to_document(parcel: Parcel) -> bytes:
     """As OpenCode exports a session: two spaces, a newline at the end, no todos and no diff."""
-    return encode_pretty(replace(parcel, info=_without_secret(parcel.info), todos=(), diff=())) + b"\n"
-
-
-def _without_secret(info: Session) -> Session:
-    """The auto-share of OpenCode 1.1.34 writes the secret of a share into the session, and so into every export."""
-    return info if info.share is None else replace(info, share=SessionShare(url=info.share.url))
+    return encode_pretty(replace(parcel, info=without_secret(parcel.info), todos=(), diff=())) + b"\n"
 
 
 def from_document(raw: bytes, *, where: str) -> Parcel:

@@ -15,12 +15,13 @@ ENTROPY = 2.75
 # The word that says so comes last in a name: TOKEN_FILE names a file, and PASSWORD_LENGTH a length.
 _SECRET = (
     r"api[_-]?key|(?:secret|access|private|auth|signing|encryption|master|license|account|app|service[_-]?role)[_-]?key"
-    r"|secret|token|password|passwd|passphrase|passcode|credentials?|cookie|authorization"
+    r"|secret[_-]?key[_-]?base|secret|token|password|passwd|passphrase|passcode|credentials?|cookie|authorization"
 )
 _SHORT_WORDS = r"auth|pwd|pat|pass"
 _SUFFIX = r"(?:[_-]?(?:\d+|base64|b64|prod|production|dev|staging|old|new))?"
 NAME = re.compile(rf"(?:.*(?:{_SECRET})|(?:.*[_.-])(?:{_SHORT_WORDS}))(?:{_SUFFIX})", re.IGNORECASE)
 PASSWORD = re.compile(r".*(?:password|passwd|passphrase|passcode|pwd|pass)(?:[_-]?\d+)?", re.IGNORECASE)
+PASSWORD_NAME = "password"
 ENVIRONMENT = re.compile(r"[A-Z][A-Z0-9_]*")
 
 # Begins where a name ends, for few names end like this: what stands before is looked at afterwards.
@@ -32,11 +33,30 @@ _ASSIGNED = re.compile(
 _NAME_BEFORE = re.compile(r"[A-Za-z0-9_.-]*\Z")
 NAME_LENGTH = 80
 _FLAG = re.compile(r"--(?P<name>[a-z][a-z-]{2,40})\s+[\"']?(?P<value>[^\s\"'`,;|]{6,})")
-_BEARER = re.compile(r"\b(?:bearer|token)\s+(?P<value>[A-Za-z0-9._~+/=-]{12,})", re.IGNORECASE)
+_BEARER = re.compile(r"\b(?:bearer|token|ssws)\s+(?P<value>[A-Za-z0-9._~+/=-]{12,})", re.IGNORECASE)
 _BASIC = re.compile(r"\bbasic\s+(?P<value>[A-Za-z0-9+/]{8,}={0,2})", re.IGNORECASE)
 _URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,200})@")
 _NETRC = re.compile(r"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(?P<value>\S{4,})")
-_COOKIE = re.compile(r"^(?:set-)?cookie:\s*(?P<value>[^\r\n]{8,})", re.IGNORECASE | re.MULTILINE)
+_COOKIE = re.compile(r"^(?:set-)?cookie:[ \t]*(?P<value>[^\s\"'][^\r\n]{7,})", re.IGNORECASE | re.MULTILINE)
+_SIGNED = re.compile(r"[?&]sig(?:nature)?=(?P<value>[A-Za-z0-9%._~+/=-]{16,})", re.IGNORECASE)
+_PUTTY = re.compile(r"\bPrivate-Lines: \d+\s+(?P<value>[A-Za-z0-9+/=\s]{32,}[A-Za-z0-9+/=])")
+# Commands that take a password as the short flag that means something else to most.
+_SHORT_FLAGS = re.compile(
+    r"\bcurl\b[^\n|;&]{0,300}?\s-u\s+[\"']?[^\s:\"']{1,100}:(?P<user>[^\s\"'`]{4,200})"
+    r"|\b(?:sshpass|login)\b[^\n|;&]{0,300}?\s-p\s+[\"']?(?P<apart>[^\s\"'`]{4,200})"
+    r"|\bmysql(?:dump|admin)?\b[^\n|;&]{0,300}?\s-p(?P<joined>[^\s\"'`]{4,200})"
+)
+# A name and its value where no sign stands between them: images, deployments, settings in XML.
+_PAIRS = (
+    re.compile(
+        r"^\s*(?:ENV|ARG|set\s+-\w+)\s+(?P<name>[A-Z][A-Z0-9_]{2,80})\s+(?P<value>[^\s\"']{6,})", re.MULTILINE
+    ),
+    re.compile(
+        r"\b(?:name|key)[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?P<name>[A-Za-z][\w.-]{2,80})[\"']?\s{0,40},?\s{0,40}"
+        r"[\"']?value[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?P<value>[^\s\"'<>,]{6,400})"
+    ),
+    re.compile(r"<(?P<name>[A-Za-z][\w.-]{2,80})>(?P<value>[^<>\s]{6,400})</(?P=name)>"),
+)
 
 _PLACEHOLDER = re.compile(
     r"[$%<{\[*#@(].*|.*[>}\])]"
@@ -62,12 +82,21 @@ def find_named(text: str) -> Iterator[Span]:
         for found in _FLAG.finditer(text):
             if is_secret_name(found["name"]) and _is_worth_hiding(found["name"], found["value"]):
                 yield Span(*found.span("value"), _kind(found["name"]))
+    if "value" in text or "</" in text or "ENV" in text or "ARG" in text or "set " in text:
+        yield from _find_pairs(text)
     yield from _find_declared(text)
+
+
+def _find_pairs(text: str) -> Iterator[Span]:
+    for pattern in _PAIRS:
+        for found in pattern.finditer(text):
+            if is_secret_name(found["name"]) and _is_worth_hiding(found["name"], found["value"]):
+                yield Span(*found.span("value"), _kind(found["name"]))
 
 
 def _find_declared(text: str) -> Iterator[Span]:
     lower = text.lower()
-    if "bearer" in lower or "token " in lower:
+    if "bearer" in lower or "token " in lower or "ssws " in lower:
         yield from _values(_BEARER, text, "bearer-token", looks_random)
     if "basic " in lower:
         yield from _values(_BASIC, text, "basic-auth", _is_basic)
@@ -77,6 +106,19 @@ def _find_declared(text: str) -> Iterator[Span]:
         yield from _values(_NETRC, text, "password", _is_real)
     if "cookie:" in lower:
         yield from _values(_COOKIE, text, "cookie", _is_real)
+    if "sig" in lower:
+        yield from _values(_SIGNED, text, "signature", looks_random)
+    if "private-lines" in lower:
+        yield from _values(_PUTTY, text, "private-key", _is_real)
+    if " -p" in text or " -u" in text:
+        yield from _find_short_flags(text)
+
+
+def _find_short_flags(text: str) -> Iterator[Span]:
+    for found in _SHORT_FLAGS.finditer(text):
+        which = found.lastgroup or ""
+        if _is_worth_hiding(PASSWORD_NAME, found[which]) and not found[which].isdigit():
+            yield Span(*found.span(which), "password")
 
 
 def _values(pattern: re.Pattern[str], text: str, kind: str, judge: Callable[[str], bool]) -> Iterator[Span]:

@@ -80,6 +80,17 @@ SHAPES = (
     Shape("heroku-key", ("HRKU-",), rf"HRKU-{_WORD}{{30,}}"),
     Shape("flyio-token", ("fo1_",), r"fo1_[A-Za-z0-9_-]{30,}"),
     Shape("cloudflare-key", ("v1.0-",), r"v1\.0-[0-9a-f]{24}-[0-9a-f]{100,}"),
+    Shape("netlify-token", ("nfp_",), r"nfp_[A-Za-z0-9]{36,}"),
+    Shape("pinecone-key", ("pcsk_",), r"pcsk_[A-Za-z0-9_]{40,}"),
+    Shape("langsmith-key", ("lsv2_",), r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    Shape("onepassword-token", ("ops_eyJ",), rf"ops_eyJ{_WORD}{{100,}}"),
+    Shape("facebook-token", ("EAA",), r"EAA[A-Za-z0-9]{80,}"),
+    Shape("mapbox-token", ("sk.eyJ",), rf"sk\.eyJ{_WORD}{{20,}}\.{_WORD}{{20,}}"),
+    Shape("resend-key", ("re_",), r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{24}"),
+    Shape("neon-key", ("napi_",), r"napi_[A-Za-z0-9]{40,}"),
+    Shape("vercel-token", ("vercel_blob_rw_",), r"vercel_blob_rw_[A-Za-z0-9]{8,}_[A-Za-z0-9]{20,}"),
+    Shape("dropbox-token", ("sl.",), rf"sl\.{_WORD}{{100,}}"),
+    Shape("google-token", ("1//0",), rf"1//0{_WORD}{{40,}}"),
     Shape("jwt", ("eyJ",), rf"eyJ{_WORD}{{8,}}\.eyJ{_WORD}{{8,}}\.{_WORD}{{8,}}"),
 )  # fmt: skip
 
@@ -89,6 +100,8 @@ ARMOUR = "-----BEGIN"
 _PATTERNS = [(shape, re.compile(f"{_EDGE}{shape.pattern}{_EDGE_AFTER}")) for shape in SHAPES]
 _ARMOURED = [each for each in _PATTERNS if ARMOUR in each[0].marks]
 _COMPACT = [each for each in _PATTERNS if ARMOUR not in each[0].marks]
+# Most words hold no mark at all: one look tells.
+_MARKED = re.compile("|".join(sorted({re.escape(mark) for shape, _ in _COMPACT for mark in shape.marks})))
 # Only long words are looked at closely: text has few of them.
 LONG_WORD = re.compile(r"[A-Za-z0-9_+/=.:-]{16,}")
 
@@ -107,6 +120,8 @@ def find_shapes(text: str) -> Iterator[Span]:
         yield from _find(_ARMOURED, text, 0, len(text))
     for word in LONG_WORD.finditer(text):
         said = word[0]
+        if _MARKED.search(said) is None:
+            continue
         meant = [each for each in _COMPACT if any(mark in said for mark in each[0].marks)]
         yield from _find(meant, text, word.start(), word.end())
 

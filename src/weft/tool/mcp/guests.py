@@ -11,13 +11,13 @@ from weft.tool.mcp.result import Piece
 
 class Guests(Protocol):
     """* `arrive` sees to it that all are on their way, and waits for them a moment and no longer; asked again, it
-      waits only for what is new;
+      waits only for what is new. It gives words on each that is not there, the same ones once;
     * `tools` are those of the guests that are there, each under the same name for good;
     * `render` gives a command of a guest with its words, None if none has it; `read_resource` what one has to read;
       both raise `McpError`.
     """
 
-    async def arrive(self) -> None: ...
+    async def arrive(self) -> tuple[str, ...]: ...
 
     def tools(self) -> Mapping[str, AnyTool]: ...
 
@@ -31,8 +31,8 @@ class Guests(Protocol):
 class NoGuests:
     """For where no servers are configured."""
 
-    async def arrive(self) -> None:
-        pass
+    async def arrive(self) -> tuple[str, ...]:
+        return ()
 
     def tools(self) -> Mapping[str, AnyTool]:
         return {}

@@ -3,32 +3,37 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from typing import Any, Final
 
 from weft.errors import McpError
 from weft.tool.mcp.auth.book import Book
 from weft.tool.mcp.entry import AnyEntry
-from weft.tool.mcp.link import Dial, Link, Login, News
+from weft.tool.mcp.link import Link, Login, News
 
 # The library logs what it also raises; without a handler it would land on the screen.
 LOGGERS: Final = ("mcp", "client")
 EXTRA: Final = "pip install 'weft[mcp]'"
 
 
-def dialling(book: Book, redirect: str) -> Dial:
+class Dialling:
     """Connect by way of the library. Logins are kept in `book`, and come back by `redirect`."""
 
-    @asynccontextmanager
-    async def dial(entry: AnyEntry, news: News, login: Login | None) -> AsyncIterator[Link]:
-        sdk = await asyncio.to_thread(_load)
-        async with sdk.open_link(
-            entry, news, sdk.Passport(book=book, redirect=redirect, login=login)
-        ) as link:
-            yield link
+    def __init__(self, book: Book, redirect: str) -> None:
+        self._book = book
+        self._redirect = redirect
 
-    return dial
+    async def prepare(self) -> None:
+        with suppress(McpError):  # that it is not installed is said by every server that would be connected
+            await asyncio.to_thread(_load)
+
+    @asynccontextmanager
+    async def __call__(self, entry: AnyEntry, news: News, login: Login | None) -> AsyncIterator[Link]:
+        sdk = await asyncio.to_thread(_load)
+        passport = sdk.Passport(book=self._book, redirect=self._redirect, login=login)
+        async with sdk.open_link(entry, news, passport) as link:
+            yield link
 
 
 def _load() -> Any:

@@ -94,11 +94,13 @@ class Login(Protocol):
 
 
 class Dial(Protocol):
-    """Connect to a server, whose `news` are told.
+    """Connect to a server, whose `news` are told. `prepare` gets ready what that takes of us, whatever the server.
 
     Raises `LoginNeededError` or `RegistrationNeededError` if it wants to know who we are, and there is no `login` to
     tell it; anything else it likes when it fails, also in a group.
     """
+
+    async def prepare(self) -> None: ...
 
     def __call__(
         self, entry: AnyEntry, news: News, login: Login | None

@@ -11,16 +11,25 @@ from msgspec.structs import replace
 from weft.errors import McpError, NotFoundError
 from weft.host.tasks import open_tasks
 from weft.model.agent import Command
-from weft.model.around.place import AnyMcpStatus, McpConnected, McpResource
+from weft.model.around.place import (
+    AnyMcpStatus,
+    McpConnected,
+    McpDisabled,
+    McpFailed,
+    McpNeedsAuth,
+    McpNeedsRegistration,
+    McpResource,
+)
 from weft.tool.contract import AnyTool
 from weft.tool.mcp.entry import WAIT_SECONDS, AnyEntry
 from weft.tool.mcp.link import Dial, Offers, PromptOffer
 from weft.tool.mcp.naming import legible, prompt_key, resource_key, to_word, tool_key
 from weft.tool.mcp.result import Piece, to_pieces, to_template
-from weft.tool.mcp.server import Around, Server
+from weft.tool.mcp.server import Around, Server, describe
 from weft.tool.mcp.tools import to_tool
 
 LONGEST_WORDS: Final = 500
+LOG_IN: Final = "weft mcp auth"
 
 
 class Configured(Struct, frozen=True, kw_only=True):
@@ -41,6 +50,7 @@ class Pool:
         self.servers: dict[str, Server] = {}
         self._keys: dict[tuple[str, str], str] = {}
         self._made: dict[str, tuple[Offers, dict[str, AnyTool]]] = {}
+        self._said: dict[str, str] = {}
 
     def put(self, configured: Configured) -> Server:
         """Take a server in, in place of one that has its name, which must have been left."""
@@ -73,20 +83,35 @@ class Pool:
 
     # --- what a run asks for ---
 
-    async def arrive(self) -> None:
+    async def arrive(self) -> tuple[str, ...]:
         """See to it that every server is on its way, and give those a moment that set out for the first time.
 
         The moment counts from when each set out: who comes later waits for less, and nobody for one that failed before.
+        What we need ourselves in order to connect is got ready first: no server's moment goes by with that.
         """
+        if any(each.is_wanted for each in self.servers.values()):
+            await self._around.dial.prepare()
         self.begin()
         under_way = [each for each in self.servers.values() if each.is_connecting and not each.fails]
-        if not under_way:
-            return
-        until = max(each.begun_at for each in under_way) + self._wait
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                for each in under_way:
-                    await each.settled()
+        if under_way:
+            until = max(each.begun_at for each in under_way) + self._wait
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    for each in under_way:
+                        await each.settled()
+        return tuple(self._take_troubles())
+
+    def _take_troubles(self) -> Iterator[str]:
+        """What there is to say of servers that should be there and are not, unless it was said."""
+        for name, server in self.servers.items():
+            words = to_trouble(server)
+            if words and words != self._said.get(name):
+                yield words
+            self.note_said(server)
+
+    def note_said(self, server: Server) -> None:
+        """How it stands has been said, and no run has to say it again."""
+        self._said[server.entry.name] = to_trouble(server)
 
     async def settled(self, servers: Iterable[Server] | None = None) -> None:
         """The same for some of them or all, until each is connected or is not: every one has its deadline."""
@@ -189,6 +214,20 @@ class Pool:
         if server is None:
             raise McpError(f"Resource not found: {client}/{uri}")
         return to_pieces(await server.read(uri))
+
+
+def to_trouble(server: Server) -> str:
+    """Why a server that should be there is not, in words; none if it is, or is meant to be off."""
+    who = f"the MCP server {legible(server.entry.name, LONGEST_WORDS)}"
+    match server.status:
+        case McpConnected():
+            return ""
+        case McpDisabled():
+            return f"{who} takes long to connect: its tools come when it has" if server.is_connecting else ""
+        case McpNeedsAuth():
+            return f"{who} is not there: it needs a login ({LOG_IN} {server.entry.name})"
+        case McpFailed() | McpNeedsRegistration():
+            return f"{who} is not there: {describe(server.status)}"
 
 
 @asynccontextmanager

@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated, Final
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 
 from weft.errors import ToolError
 from weft.host.process import Captured
+from weft.host.scratch import open_scratch
 from weft.tool.about import about
 from weft.tool.contract import Tool, ToolContext, ToolResult
 from weft.tool.paths import Place, enter
@@ -113,24 +113,15 @@ async def _scan(place: Place, names: list[str], pattern: str, ctx: ToolContext) 
     except re.error as error:
         raise ToolError(f"The pattern is no regular expression: {error}") from error
     root = place if place.is_directory else _parent(place)
-    listed = await asyncio.to_thread(_listed, names)
-    try:
-        argv = (sys.executable, "-I", "-S", _SCAN, str(LIMIT + 1), pattern, listed)
+    listed = b"\0".join(os.fsencode(name) for name in names)
+    async with open_scratch("weft-grep-", listed) as path:
+        argv = (sys.executable, "-I", "-S", _SCAN, str(LIMIT + 1), pattern, path)
         said = await capture_in(root.real, argv, FOUND_BYTES, ctx)
-    finally:
-        with suppress(OSError):
-            os.unlink(listed)
     return _scanned(said, root)
 
 
 def _parent(place: Place) -> Place:
     return Place(path=os.path.dirname(place.path), real=os.path.dirname(place.real), is_directory=True)
-
-
-def _listed(names: list[str]) -> str:
-    with tempfile.NamedTemporaryFile("wb", prefix="weft-grep-", delete=False) as file:
-        file.write(b"\0".join(os.fsencode(name) for name in names))
-        return file.name
 
 
 def _scanned(said: Captured, root: Place) -> Search:

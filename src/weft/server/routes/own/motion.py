@@ -75,12 +75,12 @@ async def put_part(call: Call) -> AnyPart:
 
 async def check_prompt(call: Call) -> None:
     """Whether there are the agent and the model that a prompt names. Nothing is stored."""
-    await call.api.check_prompt(checked(call.body))
+    await call.api.check_prompt(checked(call))
 
 
 async def submit(call: Call) -> MessageWithParts:
     """Send a prompt, and be given it as it was stored; what comes of it is told as events."""
-    return await call.api.submit(session_in(call), await once(call, checked(call.body)))
+    return await call.api.submit(session_in(call), await once(call, checked(call)))
 
 
 async def compact(call: Call) -> MessageWithParts:

@@ -5,6 +5,7 @@ The library would start the process itself, outside of our care.
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -91,6 +92,8 @@ async def open_stdio(entry: LocalEntry, news: News) -> AsyncIterator[Streams]:
     """Start a server and talk with it. Leaving ends it, and everything it started."""
     if entry.refusal:
         raise McpError(entry.refusal)
+    if not await asyncio.to_thread(_can_be_run, entry):
+        raise McpError(f"{entry.argv[0]} cannot be run: there is no such program")
     hearing, heard = anyio.create_memory_object_stream[SessionMessage | Exception](AT_ONCE)
     saying, said = anyio.create_memory_object_stream[SessionMessage](0)
     ear = _Ear(hearing, news)
@@ -109,6 +112,12 @@ async def open_stdio(entry: LocalEntry, news: News) -> AsyncIterator[Streams]:
                         task.cancel()
         except OSError as error:
             raise McpError(f"{entry.argv[0]} cannot be run: {error.strerror or error}") from error
+
+
+def _can_be_run(entry: LocalEntry) -> bool:
+    program = entry.argv[0]
+    named = os.path.join(entry.directory, program) if "/" in program else program
+    return shutil.which(named, path=entry.environment.get("PATH", os.defpath)) is not None
 
 
 async def _pass_on(said: MemoryObjectReceiveStream[SessionMessage], talk: Talk) -> None:

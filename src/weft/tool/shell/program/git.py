@@ -52,7 +52,12 @@ _READING: Final = names(
     "show log diff blame annotate cat-file grep archive whatchanged apply am hash-object mailinfo"
 )
 
-_RUNS_CONFIGURED: Final = names("difftool mergetool hook daemon instaweb send-email shell upload-pack")
+_RUNS_CONFIGURED: Final = names(
+    "difftool mergetool hook daemon instaweb send-email shell upload-pack credential credential-store credential-cache"
+)
+# Verbs that bring something from another repository, or to it; that may be a directory.
+_REACHING: Final = names("clone fetch pull push ls-remote submodule fetch-pack send-pack remote")
+_AFAR: Final = re.compile(r"[\w+.-]+://|[\w.@-]+:")
 
 
 def look_at_git(rest: Reading, scene: Scene) -> Found:
@@ -90,6 +95,8 @@ def _runs(verb: str, own: Given, arguments: Sequence[Field], scene: Scene) -> li
     texts = [field.text for field in arguments]
     _look_at_settings(own.values("-c", "--config") if verb == "clone" else [], scene)
     inner: list[Inner] = [Script(text=field.text) for field in own.values(*_COMMANDS)]
+    if verb in ("init", "clone") and any(field.text for field in own.values("--template")):
+        scene.unclear(f"git {verb} --template", "it brings hooks along, which run by themselves")
     inner += [Script(text=value.text) for name, value in own.options if value is not None and name.endswith("-filter") and name != "--subdirectory-filter"]  # fmt: skip
     match verb:
         case "submodule" if "foreach" in texts:
@@ -103,6 +110,10 @@ def _runs(verb: str, own: Given, arguments: Sequence[Field], scene: Scene) -> li
             inner += [Script(text=field.text) for field in own.values("-u")]
         case "config":
             _configure(own, scene)
+        case "lfs" if texts[:1] == ["install"]:
+            scene.touch(Field(".git/hooks"), "write")
+        case "maintenance" if texts[:1] in (["start"], ["register"]):
+            scene.outside(f"{scene.where.home}/.gitconfig")
         case "remote" if texts[:1] and texts[0] in ("add", "set-url", "rename", "remove", "rm", "set-head"):
             scene.touch(Field(".git/config"), "write")
         case _ if verb in _RUNS_CONFIGURED:
@@ -139,6 +150,8 @@ def _touch(verb: str, own: Given, scene: Scene) -> None:
     if verb == "grep" and own.has("--no-index", "--untracked"):
         roots = tuple(root for field in own.words[1:] for root in scene.rooted(field))
         scene.touch_tree(Listing(roots=roots or scene.cwds or ()), "read")
+    for field in own.words if verb in _REACHING else ():
+        _touch_repository(field, scene)
     match verb:
         case _ if verb in _READING:
             for field in own.words:
@@ -154,6 +167,13 @@ def _touch(verb: str, own: Given, scene: Scene) -> None:
                 _touch_named(field, scene)
         case _:
             pass
+
+
+def _touch_repository(field: Field, scene: Scene) -> None:
+    """A repository elsewhere on this machine is as much outside as any other directory."""
+    text = field.text.removeprefix("file://")
+    if field.wild or (scene.looks_like_path(text) and not _AFAR.match(text)):
+        scene.touch(field if field.wild else Field(text), "look")
 
 
 def _touch_at(field: Field, scene: Scene) -> None:

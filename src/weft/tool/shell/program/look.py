@@ -89,7 +89,7 @@ def _program(name: str, rest: Reading, scene: Scene, stdin: Feed | None) -> Foun
     if name in _FED_LOOKS:
         return _FED_LOOKS[name](rest, scene, stdin)
     if name in _CONTAINERS:
-        return look_at_container(rest, scene)
+        return look_at_container(name, rest, scene)
     if name in _CLIENTS:
         return look_at_client(name, rest, scene, stdin)
     if name in PROGRAMS:

@@ -161,7 +161,7 @@ _CONTAINER: Final = names(
 )
 
 
-def look_at_container(rest: Reading, scene: Scene) -> Found:
+def look_at_container(name: str, rest: Reading, scene: Scene) -> Found:
     """What runs inside sees other files; what of ours is shown to it counts."""
     given = split(rest, _CONTAINER, until_word=True)
     verb = given.words[0].text if given.words else ""
@@ -171,6 +171,9 @@ def look_at_container(rest: Reading, scene: Scene) -> Found:
         scene.touch(Field(found[1] if found else field.text.partition(":")[0]), "write")
     for field in (*given.values(*_FILES), *own.values(*_FILES)):
         scene.touch(field, "read")
-    if verb not in ("run", "exec", "create", "logs"):
+    if name == "kubectl" and verb == "create":
+        # It runs nothing here, and has many options that take a file.
+        use_looks(given.words[1:], scene)
+    elif verb not in ("run", "exec", "create", "logs"):
         use_looks(own.words, scene)
     return Found(quiet=False)

@@ -1,0 +1,6 @@
+def main():
+    print("Hello, world!")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""`weft run "… @name …"`: what is mentioned comes along, if it may be read unasked."""
+
+import json
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from given.web import Answer, open_web
+from weft.cli.main import run_command
+
+CHAT = "/v1/chat/completions"
+SAID = {"id": "c", "choices": [{"index": 0, "delta": {"content": "Seen."}, "finish_reason": "stop"}]}
+SEEN = Answer(b"data: " + json.dumps(SAID).encode() + b"\n\ndata: [DONE]\n\n", kind="text/event-stream")
+
+Ask = Callable[..., str]
+
+
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Types words in a directory with some files; gives what the model was told."""
+    here = tmp_path / "here"
+    (here / "pkg").mkdir(parents=True)
+    (here / "pkg" / "one.py").write_text("first\nsecond\nthird\n")
+    (here / "notes.txt").write_text("buy yarn")
+    (here / ".env").write_text("KEY=hidden-value")
+    (tmp_path / "outside.txt").write_text("not yours")
+
+    def run(words: str, piped: str = "") -> str:
+        monkeypatch.setattr(sys, "stdin", StringIO(piped))
+        with open_web({CHAT: SEEN}) as web:
+            mill = {
+                "npm": "@ai-sdk/openai-compatible",
+                "options": {"baseURL": f"{web.url}/v1", "apiKey": "sk-secret-0123456789"},
+                "models": {"m": {"limit": {"context": 100_000, "output": 1_000}}},
+            }
+            said = {"provider": {"mill": mill}, "model": "mill/m", "agent": {"title": {"disable": True}}}
+            monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(said))
+            arguments = ["--dir", str(here), "--store", str(tmp_path / "store"), "--title", "T"]
+            assert run_command(["run", words, *arguments]) == 0
+        [asked] = web.asked
+        return str(json.loads(asked.body)["messages"][1:])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("see @notes.txt.", "00001| buy yarn"),
+        ("see @pkg", "one.py"),
+        ("see @pkg/one.py#2", "00002| second"),
+        ("see @pkg/one.py#2-3 now", "00003| third"),
+        ("have @explore look", "call the task tool with subagent: explore"),
+    ],
+)
+def test_what_is_mentioned_comes_along(ask: Ask, words: str, told: str) -> None:
+    assert told in ask(words)
+
+
+def test_lines_are_those_that_were_named_and_no_others(ask: Ask) -> None:
+    told = ask("see @pkg/one.py#2")
+
+    assert ("first" in told, "second" in told, "third" in told) == (False, True, False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "see @.env",
+        "see @../outside.txt",
+        "see `@notes.txt`",
+        "mail me@notes.txt",
+        "see @nothing-of-the-kind",
+        "ask @build",
+    ],
+)
+def test_what_may_not_be_read_unasked_or_is_no_name_stays_a_word(ask: Ask, words: str) -> None:
+    told = ask(words)
+
+    assert words in told
+    assert "Called the" not in told
+    assert "subagent:" not in told
+
+
+def test_what_was_piped_in_mentions_nothing(ask: Ask) -> None:
+    told = ask("what is this?", piped="see @notes.txt")
+
+    assert "see @notes.txt" in told
+    assert "buy yarn" not in told

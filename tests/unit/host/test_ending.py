@@ -1,0 +1,14 @@
+"""The last resort ends a process that is ours alone, and no other (`tests/e2e/test_exit.py` has the first)."""
+
+import threading
+
+from weft.host.ending import LastResort
+
+
+def test_a_process_that_others_share_is_never_ended() -> None:
+    last_resort, before = LastResort(alone=False), threading.enumerate()
+    last_resort.end_within(60, 7)
+    try:
+        assert threading.enumerate() == before
+    finally:
+        last_resort.disarm()

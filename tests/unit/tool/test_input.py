@@ -1,0 +1,35 @@
+"""What a model wrote, as what a tool takes."""
+
+from typing import Any
+
+import pytest
+
+from weft.errors import ToolError
+from weft.tool.change.edit import EDIT, EditInput
+from weft.tool.contract import to_input
+from weft.tool.read import READ, ReadInput
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"filePath": "a", "offset": 3}, ReadInput(file_path="a", offset=3)),
+        ({"filePath": "a", "offset": "3", "limit": "20"}, ReadInput(file_path="a", offset=3, limit=20)),
+        ({"filePath": "12", "offset": "3"}, ReadInput(file_path="12", offset=3)),
+    ],
+)
+def test_a_number_in_quotes_is_a_number_where_one_is_wanted(given: dict[str, Any], meant: ReadInput) -> None:
+    assert to_input(READ, given) == meant
+
+
+def test_so_is_yes_or_no_and_text_stays_text() -> None:
+    given = {"filePath": "a", "oldString": "null", "newString": "1", "replaceAll": "true"}
+    assert to_input(EDIT, given) == EditInput(
+        file_path="a", old_string="null", new_string="1", replace_all=True
+    )
+
+
+@pytest.mark.parametrize("offset", ["three", "-1", "1.5", None, [1]])
+def test_what_cannot_be_meant_is_named(offset: object) -> None:
+    with pytest.raises(ToolError, match=r"invalid arguments: Expected `int`.* at `\$\.offset`"):
+        to_input(READ, {"filePath": "a", "offset": offset})
