@@ -125,6 +125,28 @@ def test_a_session_goes_on_with_continue_or_by_its_id(shell: Shell) -> None:
     assert document["messages"][-1]["info"]["modelID"] == "demo"
 
 
+def test_continue_outside_of_a_repository_means_the_session_of_this_very_place(shell: Shell) -> None:
+    for name in ("here", "there"):
+        (shell.root / name).mkdir()
+        shell.weft("run", "-m", "scripted/demo", "--dir", str(shell.root / name), name)
+    gone_on = shell.weft("run", "-m", "scripted/demo", "--dir", str(shell.root / "here"), "-c", "again")
+    sessions = json.loads(shell.weft("session", "list", "--all", "--format", "json").stdout)
+    nothing = shell.weft("run", "-m", "scripted/demo", "--dir", str(shell.root), "-c", "again")
+
+    assert gone_on.returncode == 0
+    assert len(sessions) == 2
+    assert sessions[0]["directory"] == str(shell.root / "here")
+    assert nothing.returncode == 2
+    assert "start one" in nothing.stderr
+
+
+def test_what_is_archived_is_not_gone_on_with(shell: Shell) -> None:
+    shell.weft("run", "-m", "scripted/demo", "one")
+    shell.weft("session", "archive", str(shell.sessions()[0]["id"]))
+
+    assert shell.weft("run", "-m", "scripted/demo", "-c", "two").returncode == 2
+
+
 def test_what_is_piped_in_and_attached_reaches_the_prompt(shell: Shell) -> None:
     shell.weft("run", "-m", "scripted/demo", "-f", "greet.py", "explain", "this one", stdin="from a pipe\n")
     document = json.loads(

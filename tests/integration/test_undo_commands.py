@@ -136,6 +136,13 @@ def test_single_files_or_none(root: Path, capsys: Out) -> None:
     assert texts(root) == CHANGED
 
 
+def test_a_file_that_was_not_changed_is_not_taken_back_and_nothing_else_is(root: Path, capsys: Out) -> None:
+    session, _ = work(root)
+    assert said(capsys, "undo", "--file", "typo.txt", "--yes", code=2) == ""
+    assert texts(root) == CHANGED
+    assert "revert" not in told(capsys, "session", "show", session)["info"]
+
+
 def test_from_another_directory_it_works_where_the_session_did(
     root: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ from weft.errors import ConfigError, InvalidInputError, NotFoundError
 from weft.host.clock import SystemClock
 from weft.host.ending import LastResort
 from weft.model.catalog import parse_ref
-from weft.model.ids import SessionID
+from weft.model.ids import GLOBAL_PROJECT, SessionID
 from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage
 from weft.model.part import ModelRef, ToolPart
@@ -233,11 +233,19 @@ async def find_session(api: Api, chosen: argparse.Namespace, words: str) -> Sess
     if chosen.session:
         return await api.get_session(SessionID(chosen.session))
     if chosen.go_on:
-        roots = await api.list_sessions(SessionQuery(roots=True, order="updated", limit=1))
-        if not roots:
-            raise NotFoundError("session", "to go on with", hint='start one: weft run "…"')
-        return roots[0]
+        return await find_last(api)
     return await api.create_session(SessionInput(title=title_of(chosen.title, words)))
+
+
+async def find_last(api: Api) -> Session:
+    """The one to go on with. All that is no repository is one project: there, it is the last one of this very place."""
+    nowhere = (await api.current_project()).id == GLOBAL_PROJECT
+    here = (await api.surroundings.get_whereabouts()).directory if nowhere else None
+    wanted = SessionQuery(roots=True, archived=False, directory=here, order="updated", limit=1)
+    roots = await api.list_sessions(wanted)
+    if not roots:
+        raise NotFoundError("session", "to go on with", hint='start one: weft run "…"')
+    return roots[0]
 
 
 def title_of(given: str | None, words: str) -> str | None:

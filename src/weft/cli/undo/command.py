@@ -15,7 +15,7 @@ from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain
 from weft.cli.session.read import read
-from weft.cli.undo.telling import count_by_fate, is_refused, to_lines
+from weft.cli.undo.telling import count_by_fate, is_refused, shown, to_lines
 from weft.errors import InvalidInputError, NotFoundError
 from weft.host.undivided import undivided
 from weft.model.ids import GLOBAL_PROJECT, MessageID, SessionID
@@ -107,6 +107,8 @@ async def _do(chosen: argparse.Namespace, deed: Deed, question: str) -> int:
     as_json = chosen.format == "json"
     async with open_resting(chosen.dir, os.environ, store=chosen.store) as resting:
         found = await _under_lease(resting, session, deed, _wish(chosen, dry_run=True))
+        if chosen.file:
+            _check_named(found.reverted)
         if chosen.dry_run or is_refused(found.reverted.files):
             _tell(found, as_json=as_json, done=False)
             return Exit.FAILED if is_refused(found.reverted.files) else Exit.DONE
@@ -117,6 +119,17 @@ async def _do(chosen: argparse.Namespace, deed: Deed, question: str) -> int:
         found = await _under_lease(resting, session, deed, _wish(chosen, dry_run=False))
     _tell(found, as_json=as_json, done=True)
     return Exit.DONE
+
+
+def _check_named(reverted: Reverted) -> None:
+    """Who names a file that is not there to be brought back has mistyped, and does not want the rest of it."""
+    for each in reverted.files:
+        if each.fate == "uncovered":
+            raise InvalidInputError(
+                "--file",
+                f"{shown(each.file, os.getcwd())}: {plain(each.reason)}",
+                hint="nothing was changed; --dry-run without --file lists what there is",
+            )
 
 
 async def _under_lease(resting: Resting, id: SessionID, deed: Deed, wish: Wish) -> Outcome:

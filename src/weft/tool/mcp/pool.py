@@ -137,7 +137,9 @@ class Pool:
         known = self._made.get(name)
         if known is not None and known[0] is offers:
             return known[1]
-        named = [(self._key(name, offer.name), offer) for offer in offers.tools]
+        # By name: a server that lists them in another order today would cost a model's whole cache.
+        offered = sorted(offers.tools, key=lambda offer: offer.name)
+        named = [(self._key(name, offer.name), offer) for offer in offered]
         made = {key: tool for key, offer in named if (tool := to_tool(key, offer, server)) is not None}
         self._made[name] = (offers, made)
         if len(made) < len(offers.tools):
