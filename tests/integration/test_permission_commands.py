@@ -14,7 +14,9 @@ from weft.app.reading import Reading
 from weft.cli.main import run_command
 from weft.errors import CorrectedError, UnansweredError
 from weft.host.paths import paths_from
-from weft.model.ids import ProjectID, SessionID
+from weft.model.ids import ProjectID, QuestionID, SessionID
+from weft.model.question import QuestionRequest
+from weft.permission.asked import Asked
 
 
 def here() -> ProjectID:
@@ -222,3 +224,14 @@ def test_an_answer_reaches_a_run_that_waits_in_another_process(directory: str) -
             await passing
 
     asyncio.run(run())
+
+
+def test_a_question_in_words_is_answered_in_its_session(
+    directory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = QuestionRequest(id=QuestionID("que_1"), session_id=SESSION, questions=())
+    asked = Asked(question=question, project_id=here(), root_id=SESSION, time=1)
+    kept_asked(directory).change(lambda known: (*known, asked))
+    assert [row["id"] for row in printed(capsys, "list")] == ["que_1"]
+    assert run_command(["permission", "reply", "que_1", "once"]) == 2
+    assert f"weft run -s {SESSION}" in capsys.readouterr().err

@@ -95,7 +95,15 @@ def reply_to(chosen: argparse.Namespace) -> int:
         raise InvalidInputError("--message", "goes with reject alone")
     paths = paths_from(os.environ)
     directory = permission_directory(paths)
-    pending = [each for each in kept_asked(directory).read() if each.answer is None and each.permission]
+    still = [each for each in kept_asked(directory).read() if each.answer is None]
+    for each in still:
+        if each.question is not None and each.id == chosen.id:
+            raise InvalidInputError(
+                "id",
+                f"{each.id} is a question in words",
+                hint=f'answer it in its session: weft run -s {each.session_id} "…"',
+            )
+    pending = [each for each in still if each.permission]
     project = name_of(Reading(chosen.dir, os.environ, store=chosen.store).place())
     here = [each.id for each in pending if each.project_id == project]
     id = choose("open question", chosen.id, here=here, ids=[each.id for each in pending], hint=HINT)
