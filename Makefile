@@ -35,7 +35,7 @@ test: $(READY) ## everything that needs neither network nor services
 	$(TESTS) tests
 
 test-opencode: $(READY) $(OPENCODE)/node_modules/.bin/opencode ## side by side with the real OpenCode 1.1.34
-	WEFT_OPENCODE=$(OPENCODE)/node_modules/.bin/opencode $(if $(wildcard tests/opencode/test_*.py),$(RUN)/pytest -m opencode tests/opencode,true)
+	WEFT_OPENCODE=$(OPENCODE)/node_modules/.bin/opencode $(if $(wildcard tests/opencode/test_*.py),$(RUN)/pytest -n 2 --dist loadfile -m opencode tests/opencode,true)
 
 $(OPENCODE)/node_modules/.bin/opencode:
 	npm install --prefix $(OPENCODE) --ignore-scripts --no-audit --no-fund --silent opencode-ai@1.1.34

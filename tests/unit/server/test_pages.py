@@ -40,7 +40,7 @@ async def test_who_asks_too_often_is_told_to_wait_and_nothing_is_looked_up(kind:
     async def receive() -> dict[str, Any]:
         return {"type": "http.disconnect"}
 
-    await kind(gallery)({"path_params": {"shareID": "0" * 40}}, receive, send)
+    await kind(gallery)({"path_params": {"shareID": "0" * 40}, "headers": []}, receive, send)
     assert sent[0]["status"] == 429
     assert (b"retry-after", b"1") in sent[0]["headers"]
 

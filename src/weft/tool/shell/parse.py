@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 LONGEST: Final = 256 * 1024
 DEEPEST: Final = 120
 MOST_NODES: Final = 60_000
@@ -15,6 +17,10 @@ MOST_PIPES: Final = 3000
 _BROKEN_WORD: Final = re.compile(rb"[^\s;&|()<>]\\\n[^\s;&|()<>]")
 # Before a here-document the grammar passes over a dash. With a backslash it means the same, wherever it stands.
 _LONE_DASH: Final = re.compile(rb"(?<=[ \t])-(?=[ \t]+<<[^<])")
+# Two, three and four bytes: every character past U+00FF. The grammar looks it up in a table of the C library that ends
+# there, and whoever is far enough past that end is killed. To the shell they are all parts of words.
+_FAR: Final = re.compile(rb"[\xc4-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_NEAR: Final = {2: "¦".encode(), 3: "¦_".encode(), 4: "¦¦".encode()}
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 _BLANK: Final = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _ODD_WORD: Final = re.compile(rb"(?<!\\)(?:\\\\)*[;|&<>()`\n\"']|(?<!\\)(?:\\\\)*\$[\w({@*#?!'\"-]")
@@ -49,6 +55,56 @@ class Node(Protocol):
     def children_by_field_name(self, name: str, /) -> "Sequence[Node]": ...
 
 
+class _Written(Struct, frozen=True):
+    """A node that was read with other characters, of the same length, in the place of some; its text is as written."""
+
+    node: Node
+    source: bytes
+
+    @property
+    def type(self) -> str:
+        return self.node.type
+
+    @property
+    def text(self) -> bytes:
+        return self.source[self.start_byte : self.end_byte]
+
+    @property
+    def is_named(self) -> bool:
+        return self.node.is_named
+
+    @property
+    def is_missing(self) -> bool:
+        return self.node.is_missing
+
+    @property
+    def has_error(self) -> bool:
+        return self.node.has_error
+
+    @property
+    def start_byte(self) -> int:
+        return self.node.start_byte
+
+    @property
+    def end_byte(self) -> int:
+        return self.node.end_byte
+
+    @property
+    def children(self) -> Sequence[Node]:
+        return [_Written(child, self.source) for child in self.node.children]
+
+    @property
+    def named_children(self) -> Sequence[Node]:
+        return [_Written(child, self.source) for child in self.node.named_children]
+
+    def child_by_field_name(self, name: str, /) -> Node | None:
+        child = self.node.child_by_field_name(name)
+        return None if child is None else _Written(child, self.source)
+
+    def children_by_field_name(self, name: str, /) -> Sequence[Node]:
+        return [_Written(child, self.source) for child in self.node.children_by_field_name(name)]
+
+
 def parse(text: str) -> Node | str:
     """The tree, or the reason why there is none to rely on."""
     source = _LONE_DASH.sub(rb"\\-", text.encode(errors="replace"))
@@ -58,7 +114,9 @@ def parse(text: str) -> Node | str:
         return "there are control characters in it"
     if _BROKEN_WORD.search(source):
         return "a line is broken in the middle of a word"
-    root = _parser()(source)
+    near = _FAR.sub(lambda far: _NEAR[len(far[0])], source)
+    parsed = _parser()(near)
+    root: Node = parsed if near == source else _Written(parsed, source)
     if root.has_error:
         return "it is not shell as we can read it"
     return _doubt(root, source) or root
