@@ -23,6 +23,7 @@ LATE_IMPORTS = {
     "app/reading.py",
     "app/telemetry/following.py",
     "cli/acp/command.py",
+    "host/files.py",
     "index/driver.py",
     "store/url.py",
     "tool/shell/parse.py",

@@ -99,6 +99,40 @@ async def test_what_we_wrote_is_seen_wherever_it_stands(store: FileStore) -> Non
     assert after[0] is before[0]
 
 
+async def test_parts_that_we_wrote_are_not_read_again(store: FileStore) -> None:
+    before = await store.list_messages(SESSION)
+    part = text("prt_003", "weft", of=name(3))
+    await store.apply(PartUpdated(part=part))
+    after = await store.list_messages(SESSION)
+    assert after[3].parts[0] is part
+    assert [message.info.id for message in after] == [message.info.id for message in before]
+    assert all(one is other for one, other in zip(after, before, strict=True) if one is not after[3])
+
+
+async def test_what_opencode_wrote_over_it_far_back_is_seen_within_a_minute(
+    root: Path, store: FileStore
+) -> None:
+    now = 0
+    remembered = Remembered(Messages(Tree(str(root))), room=1 << 20, now=lambda: now)
+    remembered.list_messages(SESSION, b"ours")
+    with remembered.writing([PartUpdated(part=text("prt_003", "weft", of=name(3)))]):
+        pass
+    assert said(remembered.list_messages(SESSION, b"ours")[3:4]) == ["weft"]
+    now += LOOKED_MS
+    assert said(remembered.list_messages(SESSION, b"ours")) == said(await store.list_messages(SESSION))
+
+
+async def test_what_could_not_be_written_is_looked_at_again(root: Path, store: FileStore) -> None:
+    remembered = Remembered(Messages(Tree(str(root))), room=1 << 20, now=lambda: 0)
+    before = said(remembered.list_messages(SESSION, b"ours"))
+    with (
+        pytest.raises(PermissionError),
+        remembered.writing([PartUpdated(part=text("prt_003", "weft", of=name(3)))]),
+    ):
+        raise PermissionError
+    assert said(remembered.list_messages(SESSION, b"ours")) == before
+
+
 async def test_growth_is_seen(store: FileStore) -> None:
     await store.apply(PartUpdated(part=text("prt_1", "wa", of=name(2))))
     await store.list_messages(SESSION)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from given.written_sessions import PROJECT, START, Written
 from weft.app.finding import want
-from weft.app.library import LOT
+from weft.app.library import FEW
 from weft.app.listing import list_shelved
 from weft.errors import IndexFailedError
 from weft.index.place import reading
@@ -181,27 +181,14 @@ def test_following_what_happens_gives_the_same_as_reading_everything(written: Wr
     assert everything(written) == followed
 
 
-def test_a_long_session_is_taken_in_a_lot_at_a_time(written: Written) -> None:
+def test_a_long_session_that_has_just_come_is_left_to_the_next_search(written: Written) -> None:
     session, library = written.session("one"), written.library()
-    asked = {written.prompt(session, f"prompt number{number}") for number in range(2 * LOT + 1)}
-    left = library.note(session.id, asked)
-    assert len(left) == LOT + 1
-    assert len(library.note(session.id, left)) == 1
-    assert library.note(session.id, set()) == set()
-    followed = everything(written)
-    Path(library.file.path).unlink()
-    library.refresh()
+    asked = [written.prompt(session, f"prompt number{number}") for number in range(2 * FEW)]
+    library.note(session.id, set(asked[-1:]))
+    with reading(*library.file) as database:
+        assert database.rows("SELECT count(*) FROM message") == [(FEW,)]
 
-    assert everything(written) == followed
-
-
-def test_a_search_does_not_wait_for_the_rest_of_a_long_session(written: Written) -> None:
-    session, library = written.session("one"), written.library()
-    for number in range(2 * LOT):
-        written.prompt(session, f"prompt number{number}")
-    assert library.note(session.id, set())
-
-    assert all(library.search(f"number{number}", limit=5) for number in range(2 * LOT))
+    assert all(library.search(f"number{number}", limit=5) for number in range(2 * FEW))
 
 
 def test_a_session_that_was_removed_is_forgotten(written: Written) -> None:

@@ -39,25 +39,16 @@ class Indexer:
 
     async def follow(self) -> None:
         while True:
-            if not self._changed:
-                await self._listen()
+            await self._listen()
             await self._clock.sleep(EVERY_SECONDS)
-            await self._catch_up()
             await self.flush()
 
     async def flush(self) -> None:
-        """Put a lot of each session in. Of a long one that has just come there is more for the next time: a thread that
-        takes it in at once has the interpreter half of the time, for seconds, whatever else is going on."""
         changed, self._changed = self._changed, {}
         for session, messages in changed.items():
             # What is missed now, for whatever reason, is seen by its stamp when somebody searches.
             with suppress(IndexFailedError, OSError):
-                if left := await asyncio.to_thread(self._library.note, session, messages):
-                    self._changed.setdefault(session, set()).update(left)
-
-    async def _catch_up(self) -> None:
-        if self._bus.cursor > self._listening.cursor:
-            await self._listen()
+                await asyncio.to_thread(self._library.note, session, messages)
 
     async def _listen(self) -> None:
         try:
@@ -86,7 +77,8 @@ class Indexer:
 
     async def close(self) -> None:
         """What happened and was not heard yet is heard, and put in."""
-        await self._catch_up()
+        if self._bus.cursor > self._listening.cursor:
+            await self._listen()
         await self.flush()
 
 

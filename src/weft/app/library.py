@@ -30,7 +30,7 @@ from weft.store.tree import Tree
 T = TypeVar("T")
 
 # Reading and putting in so many messages takes a moment that nobody feels.
-LOT = 100
+FEW = 100
 
 
 def _ignore(_: IndexFailedError) -> None:
@@ -116,24 +116,22 @@ class Library:
             with writing(*self.file) as database:
                 note_shelved(database, behind)
 
-    def note(self, id: SessionID, messages: set[MessageID]) -> set[MessageID]:
-        """Something happened to these messages of a session: put them in, and any others that are missing, a lot at a
-        time. Gives back what is left for another time; a search before then reads the session whole."""
+    def note(self, id: SessionID, messages: set[MessageID]) -> None:
+        """Something happened to these messages of a session: put them in, and any others that are missing. Of a long session
+        that has just come only a few: the next search reads it whole, and nobody else waits meanwhile."""
         home = self._source.home_of(id)
         with writing(*self.file) as database:
             for place in list_places(database, id):
                 if place[0] != home:
                     drop_session(database, place)
             if home is None:
-                return set()
+                return
             there, known = self._source.list_ids(id), list_messages(database, (home, id))
             wanted = [*(there & messages), *(there - known - messages)]
-            found = self._source.read_some((home, id), wanted[:LOT])
-            if found is None:
-                return set()
-            left = set(wanted[LOT:])
-            put_some(database, found._replace(stamp=UNSURE) if left else found, gone=known - there)
-            return left
+            found = self._source.read_some((home, id), wanted[:FEW])
+            if found is not None:
+                stamp = found.stamp if len(wanted) <= FEW else UNSURE
+                put_some(database, found._replace(stamp=stamp), gone=known - there)
 
     def _ask(self, question: Callable[[Database], T], progress: Progress) -> T:
         try:

@@ -19,6 +19,8 @@ from weft.model.part import (
 )
 
 INTERRUPTED = "Tool execution was interrupted"
+STREAMED = (TextPart, ReasoningPart)
+UNDER_WAY = (PendingState, RunningState)
 BROKEN_OFF = "The run was interrupted before this answer was whole."
 
 
@@ -38,9 +40,9 @@ def _settled(message: MessageWithParts, now: int) -> list[Event]:
 
 def _is_open(part: AnyPart) -> bool:
     # Asked of every part of a conversation before anything is done with it: so by what it is, and not by matching.
-    if isinstance(part, ToolPart):
-        return isinstance(part.state, PendingState | RunningState)
-    return isinstance(part, TextPart | ReasoningPart) and part.time is not None and part.time.end is None
+    if isinstance(part, STREAMED):
+        return part.time is not None and part.time.end is None
+    return isinstance(part, ToolPart) and isinstance(part.state, UNDER_WAY)
 
 
 def _closed(part: AnyPart, now: int) -> AnyPart:

@@ -147,8 +147,8 @@ class FileStore:
 
     def _apply(self, events: tuple[Durable, ...]) -> None:
         with self._guard.writing(lock_of(event) for event in events) as held:
-            self._remembered.touch(events)
-            self._write(events, held, flush=any(is_promise(event) for event in events))
+            with self._remembered.writing(events):
+                self._write(events, held, flush=any(is_promise(event) for event in events))
             self._drop_locks(event.info.id for event in events if isinstance(event, SessionDeleted))
 
     def _discard(self, sessions: Sequence[SessionID], at: int) -> Trashed:

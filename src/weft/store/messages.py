@@ -90,6 +90,15 @@ class Messages:
             message = known.message
         return Entry(message, info, listing, parts, grown)
 
+    def with_part(self, known: Entry, part: AnyPart) -> Entry | None:
+        """The message with a part of it as we have just written it. None if that cannot be told without looking."""
+        seen = known.parts.get(part.id)
+        if seen is None or known.grown:
+            return None
+        parts = {**known.parts, part.id: Seen(None, part, seen.size)}
+        message = self._message(known.message.info, parts, grown=False)
+        return Entry(message, known.info, known.listing, parts, known.grown)
+
     def _message(self, info: AnyMessage, seen: dict[str, Seen], *, grown: bool) -> MessageWithParts:
         parts = [
             _placed(

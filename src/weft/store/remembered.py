@@ -8,7 +8,8 @@ OpenCode changed and nothing else with it, is seen within a minute.
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from weft.host.now import now as system_now
@@ -23,6 +24,7 @@ from weft.model.event import (
 )
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts, message_order
+from weft.model.part import AnyPart
 from weft.store.layout import session_lock
 from weft.store.messages import NOT_LISTED, Entry, Messages
 
@@ -98,22 +100,51 @@ class Remembered:
         if known is not None:
             known.mark = mark if known.mark == before else None
 
-    def touch(self, events: Iterable[Durable]) -> None:
-        """These are about to be written, under the locks of their sessions."""
+    @contextmanager
+    def writing(self, events: Sequence[Durable]) -> Generator[None]:
+        """These are written meanwhile, under the locks of their sessions."""
+        try:
+            yield
+        except BaseException:
+            self._touch(events)
+            raise
+        parts = [event.part for event in events if isinstance(event, PartUpdated)]
+        if len(parts) == len(events):
+            self._take(parts)
+        else:
+            self._touch(events)
+
+    def _take(self, parts: Sequence[AnyPart]) -> None:
+        """Parts alone were written: of messages that we know there is no need to read them again."""
+        taken: dict[SessionID, set[str]] = {}
+        for part in parts:
+            known = self._sessions.get(session_lock(part.session_id))
+            if known is None:
+                continue
+            entry = None if part.message_id in known.ours else known.entries.get(part.message_id)
+            written = entry and self._messages.with_part(entry, part)
+            if written is None:
+                known.ours.add(part.message_id)
+            elif known.put(part.message_id, written):
+                taken.setdefault(part.session_id, set()).add(part.message_id)
+        for session, changed in taken.items():
+            self._sessions[session_lock(session)].arrange(changed)
+
+    def _touch(self, events: Iterable[Durable]) -> None:
         for event in events:
             match event:
                 case MessageUpdated(info=info):
-                    self._touch(info.session_id, info.id)
+                    self._add(info.session_id, info.id)
                 case PartUpdated(part=part):
-                    self._touch(part.session_id, part.message_id)
+                    self._add(part.session_id, part.message_id)
                 case MessageRemoved() | PartRemoved() | PartGrew():
-                    self._touch(event.session_id, event.message_id)
+                    self._add(event.session_id, event.message_id)
                 case SessionDeleted(info=session):
                     self.forget(session.id)
                 case _:
                     pass
 
-    def _touch(self, session: SessionID, message: MessageID) -> None:
+    def _add(self, session: SessionID, message: MessageID) -> None:
         known = self._sessions.get(session_lock(session))
         if known is not None:
             known.ours.add(message)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from weft.host.files import Disk, read_file
@@ -14,7 +13,6 @@ from weft.store.redo import Note, Pointer, Step, take, to_bytes
 
 # From so many documents on, having everything on the disk at once costs less than one after the other.
 MANY = 100
-THREADS = 4
 
 
 class UndoFailedError(OSError):
@@ -73,7 +71,7 @@ class Writer:
 
     def _prepare(self, contents: dict[str, bytes], *, flush: bool) -> None:
         if len(contents) > MANY:
-            self._prepare_many(list(contents.items()))
+            self._disk.prepare_many(list(contents.items()))
             if flush:
                 self._disk.flush_all()
             return
@@ -83,18 +81,6 @@ class Writer:
             self._flush(
                 os.path.dirname(temp) for temp in contents if "/" in temp[len(self._layout.temps) + 1 :]
             )
-
-    def _prepare_many(self, contents: list[tuple[str, bytes]]) -> None:
-        """By several threads: making files is nearly all the kernel's work, which it does on every core at once."""
-        share = -(-len(contents) // THREADS)
-        shares = [contents[start : start + share] for start in range(0, len(contents), share)]
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="weft-store") as pool:
-            for _ in pool.map(self._prepare_share, shares):
-                pass  # what went wrong in any of them is raised here
-
-    def _prepare_share(self, contents: list[tuple[str, bytes]]) -> None:
-        for temp, raw in contents:
-            self._disk.prepare(temp, raw)
 
     def _steps(self, plan: Plan, locks: tuple[str, ...]) -> tuple[list[Step], dict[str, bytes]]:
         """The renames that make up the plan, and what has to be written aside for them."""

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from weft.host import files
 from weft.host.files import (
+    TIMED,
     Disk,
     is_settled,
     locked,
@@ -178,3 +180,32 @@ def test_threads_count_right_under_a_lock(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert count.read_text() == "200"
+
+
+# --- many at once ---
+
+SPEEDS = pytest.mark.parametrize("slow_seconds", [0, float("inf")], ids=["slow", "quick"])
+
+
+@SPEEDS
+@pytest.mark.parametrize("count", [TIMED, TIMED + 1, 3 * TIMED])
+def test_many_are_all_written(
+    tmp_path: Path, count: int, slow_seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SLOW_SECONDS", slow_seconds)
+    contents = {f"{tmp_path}/{number % 7}/{number}": b"%d" % number for number in range(count)}
+    Disk().prepare_many(list(contents.items()))
+    found = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == contents
+
+
+@SPEEDS
+def test_one_that_cannot_be_written_is_told(
+    tmp_path: Path, slow_seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SLOW_SECONDS", slow_seconds)
+    (tmp_path / "directory").mkdir()
+    paths = [f"{tmp_path}/{number}" for number in range(2 * TIMED)]
+    paths[-5] = f"{tmp_path}/directory"
+    with pytest.raises(IsADirectoryError):
+        Disk().prepare_many([(path, b"x") for path in paths])
