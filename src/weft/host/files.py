@@ -118,14 +118,13 @@ class Disk:
 
     def prepare_many(self, contents: Sequence[tuple[str, bytes]]) -> None:
         """The same for many. Where the kernel takes long to make a file it can do so on several cores at once; where it
-        does not, threads only get into each other's way. So the first ones are timed."""
-        began = time.perf_counter()
-        self._prepare_each(contents[:TIMED])
-        rest = contents[TIMED:]
-        if time.perf_counter() - began < TIMED * SLOW_SECONDS:
-            self._prepare_each(rest)
-        else:
-            self._prepare_at_once(rest)
+        does not, threads only get into each other's way. So it is timed, a lot after the other."""
+        for start in range(0, len(contents), TIMED):
+            began = time.perf_counter()
+            self._prepare_each(contents[start : start + TIMED])
+            if time.perf_counter() - began > TIMED * SLOW_SECONDS:
+                self._prepare_at_once(contents[start + TIMED :])
+                return
 
     def _prepare_at_once(self, contents: Sequence[tuple[str, bytes]]) -> None:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
