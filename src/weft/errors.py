@@ -2,6 +2,7 @@
 
 WeftError
 ├── NotFoundError            there is no such session, message, agent …
+│   └── UnreadableError      there is one, and its document cannot be read
 ├── InvalidInputError        what a caller sent cannot be meant
 │   ├── InvalidIdError       not an id of that kind
 │   └── AmbiguousError       it could be several
@@ -84,6 +85,13 @@ class NotFoundError(WeftError):
         self.kind = kind
         self.id = id
         self.near = tuple(near)
+
+
+class UnreadableError(NotFoundError):
+    """Its document is there and cannot be read. Whoever asks gets nothing, and nobody may take it for gone."""
+
+    def __init__(self, kind: str, id: str) -> None:
+        super().__init__(kind, id, hint="its document is there and cannot be read; weft doctor says more")
 
 
 class InvalidInputError(WeftError):

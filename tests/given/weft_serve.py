@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,9 +61,10 @@ class Running:
 
 
 @contextmanager
-def serving(project: Path, *arguments: str, **env: str) -> Iterator[Running]:
+def serving(project: Path, *arguments: str, under: Sequence[str] = (), **env: str) -> Iterator[Running]:
+    """`under` is a command that the server is started by, its own command line being the rest of it."""
     process = subprocess.Popen(
-        [WEFT, "serve", "--port", "0", *arguments],
+        [*under, WEFT, "serve", "--port", "0", *arguments],
         cwd=project,
         env={**os.environ, **env},
         stdin=subprocess.DEVNULL,

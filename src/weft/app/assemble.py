@@ -28,7 +28,7 @@ from weft.app.undoing import Undoing, open_undoing, to_undoer
 from weft.bus import Bus
 from weft.config.command.known import build_commands
 from weft.config.schema import Config
-from weft.errors import ModelNotFoundError
+from weft.errors import ModelNotFoundError, WeftError
 from weft.host.clock import Clock, SystemClock
 from weft.host.tasks import open_tasks
 from weft.journal import Journal, open_journal
@@ -57,6 +57,10 @@ from weft.tool.desk import Desk, Recall
 from weft.tool.guard import Guard
 from weft.tool.spill import Spill
 from weft.window.recall import recall
+
+
+def unheard(_: WeftError) -> None:
+    """For who wants no warnings."""
 
 
 class Seams(Struct, frozen=True, kw_only=True):
@@ -105,10 +109,17 @@ class Beside(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def open_local(
-    place: Place, store: Store, models: Registry, settings: Settings, seams: Seams
+async def open_local(  # noqa: PLR0913  the last is said by name
+    place: Place,
+    store: Store,
+    models: Registry,
+    settings: Settings,
+    seams: Seams,
+    *,
+    warn: Callable[[WeftError], None] = unheard,
 ) -> AsyncIterator[Local]:
-    """An `Api` over this directory. Leaving ends its runs and writes what is unwritten."""
+    """An `Api` over this directory. Leaving ends its runs and writes what is unwritten. `warn` hears of what dead
+    processes left and could not be settled."""
     clock, bus, mint = seams.clock, Bus(), Mint(seams.clock.now, seams.random)
     statuses = Statuses(bus, directory=place.directory)
     spill = Spill(settings.tool_output, mint)
@@ -157,8 +168,8 @@ async def open_local(
         )
         await spill.sweep(clock.now())
         runner = Runner(kit, tasks)
-        await runner.recover()
-        await recover(kit.undoer)
+        for unsettled in (*await runner.recover(), *await recover(kit.undoer)):
+            warn(unsettled)
         try:
             yield _local(kit, runner, settings, Beside(bus, statuses, aides, terminals, mcp, sharer))
         finally:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from weft.app import finding
 from weft.app.homes import recorded_home
 from weft.app.library import Library
-from weft.errors import ConflictError, NotFoundError
+from weft.errors import ConflictError, NotFoundError, UnreadableError
 from weft.model.diff import FileDiff
 from weft.model.finding import Figures, Hit
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID, checked
@@ -141,6 +141,8 @@ class AtRest(Struct, frozen=True, kw_only=True):
     async def _is_taken(self, id: SessionID) -> bool:
         try:
             await self.get_session(id)
+        except UnreadableError:
+            return True
         except NotFoundError:
             return False
         return True

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from weft.api import Api
 from weft.app.address import store_url
 from weft.app.around.known import Known
-from weft.app.assemble import Seams, Settings, open_local
+from weft.app.assemble import Seams, Settings, open_local, unheard
 from weft.app.books import permission_directory, person_of
 from weft.app.extending.configuring import configured
 from weft.app.extending.logins import find_ways
@@ -44,15 +44,17 @@ from weft.config.schema import Budget as BudgetConfig
 from weft.config.schema import CompactAt, Config, Experimental, Limits, Own
 from weft.config.skills import find_skills
 from weft.config.sources import Situation
-from weft.errors import ConfigError
+from weft.errors import StoreError, WeftError
 from weft.host.paths import Paths, paths_from
 from weft.host.process import tool_environment
 from weft.model.project import Place
 from weft.model.spent import Budget, Budgets
+from weft.project.facts import Resolution
 from weft.provider.registry import Served
 from weft.provider.tape import Tape, TapedModels
 from weft.run.budget import stricter
 from weft.run.kit import Compaction, Deadlines, Subtasks
+from weft.store.contract import Store
 from weft.store.tree import Tree
 from weft.store.url import open_store
 from weft.tool.registry import equipped
@@ -62,16 +64,12 @@ TOOL_SECONDS = 60 * 60
 TURN_SECONDS = 6 * 60 * 60
 
 
-def _ignore(_: ConfigError) -> None:
-    pass
-
-
 class Opening(Struct, frozen=True, kw_only=True):
     """What is to be opened, and how.
 
     `answered` says that somebody will reply to questions about permissions. `models` are served beside the
     configured ones. `tape` records what models answer, or answers in their place. `warn` hears what is odd in the
-    configuration and in force all the same. `plugins` are modules, or functions that are hooks or tools, besides
+    configuration and in force all the same, and what is wrong with the store and no reason to stop. `plugins` are modules, or functions that are hooks or tools, besides
     those that are found. `budgets` stand in place of the configured ones. `pages` is the address at
     which shared sessions are shown, by whoever serves them.
     """
@@ -86,7 +84,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     pages: str = ""
     plugins: tuple[Any, ...] = ()
     seams: Seams = Seams()
-    warn: Callable[[ConfigError], None] = _ignore
+    warn: Callable[[WeftError], None] = unheard
 
 
 @asynccontextmanager
@@ -115,15 +113,23 @@ async def open_app(opening: Opening) -> AsyncIterator[Local]:
             settings = await _walled(settings, loaded, situation, opening)
             async with (
                 aclosing(models),
-                open_local(found.place, store, models, settings, opening.seams) as local,
+                open_local(found.place, store, models, settings, opening.seams, warn=opening.warn) as local,
             ):
-                await settle_place(store, local.kit.journal, found)
+                await _record(store, local, found, opening)
                 async with (
                     open_telemetry(read_telemetry(loaded, env), local.bus, opening.warn),
                     _indexed(local, url, paths) as indexed,
                     plugins.attached(indexed),
                 ):
                     yield indexed
+
+
+async def _record(store: Store, local: Local, found: Resolution, opening: Opening) -> None:
+    """Store what was found out about the place. On a full or read-only disk that has to wait: reads are answered."""
+    try:
+        await settle_place(store, local.kit.journal, found)
+    except StoreError as error:
+        opening.warn(error)
 
 
 def to_ground(loaded: Loaded, situation: Situation, opening: Opening) -> Ground:
@@ -184,7 +190,7 @@ def to_places(place: Place, paths: Paths) -> dict[str, str]:
 
 def to_known(loaded: Loaded, situation: Situation, around: Around) -> Known:
     """What front ends may ask about, found out when they do. What is odd about it has been said."""
-    quiet = replace(around, warn=_ignore)
+    quiet = replace(around, warn=unheard)
     return Known(
         env=around.env,
         paths=around.paths,

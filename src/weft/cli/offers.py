@@ -8,7 +8,7 @@ from weft.app.trust import is_trusted
 from weft.cli.paint import Paint
 from weft.config.load import load_config
 from weft.config.sources import Situation
-from weft.errors import ConfigError
+from weft.errors import WeftError
 from weft.host.paths import Paths, paths_from
 from weft.project.look import look
 from weft.provider.offer.offers import Offers
@@ -26,6 +26,6 @@ def load_offers(directory: str, env: Mapping[str, str]) -> tuple[Offers, Paths]:
     return find_offers(loaded, Around(env=env, paths=paths, warn=warn)), paths
 
 
-def warn(warning: ConfigError) -> None:
+def warn(warning: WeftError) -> None:
     hint = f" ({warning.hint})" if warning.hint else ""
     print(f"{Paint(sys.stderr).yellow('warning:')} {warning}{hint}", file=sys.stderr)

@@ -25,7 +25,7 @@ from weft.cli.screen import JsonLines, Screen, Terminal
 from weft.cli.trust.asking import offer_trust
 from weft.cli.wanted import read_format
 from weft.cli.worktree.workplace import take_words_back, workplace
-from weft.errors import ConfigError, InvalidInputError, NotFoundError
+from weft.errors import InvalidInputError, NotFoundError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.ending import LastResort
 from weft.model.catalog import parse_ref
@@ -224,7 +224,7 @@ def tape_of(chosen: argparse.Namespace) -> Tape | None:
     return Replay(chosen.replay) if chosen.replay else None
 
 
-def warn(warning: ConfigError) -> None:
+def warn(warning: WeftError) -> None:
     hint = f" ({warning.hint})" if warning.hint else ""
     print(f"{Paint(sys.stderr).yellow('warning:')} {warning}{hint}", file=sys.stderr)
 

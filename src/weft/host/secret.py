@@ -29,20 +29,25 @@ def find_secret(path: str) -> str | None:
 
 
 def get_secret(path: str) -> str:
-    """The same, made the first time."""
+    """The same, made the first time. Raises `ConfigError` where none can be written."""
     while (found := find_secret(path)) is None:
-        make_directory(os.path.dirname(path))
-        temp = f"{path}.{os.getpid()}.new"
-        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
         try:
-            os.write(fd, secrets.token_urlsafe(LENGTH).encode() + b"\n")
-        finally:
-            os.close(fd)
-        try:
-            os.link(temp, path)  # unlike a rename, never over one that somebody else has just made
-        except FileExistsError:
-            if find_secret(path) is None:  # it is there and empty
-                os.unlink(path)
-        finally:
-            os.unlink(temp)
+            _make(path)
+        except OSError as error:
+            raise ConfigError(path, f"no password can be written there: {error.strerror}") from error
     return found
+
+
+def _make(path: str) -> None:
+    make_directory(os.path.dirname(path))
+    temp = f"{path}.{os.getpid()}-{secrets.token_hex(4)}.new"
+    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(secrets.token_urlsafe(LENGTH).encode() + b"\n")
+        os.link(temp, path)  # unlike a rename, never over one that somebody else has just made
+    except FileExistsError:
+        if find_secret(path) is None:  # it is there and empty
+            os.unlink(path)
+    finally:
+        os.unlink(temp)

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from weft.errors import InvalidInputError, SessionBusyError
+from weft.errors import InvalidInputError, SessionBusyError, StoreError, WeftError
 from weft.host.tasks import open_tasks
 from weft.host.undivided import undivided
 from weft.model.event import PartUpdated, SessionRested, StatusChanged
@@ -190,14 +190,31 @@ class Runner:
         await going.over.wait()
         return going.aborted
 
-    async def recover(self) -> None:
-        """Settle the sessions whose runs died with their process. One that somebody took up meanwhile is theirs."""
-        for session in await self._kit.store.list_abandoned():
+    async def recover(self) -> list[WeftError]:
+        """Settle the sessions whose runs died with their process, and return what kept one from being settled.
+
+        Such a session stays as it is until the next opening; it keeps no other from being opened. A session that
+        somebody took up meanwhile is theirs to settle.
+        """
+        try:
+            abandoned = await self._kit.store.list_abandoned()
+        except StoreError as error:
+            return [error]
+        unsettled: list[WeftError] = []
+        for session in abandoned:
             try:
                 async with AsyncExitStack() as held:
                     await self._open(session, held)
             except SessionBusyError:
                 continue
+            except Exception as error:  # noqa: BLE001  whatever is wrong with one session is not the others' trouble
+                unsettled.append(
+                    StoreError(
+                        f"the dead run of session {session} is not settled yet: {error}",
+                        hint="the next opening tries again; weft doctor says what is wrong",
+                    )
+                )
+        return unsettled
 
     async def close(self) -> None:
         """End every run; all are settled when this returns."""

@@ -47,7 +47,8 @@ class Store(Protocol):
     Running:
     * a session's `lease` has one holder at a time, over all processes; who asks in vain is told who holds it
       (`SessionBusyError`), at once;
-    * a holder that died holds nothing, and its session is `list_abandoned` until a lease of it is given back.
+    * a holder that died holds nothing, and its session is `list_abandoned` until a lease of it is given back, or the
+      session is gone.
     """
 
     async def apply(self, *events: Durable) -> None: ...

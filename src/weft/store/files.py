@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from weft.errors import NotFoundError, StoreError
+from weft.errors import NotFoundError, StoreError, UnreadableError
 from weft.host.files import Disk
 from weft.host.undivided import undivided
 from weft.model.diff import FileDiff
@@ -24,7 +24,7 @@ from weft.store.contract import Key, SessionEditor
 from weft.store.damage import Damage
 from weft.store.guard import Guard
 from weft.store.layout import kept_lock, session_lock
-from weft.store.lease import Lease, list_abandoned
+from weft.store.lease import Lease, drop_abandoned, list_abandoned
 from weft.store.messages import Messages
 from weft.store.owners import list_owners
 from weft.store.remembered import Remembered
@@ -133,7 +133,7 @@ class FileStore:
                 await undivided(self._in_thread(each.leave))
 
     async def list_abandoned(self) -> list[SessionID]:
-        return await self._in_thread(lambda: list_abandoned(self._tree.layout))
+        return await self._in_thread(self._list_abandoned)
 
     async def damage(self) -> list[Damage]:
         found = await self._in_thread(lambda: find_damage(self._tree))
@@ -226,8 +226,19 @@ class FileStore:
     def _get_session(self, id: SessionID) -> Session:
         found = self._tree.find_session(id)
         if found is None:
-            raise NotFoundError("session", id)
+            raise (UnreadableError if self._tree.projects_of(id) else NotFoundError)("session", id)
         return found
+
+    def _list_abandoned(self) -> list[SessionID]:
+        """The lease of a session that is gone tells nobody anything: it goes as well."""
+        abandoned: list[SessionID] = []
+        for session in list_abandoned(self._tree.layout):
+            if not self._tree.is_gone(session):
+                abandoned.append(session)
+                continue
+            with suppress(OSError):  # where nothing can be written it stays, and is in nobody's way
+                drop_abandoned(self._tree.layout, session)
+        return abandoned
 
     def _finish_leftovers(self) -> None:
         if self._guard.has_leftovers():

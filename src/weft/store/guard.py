@@ -67,15 +67,26 @@ class Guard:
         return read(None)  # nothing can be finished where nothing can be written: read what there is
 
     def recover(self) -> None:
-        """Finish what dead writers began, and sweep away what they were writing. Waits for nobody."""
+        """Finish what dead writers began, and sweep away what they were writing. Waits for nobody.
+
+        What cannot be finished holds up nothing else; the first `OSError` is raised once the rest is done.
+        """
+        errors: list[OSError] = []
         for name in _names(self._layout.redos):
-            self._visit(name)
+            with _collected(errors):
+                self._visit(name)
         for name in _names(self._layout.temps):
-            lock, _, _ = name.partition(TEMP_MARK)
-            if self._visit(lock):
-                with try_locked(self._layout.lock(lock)) as mine:
-                    if mine and not self._is_noted(lock):
-                        self._disk.remove(f"{self._layout.temps}/{name}")
+            with _collected(errors):
+                self._sweep(name)
+        if errors:
+            raise errors[0]
+
+    def _sweep(self, temp: str) -> None:
+        lock, _, _ = temp.partition(TEMP_MARK)
+        if self._visit(lock):
+            with try_locked(self._layout.lock(lock)) as mine:
+                if mine and not self._is_noted(lock):
+                    self._disk.remove(f"{self._layout.temps}/{temp}")
 
     def has_leftovers(self) -> bool:
         return bool(_names(self._layout.redos))
@@ -124,6 +135,14 @@ class Guard:
         """The note first: what points to it means nothing without it."""
         for lock in note.locks:
             self._disk.remove(self._layout.redo(lock))
+
+
+@contextmanager
+def _collected(errors: list[OSError]) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        errors.append(error)
 
 
 def _names(directory: str) -> list[str]:

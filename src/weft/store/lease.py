@@ -6,11 +6,20 @@ The file stays behind when a holder dies. That is how its session is known to ha
 import os
 from contextlib import ExitStack, suppress
 
-from weft.errors import SessionBusyError
-from weft.host.files import Disk, make_directory, read_bytes, try_locked, wait_a_moment, write_atomic
-from weft.model.ids import SessionID
+from weft.errors import InvalidIdError, SessionBusyError
+from weft.host.files import (
+    Disk,
+    is_locked,
+    make_directory,
+    read_bytes,
+    try_locked,
+    wait_a_moment,
+    write_atomic,
+)
+from weft.model.ids import SessionID, file_name
 from weft.store.layout import Layout
 
+OWNER = ".owner"
 OWNER_LIMIT = 4096
 ATTEMPTS = 3
 
@@ -55,20 +64,33 @@ def find_owner(path: str) -> str:
 
 
 def owner_path(path: str) -> str:
-    return f"{path}.owner"
+    return f"{path}{OWNER}"
 
 
 def list_abandoned(layout: Layout) -> list[SessionID]:
-    """Sessions whose holder is gone without having given the lease back."""
+    """Sessions whose holder is gone without having given the lease back. What is no lease is passed over."""
     try:
-        names = sorted(name for name in os.listdir(layout.runs) if not name.endswith((".owner", "~")))
+        names = sorted(os.listdir(layout.runs))
     except FileNotFoundError:
         return []
-    return [SessionID(name) for name in names if _is_free(f"{layout.runs}/{name}")]
+    return [SessionID(name) for name in names if _is_abandoned(f"{layout.runs}/{name}", name)]
 
 
-def _is_free(path: str) -> bool:
-    if not os.path.exists(path):
+def _is_abandoned(path: str, name: str) -> bool:
+    if name.endswith((OWNER, "~")) or not os.path.isfile(path):
         return False
-    with try_locked(path) as free:
-        return free
+    try:
+        file_name("session", name)
+    except InvalidIdError:
+        return False
+    return not is_locked(path)
+
+
+def drop_abandoned(layout: Layout, session: SessionID) -> bool:
+    """Remove what a dead holder left of its lease. Return False if somebody holds it by now."""
+    path, disk = layout.run(session), Disk()
+    with try_locked(path) as mine:
+        if mine:
+            disk.remove(owner_path(path))
+            disk.remove(path)
+        return mine

@@ -85,6 +85,10 @@ class Tree:
         file_name("session", id)
         return [each for each in self._projects() if os.path.lexists(self.layout.session(each, id))]
 
+    def is_gone(self, id: SessionID) -> bool:
+        """Whether nothing is left of this session: no document, not even an unreadable one, and no message."""
+        return not self.projects_of(id) and not self.documents.names(self.layout.messages(id))
+
     def list_diff(self, session: SessionID) -> list[FileDiff]:
         return list(self.documents.find(self.layout.diff(session), tuple[FileDiff, ...]) or ())
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from contextlib import suppress
 from typing import Final
 
 from weft.errors import ToolError
@@ -37,23 +38,25 @@ class Spill:
             raise ToolError(f"The output is too long, and could not be saved: {error}") from error
 
     async def sweep(self, now: int) -> int:
-        """Remove what has lain there for a week, and give how many that was."""
+        """Remove what has lain there for a week, and give how many that was. What cannot be removed stays."""
         return await asyncio.to_thread(self._sweep, now - KEPT_MS)
 
     def _sweep(self, before: int) -> int:
         # OpenCode reads the age out of the id, which wraps every 795 days; the file itself knows.
         try:
             found = list(os.scandir(self.directory))
-        except FileNotFoundError:
+        except OSError:
             return 0
-        old = [
-            entry.path
-            for entry in found
-            if entry.name.startswith("tool_") and entry.stat(follow_symlinks=False).st_mtime * 1000 < before
-        ]
-        for path in old:
-            os.unlink(path)
-        return len(old)
+        removed = 0
+        for entry in found:
+            with suppress(OSError):
+                if (
+                    entry.name.startswith("tool_")
+                    and entry.stat(follow_symlinks=False).st_mtime * 1000 < before
+                ):
+                    os.unlink(entry.path)
+                    removed += 1
+        return removed
 
 
 def for_owner(path: str, flags: int) -> int:

@@ -12,7 +12,7 @@ from weft.app.open import Opening, open_app
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain
 from weft.cli.running.stop import Stop
-from weft.errors import ConfigError, InvalidInputError, UnsupportedError
+from weft.errors import InvalidInputError, UnsupportedError, WeftError
 from weft.host.ending import LastResort
 from weft.version import VERSION
 
@@ -72,7 +72,7 @@ async def open_pipes(out: int) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
     return reader, asyncio.StreamWriter(pipe, protocol, reader, loop)
 
 
-def warn(warning: ConfigError) -> None:
+def warn(warning: WeftError) -> None:
     note(f"warning: {warning}{f' ({warning.hint})' if warning.hint else ''}")
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from weft.errors import InvalidInputError
+from weft.errors import ConfigError, InvalidInputError
 from weft.host.paths import Paths
 from weft.host.secret import get_secret
 from weft.server.door import Door
@@ -55,9 +55,16 @@ def to_entrance(chosen: argparse.Namespace, hostname: str, paths: Paths, env: Ma
             f"to be reached from elsewhere, the server needs a password that you chose: set {PASSWORD}",
         )
     file = None if given else password_file(paths)
-    password = given if file is None else get_secret(file)
+    password = given if file is None else _get_password(file)
     door = Door(password=password, username=env.get(USERNAME) or "opencode", hosts=hosts, origins=origins)
     return Entrance(door=door, file=file)
+
+
+def _get_password(file: str) -> str:
+    try:
+        return get_secret(file)
+    except ConfigError as error:
+        raise InvalidInputError("--auth", str(error), hint=f"set {PASSWORD} to one of your own") from error
 
 
 def _names(hostname: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from weft.cli.serving.announced import Announced, find_announced
 from weft.cli.session.read import read
 from weft.cli.share.reached import is_seen
 from weft.cli.table import to_table
-from weft.errors import ConfigError, NotFoundError, SharingError, StoreError
+from weft.errors import NotFoundError, SharingError, StoreError, WeftError
 from weft.host.files import write_atomic
 from weft.host.now import now as read_clock
 from weft.model.around.share import Share, SharePreview, ShareTerms, Shown
@@ -199,5 +199,5 @@ def _summed(preview: SharePreview) -> str:
     return f"{preview.messages} messages, {preview.parts} parts; {covered}{pictures}"
 
 
-def _warn(warning: ConfigError) -> None:
+def _warn(warning: WeftError) -> None:
     print(f"{Paint(sys.stderr).yellow('warning:')} {warning}", file=sys.stderr)

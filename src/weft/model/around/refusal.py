@@ -10,6 +10,7 @@ from weft.model.wire import wire_name
 # What each is made of, which the caller said or may know. An error that is not here goes as a sentence alone.
 FACTS: Final[dict[type[WeftError], tuple[str, ...]]] = {
     errors.NotFoundError: ("kind", "id", "near"),
+    errors.UnreadableError: ("kind", "id"),
     errors.InvalidInputError: ("field", "reason"),
     errors.InvalidIdError: ("kind", "given"),
     errors.AmbiguousError: ("kind", "given", "candidates"),

@@ -98,6 +98,14 @@ CUT_SHORT: Final = Finding(
     means="they are settled the next time weft is opened",
     repair="weft run --session ID",
 )
+BEREFT: Final = Finding(
+    severity="warning",
+    area=AREA,
+    what="dead runs of sessions that are gone: {}",
+    means="nothing is left of the session; the next opening, or --fix, removes the mark of its run",
+    repair=FIX,
+    cure="drop-lease",
+)
 BAD_INDEX: Final = Finding(
     severity="warning",
     area="index",

@@ -20,6 +20,7 @@ from weft.session.care.strays import find_strays
 from weft.store.files_care.caretaker import Caretaker
 from weft.store.files_care.rescue import rebuilt
 from weft.store.layout import SUFFIX, session_lock
+from weft.store.lease import drop_abandoned
 from weft.store.tree import Tree
 
 
@@ -82,6 +83,9 @@ class Doctor:
             case "unindex":
                 discard(item.where)
                 return "removed; the next search makes it anew"
+            case "drop-lease":
+                session = SessionID(os.path.basename(item.where))
+                return "removed" if drop_abandoned(self._layout, session) else ""
             case "adopt":
                 return self._adopt(SessionID(item.where))
 

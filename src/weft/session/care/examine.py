@@ -12,6 +12,7 @@ from weft.session.care.ailments import (
     AREA,
     ASTRAY,
     BAD_INDEX,
+    BEREFT,
     CUT_SHORT,
     HEADLESS,
     LEFT,
@@ -76,7 +77,7 @@ def examine_store(case: Case, told: Told) -> list[Finding]:
         *_guarded(AREA, lambda: _documents(verify_tree(reader, now=case.now, told=told))),
         *_guarded(AREA, lambda: _leftovers(reader, case)),
         *_guarded(AREA, lambda: about(OVERSIZED, _oversized(reader))),
-        *_guarded(AREA, lambda: about(CUT_SHORT, _abandoned(reader))),
+        *_guarded(AREA, lambda: _dead_runs(reader)),
         *_guarded(AREA, lambda: about(UNLABELLED, _unlabelled(reader))),
         *_guarded("projects", lambda: examine_projects(reader.tree)),
     ]
@@ -127,8 +128,14 @@ def _oversized(reader: Reader) -> list[Item]:
     return [Item(where=each.path, reason=f"{each.bytes} bytes") for each in found]
 
 
-def _abandoned(reader: Reader) -> list[Item]:
-    return [Item(where=id) for id in list_abandoned(reader.tree.layout)]
+def _dead_runs(reader: Reader) -> list[Finding]:
+    layout = reader.tree.layout
+    abandoned = list_abandoned(layout)
+    gone = [id for id in abandoned if reader.tree.is_gone(id)]
+    return [
+        *about(CUT_SHORT, [Item(where=id) for id in abandoned if id not in gone]),
+        *about(BEREFT, [Item(where=layout.run(id), reason=f"its session {id} is gone") for id in gone]),
+    ]
 
 
 def _unlabelled(reader: Reader) -> list[Item]:

@@ -7,7 +7,9 @@ from msgspec import Struct
 Severity = Literal["problem", "warning", "note"]
 
 # What can be put right without anybody's judgement, each by a function of `session.care.cure`.
-Cure = Literal["", "lock-up", "recover", "lay-aside", "rebuild", "uproot", "unite", "adopt", "unindex"]
+Cure = Literal[
+    "", "lock-up", "recover", "lay-aside", "rebuild", "uproot", "unite", "adopt", "unindex", "drop-lease"
+]
 
 
 class Item(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from weft.errors import NotFoundError
+from weft.errors import NotFoundError, StoreError, UnreadableError, WeftError
 from weft.model.diff import Patch
 from weft.model.event import PartUpdated
 from weft.model.ids import SessionID
@@ -11,27 +11,48 @@ from weft.model.part import ErrorState, PatchOwn, PatchPart, ToolPart
 from weft.model.session import own_of
 from weft.session.undo.point import cut_at, patches_in, trees_of
 from weft.session.undo.undoer import Undoer
-from weft.snapshot.contract import Recovered
 
 
-async def recover(undoer: Undoer) -> Recovered:
-    """Finish a restoring if its session says that it was taken back, else roll it back; store what was not stored."""
+async def recover(undoer: Undoer) -> list[WeftError]:
+    """Finish a restoring if its session says that it was taken back, else roll it back; store what was not stored.
+
+    Return what could not be settled. It stays as it is until the next opening, and keeps nobody from working.
+    """
 
     async def wanted(session: SessionID, note: str) -> bool:
         try:
             return own_of(await undoer.store.get_session(session)).restored == note
+        except UnreadableError:
+            raise  # nobody can say; once the session is repaired it will
         except NotFoundError:
             return False
 
-    found = await undoer.snapshots.recover(wanted)
+    try:
+        found = await undoer.snapshots.recover(wanted)
+    except (WeftError, OSError) as error:
+        return [_unsettled("what a dead process left of undoing", error)]
+    unsettled: list[WeftError] = []
     for session in dict.fromkeys(session for session, _ in found.patches):
         patches = [patch for whose, patch in found.patches if whose == session]
         try:
-            await _store(undoer, session, patches)
-        except NotFoundError:
-            await undoer.snapshots.release(session)
-        await undoer.snapshots.stored(session)
-    return found
+            await _settle(undoer, session, patches)
+        except (WeftError, OSError) as error:
+            unsettled.append(_unsettled(f"what a dead run of session {session} did to files", error))
+    return unsettled
+
+
+def _unsettled(what: str, error: Exception) -> WeftError:
+    return StoreError(f"{what} is not settled yet: {error}", hint="the next opening tries again")
+
+
+async def _settle(undoer: Undoer, session: SessionID, patches: Sequence[Patch]) -> None:
+    try:
+        await _store(undoer, session, patches)
+    except UnreadableError:
+        raise  # its snapshots are needed again once it is repaired
+    except NotFoundError:
+        await undoer.snapshots.release(session)
+    await undoer.snapshots.stored(session)
 
 
 async def _store(undoer: Undoer, session: SessionID, patches: Sequence[Patch], call_id: str = "") -> None:
