@@ -1,12 +1,13 @@
 """The journal: the one write door. What happened is stored, and then told.
 
 Growth of a part that is being streamed is the one thing told before it is stored: told at once, stored with the next
-commit to its session or at most `FLUSH_SECONDS` later. A crash costs that much text and no more.
+commit to its session or at most `FLUSH_SECONDS` later. A crash costs that much text and no more. On a full disk as much
+of it is stored as fits; the rest waits and is tried again and again, and keeps nothing else from being stored.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -32,6 +33,8 @@ from weft.model.transcript import Transcript
 from weft.store.contract import Store
 
 FLUSH_SECONDS = 0.25
+# Growth that cannot be stored at once is stored in pieces of so many characters, as many as there is room for.
+PIECE = 4096
 
 
 class Journal:
@@ -62,11 +65,32 @@ class Journal:
     ) -> None:
         sessions = {found for event in durable if (found := session_of(event)) is not None}
         async with self._holding(sessions):
-            with self._growth_of(sorted(sessions), before=durable) as growth:
-                await self._store.apply(*growth, *durable)
+            await self._store_with_growth(sorted(sessions), durable)
             if into is not None:
                 into.feed(*durable)
             self._bus.publish(*events, directory=self._directory)
+
+    async def _store_with_growth(self, sessions: list[SessionID], durable: list[Durable]) -> None:
+        """Store events, and ahead of them the growth that waits, none of parts that they replace. If there is no room
+        for both, the growth waits on."""
+        taken = {session: self._grown.pop(session, []) for session in sessions}
+        replaced = {event.part.id for event in durable if isinstance(event, PartUpdated)}
+        needed = {
+            session: [each for each in growth if each.part_id not in replaced]
+            for session, growth in taken.items()
+        }
+        growth = [each for waiting in needed.values() for each in waiting]
+        try:
+            try:
+                await self._store.apply(*growth, *durable)
+            except StoreError:
+                if not growth:
+                    raise
+                await self._store.apply(*durable)
+                self._put_back(needed)
+        except BaseException:
+            self._put_back(taken)
+            raise
 
     async def begin(self, session: Session, *history: Durable) -> None:
         """Store a session that begins with a history, all or nothing, and tell of the session alone.
@@ -83,9 +107,8 @@ class Journal:
 
     async def _discard_and_tell(self, sessions: Sequence[SessionID], at: int) -> Trashed:
         async with self._holding(sessions):
-            with self._growth_of(list(sessions)) as growth:
-                if growth:
-                    await self._store.apply(*growth)
+            for session in sessions:
+                await self._store_growth(session)
             trashed = await self._store.discard(sessions, at=at)
             gone = [SessionDeleted(info=session) for session in reversed(trashed.sessions)]
             self._bus.publish(*gone, directory=self._directory)
@@ -127,17 +150,43 @@ class Journal:
         failed: StoreError | None = None
         for session in list(self._grown):
             try:
-                await undivided(self._store_growth(session))
+                await self.flush_session(session)
             except StoreError as error:
                 failed = error
         if failed is not None:
             raise failed
 
-    async def _store_growth(self, session: SessionID) -> None:
+    async def flush_session(self, session: SessionID) -> None:
+        """Store the growth of one session that waits; `StoreError` if not all of it can be stored."""
+        await undivided(self._lock_and_store_growth(session))
+
+    async def _lock_and_store_growth(self, session: SessionID) -> None:
         async with self._lock(session):
-            with self._growth_of([session]) as growth:
-                if growth:
-                    await self._store.apply(*growth)
+            await self._store_growth(session)
+
+    async def _store_growth(self, session: SessionID) -> None:
+        """Store as much as fits, and raise `StoreError` if that is not all: the rest waits."""
+        waiting = self._grown.pop(session, [])
+        if not waiting:
+            return
+        try:
+            try:
+                await self._store.apply(*waiting)
+            except StoreError:
+                waiting = [piece for growth in waiting for piece in _pieces(growth)]
+                while waiting:
+                    await self._store.apply(waiting[0])
+                    del waiting[0]
+        except BaseException:
+            self._put_back({session: waiting})
+            raise
+
+    def _put_back(self, growth: Mapping[SessionID, list[PartGrew]]) -> None:
+        """It was not stored: it waits, ahead of what has come since."""
+        for session, waiting in growth.items():
+            if waiting:
+                self._grown[session] = waiting + self._grown.get(session, [])
+                self._has_grown.set()
 
     async def keep_flushing(self, clock: Clock) -> None:
         while True:
@@ -147,21 +196,6 @@ class Journal:
             # which somebody is waiting for, says what is wrong.
             with suppress(StoreError):
                 await self.flush()
-
-    @contextmanager
-    def _growth_of(
-        self, sessions: list[SessionID], *, before: Iterable[Durable] = ()
-    ) -> Generator[list[PartGrew]]:
-        """The growth to be stored ahead of these events, none for parts they replace; it waits on if storing fails."""
-        taken = {session: self._grown.pop(session, []) for session in sessions}
-        replaced = {event.part.id for event in before if isinstance(event, PartUpdated)}
-        try:
-            yield [each for growth in taken.values() for each in growth if each.part_id not in replaced]
-        except BaseException:
-            for session, growth in taken.items():
-                self._grown[session] = growth + self._grown.get(session, [])
-            self._has_grown.set()
-            raise
 
     @asynccontextmanager
     async def _holding(self, sessions: Iterable[SessionID]) -> AsyncIterator[None]:
@@ -176,6 +210,15 @@ class Journal:
         if lock is None:
             self._locks[session] = lock = asyncio.Lock()
         return lock
+
+
+def _pieces(growth: PartGrew) -> list[PartGrew]:
+    """The same growth in pieces that are small enough to fit where little room is left."""
+    starts = range(0, len(growth.delta), PIECE)
+    return [
+        replace(growth, delta=growth.delta[start : start + PIECE], offset=growth.offset + start)
+        for start in starts
+    ]
 
 
 @asynccontextmanager

@@ -401,9 +401,22 @@ async def test_a_commit_that_fails_keeps_growth_too_and_says_what_is_wrong() -> 
         store.full_for = {ONE}
         desk.journal.grow(growth("ab", 0))
         with pytest.raises(StoreError):
-            await desk.journal.commit(message(ONE))
+            await desk.journal.commit(SessionCreated(info=session(ONE)))
         store.full_for = set()
         await desk.journal.commit(message(ONE))
+        assert await text_in(store) == "ab"
+
+
+async def test_growth_that_does_not_fit_keeps_no_commit_from_being_stored_and_waits() -> None:
+    store = FailingStore()
+    await with_a_part(store)
+    async with at_desk(store) as desk:
+        store.full_for = {ONE}
+        desk.journal.grow(growth("ab", 0))
+        await desk.journal.commit(message(ONE))
+        assert await text_in(store) == ""
+        store.full_for = set()
+        await desk.journal.flush()
         assert await text_in(store) == "ab"
 
 

@@ -105,6 +105,12 @@ class DeadlineFailure(Failure, frozen=True, kw_only=True, tag="DeadlineError"):
     data: DeadlineData
 
 
+class StorageFailure(Failure, frozen=True, kw_only=True, tag="StorageError"):
+    """The store could not take in the answer: a full disk, mostly. OpenCode has no such failure, and shows the message."""
+
+    data: Said
+
+
 class StructureFailure(Failure, frozen=True, kw_only=True, tag="StructuredOutputError"):
     """A value was asked for, and the model did not give one that keeps to the schema."""
 
@@ -125,6 +131,7 @@ AnyFailure = (
     | ApiFailure
     | BudgetFailure
     | DeadlineFailure
+    | StorageFailure
     | StructureFailure
     | OtherFailure
 )

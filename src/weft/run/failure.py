@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from weft.errors import DeadlineError, ProviderAuthError, ProviderError, WeftError
+from weft.errors import DeadlineError, ProviderAuthError, ProviderError, StoreError, WeftError
 from weft.model.failure import (
     AnyFailure,
     ApiData,
@@ -12,6 +12,8 @@ from weft.model.failure import (
     BudgetFailure,
     DeadlineData,
     DeadlineFailure,
+    Said,
+    StorageFailure,
     unknown,
 )
 from weft.model.part import ModelRef
@@ -48,11 +50,17 @@ def to_failure(error: BaseException) -> AnyFailure:
             )
         case DeadlineError(limit=limit, seconds=seconds):
             return DeadlineFailure(data=DeadlineData(message=str(error), limit=limit, seconds=seconds))
-        case WeftError(hint=hint) if hint:
-            # Whoever reads the message reads the way out, too.
-            return unknown(f"{error} ({hint})")
+        case StoreError():
+            return StorageFailure(data=Said(message=_with_hint(error)))
+        case WeftError():
+            return unknown(_with_hint(error))
         case _:
             return unknown(str(error) or type(error).__name__)
+
+
+def _with_hint(error: WeftError) -> str:
+    """Whoever reads the message reads the way out, too."""
+    return f"{error} ({error.hint})" if error.hint else str(error)
 
 
 def _told(error: ProviderError) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import dropwhile
 from weakref import WeakValueDictionary
 
@@ -12,7 +12,7 @@ from weft.errors import InvalidInputError, SessionBusyError, StoreError, WeftErr
 from weft.host.tasks import open_tasks
 from weft.host.undivided import undivided
 from weft.model.event import PartUpdated, SessionRested, StatusChanged
-from weft.model.failure import AnyFailure, aborted
+from weft.model.failure import AnyFailure, StorageFailure, aborted
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import PromptInput, ShellInput
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
@@ -21,7 +21,7 @@ from weft.model.session import Reverted, Session
 from weft.model.status import Busy, Idle
 from weft.model.transcript import Transcript
 from weft.run.admit import admit, choose
-from weft.run.ask.excuse import excuse
+from weft.run.ask.excuse import excuse, find_open
 from weft.run.children.spawn import Spawner
 from weft.run.command.by_hand import ByHand
 from weft.run.compaction import ask_for_summary
@@ -82,9 +82,7 @@ class Runner:
         if input.no_reply:
             return whole(going.transcript, prompt)
         await going.over.wait()
-        if going.unsaid is not None and prompt == newest_request(going.transcript.messages()):
-            raise going.unsaid
-        return answer_to(going.transcript, prompt)
+        return await self._answered(going, answer_to(going.transcript, prompt), prompt)
 
     async def submit(self, session: SessionID, input: PromptInput) -> MessageWithParts:
         """The same without waiting for the answer; gives the prompt, which is stored, of a session that is busy by now."""
@@ -126,7 +124,7 @@ class Runner:
             self._start(going)
             unstarted.pop_all()
         await going.over.wait()
-        return answer_to(going.transcript, request)
+        return await self._answered(going, answer_to(going.transcript, request), request)
 
     async def uncompact(self, session: SessionID) -> bool:
         """Show the model again what the last summary cut off; gives whether there was one. Nothing was ever lost by it."""
@@ -157,7 +155,18 @@ class Runner:
             self._start(going)
             unstarted.pop_all()
         await going.over.wait()
-        return whole(going.transcript, by_hand.answer)
+        return await self._answered(going, whole(going.transcript, by_hand.answer))
+
+    async def _answered(
+        self, going: Run, answer: MessageWithParts, prompt: MessageID | None = None
+    ) -> MessageWithParts:
+        """The answer as it is stored. If not even its failure could be stored, that is raised in its place."""
+        history = going.transcript.messages()
+        if going.unsaid is not None and (find_open([answer]) or prompt == newest_request(history)):
+            raise going.unsaid
+        if isinstance(answer.info, AssistantMessage) and isinstance(answer.info.error, StorageFailure):
+            return await self._kit.store.find_message(going.session.id, answer.info.id) or answer
+        return answer
 
     async def revert(self, session: SessionID, to: Target, wish: Wish = ALL) -> Reverted:
         """Take a session back, its files too. One that is being run is busy."""
@@ -235,6 +244,8 @@ class Runner:
         await kit.store.get_session(session)
         await lease.enter_async_context(kit.store.lease(session, kit.owner))
         held.push_async_callback(lease.aclose)
+        # What an earlier run of ours told and could not store comes first, or settling would replace it with less.
+        await kit.journal.flush_session(session)
         found = await kit.store.get_session(session)  # whoever held it before may have changed it
         transcript = Transcript(await kit.store.list_messages(session))
         self._known[session] = transcript
@@ -317,8 +328,11 @@ class Runner:
     async def _end(self, going: Run, failure: AnyFailure | None, owed: Step | None) -> None:
         session = going.session.id
         try:
-            if going.by_hand is not None:
-                await going.by_hand.call_off()
+            try:
+                if going.by_hand is not None:
+                    await going.by_hand.call_off()
+            except StoreError as error:
+                failure = failure or to_failure(error)
             await self._kit.gate.leave(session)
             await self._kit.questions.leave(session)
             if going.session.parent_id is not None:  # whoever sent it knows nothing of what it left running
@@ -327,6 +341,8 @@ class Runner:
                 going.unsaid = await excuse(
                     self._kit, going.session, going.transcript, failure=failure, owed=owed
                 )
+            with suppress(StoreError):  # what was told and does not fit waits, and is tried again
+                await self._kit.journal.flush_session(session)
             idle = StatusChanged(session_id=session, status=Idle())
             await self._kit.journal.commit(idle, SessionRested(session_id=session))
         finally:

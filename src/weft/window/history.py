@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from weft.model.catalog import Model
-from weft.model.failure import AbortedFailure, DeadlineFailure, StructureFailure
+from weft.model.failure import AbortedFailure, DeadlineFailure, StorageFailure, StructureFailure
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import (
     AnyPart,
@@ -129,7 +129,7 @@ def _worth_showing(info: AssistantMessage, parts: Iterable[AnyPart]) -> bool:
     if info.error is None or isinstance(info.error, StructureFailure):
         return True
     said = any(not isinstance(part, NOT_SAID) for part in parts)
-    return isinstance(info.error, AbortedFailure | DeadlineFailure) and said
+    return isinstance(info.error, AbortedFailure | DeadlineFailure | StorageFailure) and said
 
 
 def _assistant_turns(

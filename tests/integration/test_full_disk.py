@@ -1,0 +1,138 @@
+"""A disk that fills up in the middle of an answer: it is said, what fits is kept, and the rest is stored later."""
+
+import asyncio
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from given.house import NOW, PLACE, House, open_house, say
+from given.small_disk import SmallDisk
+from weft.errors import StoreError
+from weft.journal import FLUSH_SECONDS
+from weft.model.event import PartGrew, PartUpdated
+from weft.model.failure import StorageFailure
+from weft.model.ids import SessionID
+from weft.model.input import SessionInput, ShellInput
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import TextPart
+from weft.provider.scripted import AnyMove, Say
+from weft.store.files import FileStore
+from weft.testing.clock import HandClock
+
+WORDS = "".join(f"{number:07} " for number in range(20_000)).rstrip()
+ROOM, LARGE = 48_000, 1 << 30
+SPEAKS: Sequence[AnyMove] = [Say(text=WORDS)]
+ANSWERS: Sequence[AnyMove] = [Say(text="Here again.")]
+
+
+def text_of(message: MessageWithParts) -> str:
+    return "".join(part.text for part in message.parts if isinstance(part, TextPart))
+
+
+async def stored_answer(root: Path, session: SessionID) -> MessageWithParts:
+    """What somebody finds who comes after the process was killed."""
+    return (await FileStore(str(root)).list_messages(session))[1]
+
+
+async def hear(house: House, told: list[str]) -> None:
+    async for each in house.api.events():
+        match each.event:
+            case PartUpdated(part=TextPart(), delta=str(delta)) | PartGrew(delta=delta):
+                told.append(delta)
+            case _:
+                pass
+
+
+async def ask(house: House, session: SessionID) -> object:
+    return await outcome(house.api.prompt(session, say("Speak.")))
+
+
+async def outcome(asked: Awaitable[MessageWithParts]) -> object:
+    """The failure that an answer ended with, or the error that was raised in its place."""
+    try:
+        answer = await asked
+    except StoreError as error:
+        return error
+    assert isinstance(answer.info, AssistantMessage)
+    return answer.info.error
+
+
+@contextmanager
+def filled_up(disk: SmallDisk, room: int) -> Iterator[None]:
+    disk.room = disk.used + room
+    try:
+        yield
+    finally:
+        disk.room = LARGE
+
+
+async def test_an_answer_that_does_not_fit_fails_keeps_what_fits_and_is_whole_once_there_is_room(
+    tmp_path: Path,
+) -> None:
+    disk, told, root = SmallDisk(LARGE), list[str](), tmp_path / "storage"
+    async with open_house(SPEAKS, ANSWERS, store=FileStore(str(root), disk=disk)) as house:
+        session = (await house.api.create_session(SessionInput(title="Long"))).id
+        hearing = asyncio.ensure_future(hear(house, told))
+        with filled_up(disk, ROOM):
+            failed = await ask(house, session)
+            kept = text_of(await stored_answer(root, session))
+            assert "No space left on device" in str(failed)
+            assert WORDS.startswith(kept)
+            assert len(kept) > ROOM // 2
+            with pytest.raises(StoreError, match="No space left on device"):
+                await house.api.prompt(session, say("Again."))
+        again = await house.api.prompt(session, say("Again."))
+        hearing.cancel()
+
+    assert text_of(again) == "Here again."
+    assert "".join(told).startswith(WORDS)
+    answer = await stored_answer(root, session)
+    assert text_of(answer) == WORDS
+    assert isinstance(answer.info, AssistantMessage)
+    assert isinstance(answer.info.error, StorageFailure)
+
+
+@pytest.mark.parametrize("room", [0, 500, 1500, 2500, 3500, 5000, 8000, 20_000])
+async def test_wherever_the_room_ends_no_answer_that_was_cut_off_passes_for_a_whole_one(
+    tmp_path: Path, room: int
+) -> None:
+    disk, told, root = SmallDisk(LARGE), list[str](), tmp_path / "storage"
+    async with open_house(SPEAKS, SPEAKS, store=FileStore(str(root), disk=disk)) as house:
+        session = (await house.api.create_session(SessionInput(title="Long"))).id
+        hearing = asyncio.ensure_future(hear(house, told))
+        with filled_up(disk, room):
+            failed = await ask(house, session)
+            assert isinstance(failed, StoreError | StorageFailure)
+            messages = await FileStore(str(root)).list_messages(session)
+            assert all(WORDS.startswith(text_of(message)) for message in messages[1:])
+        hearing.cancel()
+    # Leaving writes what is unwritten: all that anybody was told.
+    messages = await FileStore(str(root)).list_messages(session)
+    assert "".join(text_of(message) for message in messages[1:]) == "".join(told)
+
+
+async def test_what_was_told_is_stored_as_soon_as_there_is_room_without_anybody_asking(
+    tmp_path: Path,
+) -> None:
+    disk, clock, root = SmallDisk(LARGE), HandClock(NOW), tmp_path / "storage"
+    async with open_house(SPEAKS, store=FileStore(str(root), disk=disk), clock=clock) as house:
+        session = (await house.api.create_session(SessionInput(title="Long"))).id
+        with filled_up(disk, ROOM):
+            await ask(house, session)
+        while text_of(await stored_answer(root, session)) != WORDS:
+            await clock.somebody_sleeps(FLUSH_SECONDS)
+            clock.turn(round(FLUSH_SECONDS * 1000))
+
+
+async def test_a_command_of_the_person_whose_output_does_not_fit_is_no_success(tmp_path: Path) -> None:
+    disk, root = SmallDisk(LARGE), tmp_path / "storage"
+    place = replace(PLACE, directory=str(tmp_path), worktree=str(tmp_path))
+    async with open_house(store=FileStore(str(root), disk=disk), place=place) as house:
+        session = (await house.api.create_session(SessionInput(title="Long"))).id
+        with filled_up(disk, 4000):
+            failed = await outcome(house.api.shell(session, ShellInput(agent="build", command="seq 5000")))
+        assert isinstance(failed, StoreError | StorageFailure)
+        assert (await house.api.list_sessions())[0].id == session
