@@ -1,6 +1,7 @@
 """Where sessions are kept: what a flag, the environment or the person's own configuration says, else OpenCode's place."""
 
 import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -13,15 +14,37 @@ KEY = ("experimental", "weft", "store")
 
 
 def store_url(env: Mapping[str, str], paths: Paths, given: str | None = None) -> str:
-    """The address of the store. A bare path is one of files."""
+    """The address of the store. A bare path is one of files. Raise `InvalidInputError` if none can be there."""
     address = given or env.get("WEFT_STORE") or configured(paths)
     if not address:
-        return f"file:{paths.storage}"
+        return f"file:{_usable(paths.storage)}"
     scheme, colon, rest = address.partition(":")
     if colon and scheme != "file":
         return address
-    path = os.path.expanduser(rest if colon else address)
-    return f"file:{os.path.abspath(path)}"
+    if colon and not rest:
+        raise InvalidInputError("store", f"{address!r} needs a path", hint="use file:<path>")
+    return f"file:{_usable(os.path.expanduser(rest if colon else address))}"
+
+
+def _usable(path: str) -> str:
+    """The absolute path, if a store is there or may be made there."""
+    path, reason = os.path.abspath(path), ""
+    try:
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            reason = "is not a directory"
+    except FileNotFoundError:
+        pass  # it is made when it is needed
+    except OSError as error:
+        reason = f"cannot be used: {error.strerror}"
+    except ValueError:
+        reason = "is no path"  # it holds a NUL
+    if reason:
+        raise InvalidInputError(
+            "store",
+            f"{path} {reason}",
+            hint="point --store at a directory, or at a place where one can be made",
+        )
+    return path
 
 
 def storage_root(env: Mapping[str, str], paths: Paths, given: str | None = None) -> str:

@@ -14,6 +14,7 @@ import uvicorn
 from msgspec import Struct
 from msgspec.structs import replace
 
+from weft.app.address import store_url
 from weft.app.open import Opening, open_app
 from weft.app.trust import is_trusted
 from weft.cli.exit import Exit
@@ -33,6 +34,7 @@ from weft.project.look import look
 from weft.server.application import build_app
 from weft.server.asgi import Server, Setup, unvisited
 from weft.server.routes.table import list_routes
+from weft.store.url import open_store
 
 PORT: Final = 4096
 LOCAL: Final = "127.0.0.1"
@@ -132,7 +134,9 @@ class Listener(uvicorn.Server):
 
 
 async def run_server(serving: Serving, env: Mapping[str, str]) -> None:
-    """Until somebody ends it."""
+    """Until somebody ends it. A store that cannot be used is said before anybody is told that there is a server."""
+    async with open_store(store_url(env, paths_from(env), serving.chosen.store)):
+        pass
     server = make_server(serving, env)
     listener = Listener(to_config(build_app(server)))
     stopping = Stopping(server, listener, grace=serving.chosen.grace, log=serving.log)

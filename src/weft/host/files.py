@@ -22,6 +22,10 @@ TIMED = 100
 SLOW_SECONDS = 150e-6
 THREADS = 4
 
+# A directory that was just made may be gone again, removed by who found it empty: then it is made once more. A kernel
+# that will not have it at all (below /proc) says the same, each time.
+ATTEMPTS = 50
+
 Stamp = tuple[int, int, int]
 
 
@@ -71,19 +75,24 @@ def read_bytes(path: str, *, limit: int) -> bytes:
 
 
 def make_directory(path: str) -> list[str]:
-    """Make a directory, for its owner alone, and the ones it lies in. Gives back those that were not there."""
+    """Make a directory, for its owner alone, and the ones it lies in. Return those that were not there. Raise `OSError`
+    where none can be made."""
     made: list[str] = []
-    while True:
+    for attempt in range(ATTEMPTS):
         try:
             os.mkdir(path, DIRECTORY_MODE)
         except FileNotFoundError:
+            if attempt == ATTEMPTS - 1 or os.path.dirname(path) == path:
+                raise
             made += make_directory(os.path.dirname(path))
         except FileExistsError:
             if not os.path.isdir(path):
                 raise
-            return made
+            break
         else:
-            return [*made, path]
+            made.append(path)
+            break
+    return made
 
 
 def write_atomic(path: str, raw: bytes, *, temp: str, flush: bool = False) -> None:
@@ -142,16 +151,17 @@ class Disk:
     def move(self, source: str, target: str) -> list[str]:
         """Rename, over what is there. Gives back the directories that had to be made."""
         made: list[str] = []
-        while True:
+        for attempt in range(ATTEMPTS):
             try:
                 os.replace(source, target)
             except FileNotFoundError:
                 # Either there is nothing to move, or its directory was removed, maybe just now by who found it empty.
-                if not os.path.lexists(source):
+                if attempt == ATTEMPTS - 1 or not os.path.lexists(source):
                     raise
                 made += make_directory(os.path.dirname(target))
             else:
-                return made
+                break
+        return made
 
     def extend(self, path: str, at: int, raw: bytes) -> None:
         """Write from byte `at` on; what stood there goes. On failure the file ends at `at`."""
@@ -287,13 +297,14 @@ def _is_still_at(fd: int, path: str) -> bool:
 
 
 def _open(path: str, flags: int) -> int:
-    while True:
+    for _ in range(ATTEMPTS):
         try:
             return os.open(path, flags, FILE_MODE)
         except FileNotFoundError:
             if not flags & os.O_CREAT:
                 raise
             make_directory(os.path.dirname(path))
+    return os.open(path, flags, FILE_MODE)
 
 
 def _write_all(fd: int, raw: bytes) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from weft.errors import NewerFormatError
+from weft.errors import NewerFormatError, StoreError
 from weft.model.diff import FileDiff
 from weft.model.ids import ProjectID, SessionID, file_name
 from weft.model.project import Project
@@ -36,6 +36,11 @@ class Tree:
                 found = int(file.read(20))
         except (FileNotFoundError, ValueError):
             return 0
+        except OSError as error:
+            raise StoreError(
+                f"{self.layout.migration} cannot be read: {error.strerror}",
+                hint="change its permissions, or point --store at another place",
+            ) from error
         if found > FORMAT:
             raise NewerFormatError(self.layout.root, found, FORMAT)
         return max(found, 0)
