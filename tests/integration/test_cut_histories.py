@@ -198,7 +198,7 @@ def histories(events: Sequence[Event]) -> Iterator[list[MessageWithParts]]:
         before = left
         yield left
         settled = Transcript(left)
-        settled.feed(*to_settle(left, LATER))
+        settled.feed(*to_settle(left))
         yield settled.messages()
         yield [*settled.messages(), prompted(left)]
 

@@ -94,7 +94,7 @@ def preview(reading: Reading, session: Session, env: Mapping[str, str]) -> Previ
     house = _furnish(reading.place(), env)
     history = Messages(reading.tree).list_messages(session.id)
     transcript = Transcript(cut_at(session.revert, history).kept)
-    transcript.feed(*to_settle(transcript.messages(), house.now))
+    transcript.feed(*to_settle(transcript.messages()))
     if house.settings.compaction.prune:
         transcript.feed(*to_forgotten(transcript.messages(), house.now))
     step = decide(transcript.messages())

@@ -249,7 +249,7 @@ class Runner:
         found = await kit.store.get_session(session)  # whoever held it before may have changed it
         transcript = Transcript(await kit.store.list_messages(session))
         self._known[session] = transcript
-        left_open = to_settle(transcript.messages(), kit.clock.now())
+        left_open = to_settle(transcript.messages())
         if left_open:
             await kit.journal.commit(*left_open, into=transcript)
         return Run(found, transcript, lease)

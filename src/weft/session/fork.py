@@ -51,7 +51,7 @@ async def fork(
 ) -> Session:
     """A fork of a session, whole and on disk, or none: up to the message `at`, else to the end."""
     await maker.journal.flush()
-    history = settled(await store.list_messages(source.id), maker.clock.now())
+    history = settled(await store.list_messages(source.id))
     copied = history[: place_of(at, (message.info.id for message in history))]
     session = forked(maker, source, at=at)
     names = rename(maker.mint, copied, source.id, session.id)
@@ -97,9 +97,9 @@ def fork_title(title: str) -> str:
     return f"{known[1]} (fork #{int(known[2]) + 1})" if known else f"{title} (fork #1)"
 
 
-def settled(history: Sequence[MessageWithParts], now: int) -> Sequence[MessageWithParts]:
+def settled(history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
     """The history with nothing left open: what runs on in the original does not run on in the fork."""
-    left_open = to_settle(history, now)
+    left_open = to_settle(history)
     if not left_open:
         return history
     transcript = Transcript(history)
