@@ -158,7 +158,8 @@ class Runs(Protocol):
     * `uncompact` shows the model again what the last summary cut off, and gives whether there was one;
     * `initialize` has an agent write an `AGENTS.md`, and the project remembers when;
     * `abort` ends the run of a session and gives whether there was one; no part stays open behind it, nor in the
-      children it had sent out: no session is idle while one that works for it is not;
+      children it had sent out: no session is idle while one that works for it is not. A session that another process
+      runs stays as it is, and `SessionBusyError` says who runs it;
     * a session is idle unless it is being run here; `list_status` gives those that are not. A run that waits for a
       person is busy, and says what it is waiting for.
     """

@@ -351,7 +351,8 @@ class DirectoryNotServedError(NotPermittedError):
     def __init__(self, path: str) -> None:
         super().__init__(
             f"{path[:200]!r} is in no project that this server knows",
-            hint="weft serve --allow-dir PATH lets it in; so does working in it once: weft run --dir PATH",
+            hint=f"weft serve --allow-dir {path[:200]} lets it in; a git repository with a commit is also let in once "
+            "weft or OpenCode has worked in it",
         )
         self.path = path
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -123,6 +124,49 @@ def test_a_session_goes_on_with_continue_or_by_its_id(shell: Shell) -> None:
 
     assert asked == ["one", "two", "three"]
     assert document["messages"][-1]["info"]["modelID"] == "demo"
+
+
+def test_a_session_goes_on_in_its_own_directory_from_wherever_it_is_called(shell: Shell) -> None:
+    other = shell.root / "other"
+    other.mkdir()
+    began = shell.weft("run", "-m", "scripted/demo", "--dir", str(other), "one")
+    listed = json.loads(shell.weft("session", "list", "--all", "--format", "json").stdout)
+    (id,) = [each["id"] for each in listed if each["directory"] == str(other)]
+    gone_on = shell.weft("run", "-s", id, "two")
+    forked = shell.weft("session", "fork", id, "--format", "json")
+    document = json.loads(shell.weft("session", "show", id, "--format", "json").stdout)
+    worked_in = {each["info"]["path"]["cwd"] for each in document["messages"] if "path" in each["info"]}
+
+    assert (began.returncode, gone_on.returncode) == (0, 0), gone_on.stderr
+    assert f"the session goes on in {other}" in gone_on.stderr
+    assert worked_in == {str(other)}
+    assert json.loads(forked.stdout)["directory"] == str(other)
+
+
+def test_a_session_whose_directory_is_gone_goes_on_only_where_it_is_told_to(shell: Shell) -> None:
+    other = shell.root / "other"
+    other.mkdir()
+    shell.weft("run", "-m", "scripted/demo", "--dir", str(other), "one")
+    listed = json.loads(shell.weft("session", "list", "--all", "--format", "json").stdout)
+    (id,) = [each["id"] for each in listed if each["directory"] == str(other)]
+    shutil.rmtree(other)
+    refused = shell.weft("run", "-s", id, "two")
+    told = shell.weft("run", "-s", id, "--dir", str(shell.repository), "two")
+
+    assert refused.returncode == 2
+    assert f"{other}: session {id} worked in it, and it is gone" in refused.stderr
+    assert told.returncode == 0
+
+
+def test_continue_in_a_git_worktree_means_the_session_of_this_checkout(shell: Shell) -> None:
+    main, beside = shell.repository, shell.root / "beside"
+    subprocess.run(["git", "worktree", "add", "-q", beside], cwd=main, check=True)
+    for checkout in (beside, main):
+        shell.weft("run", "-m", "scripted/demo", "--dir", str(checkout), "one")
+    gone_on = shell.weft("run", "-m", "scripted/demo", "--dir", str(beside), "-c", "two")
+
+    assert gone_on.returncode == 0, gone_on.stderr
+    assert [each["directory"] for each in shell.sessions()] == [str(beside), str(main)]
 
 
 def test_continue_outside_of_a_repository_means_the_session_of_this_very_place(shell: Shell) -> None:

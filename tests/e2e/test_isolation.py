@@ -234,12 +234,18 @@ def test_a_session_works_in_a_worktree_and_its_work_is_merged_back(place: Place)
 def test_a_session_of_a_worktree_goes_on_there(place: Place) -> None:
     place.model.plays(said("Here."))
     place.weft("run", "--worktree=there", "first")
-    place.model.plays(called("bash", command="pwd", description="Where"), said("There."))
-    again = place.weft("run", "--format", "json", "-c", "second")
-    (worktree,) = place.worktrees()
-    assert worktree["name"] == "there"
-    assert f"{worktree['directory']}\\n" in again.stdout
+    (session,) = place.sessions()
+    for words in (["--worktree=there", "-c"], ["-s", str(session["id"])]):
+        place.model.plays(called("bash", command="pwd", description="Where"), said("There."))
+        again = place.weft("run", "--format", "json", *words, "second")
+        (worktree,) = place.worktrees()
+        assert worktree["name"] == "there"
+        assert f"{worktree['directory']}\\n" in again.stdout
     assert len(place.sessions()) == 1
+    # The last session of a checkout is not that of another one.
+    elsewhere = place.weft("run", "-c", "third")
+    assert elsewhere.returncode == 2
+    assert f"the last of this project is {session['id']}, in {worktree['directory']}" in elsewhere.stderr
 
 
 def test_work_that_is_nowhere_else_is_not_discarded_by_the_way(place: Place) -> None:

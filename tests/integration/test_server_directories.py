@@ -1,11 +1,14 @@
 """Which directories a caller may name, and worktrees made over HTTP."""
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from given.serving import make_project, served
+from given.serving import Site, listening, make_project, prompt, served
+from weft.provider.scripted import AnyMove, Call, Say
 
 
 def test_a_directory_of_no_known_project_is_not_opened(tmp_path: Path) -> None:
@@ -19,6 +22,25 @@ def test_a_directory_of_no_known_project_is_not_opened(tmp_path: Path) -> None:
         (site.project / "out").symlink_to(other)
         linked = site.client.get("/path", headers={"x-opencode-directory": f"{site.project}/out"})
         assert site.refused(linked) == (403, "DirectoryNotServedError")
+
+
+def test_the_way_out_that_a_refusal_names_leads_out(tmp_path: Path) -> None:
+    plain, repository = tmp_path / "plain", make_project(tmp_path / "repository")
+    plain.mkdir()
+    hint = "a git repository with a commit is also let in once weft or OpenCode has worked in it"
+    with served(tmp_path) as site:
+        for directory in (plain, repository):
+            refused = site.get("/path", 403, params={"directory": str(directory)})
+            assert refused["data"]["hint"] == f"weft serve --allow-dir {directory} lets it in; {hint}"
+    with served(tmp_path, project=plain) as site:
+        site.post("/session", {})
+    with served(tmp_path, project=repository) as site:
+        site.post("/session", {})
+    with served(tmp_path, project=tmp_path / "project") as site:
+        site.get("/path", params={"directory": str(repository)})
+        site.get("/path", 403, params={"directory": str(plain)})
+    with served(tmp_path, project=tmp_path / "project", allowed=(plain,)) as site:
+        site.get("/path", params={"directory": str(plain)})
 
 
 def test_what_is_below_a_known_project_or_was_let_in_is_opened(tmp_path: Path) -> None:
@@ -102,3 +124,114 @@ def test_where_there_is_no_repository_there_are_no_worktrees(tmp_path: Path) -> 
     with served(tmp_path, project=bare) as site:
         assert site.get("/experimental/worktree") == []
         assert site.post("/experimental/worktree", {}, 404)["name"] == "DirectoryError"
+
+
+# --- sessions of other directories ---
+
+
+def other_session(site: Site, other: Path) -> str:
+    """Make a session in another directory, which is then closed."""
+    inside = {"directory": str(other)}
+    session = site.post("/session", {}, params=inside)
+    site.post("/instance/dispose", params=inside)
+    id: str = session["id"]
+    return id
+
+
+def write(name: str) -> list[AnyMove]:
+    return [Call(tool="write", input={"filePath": name, "content": "made\n"})]
+
+
+def test_a_session_of_another_project_works_in_its_own_directory(tmp_path: Path) -> None:
+    other = make_project(tmp_path / "other")
+    script = [write("new.txt"), [Say(text="Done.")]]
+    with served(tmp_path, script, allowed=(other,), config={"permission": "allow"}) as site:
+        session = other_session(site, other)
+        with listening(site, "/event") as events:
+            answer = site.post(f"/session/{session}/message", prompt("go"))
+            assert answer["info"]["path"] == {"cwd": str(other), "root": str(other)}
+            assert (other / "new.txt").read_text() == "made\n"
+            assert not (site.project / "new.txt").exists()
+            shown = site.post(f"/session/{session}/shell", {"agent": "build", "command": "pwd"})
+            assert shown["parts"][0]["state"]["output"].strip() == str(other)
+            # Whoever names no directory hears what comes of it all the same.
+            heard = {each["type"] for each in take_until_idle(events)}
+            assert {"message.updated", "session.status", "session.idle"} <= heard
+        asked = site.get(f"/session/{session}/message")[0]["info"]["id"]
+        reverted = site.post(f"/session/{session}/revert", {"messageID": asked})
+        assert (reverted["revert"]["messageID"], (other / "new.txt").exists()) == (asked, False)
+        site.post(f"/session/{session}/unrevert")
+        assert (other / "new.txt").read_text() == "made\n"
+        forked = site.post(f"/session/{session}/fork", {})
+        assert forked["directory"] == str(other)
+
+
+def take_until_idle(events: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for event in events:
+        found.append(event)
+        if event["type"] == "session.idle":
+            break
+    return found
+
+
+def test_a_session_whose_directory_is_not_served_is_read_and_does_not_work(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    with served(tmp_path, allowed=(outside,)) as site:
+        session = other_session(site, outside)
+    with served(tmp_path, project=tmp_path / "project") as site:
+        for path, body in (
+            ("message", prompt("go")),
+            ("prompt_async", prompt("go")),
+            ("shell", {"agent": "build", "command": "touch made"}),
+            ("command", {"command": "init", "arguments": ""}),
+            ("summarize", {"providerID": "scripted", "modelID": "test"}),
+            ("revert", {"messageID": "msg_1"}),
+            ("unrevert", None),
+            ("fork", {}),
+        ):
+            refused = site.post(f"/session/{session}/{path}", body, 403)
+            assert refused["name"] == "DirectoryNotServedError"
+            assert str(outside) in refused["data"]["message"]
+        assert not (site.project / "made").exists()
+        assert site.get(f"/session/{session}")["directory"] == str(outside)
+        assert (site.get(f"/session/{session}/message"), site.get(f"/session/{session}/diff")) == ([], [])
+        assert site.send("PATCH", f"/session/{session}", {"title": "Renamed"})["title"] == "Renamed"
+        assert site.send("DELETE", f"/session/{session}") is True
+
+
+def test_what_a_session_of_another_project_asks_is_answered_without_naming_its_directory(
+    tmp_path: Path,
+) -> None:
+    other = make_project(tmp_path / "other")
+    script = [write("new.txt"), [Say(text="Done.")]]
+    with served(tmp_path, script, allowed=(other,), config={"permission": {"edit": "ask"}}) as site:
+        session = other_session(site, other)
+        with listening(site, "/event") as events:
+            site.post(f"/session/{session}/prompt_async", prompt("go"), 204)
+            asked = next(each for each in events if each["type"] == "permission.asked")["properties"]
+            assert [each["id"] for each in site.get("/permission")] == [asked["id"]]
+            assert list(site.get("/session/status")) == [session]
+            assert site.post(f"/permission/{asked['id']}/reply", {"reply": "once"}) is True
+            take_until_idle(events)
+    assert (other / "new.txt").read_text() == "made\n"
+
+
+def test_a_session_of_a_checkout_that_is_gone_goes_on_in_its_project(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    with served(tmp_path, allowed=(gone,)) as site:
+        subprocess.run(["git", "-C", str(site.project), "worktree", "add", "-q", str(gone)], check=True)
+        session = other_session(site, gone)
+        subprocess.run(["git", "-C", str(site.project), "worktree", "remove", str(gone)], check=True)
+        answer = site.post(f"/session/{session}/message", prompt("go"))
+        assert answer["info"]["path"]["cwd"] == str(site.project)
+
+
+def test_a_directory_that_is_named_is_worked_in(tmp_path: Path) -> None:
+    other = make_project(tmp_path / "other")
+    with served(tmp_path, allowed=(other,)) as site:
+        session = other_session(site, other)
+        named = {"directory": str(site.project)}
+        answer = site.post(f"/session/{session}/message", prompt("go"), params=named)
+        assert answer["info"]["path"]["cwd"] == str(site.project)

@@ -1,5 +1,6 @@
 """Sessions, messages and runs over real HTTP, in the shapes that OpenCode's clients expect."""
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,32 @@ def test_an_async_prompt_is_stored_when_it_is_acknowledged(tmp_path: Path) -> No
         last = site.get(f"/session/{session}/message")[-1]
         assert last["info"]["error"]["name"] == "MessageAbortedError"
         assert site.get("/session/status") == {}
+
+
+def test_a_run_of_another_server_is_not_aborted_and_it_is_said_who_runs_it(tmp_path: Path) -> None:
+    with served(tmp_path, [[Wait(seconds=60)]]) as site, served(tmp_path, project=site.project) as other:
+        session = site.post("/session", {})["id"]
+        site.client.post(f"/session/{session}/prompt_async", json=prompt("hi"))
+        wait_for(lambda: site.get(f"/session/{session}/message")[1:])
+        for path in (f"/session/{session}/abort", f"/weft/session/{session}/abort"):
+            refused = other.post(path, status=409)
+            assert refused["name"] == "SessionBusyError"
+            assert f"it is being run by process {os.getpid()} on " in refused["data"]["message"]
+        assert site.get("/session/status")[session]["type"] == "busy"
+        assert site.post(f"/session/{session}/abort") is True
+        assert site.get("/session/status") == {}
+        assert other.post(f"/session/{session}/abort") is True  # there is nothing to abort
+
+
+def test_a_run_in_another_directory_of_the_server_is_aborted_from_any(tmp_path: Path) -> None:
+    with served(tmp_path, [[Wait(seconds=60)]]) as site:
+        (site.project / "sub").mkdir()
+        here, below = {"directory": str(site.project)}, {"directory": str(site.project / "sub")}
+        session = site.post("/session", {}, params=below)["id"]
+        site.client.post(f"/session/{session}/prompt_async", json=prompt("hi"), params=below)
+        wait_for(lambda: site.get(f"/session/{session}/message")[1:])
+        assert site.post(f"/weft/session/{session}/abort", params=here) is True
+        assert site.get("/session/status", params=below) == {}
 
 
 def test_a_session_that_is_being_run_is_busy_for_those_who_cannot_wait(tmp_path: Path) -> None:

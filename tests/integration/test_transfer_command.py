@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from given.parcels import parcel, session_id, with_text
+from given.undoing import as_repository
 from weft.session.transfer.document import to_document
 
 KEY = "ghp_" + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1234"
@@ -125,3 +126,62 @@ def test_transcripts_of_others_come_across_once_and_go_on_when_they_have_grown(t
     assert [(each["title"], each["directory"], each["projectId"]) for each in listed] == [
         ("Mend the loom", "/gone/loom", "global")
     ]
+
+
+@pytest.mark.parametrize("kind", ["claude", "codex"])
+def test_transcripts_of_a_known_project_are_found_in_it(tmp_path: Path, kind: str) -> None:
+    loom, plain = as_repository(tmp_path / "loom"), tmp_path / "plain"
+    (loom / "deep").mkdir()
+    plain.mkdir()
+    for number, cwd in enumerate((loom, loom / "deep", loom / "gone", plain)):
+        write_transcript(tmp_path / kind, kind, number, cwd)
+    given = tmp_path / "given.json"
+    given.write_bytes(to_document(parcel()))
+    weft(plain, "import", str(given))  # so that there is a record of what is in no repository
+    weft(loom, "import", str(given))
+    done = weft(plain, "import", "--from", kind, str(tmp_path / kind), "--format", "json")
+    here = json.loads(weft(loom, "session", "list", "--format", "json").stdout)
+    assert done.returncode == 0, done.stderr
+    assert sorted(each["directory"] for each in here if each["title"] == "Mend the loom") == [
+        str(loom),
+        str(loom / "deep"),
+        str(loom / "gone"),
+    ]
+    listed = json.loads(weft(plain, "session", "list", "--all", "--format", "json").stdout)
+    assert [each["projectId"] for each in listed if each["directory"] == str(plain)] == ["global", "global"]
+
+
+def test_transcripts_that_lie_under_global_are_brought_home_by_importing_them_again(tmp_path: Path) -> None:
+    loom = tmp_path / "loom"
+    loom.mkdir()
+    write_transcript(tmp_path / "claude", "claude", 1, loom)
+    weft(tmp_path, "import", "--from", "claude", str(tmp_path / "claude"))
+    as_repository(loom)
+    again = weft(tmp_path, "import", "--from", "claude", str(tmp_path / "claude"), "--format", "json")
+    (found,) = json.loads(weft(tmp_path, "session", "list", "--all", "--format", "json").stdout)
+    root = subprocess.run(["git", "rev-parse", "HEAD"], cwd=loom, capture_output=True, text=True, check=True)
+    assert [each["verdict"] for each in json.loads(again.stdout)["sessions"]] == ["updated"]
+    assert (found["directory"], found["projectId"]) == (str(loom), root.stdout.strip())
+
+
+def write_transcript(where: Path, kind: str, number: int, cwd: Path) -> None:
+    time = f"2026-02-03T04:05:0{number}Z"
+    lines: list[dict[str, Any]]
+    if kind == "claude":
+        said = {"role": "user", "content": "Mend the loom"}
+        lines = [{"type": "user", "uuid": f"u{number}", "message": said, "sessionId": f"s{number}"}]
+        lines[0] |= {"cwd": str(cwd), "timestamp": time}
+    else:
+        meta = {"id": f"s{number}", "timestamp": time, "cwd": str(cwd)}
+        said = {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "Mend the loom"}],
+        }
+        lines = [
+            {"timestamp": time, "type": "session_meta", "payload": meta},
+            {"timestamp": time, "type": "response_item", "payload": said},
+        ]
+    where.mkdir(exist_ok=True)
+    name = f"rollout-{number}.jsonl" if kind == "codex" else f"s{number}.jsonl"
+    (where / name).write_text("".join(json.dumps(line) + "\n" for line in lines))

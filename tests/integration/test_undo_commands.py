@@ -167,8 +167,59 @@ def test_without_a_repository_the_last_session_is_that_of_the_directory(
     said(capsys, "undo", "--yes")
     assert ("n.txt" in texts(mine), "n.txt" in texts(other)) == (False, True)
     monkeypatch.chdir(other / "below")
+    said(capsys, "undo", "--yes", code=2)
+    assert "n.txt" in texts(other)
+
+
+def test_in_a_git_worktree_the_last_session_is_that_of_this_checkout(
+    root: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside, within = root.parent / "beside", root / "within"
+    git(root, "worktree", "add", "-q", str(beside))
+    git(root, "worktree", "add", "-q", str(within))
+    in_main, _ = work(root)
+    in_beside, _ = work(beside)
+    in_within, _ = work(within)
+    expected = {root: in_main, beside: in_beside, within: in_within}
+    found = {}
+    for checkout in expected:
+        (checkout / "below").mkdir()
+        monkeypatch.chdir(checkout / "below")
+        found[checkout] = told(capsys, "session", "show", "last")["info"]["id"]
+    assert found == expected
+    monkeypatch.chdir(beside)
     said(capsys, "undo", "--yes")
-    assert "n.txt" not in texts(other)
+    assert (texts(root), texts(beside), texts(within)) == (
+        CHANGED,
+        {"a.txt": "two\n", "b.txt": "b\n"},
+        CHANGED,
+    )
+
+
+def test_where_nobody_has_worked_there_is_no_last_session_and_the_way_to_another_is_named(
+    root: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = root.parent / "beside"
+    git(root, "worktree", "add", "-q", str(beside))
+    session, _ = work(root)
+    monkeypatch.chdir(beside)
+    capsys.readouterr()
+    codes = [run_command(words) for words in (["undo", "--yes"], ["session", "rm", "last", "--yes"])]
+    err = capsys.readouterr().err
+    assert (codes, texts(root)) == ([2, 2], CHANGED)
+    assert err.count(f"none has worked in {beside}; the last of this project is {session}, in {root}") == 2
+
+
+def test_what_is_restored_last_is_the_last_thrown_away_here(
+    root: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = root.parent / "beside"
+    git(root, "worktree", "add", "-q", str(beside))
+    mine, _ = work(root)
+    other, _ = work(beside)
+    said(capsys, "session", "rm", mine, "--yes")
+    said(capsys, "session", "rm", other, "--yes")
+    assert [each["id"] for each in told(capsys, "session", "restore", "last")] == [mine]
 
 
 def test_a_session_whose_worktree_is_gone_is_taken_back_where_it_went_on(root: Path, capsys: Out) -> None:

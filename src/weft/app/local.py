@@ -8,7 +8,7 @@ from weft.api import Sharing
 from weft.app.at_rest import AtRest
 from weft.app.statuses import Statuses
 from weft.bus import Bus
-from weft.errors import InvalidInputError
+from weft.errors import InvalidInputError, SessionBusyError
 from weft.model.agent import Command
 from weft.model.event import Durable, Event, Told
 from weft.model.ids import GrantID, MessageID, PartID, PermissionID, QuestionID, SessionID, checked
@@ -104,6 +104,9 @@ class Local(AtRest, frozen=True, kw_only=True):
         id = SessionID(checked("session", session))
         aborted = await self.runner.abort(id)
         await self.kit.end_jobs(id)
+        holder = None if aborted else await self.kit.store.find_holder(id)
+        if holder is not None and not self.runner.holds(id):
+            raise SessionBusyError(id, holder or "another process")
         return aborted
 
     async def get_status(self, session: SessionID) -> AnyStatus:

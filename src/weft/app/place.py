@@ -2,11 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from weft.host.git import Git
 from weft.journal import Journal
 from weft.model.event import ProjectUpdated, SessionUpdated
+from weft.model.project import Place, is_at
+from weft.model.session import Session
 from weft.project.adopt import adopted
 from weft.project.facts import Known, Resolution, alias_from_plain, alias_key, alias_to_plain
 from weft.project.id_file import write_id
@@ -23,6 +25,11 @@ async def find_place(store: Store, directory: str, env: Mapping[str, str], now: 
     aliases = {id: alias for id, alias in kept.items() if alias is not None}
     known = Known(projects=projects, aliases=aliases)
     return await asyncio.to_thread(resolve, at, known, git=Git(env), now=now)
+
+
+def list_here(sessions: Iterable[Session], place: Place) -> list[Session]:
+    """Return the sessions that worked at a place: in the same checkout, or in the same directory where there is none."""
+    return [each for each in sessions if is_at(place, os.path.realpath(each.directory))]
 
 
 async def settle_place(store: Store, journal: Journal, found: Resolution) -> None:

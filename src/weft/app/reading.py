@@ -3,22 +3,26 @@
 What only an unsettled place or a whole transcript needs is imported when it comes to that: listing stays fast.
 """
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Final
 
 from weft.app.address import storage_root
 from weft.app.listing import list_shelved
-from weft.errors import InvalidIdError
+from weft.errors import DirectoryError, InvalidIdError
 from weft.host.now import now
 from weft.host.paths import paths_from
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, checked
-from weft.model.project import Place
+from weft.model.project import Place, root_of
 from weft.model.session import Session, without_secret
 from weft.project.facts import Checkout, Known, Resolution, alias_from_plain, alias_key
 from weft.project.look import look
 from weft.project.settled import find_settled
 from weft.store.damage import Damage
 from weft.store.tree import Tree
+
+UNNAMED: Final = "."  # what a person stands in who names no directory
 
 
 class Reading:
@@ -62,13 +66,41 @@ class Reading:
 
     def get_session(self, given: str) -> Session:
         """The one that is meant: by its whole id without a look at the others, by the beginning of one, or as `last`."""
-        from weft.session.choose import choose  # noqa: PLC0415
+        from weft.session.choose import LAST, choose  # noqa: PLC0415
 
+        if given == LAST:
+            return self.get_last_session()
         with suppress(InvalidIdError):
             found = self.tree.find_session(SessionID(checked("session", given)))
             if found is not None:
                 return without_secret(found)
         return choose(given, self.list_sessions(), self.list_sessions(everywhere=True))
+
+    def get_last_session(self) -> Session:
+        """The one last worked on at this place. Raise `NotFoundError` if there is none."""
+        from weft.app.place import list_here  # noqa: PLC0415
+        from weft.session.choose import choose_last  # noqa: PLC0415
+
+        place, sessions = self.place(), self.list_sessions()
+        return choose_last(list_here(sessions, place), sessions, root_of(place))
+
+    def find_home(self, session: Session) -> str:
+        """Return the directory in which a session goes on: this one if it was named, else the session's own, or this one
+        if that is gone from this repository.
+
+        Raise `DirectoryError` if its directory is gone and it is no session of this repository.
+        """
+        if self._directory != UNNAMED:
+            return self._directory
+        if os.path.isdir(session.directory):
+            return session.directory
+        if session.project_id == self.project() != GLOBAL_PROJECT:
+            return self._directory
+        raise DirectoryError(
+            session.directory,
+            f"session {session.id} worked in it, and it is gone",
+            hint="say where the session is to go on: --dir PATH",
+        )
 
     def problems(self) -> list[Damage]:
         """What could not be read on the way."""

@@ -96,7 +96,13 @@ def _add(
 def _run(parser: Parser) -> None:
     add = parser.add_argument
     add("message", nargs="*", help="the prompt; @path brings a file along, piped text is added")
-    add("-c", "--continue", dest="go_on", action="store_true", help="go on with the last session")
+    add(
+        "-c",
+        "--continue",
+        dest="go_on",
+        action="store_true",
+        help="go on with the last session of this checkout or directory",
+    )
     add("-s", "--session", metavar="ID", help="go on with this session")
     add("-m", "--model", metavar="PROVIDER/MODEL", help="the model to ask")
     add("--agent", help="the agent to use")

@@ -50,7 +50,7 @@ def _chosen_sessions(chosen: argparse.Namespace, reading: Reading) -> list[Sessi
     everything = reading.list_sessions(everywhere=False)
     if chosen.all:
         return sorted(everything, key=lambda session: session.parent_id is not None)
-    root = reading.get_session(chosen.session) if chosen.session else _pick(everything)
+    root = reading.get_session(chosen.session) if chosen.session else _pick(reading, everything)
     return _with_children(root, reading.list_sessions(everywhere=True)) if chosen.bundle else [root]
 
 
@@ -64,8 +64,8 @@ def _with_children(root: Session, sessions: Iterable[Session]) -> list[Session]:
     return found
 
 
-def _pick(sessions: list[Session]) -> Session:
-    """The one a person chooses; without a person, the one last worked on."""
+def _pick(reading: Reading, sessions: list[Session]) -> Session:
+    """The one a person chooses; without a person, the one last worked on here."""
     roots = [session for session in sessions if session.parent_id is None]
     roots.sort(key=lambda session: session.time.updated, reverse=True)
     if not roots:
@@ -73,8 +73,9 @@ def _pick(sessions: list[Session]) -> Session:
             "session", "", hint="this project has none; see them all: weft session list --all"
         )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        print(f"exporting the session last worked on: {roots[0].id}", file=sys.stderr)
-        return roots[0]
+        last = reading.get_last_session()
+        print(f"exporting the session last worked on: {last.id}", file=sys.stderr)
+        return last
     for number, session in enumerate(roots[:OFFERED], 1):
         print(f"{number:>3}  {session.id}  {plain(session.title)}", file=sys.stderr)
     print("which one? [1] ", end="", file=sys.stderr, flush=True)

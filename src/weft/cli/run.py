@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from weft.api import Api
 from weft.app.open import Opening, open_app
+from weft.app.place import list_here
 from weft.app.reading import Reading
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint
@@ -25,18 +26,20 @@ from weft.cli.screen import JsonLines, Screen, Terminal
 from weft.cli.trust.asking import offer_trust
 from weft.cli.wanted import read_format
 from weft.cli.worktree.workplace import take_words_back, workplace
-from weft.errors import InvalidInputError, NotFoundError, WeftError
+from weft.errors import InvalidInputError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.ending import LastResort
 from weft.model.catalog import parse_ref
-from weft.model.ids import GLOBAL_PROJECT, SessionID
+from weft.model.ids import SessionID
 from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage
 from weft.model.part import ModelRef, ToolPart
+from weft.model.project import Place, root_of
 from weft.model.session import Session, SessionQuery
 from weft.model.spent import UNLIMITED, Budget
 from weft.provider.tape import Recording, Replay, Tape
 from weft.run.compaction import CONTINUE
+from weft.session.choose import choose_last
 
 TITLE_LENGTH = 50
 NOT_YET = {
@@ -233,19 +236,16 @@ async def find_session(api: Api, chosen: argparse.Namespace, words: str) -> Sess
     if chosen.session:
         return await api.get_session(SessionID(chosen.session))
     if chosen.go_on:
-        return await find_last(api)
+        return await get_last(api)
     return await api.create_session(SessionInput(title=title_of(chosen.title, words)))
 
 
-async def find_last(api: Api) -> Session:
-    """The one to go on with. All that is no repository is one project: there, it is the last one of this very place."""
-    nowhere = (await api.current_project()).id == GLOBAL_PROJECT
-    here = (await api.surroundings.get_whereabouts()).directory if nowhere else None
-    wanted = SessionQuery(roots=True, archived=False, directory=here, order="updated", limit=1)
-    roots = await api.list_sessions(wanted)
-    if not roots:
-        raise NotFoundError("session", "to go on with", hint='start one: weft run "…"')
-    return roots[0]
+async def get_last(api: Api) -> Session:
+    """The session to go on with: the last one of this checkout or, where there is none, of this directory."""
+    at = await api.surroundings.get_whereabouts()
+    place = Place(project=await api.current_project(), directory=at.directory, worktree=at.worktree)
+    sessions = await api.list_sessions(SessionQuery(roots=True, archived=False))
+    return choose_last(list_here(sessions, place), sessions, root_of(place), hint='start one: weft run "…"')
 
 
 def title_of(given: str | None, words: str) -> str | None:

@@ -48,3 +48,18 @@ class Place(Struct, frozen=True, kw_only=True):
 def root_of(place: Place) -> str:
     """What belongs together there: the whole checkout, for an agent reaches all of it from below; else the directory."""
     return place.directory if place.worktree == "/" else place.worktree
+
+
+def is_at(place: Place, directory: str) -> bool:
+    """Return whether work in `directory` (a real path) is work at this place: in the same checkout, or, where there is
+    no checkout, in the very same directory. A checkout that lies within this one is another place."""
+    root = root_of(place)
+    if place.worktree == "/":
+        return directory == root
+    checkouts = (place.project.worktree, *place.project.sandboxes)
+    nested = [top for top in checkouts if top != root and _is_within(top, root)]
+    return _is_within(directory, root) and not any(_is_within(directory, top) for top in nested)
+
+
+def _is_within(path: str, top: str) -> bool:
+    return path == top or path.startswith(top.rstrip("/") + "/")

@@ -187,6 +187,11 @@ class Runner:
         if session in self._runs:
             raise SessionBusyError(session, self._kit.owner)
 
+    def holds(self, session: SessionID) -> bool:
+        """Return whether a session is in our hands: it is being run, or about to be, or taken back."""
+        door = self._doors.get(session)
+        return session in self._runs or (door is not None and door.locked())
+
     async def abort(self, session: SessionID) -> bool:
         """End the run of a session; it is over, and settled, when this returns."""
         going = self._runs.get(session)

@@ -16,7 +16,15 @@ from starlette.routing import Route as At
 from starlette.routing import WebSocketRoute as SocketAt
 
 from weft.api import Api
-from weft.errors import InvalidInputError, StoreError
+from weft.errors import (
+    DirectoryError,
+    DirectoryNotServedError,
+    InvalidInputError,
+    NotFoundError,
+    StoreError,
+)
+from weft.model.ids import GLOBAL_PROJECT, SessionID
+from weft.model.session import Session
 from weft.model.surroundings import GlobalDisposed
 from weft.server.admission import check_known, is_below
 from weft.server.control import Control
@@ -104,7 +112,7 @@ class Server:
 
     def directory_of(self, scope: Scope) -> str:
         """The directory a request is about, by its one real name: asked for by two names, it is opened once."""
-        return self.resolve(directory_in(scope["query_string"], headers_of(scope), self.setup.here))
+        return self.resolve(directory_in(scope["query_string"], headers_of(scope)) or self.setup.here)
 
     def resolve(self, given: str) -> str:
         """A directory by its real name, however it was written."""
@@ -146,6 +154,45 @@ class Server:
 
     async def open(self, directory: str) -> Api:
         return (await self.opened().get(directory)).api
+
+    async def find_home(self, here: Opened, session: SessionID, route: Route) -> Opened:
+        """Return where to call a route about a session for a caller who named no directory.
+
+        A route that needs the session's own directory gets it. Raise `DirectoryNotServedError` if it may not be served,
+        `DirectoryError` if it is gone. If it is gone from a repository that is served here, the session goes on here.
+        OpenCode runs every session in the directory that the server stands in.
+        """
+        try:
+            info = await here.api.get_session(session)
+        except (NotFoundError, InvalidInputError):
+            return here  # which says so itself
+        directory = self.resolve(info.directory)
+        found = self.opened().list_open().get(directory)
+        if found is not None:
+            return found
+        if not route.home or (await _is_gone(directory) and await _is_repository_of(here.api, info)):
+            return here
+        try:
+            return await self.find(directory)
+        except (DirectoryNotServedError, DirectoryError):
+            if route.home == "needs":
+                raise
+            return here
+
+    async def find_runner(self, session: SessionID) -> Api | None:
+        """Return who runs a session, in whichever directory of this server; None if it is not being run here."""
+        for opened in self.opened().list_open().values():
+            if session in await opened.api.list_status():
+                return opened.api
+        return None
+
+    def list_relayed(self, directory: str) -> dict[SessionID, Api]:
+        """Return the sessions of other directories that are worked with from this one, and who answers for each."""
+        opened = self.opened().list_open()
+        feed = opened[directory].feed if directory in opened else None
+        return {
+            session: each.api for each in opened.values() for session, to in each.relays.items() if to is feed
+        }
 
     async def is_busy(self, directory: str) -> bool:
         opened = self.opened().list_open().get(directory)
@@ -215,13 +262,20 @@ class Endpoint:
             "query": to_query(route.query, scope["query_string"]),
             "body": body,
         }
-        given = await (route.run(Wide(**asked)) if route.wide else self._call(route, asked))
+        named = bool(directory_in(scope["query_string"], headers))
+        given = await (route.run(Wide(**asked)) if route.wide else self._call(route, asked, named=named))
         if isinstance(given, Answer):
             return given
         return Answer(value=given, status=204 if route.gives is None else 200)
 
-    async def _call(self, route: Route, asked: dict[str, Any]) -> Any:
+    async def _call(self, route: Route, asked: dict[str, Any], *, named: bool) -> Any:
         opened = await self._server.find(asked["directory"])
+        if "sessionID" in asked["names"] and not named:
+            session, here = SessionID(asked["names"]["sessionID"]), opened
+            opened = await self._server.find_home(here, session, route)
+            if opened is not here and route.method != "GET":
+                opened.relays[session] = here.feed
+                asked["directory"] = opened.directory
         opened.calls += 1
         try:
             given = await route.run(Call(api=opened.api, **asked))
@@ -251,6 +305,16 @@ def build(server: Server, more: Iterable[BaseRoute] = ()) -> Any:
     app.router.redirect_slashes = False
     names = {each.endpoint: each.path for each in app.routes if isinstance(each, At | SocketAt)}
     return Guarded(app, server.setup.door, server.tickets, visited=server.visited, names=names)
+
+
+async def _is_gone(directory: str) -> bool:
+    return not await asyncio.to_thread(os.path.isdir, directory)
+
+
+async def _is_repository_of(api: Api, session: Session) -> bool:
+    """Return whether a session belongs to the repository here. What is in no repository is not one project's."""
+    project = (await api.current_project()).id
+    return session.project_id == project != GLOBAL_PROJECT
 
 
 async def _unknown(request: Request, _: Exception) -> Response:

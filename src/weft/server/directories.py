@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from weft.api import Api
 from weft.errors import ConflictError, CursorLostError
-from weft.model.event import Event
+from weft.model.event import Event, SessionCreated, SessionUpdated, session_of
+from weft.model.ids import SessionID
 from weft.model.surroundings import InstanceDisposed
 from weft.server.feed import Feed, Numbering
 
@@ -22,21 +23,33 @@ Open = Callable[[str], AbstractAsyncContextManager[Api]]
 class Opened:
     """A directory that is open: who answers for it, and what happens in it."""
 
-    def __init__(self, api: Api, feed: Feed, used_at: float) -> None:
+    def __init__(self, directory: str, api: Api, feed: Feed, used_at: float) -> None:
+        self.directory = directory
         self.api = api
         self.feed = feed
         self.used_at = used_at
         self.calls = 0
         self.closing = asyncio.Event()
         self.following: asyncio.Future[None] | None = None
+        self.relays: dict[SessionID, Feed] = {}  # who named no directory listens where the server is
 
-    async def end(self, directory: str) -> None:
+    def take(self, event: Event) -> None:
+        """Tell an event here and, if its session is worked with from another directory, there too."""
+        self.feed.take(event)
+        # Before a child runs it is made, or touched: either way it is told whose child it is.
+        if isinstance(event, SessionCreated | SessionUpdated) and event.info.parent_id in self.relays:
+            self.relays[event.info.id] = self.relays[event.info.parent_id]
+        to = self.relays.get(session_of(event) or SessionID(""))
+        if to is not None and not to.closed:
+            to.take(event, relayed=True)
+
+    async def end(self) -> None:
         """Tell the last of what happened, and that this was it."""
         for _ in range(TURNS):  # so that how its runs ended is heard, too
             await asyncio.sleep(0)
         if self.following is not None:
             self.following.cancel()
-        self.feed.take(InstanceDisposed(directory=directory))
+        self.feed.take(InstanceDisposed(directory=self.directory))
         self.feed.close()
 
 
@@ -47,15 +60,16 @@ def unwatched(_: Event) -> None:
     pass
 
 
-async def _follow(feed: Feed, api: Api, watch: Watch) -> None:
+async def _follow(opened: Opened, watch: Watch) -> None:
     """Hear all that happens. When more happened at once than is held, listeners are told that they missed something."""
     while True:
         try:
-            async for told in api.events():
+            async for told in opened.api.events():
                 watch(told.event)
-                feed.take(told.event)
+                opened.take(told.event)
         except CursorLostError:
-            feed.lose()
+            for feed in (opened.feed, *opened.relays.values()):
+                feed.lose()
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -144,8 +158,8 @@ class Directories:
             async with self._open(directory) as api:
                 project = await api.current_project()
                 feed = Feed(self.numbering, directory=directory, project=project.id)
-                opened = Opened(api, feed, asyncio.get_running_loop().time())
-                opened.following = asyncio.ensure_future(_follow(feed, api, self._watch))
+                opened = Opened(directory, api, feed, asyncio.get_running_loop().time())
+                opened.following = asyncio.ensure_future(_follow(opened, self._watch))
                 ready.set_result(opened)
                 await opened.closing.wait()
         except Exception as error:  # noqa: BLE001  one directory's trouble is not the server's
@@ -157,4 +171,4 @@ class Directories:
             self._keepers.pop(directory, None)
             self._opened.pop(directory, None)
             if opened is not None:
-                await opened.end(directory)
+                await opened.end()

@@ -31,11 +31,15 @@ Grain = Literal["fine", "whole"]
 
 
 class Frame(Struct, frozen=True):
-    """One event as JSON, numbered over all feeds; for listeners of one grain alone, or for all."""
+    """One event as JSON, numbered over all feeds; for listeners of one grain alone, or for all.
+
+    A `relayed` frame came from the feed of another directory. Listeners of all directories hear it there.
+    """
 
     number: int
     body: bytes
     grain: Grain | None = None
+    relayed: bool = False
 
 
 class Style(Struct, frozen=True, kw_only=True):
@@ -201,24 +205,25 @@ class Feed:
         self.signal.fire()
         self._numbering.signal.fire()
 
-    def take(self, event: Event) -> None:
+    def take(self, event: Event, *, relayed: bool = False) -> None:
+        """Tell an event to whoever listens. One that is `relayed` is another directory's."""
         match event:
             case PartGrew():
-                self._put(to_body(event), "fine")
+                self._put(to_body(event), "fine", relayed=relayed)
                 self._grow(event)
             case PartUpdated(part=part):
                 self._grown.pop(part.id, None)
                 self._growing.pop(part.id, None)
                 if isinstance(part, TextPart | ReasoningPart) and part.time and part.time.end is None:
                     self._growing[part.id] = Growing(part)
-                self._put(to_body(event))
+                self._put(to_body(event), relayed=relayed)
             case PartRemoved(part_id=part):
                 self._growing.pop(part, None)
                 self._grown.pop(part, None)
-                self._put(to_body(event))
+                self._put(to_body(event), relayed=relayed)
             case _:
                 self._tell_wholes()  # so that nothing overtakes the text that came before it
-                self._put(to_body(event))
+                self._put(to_body(event), relayed=relayed)
 
     def position(self) -> int:
         """Where a listener begins that wants to hear only what comes."""
@@ -258,6 +263,8 @@ class Feed:
             if frame.number >= before:
                 break
             position += 1
+            if style.wrapped and frame.relayed:
+                continue
             if frame.grain is None or frame.grain == style.grain:
                 pieces.append(b"id: %s.%d\ndata: %s%s%s\n\n" % (name, frame.number, head, frame.body, tail))
                 size += len(pieces[-1])
@@ -282,8 +289,8 @@ class Feed:
             for part in grown:
                 self._put(to_body(self._growing[part].whole()), "whole")
 
-    def _put(self, body: bytes, grain: Grain | None = None) -> None:
-        self._frames.append(Frame(self._numbering.next(), body, grain))
+    def _put(self, body: bytes, grain: Grain | None = None, *, relayed: bool = False) -> None:
+        self._frames.append(Frame(self._numbering.next(), body, grain, relayed))
         self._bytes += len(body)
         while len(self._frames) > HELD or (self._bytes > HELD_BYTES and len(self._frames) > 1):
             gone = self._frames.popleft()

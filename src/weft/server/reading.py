@@ -96,8 +96,8 @@ def _named(fault: str) -> InvalidInputError:
     return InvalidInputError("query", fault)
 
 
-def directory_in(query_string: bytes, headers: Mapping[str, str], here: str) -> str:
-    """Which directory is meant: the query says, else a header, else it is the server's own.
+def directory_in(query_string: bytes, headers: Mapping[str, str]) -> str:
+    """Return the directory that a request names, in its query or else in a header; "" if it names none.
 
     Clients encode it once or twice or not at all; decoding once more does no harm to any of them.
     """
@@ -108,4 +108,4 @@ def directory_in(query_string: bytes, headers: Mapping[str, str], here: str) -> 
         or headers.get("x-opencode-directory")
         or ""
     )
-    return unquote(given) or here
+    return unquote(given)

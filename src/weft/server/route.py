@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol, get_type_hints
 from msgspec import Struct
 
 from weft.api import Api
+from weft.model.ids import SessionID
 from weft.server.control import Control
 from weft.server.repeats import Repeats
 from weft.server.tickets import Tickets
@@ -43,6 +44,10 @@ class Premises(Protocol):
     def shows_files(self) -> bool: ...
 
     async def open(self, directory: str) -> Api: ...
+
+    async def find_runner(self, session: SessionID) -> Api | None: ...
+
+    def list_relayed(self, directory: str) -> dict[SessionID, Api]: ...
 
     def resolve(self, given: str) -> str: ...
 
@@ -91,6 +96,8 @@ class Route(Struct, frozen=True, kw_only=True):
     """`takes` is the type of the body, None when there is none; a body that is `optional` may be absent.
 
     `gives` is the type of the answer; None for an answer without a body. A `wide` route is called with a `Wide`.
+    A route about a session says how much it depends on the session's own directory, if the caller names none: it `needs`
+    that directory to do its work there, or `wants` it for a better answer. Otherwise any directory will do.
     What is not JSON (`media`) stands in the table for the document, and is served by somebody else.
     """
 
@@ -105,6 +112,7 @@ class Route(Struct, frozen=True, kw_only=True):
     wide: bool = False
     media: Media = "application/json"
     query: type[Struct] = NoQuery
+    home: Literal["", "wants", "needs"] = ""
 
 
 def route(method: Method, path: str, name: str, run: Callable[[Any], Awaitable[Any]], **more: Any) -> Route:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from weft.errors import AmbiguousError, InvalidIdError, NotFoundError
-from weft.model.ids import PREFIXES
+from weft.model.ids import GLOBAL_PROJECT, PREFIXES
 from weft.model.session import Session, SessionQuery
 from weft.session.select import select
 
@@ -19,14 +19,12 @@ _PREFIX = f"{PREFIXES['session']}_"
 def choose(
     given: str, here: Sequence[Session], everywhere: Sequence[Session], *, hint: str = SEE_ALL
 ) -> Session:
-    """The one session that somebody means: by id, by the beginning of one, or as `last`.
+    """The one session that somebody means: by id, or by the beginning of one.
 
     Whoever works in a project means a session of it, if there is one that fits; else any.
     """
     if _TYPED.fullmatch(given) is None:
         raise InvalidIdError("session", given)
-    if given == LAST:
-        return _last(here)
     for sessions in (here, everywhere):
         found = [session for session in sessions if _begins(session, given)]
         if len(found) > 1:
@@ -41,8 +39,22 @@ def _begins(session: Session, given: str) -> bool:
     return session.id == given or session.id.startswith((given, _PREFIX + given))
 
 
-def _last(here: Sequence[Session]) -> Session:
-    found = select(here, SessionQuery(roots=True, archived=False, order="updated", limit=1))
-    if not found:
-        raise NotFoundError("session", LAST, hint="there is none in this project")
-    return found[0]
+def choose_last(
+    here: Sequence[Session], project: Sequence[Session], place: str, *, hint: str = SEE_ALL
+) -> Session:
+    """Return the session last worked on at a place. `here` are the sessions of the place, `project` those of its project.
+
+    Raise `NotFoundError` if there is none here; its hint names the last session of the repository, if there is one.
+    """
+    found = find_last(here)
+    if found is not None:
+        return found
+    other = find_last([each for each in project if each.project_id != GLOBAL_PROJECT])
+    elsewhere = f"the last of this project is {other.id}, in {other.directory}" if other else hint
+    raise NotFoundError("session", LAST, hint=f"none has worked in {place}; {elsewhere}")
+
+
+def find_last(sessions: Sequence[Session]) -> Session | None:
+    """Return the session last worked on, without children and what is archived."""
+    found = select(sessions, SessionQuery(roots=True, archived=False, order="updated", limit=1))
+    return found[0] if found else None

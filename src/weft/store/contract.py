@@ -47,6 +47,7 @@ class Store(Protocol):
     Running:
     * a session's `lease` has one holder at a time, over all processes; who asks in vain is told who holds it
       (`SessionBusyError`), at once;
+    * `find_holder` says who holds the lease of a session, None if nobody does;
     * a holder that died holds nothing, and its session is `list_abandoned` until a lease of it is given back, or the
       session is gone.
     """
@@ -88,6 +89,8 @@ class Store(Protocol):
     async def rework(self, key: Key, reworker: Callable[[Any], Any]) -> Any: ...
 
     def lease(self, session: SessionID, owner: str) -> AbstractAsyncContextManager[None]: ...
+
+    async def find_holder(self, session: SessionID) -> str | None: ...
 
     async def list_abandoned(self) -> list[SessionID]: ...
 

@@ -24,7 +24,7 @@ from weft.store.contract import Key, SessionEditor
 from weft.store.damage import Damage
 from weft.store.guard import Guard
 from weft.store.layout import kept_lock, session_lock
-from weft.store.lease import Lease, drop_abandoned, list_abandoned
+from weft.store.lease import Lease, drop_abandoned, find_holder, list_abandoned
 from weft.store.messages import Messages
 from weft.store.owners import list_owners
 from weft.store.remembered import Remembered
@@ -131,6 +131,9 @@ class FileStore:
         finally:
             for each in held:
                 await undivided(self._in_thread(each.leave))
+
+    async def find_holder(self, session: SessionID) -> str | None:
+        return await self._in_thread(lambda: find_holder(self._tree.layout, session))
 
     async def list_abandoned(self) -> list[SessionID]:
         return await self._in_thread(self._list_abandoned)

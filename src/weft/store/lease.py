@@ -56,6 +56,16 @@ class Lease:
         self._held.close()
 
 
+def find_holder(layout: Layout, session: SessionID) -> str | None:
+    """Return who holds the lease of a session, None if nobody does."""
+    path = layout.run(session)
+    for _ in range(ATTEMPTS):  # somebody who only looks has it for a moment
+        if not os.path.exists(path) or _is_free(path):
+            return None
+        wait_a_moment()
+    return find_owner(path)
+
+
 def find_owner(path: str) -> str:
     try:
         return read_bytes(owner_path(path), limit=OWNER_LIMIT).decode(errors="replace")

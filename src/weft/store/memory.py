@@ -147,6 +147,9 @@ class MemoryStore:
         finally:
             del self._owners[session]
 
+    async def find_holder(self, session: SessionID) -> str | None:
+        return self._owners.get(session)
+
     async def list_abandoned(self) -> list[SessionID]:
         return []  # what dies with its holder leaves nothing behind
 

@@ -106,9 +106,12 @@ async def a_sound_store_has_no_damage(store: Store) -> None:
 async def a_lease_has_one_holder_and_the_next_is_told_who_it_is(store: Store) -> None:
     async with store.lease(SESSION, "the first"):
         assert await _owner_in_the_way(store) == "the first"
+        assert await store.find_holder(SESSION) == "the first"
+        assert await store.find_holder(SessionID("ses_other")) is None
         async with store.lease(SessionID("ses_other"), "the second"):
             pass
     assert await _owner_in_the_way(store) is None
+    assert await store.find_holder(SESSION) is None
     assert await store.list_abandoned() == []
 
 

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from weft.errors import AmbiguousError, InvalidIdError, NotFoundError
-from weft.model.ids import SessionID
+from weft.model.ids import ProjectID, SessionID
 from weft.model.session import Session, SessionOwn, SessionQuery, SessionTime, SessionTree
-from weft.session.choose import choose
+from weft.session.choose import choose, choose_last
 from weft.session.select import select
 from weft.session.tree import below, children_of, grow_tree
 
@@ -36,9 +36,12 @@ def test_whoever_works_in_a_project_means_a_session_of_it() -> None:
 
 def test_last_is_the_root_last_worked_on_and_not_archived() -> None:
     archived = replace(made("ses_old"), time=SessionTime(created=1, updated=50, archived=60))
-    assert choose("last", [ONE, TWO, CHILD, archived], []) == TWO
-    with pytest.raises(NotFoundError, match="last"):
-        choose("last", [archived], [archived])
+    assert choose_last([ONE, TWO, CHILD, archived], [], "/work") == TWO
+    with pytest.raises(NotFoundError, match="last") as caught:
+        choose_last(
+            [archived], [archived, replace(ONE, directory="/other", project_id=ProjectID("p"))], "/work"
+        )
+    assert caught.value.hint == "none has worked in /work; the last of this project is ses_abc1, in /other"
 
 
 def test_a_beginning_of_several_names_them() -> None:

@@ -29,7 +29,13 @@ def option(parser: argparse.ArgumentParser) -> None:
 def attach(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("url", nargs="?", default="http://127.0.0.1:4096", help="the server (http://127.0.0.1:4096)")
-    add("-c", "--continue", dest="go_on", action="store_true", help="go on with the last session")
+    add(
+        "-c",
+        "--continue",
+        dest="go_on",
+        action="store_true",
+        help="go on with the last session of this checkout or directory",
+    )
     add("-s", "--session", metavar="ID", help="go on with this session")
     add("-m", "--model", metavar="PROVIDER/MODEL", help="the model to ask")
     add("--agent", help="the agent to use")

@@ -9,6 +9,7 @@ from typing import Any
 from weft.app.address import find_own_setting, store_url
 from weft.app.books import kept_asked, name_of, permission_directory, person_of
 from weft.app.gates import open_gates_at_rest
+from weft.app.place import list_here
 from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain
 from weft.cli.permission.choice import choose
@@ -17,7 +18,7 @@ from weft.cli.table import to_table
 from weft.errors import InvalidInputError
 from weft.host.now import now
 from weft.host.paths import Paths, paths_from
-from weft.model.ids import PermissionID
+from weft.model.ids import PermissionID, SessionID
 from weft.model.permission import GrantTerms
 from weft.model.wire import encode_pretty
 from weft.permission.asked import Asked
@@ -104,13 +105,22 @@ def reply_to(chosen: argparse.Namespace) -> int:
                 hint=f'answer it in its session: weft run -s {each.session_id} "…"',
             )
     pending = [each for each in still if each.permission]
-    project = name_of(Reading(chosen.dir, os.environ, store=chosen.store).place())
-    here = [each.id for each in pending if each.project_id == project]
+    here = [each.id for each in _list_here(pending, Reading(chosen.dir, os.environ, store=chosen.store))]
     id = choose("open question", chosen.id, here=here, ids=[each.id for each in pending], hint=HINT)
     asked = next(each for each in pending if each.id == id)
     asyncio.run(_reply(chosen, asked, directory, paths))
     _tell(chosen, asked)
     return 0
+
+
+def _list_here(pending: list[Asked], reading: Reading) -> list[Asked]:
+    """The questions of this project, without those of sessions that work in another checkout of it."""
+    place = reading.place()
+    own = [each for each in pending if each.project_id == name_of(place)]
+    found = [reading.tree.find_session(SessionID(each.session_id)) for each in own]
+    sessions = [each for each in found if each is not None]
+    elsewhere = {each.id for each in sessions} - {each.id for each in list_here(sessions, place)}
+    return [each for each in own if each.session_id not in elsewhere]
 
 
 async def _reply(chosen: argparse.Namespace, asked: Asked, directory: str, paths: Paths) -> None:

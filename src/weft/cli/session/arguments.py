@@ -2,7 +2,7 @@
 
 import argparse
 
-WHICH = "the session: its id, the beginning of it, or last"
+WHICH = "the session: its id, the beginning of it, or last, the last of this checkout or directory"
 
 
 def filters(parser: argparse.ArgumentParser) -> None:

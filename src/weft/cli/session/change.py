@@ -6,6 +6,8 @@ import os
 import sys
 from contextlib import AsyncExitStack, suppress
 
+from msgspec.structs import replace
+
 from weft.app.resting import open_resting
 from weft.app.undoing import open_undoer
 from weft.cli.paint import Paint, plain
@@ -56,12 +58,14 @@ def fork_session(chosen: argparse.Namespace) -> int:
 
 async def _fork(chosen: argparse.Namespace, source: Session) -> Session:
     at = None if chosen.at is None else MessageID(checked("message", chosen.at))
+    home = read(chosen.dir, chosen.store).find_home(source)
     async with open_resting(chosen.dir, os.environ, store=chosen.store) as resting, AsyncExitStack() as held:
         pin: Pin = nothing_kept
         # Where it worked may be gone: then nothing of it can be taken back anyhow.
         with suppress(DirectoryError):
             pin = (await held.enter_async_context(open_undoer(resting, source))).snapshots.pin
-        return await fork(await resting.maker(), resting.store, source, at=at, pin=pin)
+        maker = await replace(resting, directory=home).maker()
+        return await fork(maker, resting.store, source, at=at, pin=pin)
 
 
 def _change(chosen: argparse.Namespace, change: SessionChange) -> Session:

@@ -5,6 +5,7 @@ import asyncio
 import os
 import sys
 
+from weft.app.place import list_here
 from weft.app.reading import Reading
 from weft.app.resting import open_resting
 from weft.cli.confirm import confirmed
@@ -13,8 +14,9 @@ from weft.cli.paint import Paint, plain
 from weft.cli.session.read import read
 from weft.cli.sessions import told
 from weft.cli.table import to_table
+from weft.errors import NotFoundError
 from weft.host.now import now as read_clock
-from weft.model.session import Session, Trashed, own_of
+from weft.model.session import Session, own_of
 from weft.model.wire import encode_pretty
 from weft.session.choose import LAST, choose
 from weft.session.remove import remove
@@ -22,6 +24,8 @@ from weft.session.trash import restore
 from weft.session.tree import below
 from weft.store.messages import Messages
 from weft.store.trash import Trash
+
+SEE_TRASH = "see what is there: weft session trash"
 
 
 def remove_session(chosen: argparse.Namespace) -> int:
@@ -56,8 +60,8 @@ async def _remove(chosen: argparse.Namespace, session: Session) -> list[Session]
 
 
 def restore_session(chosen: argparse.Namespace) -> int:
-    trashed = Trash(read(chosen.dir, chosen.store).tree).list_bundles()
-    back = asyncio.run(_restore(chosen, _in_trash(chosen.session, trashed)))
+    reading = read(chosen.dir, chosen.store)
+    back = asyncio.run(_restore(chosen, _in_trash(chosen.session, reading)))
     if chosen.format == "json":
         sys.stdout.write(encode_pretty(back).decode() + "\n")
     else:
@@ -66,13 +70,22 @@ def restore_session(chosen: argparse.Namespace) -> int:
     return Exit.DONE
 
 
-def _in_trash(given: str, trashed: list[Trashed]) -> Session:
-    """The session that is meant, or the one that a bundle of this name is named for; the last one thrown away first."""
+def _in_trash(given: str, reading: Reading) -> Session:
+    """The session that is meant, or the one that a bundle of this name is named for. `last` is the last one of this
+    place that was thrown away."""
+    trashed = Trash(reading.tree).list_bundles()
+    if given == LAST:
+        place = reading.place()
+        roots = [bundle.sessions[0] for bundle in trashed]
+        here = list_here([each for each in roots if each.project_id == place.project.id], place)
+        if not here:
+            raise NotFoundError("session", LAST, hint=SEE_TRASH)
+        return here[-1]
     for bundle in reversed(trashed):
-        if given in (bundle.id, LAST):
+        if given == bundle.id:
             return bundle.sessions[0]
     sessions = {session.id: session for bundle in trashed for session in bundle.sessions}
-    return choose(given, (), list(sessions.values()), hint="see what is there: weft session trash")
+    return choose(given, (), list(sessions.values()), hint=SEE_TRASH)
 
 
 async def _restore(chosen: argparse.Namespace, session: Session) -> list[Session]:

@@ -34,7 +34,7 @@ def compact(chosen: argparse.Namespace) -> int:
 
 
 async def _compact(chosen: argparse.Namespace, session: Session) -> MessageWithParts:
-    async with open_app(_opening(chosen)) as api:
+    async with open_app(_opening(chosen, session)) as api:
         return await api.compact(session.id, model=model_of(chosen.model))
 
 
@@ -52,9 +52,10 @@ def uncompact(chosen: argparse.Namespace) -> int:
 
 
 async def _uncompact(chosen: argparse.Namespace, session: Session) -> bool:
-    async with open_app(_opening(chosen)) as api:
+    async with open_app(_opening(chosen, session)) as api:
         return await api.uncompact(session.id)
 
 
-def _opening(chosen: argparse.Namespace) -> Opening:
-    return Opening(directory=chosen.dir, env=os.environ, store=chosen.store)
+def _opening(chosen: argparse.Namespace, session: Session) -> Opening:
+    home = read(chosen.dir, chosen.store).find_home(session)
+    return Opening(directory=home, env=os.environ, store=chosen.store)

@@ -101,7 +101,7 @@ def _share(chosen: argparse.Namespace, session: Session, terms: ShareTerms, prev
 async def _share_live(chosen: argparse.Namespace, session: Session, terms: ShareTerms) -> Session:
     server = await find_announced(os.environ, chosen.store)
     opening = Opening(
-        directory=chosen.dir,
+        directory=read(chosen.dir, chosen.store).find_home(session),
         env=os.environ,
         store=chosen.store,
         pages=server.pages if server else "",

@@ -2,7 +2,9 @@
 
 import argparse
 
-WHICH = "the session: its id, the beginning of it, or last (as always)"
+WHICH = (
+    "the session: its id, the beginning of it, or last, the last of this checkout or directory (as always)"
+)
 
 
 def undo(parser: argparse.ArgumentParser) -> None:

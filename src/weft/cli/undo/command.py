@@ -16,14 +16,12 @@ from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain
 from weft.cli.session.read import read
 from weft.cli.undo.telling import count_by_fate, is_refused, shown, to_lines
-from weft.errors import InvalidInputError, NotFoundError
+from weft.errors import InvalidInputError
 from weft.host.undivided import undivided
-from weft.model.ids import GLOBAL_PROJECT, MessageID, SessionID
+from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts
-from weft.model.project import root_of
 from weft.model.session import Reverted, Session
 from weft.model.wire import encode_pretty, to_plain
-from weft.session.choose import LAST, SEE_ALL, choose
 from weft.session.undo.point import cut, cut_at, find_point
 from weft.session.undo.revert import Wish, revert, unrevert
 from weft.session.undo.turns import choose_message, last_turn, words_of
@@ -85,25 +83,8 @@ def _before(gone: Sequence[MessageWithParts]) -> str:
     return f"stands before “{short}”; {len(gone)} messages go when it goes on, weft redo brings them back"
 
 
-def _find_session(chosen: argparse.Namespace) -> Session:
-    """The one that is meant. All that is no repository with a commit is one project: there, the last means that of this place."""
-    reading = read(chosen.dir, chosen.store)
-    place = reading.place()
-    if chosen.session != LAST or place.project.id != GLOBAL_PROJECT:
-        return reading.get_session(chosen.session)
-    root = root_of(place)
-    here = [each for each in reading.list_sessions() if _is_around(each.directory, root)]
-    if not here:
-        raise NotFoundError("session", LAST, hint=f"none has worked in {plain(root)}; {SEE_ALL}")
-    return choose(LAST, here, here)
-
-
-def _is_around(directory: str, root: str) -> bool:
-    return os.path.isabs(directory) and os.path.commonpath((directory, root)) in (directory, root)
-
-
 async def _do(chosen: argparse.Namespace, deed: Deed, question: str) -> int:
-    session = _find_session(chosen).id
+    session = read(chosen.dir, chosen.store).get_session(chosen.session).id
     as_json = chosen.format == "json"
     async with open_resting(chosen.dir, os.environ, store=chosen.store) as resting:
         found = await _under_lease(resting, session, deed, _wish(chosen, dry_run=True))

@@ -20,16 +20,17 @@ from weft.app.isolation.worktrees import (
     open_repository,
     start,
 )
+from weft.app.place import list_here
 from weft.app.reading import Reading
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain
 from weft.cli.worktree.command import to_words
 from weft.errors import InvalidInputError, NotFoundError, WeftError
 from weft.host.paths import paths_from
-from weft.model.session import Session, SessionQuery
+from weft.model.session import Session
 from weft.project.worktree.place import Repository, list_worktrees, occupied
 from weft.project.worktree.state import list_hints, look_into
-from weft.session.select import select
+from weft.session.choose import find_last
 
 
 class Workplace(Struct, frozen=True, kw_only=True):
@@ -84,17 +85,21 @@ def workplace(chosen: argparse.Namespace, env: Mapping[str, str]) -> Generator[W
 
 @contextmanager
 def _where_it_was(chosen: argparse.Namespace, env: Mapping[str, str]) -> Generator[Workplace]:
+    """A session goes on in its own directory, unless another one was named."""
     session = _find_session(chosen, env) if chosen.session or chosen.go_on else None
-    there = find_session_worktree(session, env) if session is not None else None
-    if session is None or there is None:
+    if session is None:
         yield Workplace()
         return
-    if not os.path.isdir(there):
-        _say(f"the worktree of session {session.id} is gone: it goes on here", "")
+    chosen.session, chosen.go_on = session.id, False
+    there = find_session_worktree(session, env)
+    if there is None or not os.path.isdir(there):
+        _go_there(chosen, env, session)
+        if there is not None:
+            _say(f"the worktree of session {session.id} is gone: it goes on here", "")
         yield Workplace()
         return
     repository = open_repository(there, env, chosen.store)
-    chosen.session, chosen.go_on, chosen.dir = session.id, False, there
+    chosen.dir = there
     mine = [each for each in list_worktrees(repository) if list_sessions_in(each, [session])]
     if not mine:
         yield Workplace()
@@ -105,24 +110,30 @@ def _where_it_was(chosen: argparse.Namespace, env: Mapping[str, str]) -> Generat
         yield Workplace(repository=repository, entered=entered)
 
 
+def _go_there(chosen: argparse.Namespace, env: Mapping[str, str], session: Session) -> None:
+    """Set `chosen.dir` to where the session goes on, and say so if that is not where we are."""
+    home = Reading(chosen.dir, env, store=chosen.store).find_home(session)
+    if os.path.realpath(home) != os.path.realpath(chosen.dir):
+        print(f"{Paint(sys.stderr).dim('directory:')} the session goes on in {plain(home)}", file=sys.stderr)
+        chosen.dir = home
+
+
 def _find_session(chosen: argparse.Namespace, env: Mapping[str, str]) -> Session | None:
-    """The one that goes on; None in a store that is not of files, whose sessions have no worktrees."""
+    """The one that goes on, if there is one; None in a store that is not of files, whose sessions have no worktrees."""
     if not store_url(env, paths_from(env), chosen.store).startswith("file:"):
         return None
     reading = Reading(chosen.dir, env, store=chosen.store)
     if chosen.session:
         return reading.get_session(chosen.session)
-    found = select(reading.list_sessions(), SessionQuery(roots=True, order="updated", limit=1))
-    return found[0] if found else None
+    return find_last(list_here(reading.list_sessions(), reading.place()))
 
 
 def _last_in(chosen: argparse.Namespace, env: Mapping[str, str], entered: Entered) -> Session:
     sessions = Reading(chosen.dir, env, store=chosen.store).list_sessions()
-    here = list_sessions_in(entered.worktree, sessions)
-    found = select(here, SessionQuery(roots=True, order="updated", limit=1))
-    if not found:
+    found = find_last(list_sessions_in(entered.worktree, sessions))
+    if found is None:
         raise NotFoundError("session", f"in worktree {entered.worktree.name}", hint="leave out --continue")
-    return found[0]
+    return found
 
 
 def _begin(

@@ -1,5 +1,8 @@
 """HTTP for what agents ask: permissions and questions."""
 
+from collections.abc import Awaitable, Callable, Sequence
+
+from weft.api import Api
 from weft.errors import InvalidInputError
 from weft.model.ids import PermissionID, QuestionID
 from weft.model.permission import PermissionRequest, Reply
@@ -12,6 +15,8 @@ REQUEST = "/permission/{requestID}"
 QUESTION = "/question/{requestID}"
 LONGEST = 100_000
 MOST_ANSWERS = 1000
+
+ListOpen = Callable[[Api], Awaitable[Sequence[PermissionRequest | QuestionRequest]]]
 
 
 class ReplyInput(Wire, frozen=True, kw_only=True):
@@ -29,7 +34,10 @@ class AnswersInput(Wire, frozen=True, kw_only=True):
 
 async def list_permissions(call: Call) -> list[PermissionRequest]:
     """What agents want to be allowed."""
-    return await call.api.list_permissions()
+    found = {each.id: each for each in await call.api.list_permissions()}
+    for session, api in call.premises.list_relayed(call.directory).items():
+        found |= {each.id: each for each in await api.list_permissions() if each.session_id == session}
+    return list(found.values())
 
 
 async def reply_permission(call: Call) -> bool:
@@ -37,10 +45,18 @@ async def reply_permission(call: Call) -> bool:
     answer: ReplyInput = call.body
     if len(answer.message) > LONGEST:
         raise InvalidInputError("message", f"longer than {LONGEST} characters")
-    await call.api.reply_permission(
-        PermissionID(call.names["requestID"]), answer.reply, message=answer.message
-    )
+    id = PermissionID(call.names["requestID"])
+    api = await find_asker(call, lambda api: api.list_permissions(), id)
+    await api.reply_permission(id, answer.reply, message=answer.message)
     return True
+
+
+async def find_asker(call: Call, list_open: ListOpen, id: str) -> Api:
+    """Return who answers for an open question: this directory, or that of a session that is worked with from here."""
+    for session, api in call.premises.list_relayed(call.directory).items():
+        if any((each.id, each.session_id) == (id, session) for each in await list_open(api)):
+            return api
+    return call.api
 
 
 async def respond_permission(call: Call) -> bool:
@@ -52,7 +68,10 @@ async def respond_permission(call: Call) -> bool:
 
 async def list_questions(call: Call) -> list[QuestionRequest]:
     """What agents want to know."""
-    return await call.api.list_questions()
+    found = {each.id: each for each in await call.api.list_questions()}
+    for session, api in call.premises.list_relayed(call.directory).items():
+        found |= {each.id: each for each in await api.list_questions() if each.session_id == session}
+    return list(found.values())
 
 
 async def reply_question(call: Call) -> bool:
@@ -60,13 +79,17 @@ async def reply_question(call: Call) -> bool:
     given: AnswersInput = call.body
     if len(given.answers) > MOST_ANSWERS:
         raise InvalidInputError("answers", f"more than {MOST_ANSWERS}")
-    await call.api.reply_question(QuestionID(call.names["requestID"]), given.answers)
+    id = QuestionID(call.names["requestID"])
+    api = await find_asker(call, lambda api: api.list_questions(), id)
+    await api.reply_question(id, given.answers)
     return True
 
 
 async def reject_question(call: Call) -> bool:
     """Do not answer a question, which ends the run."""
-    await call.api.reject_question(QuestionID(call.names["requestID"]))
+    id = QuestionID(call.names["requestID"])
+    api = await find_asker(call, lambda api: api.list_questions(), id)
+    await api.reject_question(id)
     return True
 
 
@@ -79,6 +102,7 @@ ROUTES = (
         "permission.respond",
         respond_permission,
         takes=ResponseInput,
+        home="needs",
     ),
     route("GET", "/question", "question.list", list_questions),
     route("POST", f"{QUESTION}/reply", "question.reply", reply_question, takes=AnswersInput),

@@ -35,7 +35,7 @@ async def shell(call: Call) -> MessageWithParts:
 
 ROUTES = (
     route("GET", "/command", "command.list", list_commands),
-    route("POST", f"{SESSION}/command", "session.command", command, takes=CommandInput),
+    route("POST", f"{SESSION}/command", "session.command", command, takes=CommandInput, home="needs"),
 )
 
-SHELL_ROUTES = (route("POST", f"{SESSION}/shell", "session.shell", shell, takes=ShellInput),)
+SHELL_ROUTES = (route("POST", f"{SESSION}/shell", "session.shell", shell, takes=ShellInput, home="needs"),)

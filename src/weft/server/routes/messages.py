@@ -106,7 +106,8 @@ async def prompt_async(call: Call) -> None:
 
 async def abort(call: Call) -> bool:
     """End the run of a session, if there is one."""
-    await call.api.abort(session_in(call))
+    api = await call.premises.find_runner(session_in(call)) or call.api
+    await api.abort(session_in(call))
     return True
 
 
@@ -175,13 +176,20 @@ ROUTES = (
         query=MessagesQuery,
         gives=list[MessageWithParts],
     ),
-    route("POST", f"{SESSION}/message", "session.prompt", prompt, takes=PromptInput),
+    route("POST", f"{SESSION}/message", "session.prompt", prompt, takes=PromptInput, home="needs"),
     route("GET", MESSAGE, "session.message", get_message),
     route("DELETE", MESSAGE, "session.deleteMessage", remove_message),
     route("PATCH", PART, "part.update", update_part, takes=AnyPart),
     route("DELETE", PART, "part.delete", remove_part),
-    route("POST", f"{SESSION}/prompt_async", "session.prompt_async", prompt_async, takes=PromptInput),
+    route(
+        "POST",
+        f"{SESSION}/prompt_async",
+        "session.prompt_async",
+        prompt_async,
+        takes=PromptInput,
+        home="needs",
+    ),
     route("POST", f"{SESSION}/abort", "session.abort", abort),
-    route("POST", f"{SESSION}/summarize", "session.summarize", summarize, takes=SummarizeInput),
-    route("POST", f"{SESSION}/init", "session.init", initialize, takes=InitInput),
+    route("POST", f"{SESSION}/summarize", "session.summarize", summarize, takes=SummarizeInput, home="needs"),
+    route("POST", f"{SESSION}/init", "session.init", initialize, takes=InitInput, home="needs"),
 )

@@ -126,7 +126,10 @@ async def unshare_session(call: Call) -> Session:
 
 async def list_status(call: Call) -> dict[SessionID, AnyStatus]:
     """What the sessions that are not idle are doing."""
-    return await call.api.list_status()
+    found = await call.api.list_status()
+    for session, api in call.premises.list_relayed(call.directory).items():
+        found |= {id: status for id, status in (await api.list_status()).items() if id == session}
+    return found
 
 
 ROUTES = (
@@ -138,8 +141,10 @@ ROUTES = (
     route("PATCH", SESSION, "session.update", update_session, takes=Change),
     route("GET", f"{SESSION}/children", "session.children", list_children),
     route("GET", f"{SESSION}/todo", "session.todo", list_todos),
-    route("GET", f"{SESSION}/diff", "session.diff", list_diff, query=DiffQuery),
-    route("POST", f"{SESSION}/share", "session.share", share_session),
+    route("GET", f"{SESSION}/diff", "session.diff", list_diff, query=DiffQuery, home="wants"),
+    route("POST", f"{SESSION}/share", "session.share", share_session, home="needs"),
     route("DELETE", f"{SESSION}/share", "session.unshare", unshare_session),
-    route("POST", f"{SESSION}/fork", "session.fork", fork_session, takes=ForkInput, optional=True),
+    route(
+        "POST", f"{SESSION}/fork", "session.fork", fork_session, takes=ForkInput, optional=True, home="needs"
+    ),
 )

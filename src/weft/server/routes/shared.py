@@ -136,6 +136,7 @@ ROUTES = (
         share_session,
         takes=ShareInput,
         optional=True,
+        home="needs",
     ),
     route(
         "DELETE",
@@ -151,6 +152,7 @@ ROUTES = (
         preview_share,
         takes=ShareInput,
         optional=True,
+        home="wants",
     ),
 )
 SHARE_ROUTES = (

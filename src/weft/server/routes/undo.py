@@ -24,6 +24,6 @@ async def unrevert(call: Call) -> Session:
 
 
 ROUTES = (
-    route("POST", f"{SESSION}/revert", "session.revert", revert, takes=RevertInput),
-    route("POST", f"{SESSION}/unrevert", "session.unrevert", unrevert),
+    route("POST", f"{SESSION}/revert", "session.revert", revert, takes=RevertInput, home="needs"),
+    route("POST", f"{SESSION}/unrevert", "session.unrevert", unrevert, home="needs"),
 )

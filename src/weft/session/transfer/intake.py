@@ -124,7 +124,7 @@ class Intake:
             here = rebound(candidate, rebinds_between(candidate, present))
             taking = _join(here, present)
             if taking is not None:
-                return taking
+                return await self._brought_home(taking)
             candidate, copied = _copy(parcel, candidate.info.id, _parting(here, present)), True
         return Taking("forked" if copied else "new", await self._bound(candidate), None)
 
@@ -146,7 +146,7 @@ class Intake:
             directory = await self._adopted(moved(parcel.info.directory, rebinds))
             project = self._place.project.id
         elif not await self._is_known(project):
-            project = GLOBAL_PROJECT
+            project = await self._find_recorded(directory)
         bound = rebound(parcel, rebinds)
         parent = parcel.info.parent_id
         info = replace(
@@ -162,7 +162,30 @@ class Intake:
         return directory if await self._terms.home(directory) is not None else self._place.directory
 
     async def _is_known(self, project: ProjectID) -> bool:
-        return bool(project) and await self._store.find_project(project) is not None
+        """Return whether a session says by this id which project it is of. What is in no repository says nothing."""
+        return project not in ("", GLOBAL_PROJECT) and await self._store.find_project(project) is not None
+
+    async def _find_recorded(self, directory: str) -> ProjectID:
+        """Return the project that is on record with a checkout around a directory, which may be gone by now."""
+        tops = {
+            top: project.id
+            for project in await self._store.list_projects()
+            for top in (project.worktree, *project.sandboxes)
+            if top != "/" and f"{directory}/".startswith(f"{top.rstrip('/')}/")
+        }
+        return tops[max(tops, key=len)] if tops else GLOBAL_PROJECT
+
+    async def _brought_home(self, taking: Taking) -> Taking:
+        """A session that lies under no project moves to the one that its directory belongs to by now."""
+        info = taking.parcel.info
+        if info.project_id != GLOBAL_PROJECT or not info.directory:
+            return taking
+        project = await self._terms.home(info.directory) or await self._find_recorded(info.directory)
+        if project == GLOBAL_PROJECT:
+            return taking
+        return Taking(
+            "updated", replace(taking.parcel, info=replace(info, project_id=project)), taking.present
+        )
 
     # --- doing ---
 

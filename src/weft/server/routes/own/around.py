@@ -10,7 +10,7 @@ from weft.model.ids import GrantID, PermissionID
 from weft.model.permission import USUAL_TERMS, Grant, GrantTerms, Reply
 from weft.model.wire import Wire
 from weft.server.route import Call, route
-from weft.server.routes.asking import LONGEST
+from weft.server.routes.asking import LONGEST, find_asker
 
 
 class ReplyInput(Wire, frozen=True, kw_only=True):
@@ -24,9 +24,9 @@ class ReplyInput(Wire, frozen=True, kw_only=True):
 async def reply_permission(call: Call) -> bool:
     """Allow it, once or on terms, or not."""
     answer: ReplyInput = call.body
-    await call.api.reply_permission(
-        PermissionID(call.names["requestID"]), answer.reply, message=answer.message, grant=answer.grant
-    )
+    id = PermissionID(call.names["requestID"])
+    api = await find_asker(call, lambda api: api.list_permissions(), id)
+    await api.reply_permission(id, answer.reply, message=answer.message, grant=answer.grant)
     return True
 
 

@@ -101,7 +101,8 @@ async def initialize(call: Call) -> MessageWithParts:
 
 async def abort(call: Call) -> bool:
     """End the run of a session; gives whether there was one."""
-    return await call.api.abort(session_in(call))
+    api = await call.premises.find_runner(session_in(call)) or call.api
+    return await api.abort(session_in(call))
 
 
 async def get_status(call: Call) -> AnyStatus:
@@ -127,9 +128,17 @@ ROUTES = (
     route("PUT", MESSAGE, "weft.message.put", put_message, takes=AnyMessage),
     route("PUT", PART, "weft.part.put", put_part, takes=PutPartInput),
     route("POST", "/weft/prompt/check", "weft.prompt.check", check_prompt, takes=PromptInput),
-    route("POST", f"{SESSION}/submit", "weft.session.submit", submit, takes=PromptInput),
-    route("POST", f"{SESSION}/compact", "weft.session.compact", compact, takes=CompactInput, optional=True),
-    route("POST", f"{SESSION}/uncompact", "weft.session.uncompact", uncompact),
+    route("POST", f"{SESSION}/submit", "weft.session.submit", submit, takes=PromptInput, home="needs"),
+    route(
+        "POST",
+        f"{SESSION}/compact",
+        "weft.session.compact",
+        compact,
+        takes=CompactInput,
+        optional=True,
+        home="needs",
+    ),
+    route("POST", f"{SESSION}/uncompact", "weft.session.uncompact", uncompact, home="needs"),
     route(
         "POST",
         f"{SESSION}/initialize",
@@ -137,11 +146,18 @@ ROUTES = (
         initialize,
         takes=InitializeInput,
         optional=True,
+        home="needs",
     ),
     route("POST", f"{SESSION}/abort", "weft.session.abort", abort),
     route("GET", f"{SESSION}/status", "weft.session.status", get_status),
-    route("POST", f"{SESSION}/revert", "weft.session.revert", revert, takes=RevertInput),
+    route("POST", f"{SESSION}/revert", "weft.session.revert", revert, takes=RevertInput, home="needs"),
     route(
-        "POST", f"{SESSION}/unrevert", "weft.session.unrevert", unrevert, takes=UnrevertInput, optional=True
+        "POST",
+        f"{SESSION}/unrevert",
+        "weft.session.unrevert",
+        unrevert,
+        takes=UnrevertInput,
+        optional=True,
+        home="needs",
     ),
 )
