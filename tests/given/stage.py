@@ -65,10 +65,12 @@ async def start(stage: Stage, **given: Any) -> SessionID:
     return (await stage.api.create_session(SessionInput(**given))).id
 
 
+def calls_in(messages: list[MessageWithParts]) -> list[ToolPart]:
+    return [part for each in messages for part in each.parts if isinstance(part, ToolPart)]
+
+
 def tasks_in(messages: list[MessageWithParts]) -> list[ToolPart]:
-    return [
-        part for each in messages for part in each.parts if isinstance(part, ToolPart) and part.tool == "task"
-    ]
+    return [part for part in calls_in(messages) if part.tool == "task"]
 
 
 async def tasks_of(stage: Stage, session: SessionID) -> list[ToolPart]:

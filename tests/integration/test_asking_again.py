@@ -12,7 +12,7 @@ from given.gate import open_post, standing, waiting
 from given.house import ECHO, House, open_house, say
 from weft.app.books import log_of
 from weft.app.gates import Permitting
-from weft.errors import NotFoundError, RejectedError
+from weft.errors import ConflictError, RejectedError
 from weft.model.event import PermissionAsked, PermissionReplied, QuestionAsked, QuestionRejected
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
@@ -102,7 +102,7 @@ async def test_an_answer_given_in_between_is_used_once(tmp_path: Path) -> None:
     async with opened(tmp_path, seed=2, answered=False) as house:
         await house.api.reply_permission(request.id, "once")
         assert await house.api.list_permissions() == []
-        with pytest.raises(NotFoundError):
+        with pytest.raises(ConflictError):
             await house.api.reply_permission(request.id, "reject")
     async with opened(tmp_path, CALL, CALL, DONE, seed=3, answered=False) as house:
         await house.api.prompt(session, say("go on"))
@@ -239,7 +239,7 @@ async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None
         assert isinstance(state, ErrorState)
         assert state.error == "The user dismissed this question"
         assert len(house.provider.requests) == 1
-        with pytest.raises(NotFoundError):
+        with pytest.raises(ConflictError):
             await house.api.reject_question(asked.request.id)
 
 

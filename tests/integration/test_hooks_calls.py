@@ -275,7 +275,7 @@ async def test_one_that_says_nothing_leaves_the_person_to_be_asked() -> None:
 
 async def test_what_a_rule_denies_no_plugin_is_asked_about() -> None:
     hooks = HandHooks({"permission.ask": answer("allow")})
-    rules = (Rule(permission="*", pattern="*", action="deny"),)
+    rules = (Rule(permission="*", pattern="x*", action="deny"),)
     async with open_house([CALL], [Say(text="ok")], hooks=hooks, rules=rules, tools=(ECHO, INVALID)) as house:
         session = await start(house)
         await house.api.prompt(session, say("go"))

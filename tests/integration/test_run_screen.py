@@ -1,5 +1,7 @@
 """What `weft run` and `weft session show` tell of the children of a session."""
 
+import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from given.conversation import SESSION, answered, called
 from given.house import say
 from given.stage import handed, open_stage, start
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint
+from weft.cli.paint import Paint, escape, write_json
 from weft.cli.running.follow import follow
 from weft.cli.screen import JsonLines, Terminal
 from weft.cli.show import transcript
@@ -17,6 +19,7 @@ from weft.model.event import MessageUpdated, PartGrew, PartUpdated
 from weft.model.ids import MessageID, PartID
 from weft.model.part import Span, TextPart
 from weft.provider.scripted import Call, Say
+from weft.testing.clock import HandClock
 
 SCRIPTS = {
     "go": [[handed("look")], [Say(text="There it is.")]],
@@ -94,3 +97,42 @@ async def test_a_transcript_names_the_child_that_a_call_was_handed_to(tmp_path: 
             lines = list(transcript(session, messages, Paint(plain), now=session.time.updated))
 
     assert f"| Task Do look · {child.id}" in lines
+
+
+STEERING = "\x1b[31m \x7f \x9b2J \x85 \u202e\u2066 \u200f\u061c \u2028\u2029 \ufeff \U000e0041 é 漢 👍 \x07"
+
+
+def steers(text: str) -> list[str]:
+    """The characters in it that are neither shown nor the end of a line."""
+    return [char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") and char != "\n"]
+
+
+def test_json_lines_hold_no_character_that_steers_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    part = TextPart(
+        id=PartID("P1"),
+        session_id=SESSION,
+        message_id=MessageID("A1"),
+        text=STEERING,
+        time=Span(start=1, end=2),
+    )
+    JsonLines(SESSION, HandClock()).feed(PartUpdated(part=part))
+    out = capsys.readouterr().out
+
+    assert steers(out) == []
+    assert json.loads(out)["part"]["text"] == STEERING
+
+
+def test_no_character_that_steers_a_terminal_is_left_by_escaping() -> None:
+    every = "".join(map(chr, (*range(0x20, 0xD800), *range(0xE000, 0x110000))))
+    told = json.dumps(every, ensure_ascii=False)
+
+    assert steers(escape(told)) == []
+    assert json.loads(escape(told)) == every
+
+
+def test_json_of_other_commands_holds_none_either(capsys: pytest.CaptureFixture[str]) -> None:
+    write_json({"title": STEERING})
+    out = capsys.readouterr().out
+
+    assert steers(out) == []
+    assert json.loads(out) == {"title": STEERING}

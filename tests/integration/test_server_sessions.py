@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -212,9 +213,34 @@ def test_permissions_are_listed_and_answered(tmp_path: Path) -> None:
         assert (asked["permission"], asked["sessionID"]) == ("bash", session)
         assert site.post(f"/permission/{asked['id']}/reply", {"reply": "once"}) is True
         wait_for(lambda: site.get("/session/status") == {})
-        unknown = site.client.post(f"/permission/{asked['id']}/reply", json={"reply": "once"})
-        assert site.refused(unknown) == (404, "NotFoundError")
+        late = site.client.post(f"/permission/{asked['id']}/reply", json={"reply": "once"})
+        assert site.refused(late) == (409, "ConflictError")
         assert site.get("/question") == []
+
+
+def test_of_two_answers_to_a_permission_at_the_same_time_one_is_a_conflict(tmp_path: Path) -> None:
+    script = [[Call(tool="bash", input={"command": "true", "description": "nothing"})], [Say(text="done")]]
+    with served(tmp_path, script, config={"permission": {"bash": "ask"}}) as site:
+        session = site.post("/session", {"title": "t"})["id"]
+        site.client.post(f"/session/{session}/prompt_async", json=prompt("go"))
+        asked = wait_for(lambda: site.get("/permission"))[0]
+        where = f"/permission/{asked['id']}/reply"
+        with ThreadPoolExecutor(2) as threads:
+            answers = threads.map(
+                lambda reply: site.client.post(where, json={"reply": reply}), ("always", "reject")
+            )
+            always, reject = (answer.status_code for answer in answers)
+        wait_for(lambda: site.get("/session/status") == {})
+        [part] = [
+            part
+            for message in site.get(f"/session/{session}/message")
+            for part in message["parts"]
+            if part["type"] == "tool"
+        ]
+
+        assert sorted((always, reject)) == [200, 409]
+        assert part["state"]["status"] == ("completed" if always == 200 else "error")
+        assert len(site.get("/weft/grant")) == (always == 200)
 
 
 def wait_for(look: object) -> list[dict[str, str]]:

@@ -5,6 +5,7 @@ import asyncio
 from given.house import ALLOW, EchoInput, say
 from given.stage import (
     AGENTS,
+    calls_in,
     children_of,
     deny,
     done,
@@ -90,10 +91,16 @@ async def test_tasks_are_handed_on_as_deep_as_configured_and_no_deeper() -> None
         await stage.api.prompt(session, say("go"))
         (first,) = await children_of(stage, session)
         (second,) = await children_of(stage, first.id)
-        (refused,) = await tasks_of(stage, second.id)
+        (refused,) = calls_in(await stage.api.list_messages(second.id))
 
         assert await children_of(stage, second.id) == []
-        assert failed(refused).startswith("A rule forbids this call (task 'nesting'")
+        assert (refused.tool, done(refused).output) == (
+            "invalid",
+            (
+                "The arguments provided to the tool are invalid: "
+                "the tool 'task' is not available in this step; there are echo"
+            ),
+        )
         assert [tool.name for tool in stage.cast.asked("one")[0].tools] == ["task", "echo"]
         assert [tool.name for tool in stage.cast.asked("two")[0].tools] == ["echo"]
 
@@ -151,3 +158,17 @@ async def test_an_agent_named_against_the_rules_is_said_to_be_there() -> None:
         assert words((await stage.api.list_messages(session))[0]).endswith(
             "with subagent: general . Invoked by user; guaranteed to exist."
         )
+
+
+async def test_a_prompt_to_a_child_cannot_switch_on_what_its_parent_is_denied() -> None:
+    async with open_stage({"go": [[Call(tool="echo", input={"words": "x"})], [Say(text="ok")]]}) as stage:
+        parent = await start(stage, permission=(deny("echo"),))
+        child = await start(stage, parent_id=parent)
+        await stage.api.prompt(child, say("go", tools={"echo": True, "task": False}))
+
+        assert (await stage.api.get_session(child)).permission == (
+            Rule(permission="echo", pattern="*", action="allow"),
+            deny("task"),
+            deny("echo"),
+        )
+        assert [part.tool for part in calls_in(await stage.api.list_messages(child))] == ["invalid"]

@@ -3,7 +3,7 @@
 NO_ROUTE = "it has no route for that"
 NOT_KEPT: dict[str, str] = {
     "a_listener_can_go_on_after_a_cursor": "its events have no ids: after a gap what is there is read again",
-    "a_child_has_the_usual_denials_and_those_of_its_parent": "its children begin with no rules over HTTP",
+    "a_child_has_the_rules_it_was_given_and_the_denials_of_its_parent": "it forgets the denials of the parent",
     "a_session_can_be_given_its_id_and_directory_once": NO_ROUTE,
     "a_list_shows_what_is_asked_for": "it knows no tags, and no directory but the one that is asked",
     "children_are_those_right_below_and_a_tree_is_all": f"{NO_ROUTE} (trees)",

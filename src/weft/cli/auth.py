@@ -9,10 +9,9 @@ from typing import Any
 from weft.cli.exit import Exit
 from weft.cli.models import get_offer
 from weft.cli.offers import load_offers
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.errors import InvalidInputError, NotFoundError
 from weft.host.paths import Paths, paths_from
-from weft.model.wire import encode_pretty
 from weft.provider.offer.credentials import key_from_environment, list_logins, remove_login, store_key
 from weft.provider.offer.offers import Offers
 
@@ -71,7 +70,7 @@ def list_keys(chosen: argparse.Namespace) -> int:
     offers, paths = load_offers(chosen.dir, os.environ)
     rows = to_rows(offers, paths)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(rows).decode() + "\n")
+        write_json(rows)
         return Exit.DONE
     paint = Paint(sys.stdout)
     for row in rows:

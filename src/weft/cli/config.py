@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from weft.app.trust import is_trusted, list_held_back, to_warning
 from weft.cli.exit import Exit
 from weft.cli.offers import warn
-from weft.cli.paint import Paint
+from weft.cli.paint import Paint, escape
 from weft.config.finding import KeyPath
 from weft.config.layer import Origin
 from weft.config.load import Loaded, load_config
@@ -40,7 +40,7 @@ def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_jso
     shown = mask(to_plain(loaded.config), secrets=secrets | set(loaded.environment.values()))
     if as_json:
         report = _to_report(loaded, shown) | {"trusted": trusted, "held": [asdict(each) for each in held]}
-        print(json.dumps(report, indent=2, default=str))
+        print(escape(json.dumps(report, indent=2, default=str)))
     else:
         for line in _to_lines(loaded, shown, Paint(sys.stdout)):
             print(line)
@@ -56,7 +56,7 @@ def _to_lines(loaded: Loaded, shown: dict[str, Any], paint: Paint) -> Iterator[s
         # Ninety keys that nobody chose would bury the rest.
         if path[0] == "keybinds" and (origin is None or origin.kind == "default"):
             continue
-        text = json.dumps(value, ensure_ascii=False, default=str)
+        text = escape(json.dumps(value, ensure_ascii=False, default=str))
         yield f"{_dotted(path)} = {text}  {paint.dim('# ' + _source(loaded, path, origin))}"
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterable
 
 from weft.app.address import find_own_setting
 from weft.app.reading import Reading
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.sessions import warn_of_damage
 from weft.host.paths import paths_from
 from weft.model.message import AnyMessage
 from weft.model.session import Session, SessionTree
 from weft.model.spent import Spending, Spent
-from weft.model.wire import encode_pretty
 from weft.session.totals import spending
 from weft.session.tree import below, grow_tree
 from weft.store.messages import Messages
@@ -28,7 +27,7 @@ def show_cost(chosen: argparse.Namespace) -> int:
     family = [session, *below(kin, session.id)]
     costs = _costs(family, Messages(reading.tree))
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(_document(session, family, costs, tree=chosen.tree)).decode() + "\n")
+        write_json(_document(session, family, costs, tree=chosen.tree))
     elif chosen.tree:
         print("\n".join(_tree_lines(grow_tree(kin, session), costs, Paint(sys.stdout))))
     else:

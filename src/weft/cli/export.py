@@ -9,14 +9,13 @@ from typing import IO
 
 from weft.app.reading import Reading
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, escape, plain, write_json
 from weft.cli.sessions import warn_of_damage
 from weft.cli.table import to_table
 from weft.errors import InvalidInputError, NotFoundError, StoreError
 from weft.model.ids import SessionID
 from weft.model.parcel import Parcel
 from weft.model.session import Session
-from weft.model.wire import encode_pretty
 from weft.session.transfer.bundle import write_bundle
 from weft.session.transfer.document import to_document
 from weft.session.transfer.redact import Finding, Redactor
@@ -112,7 +111,7 @@ def _looked(reading: Reading, sessions: list[Session]) -> Redactor:
 def _document(output: str | None, parcel: Parcel) -> None:
     raw = to_document(parcel)
     if output is None:
-        sys.stdout.buffer.write(raw)
+        sys.stdout.buffer.write(escape(raw.decode()).encode())
         sys.stdout.buffer.flush()
         return
     with _writing(output) as file:
@@ -151,7 +150,7 @@ def _preview(redactor: Redactor, reading: Reading, sessions: list[Session], *, a
         redactor.cover(_pack(reading, session))  # so that it is known how often each of them stands there
     found = redactor.findings()
     if as_json:
-        sys.stdout.write(encode_pretty([_to_row(each) for each in found]).decode() + "\n")
+        write_json([_to_row(each) for each in found])
         return
     rows = [(each.placeholder, each.glimpse, str(each.times), each.where) for each in found]
     for line in to_table(

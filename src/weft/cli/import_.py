@@ -10,11 +10,10 @@ from typing import Any
 
 from weft.app.moving import Report, Wish, open_mover
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
 from weft.cli.table import to_table
 from weft.model.parcel import Counts, Received
-from weft.model.wire import encode_pretty
 from weft.session.transfer.rebind import parse_rebind
 
 ROWS = 50
@@ -31,7 +30,7 @@ def import_command(chosen: argparse.Namespace) -> int:
     )
     report = asyncio.run(_bring(chosen, wish))
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(_to_plain(report, wish)).decode() + "\n")
+        write_json(_to_plain(report, wish))
     else:
         _print(report, wish, Paint(sys.stdout))
         _print_troubles(report, Paint(sys.stderr))

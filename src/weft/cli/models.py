@@ -11,13 +11,13 @@ from typing import Any
 
 from weft.cli.exit import Exit
 from weft.cli.offers import load_offers, warn
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.config.flags import read_flags
 from weft.config.masks import mask, secret_values
 from weft.errors import ConfigError, InvalidInputError, NotFoundError, ProviderError
 from weft.host.paths import paths_from
 from weft.model.catalog import Model
-from weft.model.wire import encode_pretty, to_plain
+from weft.model.wire import to_plain
 from weft.provider.offer.access import fill_in, is_loopback, missing_key
 from weft.provider.offer.catalogue import Fetch, refresh
 from weft.provider.offer.local import list_served
@@ -135,11 +135,11 @@ def show(models: list[Model], chosen: argparse.Namespace, env: Mapping[str, str]
     secrets = secret_values(env)
     if chosen.format == "json":
         rows = [mask(to_plain(model), secrets=secrets) for model in models]
-        sys.stdout.write(encode_pretty(rows).decode() + "\n")
+        write_json(rows)
     elif chosen.verbose:
         for model in models:
             print(name_of(model))
-            print(encode_pretty(mask(to_plain(model), secrets=secrets)).decode())
+            write_json(mask(to_plain(model), secrets=secrets))
     elif sys.stdout.isatty():
         for line in to_table(models, Paint(sys.stdout)):
             print(line)

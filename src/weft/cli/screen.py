@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from weft.cli.ending import Ending, to_result
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json, write_json_line
 from weft.host.clock import Clock
 from weft.model.event import (
     Event,
@@ -31,7 +31,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.status import Retry
-from weft.model.wire import encode, encode_pretty, to_plain
+from weft.model.wire import encode, to_plain
 
 OUTPUT_LINES = 12
 TITLE_WIDTH = 80
@@ -91,9 +91,7 @@ class JsonLines:
 
     def _line(self, type: str, **more: Any) -> None:
         head = {"type": type, "timestamp": self._clock.now(), "sessionID": self._session}
-        line = encode(head | {name: to_plain(value) for name, value in more.items()})
-        sys.stdout.write(line.decode() + "\n")
-        sys.stdout.flush()
+        write_json_line(head | {name: to_plain(value) for name, value in more.items()})
 
 
 class Terminal:
@@ -153,7 +151,7 @@ class Terminal:
 
     def tell_value(self, value: Any) -> None:
         self._close()
-        sys.stdout.write(encode_pretty(value).decode() + "\n")
+        write_json(value)
         sys.stdout.flush()
 
     def end(self, ending: Ending) -> None:

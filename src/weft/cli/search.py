@@ -6,7 +6,7 @@ import sys
 
 from weft.app.library import Library
 from weft.app.reading import Reading
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
 from weft.cli.sessions import told, warn_of_damage
 from weft.errors import IndexFailedError
@@ -14,7 +14,6 @@ from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
 from weft.index.driver import doubt
 from weft.model.finding import Hit
-from weft.model.wire import encode_pretty
 
 SHOWN = 20
 
@@ -27,7 +26,7 @@ def search_sessions(chosen: argparse.Namespace) -> int:
     with Progress("reading sessions for the index") as progress:
         hits = library.search(" ".join(chosen.words), limit=limit, project=project, progress=progress)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(hits).decode() + "\n")
+        write_json(hits)
     else:
         show(hits)
     warn_of_damage(reading)

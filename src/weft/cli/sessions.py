@@ -9,10 +9,9 @@ from time import localtime
 from typing import Any
 
 from weft.app.reading import Reading
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.host.now import now as read_clock
 from weft.model.session import Session, SessionQuery, own_of
-from weft.model.wire import encode_pretty
 from weft.session.select import select
 
 ID_WIDTH = 30
@@ -35,7 +34,7 @@ def list_sessions(chosen: argparse.Namespace) -> int:
     found.sort(key=lambda session: not own_of(session).pinned)
     shown = found if chosen.max_count is None else found[: chosen.max_count]
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty([to_row(session) for session in shown]).decode() + "\n")
+        write_json([to_row(session) for session in shown])
     elif shown:
         print_table(shown, now=read_clock())
     warn_of_damage(reading)

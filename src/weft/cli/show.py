@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from weft.app.reading import Reading
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.screen import describe, hunks, shortened
 from weft.cli.sessions import told, warn_of_damage
 from weft.host.now import now as read_clock
@@ -26,7 +26,6 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.session import Session
-from weft.model.wire import encode_pretty
 from weft.session.undo.point import cut_at
 from weft.store.messages import Messages
 
@@ -36,7 +35,7 @@ def show_session(chosen: argparse.Namespace) -> int:
     session = reading.get_session(chosen.session)
     messages = Messages(reading.tree).list_messages(session.id)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty({"info": session, "messages": messages}).decode() + "\n")
+        write_json({"info": session, "messages": messages})
     else:
         for line in transcript(session, messages, Paint(sys.stdout), now=read_clock()):
             print(line)

@@ -11,7 +11,7 @@ from weft.app.finding import want
 from weft.app.library import Library
 from weft.app.reading import Reading
 from weft.cli.cost import dollars
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
 from weft.cli.search import warn_of_index
 from weft.cli.sessions import warn_of_damage
@@ -19,7 +19,6 @@ from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
 from weft.model.finding import Figures, Share
 from weft.model.ids import ProjectID
-from weft.model.wire import encode_pretty
 
 WIDTH = 56
 BAR = 20
@@ -38,7 +37,7 @@ def show_stats(chosen: argparse.Namespace) -> int:
     with Progress("reading sessions for the figures") as progress:
         found = library.figures(wanted, progress=progress)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(found).decode() + "\n")
+        write_json(found)
     else:
         names = {project.id: project.worktree for project in reading.tree.list_projects()}
         print("\n".join(_page(found, chosen, Drawing(Paint(sys.stdout)), names)))

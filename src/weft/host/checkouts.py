@@ -5,7 +5,6 @@ Nobody's index is touched: what stands in a checkout is read through a copy of i
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from weft.errors import GitError
-from weft.host.git import HARMLESS, KEPT, NOT_THERE, QUIET, TOO_SLOW
+from weft.host.git import KEPT, QUIET, call_git
 
 SECONDS = 600.0
 CONFLICT = 1
@@ -21,6 +20,7 @@ UNKNOWN = 129
 SUBMODULE = "160000"
 LINK = "120000"
 PROGRAM = "100755"
+FROM_INPUT = ("--pathspec-from-file=-", "--pathspec-file-nul")
 # Commits that nobody but weft looks at are not made in the person's name.
 ANONYMOUS = {
     f"GIT_{role}_{what}": said
@@ -67,7 +67,9 @@ class Checkouts:
             for name, value in environ.items()
             if name in KEPT or name in ANONYMOUS or name[:4] != "GIT_"
         }
-        self._environ = inherited | QUIET
+        # The repository's own `core.worktree` must not turn us to another directory.
+        self._environ = inherited | QUIET | {"GIT_WORK_TREE": top}
+        self._given = environ
         self.top = top
 
     # --- which there are ---
@@ -83,7 +85,15 @@ class Checkouts:
 
     def add(self, directory: str, branch: str, commit: str) -> None:
         """A new checkout on a new branch."""
-        self._run(["worktree", "add", "--quiet", "-b", branch, "--", directory, commit])
+        self._run(["worktree", "add", "--quiet", "--no-checkout", "-b", branch, "--", directory, commit])
+        # In a call of its own: other parts of the configuration may count there.
+        there = Checkouts(self._given, directory)
+        try:
+            there.reset("HEAD")
+        except GitError:
+            self.remove(directory)
+            self.delete_ref(f"refs/heads/{branch}")
+            raise
 
     def remove(self, directory: str) -> None:
         """With all that is in it. One that is half gone is forgotten, too."""
@@ -123,13 +133,38 @@ class Checkouts:
     def list_changed(self, *, untracked: bool = True) -> list[str]:
         """Paths that are not as committed."""
         look = "all" if untracked else "no"
-        said = self._run(["status", "--porcelain", "-z", f"--untracked-files={look}", "--no-renames"])
-        return [entry[3:] for entry in said.split("\0") if entry]
+        plainly = ["--no-renames", "--ignore-submodules=dirty"]
+        said = self._run(["status", "--porcelain", "-z", f"--untracked-files={look}", *plainly])
+        changed = [entry[3:] for entry in said.split("\0") if entry]
+        return changed + [
+            path
+            for path in self._list_submodules()
+            if path not in changed and self._is_changed_within(path, untracked=untracked)
+        ]
+
+    def _is_changed_within(self, submodule: str, *, untracked: bool) -> bool:
+        """Whether files of a submodule are not as committed there. It is asked by itself: its settings are its own."""
+        top = os.path.join(self.top, submodule)
+        if not os.path.lexists(os.path.join(top, ".git")):
+            return False
+        return bool(Checkouts(self._given, top).list_changed(untracked=untracked))
+
+    def _list_submodules(self, *, index: str = "") -> list[str]:
+        entries = self._run(["ls-files", "--stage", "-z"], index=index).split("\0")
+        return [entry.partition("\t")[2] for entry in entries if entry.startswith(SUBMODULE)]
 
     def capture(self, *, untracked: bool) -> str:
         """The tree of all that stands here now, kept in the repository without a name."""
         with self._copied_index() as index:
-            self._run(["add", "--all" if untracked else "--update", "--", "."], index=index)
+            submodules = self._list_submodules(index=index)
+            # Git would look into the files of each submodule by that one's settings; only its commit is of interest.
+            wanted = [".", *(f":(exclude,literal,top){path}" for path in submodules)]
+            which = "--all" if untracked else "--update"
+            self._run(["add", which, *FROM_INPUT], index=index, input=_lines(wanted))
+            if submodules:
+                self._run(
+                    ["update-index", "--remove", "-z", "--stdin"], index=index, input=_lines(submodules)
+                )
             return self._line(["write-tree"], index=index)
 
     def commit_tree(self, tree: str, *parents: str, message: str) -> str:
@@ -184,15 +219,19 @@ class Checkouts:
 
     def commit(self, paths: Sequence[str], message: str) -> str:
         """A commit of these paths alone, in the name of who is set up here."""
-        self._run(["add", "--pathspec-from-file=-", "--pathspec-file-nul"], input=_lines(paths), literal=True)
+        self._run(["add", *FROM_INPUT], input=_lines(paths), literal=True)
         args = ["commit", "--quiet", "--only", f"--message={message}"]
-        self._run([*args, "--pathspec-from-file=-", "--pathspec-file-nul"], input=_lines(paths), literal=True)
+        self._run([*args, *FROM_INPUT], input=_lines(paths), literal=True)
         return self._line(["rev-parse", "HEAD"])
 
     def put_back(self, commit: str) -> None:
         """All that is tracked as in a commit, what is not tracked removed; what git ignores stays."""
-        self._run(["reset", "--quiet", "--hard", commit])
+        self.reset(commit)
         self._run(["clean", "--quiet", "-ffd"])
+
+    def reset(self, commit: str) -> None:
+        """All that is tracked as in a commit."""
+        self._run(["reset", "--quiet", "--hard", commit])
 
     def git_directory(self) -> str:
         return self._line(["rev-parse", "--absolute-git-dir"])
@@ -225,24 +264,7 @@ class Checkouts:
         environ = self._environ | dict(also or {}) | ({"GIT_INDEX_FILE": index} if index else {})
         if literal:
             environ["GIT_LITERAL_PATHSPECS"] = "1"
-        try:
-            ended = subprocess.run(
-                ["git", *HARMLESS, "-C", self.top, *args],
-                env=environ,
-                input=os.fsencode(input),
-                capture_output=True,
-                timeout=SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise GitError(args, TOO_SLOW, f"no answer within {SECONDS:g} s") from error
-        except OSError as error:
-            reason = f"cannot be started ({error.strerror})"
-            raise GitError(args, NOT_THERE, reason, hint="install git, or put it on PATH") from error
-        said = os.fsdecode(ended.stdout)
-        if ended.returncode != 0:
-            raise GitError(args[:2], ended.returncode, os.fsdecode(ended.stderr), stdout=said)
-        return said
+        return call_git(self.top, args, environ, input=input, seconds=SECONDS)
 
 
 def _change(head: str, path: str) -> Change:

@@ -24,10 +24,72 @@ QUIET = {
     # A repository may name a program as its transport; nothing asked here has a reason to fetch.
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_NO_LAZY_FETCH": "1",
+    "GIT_SSH_COMMAND": "false",
+    "GIT_ASKPASS": "",
+    "SSH_ASKPASS": "",
+    "GIT_EDITOR": ":",
+    "GIT_SEQUENCE_EDITOR": ":",
     "LC_ALL": "C",
 }
-# Neither belongs to what we ask, but a repository's own configuration may make a program of it.
-HARMLESS = ("--no-pager", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+# A repository's own configuration may name a program for each of these, or lead to another repository that does.
+SETTINGS = (
+    "core.fsmonitor=false",
+    f"core.hooksPath={os.devnull}",
+    "credential.helper=",
+    "diff.ignoreSubmodules=dirty",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "safe.bareRepository=explicit",
+    "submodule.recurse=false",
+)
+HARMLESS = ("--no-pager", *(word for setting in SETTINGS for word in ("-c", setting)))
+# Commands that read names and objects alone. All others may convert files (whoever writes an index does), merge or
+# sign, and are run with `guard`.
+UNCONVERTED = frozenset(
+    {
+        "--version",
+        "cat-file",
+        "check-ignore",
+        "commit-tree",
+        "config",
+        "diff-tree",
+        "for-each-ref",
+        "init",
+        "ls-files",
+        "merge-base",
+        "rev-list",
+        "rev-parse",
+        "symbolic-ref",
+        "update-ref",
+        "var",
+    }
+)
+# What stands in for the program that a setting of a repository names: nothing, or what git does by itself.
+STAND_INS = {
+    ("core", "alternaterefscommand"): "",
+    ("core", "gitproxy"): "",
+    ("credential", "helper"): "",
+    ("filter", "clean"): "",
+    ("filter", "process"): "",
+    ("filter", "required"): "false",
+    ("filter", "smudge"): "",
+    ("gc", "recentobjectshook"): "",
+    ("gpg", "defaultkeycommand"): "",
+    ("gpg", "program"): "gpg",
+    ("lfs", "args"): "",
+    ("lfs", "clean"): "",
+    ("lfs", "path"): "",
+    ("lfs", "smudge"): "",
+    ("lfs", "standalonetransferagent"): "",
+    ("merge", "driver"): "git merge-file --quiet --marker-size=%L %A %O %B",
+    ("remote", "receivepack"): "git-receive-pack",
+    ("remote", "uploadpack"): "git-upload-pack",
+    ("submodule", "update"): "none",
+    ("trailer", "cmd"): "",
+    ("trailer", "command"): "",
+}
+SIGNERS = {"gpg.x509.program": "gpgsm", "gpg.ssh.program": "ssh-keygen"}
+OF_A_REPOSITORY = frozenset({"local", "worktree"})
 
 # A repository of our own hears nobody: no configuration but its own file, no program, no pattern in a name.
 ALONE = {
@@ -40,6 +102,71 @@ ALONE = {
 STOPPED = 130
 
 
+def find_stand_in(key: str) -> str | None:
+    """Return what stands in for a program that this setting names; None for a setting that names no program."""
+    section, name = key.partition(".")[0], key.rpartition(".")[2]
+    return SIGNERS.get(key, STAND_INS.get((section, name)))
+
+
+def guard(environ: Mapping[str, str], directory: str) -> dict[str, str]:
+    """Return variables with which git runs none of the programs that the configuration of a repository names.
+
+    What the person set up for themselves (`--global`, `--system`) holds instead. The names of filters and drivers are
+    the repository's own, so they are read first; a variable each, since a name may hold what `-c` takes apart.
+    """
+    words = call_git(directory, ["config", "--list", "--includes", "--show-scope", "-z"], environ).split("\0")
+    own: dict[str, str] = {}
+    named: dict[str, str] = {}
+    for scope, entry in zip(words[::2], words[1::2], strict=False):
+        key, _, value = entry.partition("\n")
+        stand_in = find_stand_in(key)
+        if scope not in OF_A_REPOSITORY:
+            own[key] = value
+        elif stand_in is not None:
+            named[key] = stand_in
+    settings = {key: own.get(key, stand_in) for key, stand_in in named.items()}
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))} if settings else {}
+    for number, (key, value) in enumerate(settings.items()):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
+
+
+def call_git(  # noqa: PLR0913  all but the first three are said by name
+    directory: str,
+    args: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    input: str = "",
+    settings: Sequence[str] = (),
+    seconds: float = SECONDS,
+) -> str:
+    """Run git in a directory and return what it printed. `settings` are set for this call. Raise `GitError`.
+
+    No program that the repository's configuration names is run.
+    """
+    if args[0] not in UNCONVERTED:
+        environ = {**environ, **guard(environ, directory)}
+    also = [word for setting in settings for word in ("-c", setting)]
+    try:
+        ended = subprocess.run(
+            ["git", *HARMLESS, *also, "-C", directory, *args],
+            env=environ,
+            input=os.fsencode(input),
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise GitError(args, TOO_SLOW, f"no answer within {seconds:g} s") from error
+    except OSError as error:
+        reason = f"cannot be started ({error.strerror})"
+        raise GitError(args, NOT_THERE, reason, hint="install git, or put it on PATH") from error
+    said = os.fsdecode(ended.stdout)
+    if ended.returncode != 0:
+        raise GitError(args[:8], ended.returncode, os.fsdecode(ended.stderr), stdout=said)
+    return said
+
+
 class Git:
     """Git as installed. Every call raises `GitError` when git refuses, takes too long, or is not there."""
 
@@ -49,28 +176,28 @@ class Git:
 
     def is_there(self) -> bool:
         try:
-            self._run(["--version"])
+            self._run("", ["--version"])
         except GitError:
             return False
         return True
 
     def root_commits(self, worktree: str) -> list[str]:
         """The commits without parents, on any branch, sorted; none in a repository without commits."""
-        args = ["-C", worktree, "rev-list", "--max-parents=0", "--all"]
-        return sorted(set(self._run(args, seconds=HISTORY_SECONDS).split()))
+        args = ["rev-list", "--max-parents=0", "--all"]
+        return sorted(set(self._run(worktree, args, seconds=HISTORY_SECONDS).split()))
 
     def top_level(self, directory: str) -> str:
-        return self._line(["-C", directory, "rev-parse", "--show-toplevel"])
+        return self._line(directory, ["rev-parse", "--show-toplevel"])
 
     def common_dir(self, directory: str) -> str:
         """Where the repository keeps what all its checkouts share, as an absolute path."""
-        said = self._line(["-C", directory, "rev-parse", "--git-common-dir"])
+        said = self._line(directory, ["rev-parse", "--git-common-dir"])
         return os.path.realpath(os.path.join(directory, said))
 
     def find_branch(self, worktree: str) -> str | None:
         """The branch checked out, also before its first commit; None when none is."""
         try:
-            return self._line(["-C", worktree, "symbolic-ref", "--quiet", "--short", "HEAD"])
+            return self._line(worktree, ["symbolic-ref", "--quiet", "--short", "HEAD"])
         except GitError as error:
             if error.code == 1:
                 return None
@@ -79,7 +206,7 @@ class Git:
     def find_setting(self, worktree: str, key: str) -> str | None:
         """What the person's or the repository's configuration says, a leading `~` made out; None if nothing."""
         try:
-            return self._line(["-C", worktree, "config", "--type=path", "--get", key])
+            return self._line(worktree, ["config", "--type=path", "--get", key])
         except GitError as error:
             if error.code in (1, 128):
                 return None
@@ -87,30 +214,30 @@ class Git:
 
     def list_ignored(self, directory: str, names: Sequence[str]) -> set[str]:
         """Those of the names in a directory that the rules of the repository pass over; none with a line break in it."""
-        plainly = ["-C", directory, "-c", "core.quotePath=false", "check-ignore", "--"]
         try:
-            return set(self._run([*plainly, *names]).splitlines())
+            said = self._run(directory, ["check-ignore", "--", *names], settings=("core.quotePath=false",))
         except GitError as error:
             if error.code == 1:
                 return set()
             raise
+        return set(said.splitlines())
 
     def list_changes(self, worktree: str) -> list[tuple[str, int, int]]:
         """Files that are not as committed: path, lines that came, lines that went (none of a binary one)."""
         plainly = ["--no-ext-diff", "--no-textconv", "--no-renames", "--numstat", "-z"]
-        args = ["-C", worktree, "diff", *plainly, "HEAD"]
-        found = (entry.split("\t", 2) for entry in self._run(args).split("\0") if entry)
+        said = self._run(worktree, ["diff", *plainly, "--ignore-submodules=dirty", "HEAD"], is_top=True)
+        found = (entry.split("\t", 2) for entry in said.split("\0") if entry)
         return [(path, _count(came), _count(went)) for came, went, path in found]
 
     def list_untracked(self, worktree: str) -> list[str]:
         """Files that are not in the repository, and that its rules do not pass over."""
-        args = ["-C", worktree, "ls-files", "-z", "--others", "--exclude-standard"]
-        return [name for name in self._run(args).split("\0") if name]
+        args = ["ls-files", "-z", "--others", "--exclude-standard"]
+        return [name for name in self._run(worktree, args, is_top=True).split("\0") if name]
 
     def find_committed(self, worktree: str, path: str) -> str | None:
         """A file as it was last committed; None if it was not."""
         try:
-            return self._run(["-C", worktree, "cat-file", "blob", f"HEAD:{path}"])
+            return self._run(worktree, ["cat-file", "blob", f"HEAD:{path}"])
         except GitError as error:
             if error.code == NO_SUCH_THING:
                 return None
@@ -118,36 +245,30 @@ class Git:
 
     def object_format(self, worktree: str) -> str:
         """How its objects are named: `sha1` or `sha256`."""
-        return self._line(["-C", worktree, "rev-parse", "--show-object-format"])
+        return self._line(worktree, ["rev-parse", "--show-object-format"])
 
     def start(self, directory: str, *, message: str) -> None:
         """Make a repository of a directory, with all that is in it as its first commit."""
-        named = ["-c", "user.name=weft", "-c", "user.email=weft@localhost", "-c", "commit.gpgSign=false"]
-        self._run(["-C", directory, "init", "--quiet", "--initial-branch=main"])
-        self._run(["-C", directory, "add", "--all"])
-        self._run(["-C", directory, *named, "commit", "--quiet", f"--message={message}"])
+        named = ("user.name=weft", "user.email=weft@localhost", "commit.gpgSign=false")
+        self._run(directory, ["init", "--quiet", "--initial-branch=main"])
+        self._run(directory, ["add", "--all"])
+        self._run(directory, ["commit", "--quiet", f"--message={message}"], settings=named)
 
-    def _line(self, args: list[str]) -> str:
-        return self._run(args).removesuffix("\n")
+    def _line(self, directory: str, args: list[str]) -> str:
+        return self._run(directory, args).removesuffix("\n")
 
-    def _run(self, args: list[str], *, seconds: float = SECONDS) -> str:
-        try:
-            ended = subprocess.run(
-                ["git", *HARMLESS, *args],
-                env=self._environ,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise GitError(args, TOO_SLOW, f"no answer within {seconds:g} s") from error
-        except OSError as error:
-            reason = f"cannot be started ({error.strerror})"
-            raise GitError(args, NOT_THERE, reason, hint="install git, or put it on PATH") from error
-        if ended.returncode != 0:
-            raise GitError(args, ended.returncode, os.fsdecode(ended.stderr))
-        return os.fsdecode(ended.stdout)
+    def _run(
+        self,
+        directory: str,
+        args: list[str],
+        *,
+        settings: Sequence[str] = (),
+        is_top: bool = False,
+        seconds: float = SECONDS,
+    ) -> str:
+        """Run git. `is_top` says that the checkout is this directory, whatever `core.worktree` names."""
+        environ = {**self._environ, "GIT_WORK_TREE": directory} if is_top else self._environ
+        return call_git(directory, args, environ, settings=settings, seconds=seconds)
 
 
 def _count(lines: str) -> int:

@@ -4,13 +4,14 @@ An answer comes from this process, or from another one that shares the shelf: a 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.errors import NobodyError, NotFoundError, StoreError
+from weft.errors import ConflictError, NobodyError, NotFoundError, StoreError
 from weft.host.clock import Clock
 from weft.host.deadline import off_the_clock
 from weft.host.tasks import open_tasks
@@ -22,6 +23,8 @@ from weft.permission.shelf import Shelf
 from weft.permission.terms import Terms
 
 POLL_SECONDS = 1.0
+# So many answered questions are remembered, to tell a late second answer from one to a question that never was.
+REMEMBERED = 1000
 
 RequestID = PermissionID | QuestionID
 
@@ -44,6 +47,7 @@ class Answered(Struct, frozen=True, kw_only=True):
 class Ways(Struct, frozen=True, kw_only=True):
     """How one kind of question is told of: that it was asked, and that it was answered, dismissed or withdrawn."""
 
+    kind: str
     asked: Callable[[Asked], Event]
     settled: Callable[[Asked, Answer], Event]
     mine: Callable[[Asked], bool]
@@ -61,6 +65,8 @@ class Asking:
         self._open: dict[RequestID, Open] = {}
         self._busy: set[RequestID] = set()
         self._raised: dict[SessionID, set[RequestID]] = {}
+        self._claimed: set[RequestID] = set()
+        self._answered: deque[RequestID] = deque(maxlen=REMEMBERED)
         self._closing = False
 
     async def ask(self, asked: Asked) -> Answered:
@@ -89,22 +95,82 @@ class Asking:
         found = {each.id: each for each in kept} | {each.asked.id: each.asked for each in self._open.values()}
         return sorted(found.values(), key=lambda each: each.time)
 
-    async def get(self, kind: str, id: RequestID) -> Asked:
+    async def get(self, id: RequestID) -> Asked:
+        """Return the open question. Raise `ConflictError` if it was answered before, `NotFoundError` if there is none."""
         for each in await self.pending():
             if each.id == id:
                 return each
-        raise NotFoundError(kind, id)
+        waits_for_use = any(each.id == id and self._ways.mine(each) for each in await self._shelf.read())
+        if waits_for_use or id in self._answered:
+            raise self._conflict(id)
+        raise NotFoundError(self._ways.kind, id)
 
-    async def answer(self, asked: Asked, answer: Answer) -> None:
-        """Answer what is open. Whoever waits for it here goes on at once; elsewhere, when they look."""
-        here = self._open.pop(asked.id, None)
-        if here is not None:
+    @asynccontextmanager
+    async def claim(self, asked: Asked, answer: Answer) -> AsyncIterator[None]:
+        """Make this the answer to an open question. Raise `ConflictError` if another answer came first.
+
+        The body does what else the answer entails. If it fails, the question is open again; afterwards whoever waits
+        for the answer here goes on at once, and elsewhere when they look.
+        """
+        if asked.id in self._claimed or asked.id in self._answered:
+            raise self._conflict(asked.id)
+        here = asked.id in self._open
+        self._claimed.add(asked.id)
+        try:
+            if not await self._mark(asked, answer, here=here):
+                raise self._conflict(asked.id)
+            try:
+                yield
+            except BaseException:
+                await undivided(self._reopen(asked, answer, here=here))
+                raise
+            self._answered.append(asked.id)
+            await undivided(self._settle(asked, answer, here=here))
+        finally:
+            self._claimed.discard(asked.id)
+
+    async def _mark(self, asked: Asked, answer: Answer, *, here: bool) -> bool:
+        """Write the answer down. Return False if there is one: changes of the shelf come one after the other, so that
+        of two processes that answer one is first."""
+        first = False
+
+        def marked(kept: tuple[Asked, ...]) -> tuple[Asked, ...]:
+            nonlocal first
+            found = next((each for each in kept if each.id == asked.id), None)
+            # A question that could not be written down is known to whoever waits for it here.
+            first = here if found is None else found.answer is None
+            return tuple(_answered(each, asked.id, answer) for each in kept)
+
+        try:
+            await self._shelf.change(marked)
+        except StoreError:
+            if not here:
+                raise
+            return True  # a full disk is no reason not to answer who waits here
+        return first
+
+    async def _reopen(self, asked: Asked, answer: Answer, *, here: bool) -> None:
+        if here and asked.id not in self._open:  # nobody waits any more
+            await self._withdraw(asked)
+            return
+        with suppress(StoreError):
+            await self._shelf.change(
+                lambda kept: tuple(
+                    replace(each, answer=None) if each.id == asked.id and each.answer == answer else each
+                    for each in kept
+                )
+            )
+
+    async def _settle(self, asked: Asked, answer: Answer, *, here: bool) -> None:
+        waiting = self._open.pop(asked.id, None)
+        if here:
             await self.forget(asked.id)
-        else:
-            await self._shelf.change(lambda kept: tuple(_answered(each, asked.id, answer) for each in kept))
         await self._ways.tell(self._ways.settled(asked, answer))
-        if here is not None and not here.answer.done():
-            here.answer.set_result(answer)
+        if waiting is not None and not waiting.answer.done():
+            waiting.answer.set_result(answer)
+
+    def _conflict(self, id: RequestID) -> ConflictError:
+        return ConflictError(self._ways.kind, id, "was answered already")
 
     async def leave(self, session: SessionID) -> None:
         """A run has ended: what an earlier one left open, and this one did not ask again, is asked no more."""
@@ -140,7 +206,7 @@ class Asking:
         except asyncio.CancelledError:
             # OpenCode keeps the question of an aborted run open for ever.
             self._open.pop(asked.id, None)
-            if not self._closing:
+            if not self._closing and asked.id not in self._claimed:
                 await undivided(self._withdraw(asked))
             raise
         finally:
@@ -162,8 +228,10 @@ class Asking:
         while not here.answer.done():
             await self._clock.sleep(POLL_SECONDS if most is None else min(POLL_SECONDS, most))
             elsewhere = await self._find_answer(here.asked.id) if self._shelf.shared else None
+            if here.asked.id in self._claimed or here.answer.done():
+                continue  # somebody is answering it here, just now
             if elsewhere is not None:
-                await self.answer(here.asked, elsewhere)
+                await self._settle(here.asked, elsewhere, here=True)
             elif most is not None and self._clock.now() - started >= most * 1000:
                 self._open.pop(here.asked.id, None)
                 await self._ways.tell(self._ways.settled(here.asked, self._nobody()))

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from weft.errors import (
     BlockedError,
+    ConflictError,
     CorrectedError,
     DeniedError,
     NobodyError,
@@ -62,7 +63,13 @@ class Gate:
         self._around = around
         self._terms = terms
         self._granting = Granting(books.grants, books.audit, around, terms)
-        ways = Ways(asked=self._asked, settled=_settled, mine=self._is_mine, tell=around.tell)
+        ways = Ways(
+            kind="permission request",
+            asked=self._asked,
+            settled=_settled,
+            mine=self._is_mine,
+            tell=around.tell,
+        )
         self._asking = Asking(books.asked, around.clock, terms, ways)
         self._turns: dict[SessionID, set[MessageID]] = {}
 
@@ -97,17 +104,21 @@ class Gate:
     async def reply(
         self, id: PermissionID, reply: Reply, *, message: str = "", terms: GrantTerms = USUAL_TERMS
     ) -> None:
-        """Answer a question. A no also answers every other question of that session; an always, those it covers."""
-        asked = await self._asking.get("permission request", id)
+        """Answer a question. A no also answers every other question of that session; an always, those it covers.
+
+        Raise `ConflictError` if another answer came first; then this one grants nothing.
+        """
+        asked = await self._asking.get(id)
         answer = Answer(reply=reply, message=message, by=self._terms.person, time=self._around.clock.now())
-        grant = await self._granting.grant(asked, answer, terms) if reply == "always" else None
-        await self._answer(asked, answer, scope=grant.scope if grant else "once")
+        async with self._asking.claim(asked, answer):
+            grant = await self._granting.grant(asked, answer, terms) if reply == "always" else None
+        self._note_answer(asked, answer, scope=grant.scope if grant else "once")
         follows = Answer(reply=reply, by=answer.by, time=answer.time)
         for other in await self.pending():
             if other.session_id != asked.session_id:
                 continue
             if reply == "reject" or (grant is not None and self._granting.covers(grant, other)):
-                await self._answer(other, follows, scope="")
+                await self._answer_too(other, follows)
         await self._audit.settle()
 
     async def list_grants(self) -> list[Grant]:
@@ -192,8 +203,14 @@ class Gate:
             case "skip":
                 raise NobodyError(f"{error}. Find another way.", request=known_as)
 
-    async def _answer(self, asked: Asked, answer: Answer, *, scope: str) -> None:
-        await self._asking.answer(asked, answer)
+    async def _answer_too(self, asked: Asked, answer: Answer) -> None:
+        """Answer what an answer to something else covers, unless it was answered by itself meanwhile."""
+        with suppress(ConflictError):
+            async with self._asking.claim(asked, answer):
+                pass
+            self._note_answer(asked, answer, scope="")
+
+    def _note_answer(self, asked: Asked, answer: Answer, *, scope: str) -> None:
         if asked.permission is not None:
             self._audit.note(of_answer(asked, asked.permission, answer, scope))
 

@@ -20,7 +20,7 @@ class Questions:
     def __init__(self, shelf: Shelf[Asked], around: Around, terms: Terms) -> None:
         self._around = around
         self._terms = terms
-        ways = Ways(asked=_asked, settled=_settled, mine=self._is_mine, tell=around.tell)
+        ways = Ways(kind="question", asked=_asked, settled=_settled, mine=self._is_mine, tell=around.tell)
         self._asking = Asking(shelf, around.clock, terms, ways)
 
     async def ask(self, request: QuestionRequest, *, agent: str = "") -> Answers:
@@ -54,18 +54,23 @@ class Questions:
         return [asked.question for asked in await self._asking.pending() if asked.question is not None]
 
     async def reply(self, id: QuestionID, answers: Answers) -> None:
-        asked = await self._asking.get("question", id)
+        """Answer the question. Raise `ConflictError` if it was answered or dismissed before."""
+        asked = await self._asking.get(id)
         wanted = len(asked.question.questions) if asked.question else 0
         if len(answers) != wanted:
             raise InvalidInputError("answers", f"there are {wanted} questions, and answers to {len(answers)}")
         answer = Answer(reply="once", answers=answers, by=self._terms.person, time=self._around.clock.now())
-        await self._asking.answer(asked, answer)
+        await self._answer(asked, answer)
 
     async def reject(self, id: QuestionID) -> None:
-        """Dismiss the question: the agent does without, and the run ends."""
-        asked = await self._asking.get("question", id)
+        """Dismiss the question: the agent does without, and the run ends. Raise `ConflictError` like `reply`."""
+        asked = await self._asking.get(id)
         answer = Answer(reply="reject", by=self._terms.person, time=self._around.clock.now())
-        await self._asking.answer(asked, answer)
+        await self._answer(asked, answer)
+
+    async def _answer(self, asked: Asked, answer: Answer) -> None:
+        async with self._asking.claim(asked, answer):
+            pass
 
     async def leave(self, session: SessionID) -> None:
         """A run has ended: what an earlier one left open, and this one did not ask again, is asked no more."""

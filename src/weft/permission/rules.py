@@ -1,6 +1,6 @@
 """Evaluate and merge rulesets: what the rules say of a thing, before anybody is asked."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -74,11 +74,35 @@ def _judge(permission: str, pattern: str, ruleset: Ruleset, approved: Ruleset) -
 
 
 def disabled(tools: Iterable[str], ruleset: Iterable[Rule]) -> set[str]:
-    """The tools that can never be used, and so need not be shown: the last word on them is a deny of everything."""
+    """Return the tools that the rules switch off: the last rule on them denies everything.
+
+    A rule may also name a tool that is asked for under another permission. OpenCode passes over such a rule, so that
+    `write` comes back with the prompt after the one that switched it off.
+    """
     rules = tuple(ruleset)
-    return {tool for tool in tools if _is_disabled(permission_of(tool), rules)}
+    return {tool for tool in tools if _is_disabled(permission_of(tool), rules) or _is_off(tool, rules)}
 
 
 def _is_disabled(permission: str, ruleset: Ruleset) -> bool:
-    last = next((rule for rule in reversed(ruleset) if matches(permission, rule.permission)), None)
+    return _denies_all(rule for rule in reversed(ruleset) if matches(permission, rule.permission))
+
+
+def _is_off(tool: str, ruleset: Ruleset) -> bool:
+    return _denies_all(rule for rule in reversed(ruleset) if rule.permission == tool)
+
+
+def _denies_all(newest_first: Iterable[Rule]) -> bool:
+    last = next(iter(newest_first), None)
     return last is not None and last.pattern == "*" and last.action == "deny"
+
+
+def switch_tools(ruleset: Iterable[Rule], tools: Mapping[str, bool]) -> Ruleset:
+    """Return the rules with one for each tool that was switched on or off, in place of earlier rules on that tool.
+
+    OpenCode drops every other rule, too, so that switching one tool off lifts what the session was denied before.
+    """
+    kept = tuple(rule for rule in ruleset if rule.permission not in tools)
+    switched = (
+        Rule(permission=tool, pattern="*", action="allow" if on else "deny") for tool, on in tools.items()
+    )
+    return (*kept, *switched)

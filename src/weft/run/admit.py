@@ -1,7 +1,10 @@
 """Input to a stored prompt: nothing is acknowledged, and nothing runs, before it is on disk."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
+
+from msgspec.structs import replace
 
 from weft.errors import InvalidInputError, NotFoundError
 from weft.model.agent import Agent
@@ -10,7 +13,9 @@ from weft.model.ids import MessageID, PartID, SessionID, checked
 from weft.model.input import AgentInput, AnyPartInput, FileInput, PromptInput, SubtaskInput, TextInput
 from weft.model.message import AnyFormat, JsonFormat, MessageWithParts, OtherFormat, TextFormat, UserMessage
 from weft.model.part import AgentPart, AnyPart, FilePart, ModelRef, Moment, SubtaskPart, TextPart
+from weft.model.session import Session
 from weft.model.transcript import Transcript
+from weft.permission.rules import switch_tools
 from weft.plugin.hooks import CHAT_MESSAGE, ChatMessage
 from weft.run.attach import attach
 from weft.run.decide import newest_prompt
@@ -18,6 +23,7 @@ from weft.run.hooked.prompt import settled, to_told
 from weft.run.kit import Kit
 from weft.run.request import variant_of
 from weft.run.structure.schema import check_schema
+from weft.session.child import child_rules
 from weft.session.lifecycle import touch
 
 PARTS: dict[type[AnyPartInput], type[AnyPart]] = {
@@ -48,10 +54,27 @@ async def admit(kit: Kit, session: SessionID, transcript: Transcript, input: Pro
     given = [piece for part in input.parts for piece in await attach(kit, message, part)]
     parts = tuple(_to_part(kit, message, piece) for piece in given)
     message, parts = await _reviewed(kit, input, message, parts)
+    if input.tools:
+        await _switch_tools(kit, session, input.tools)
     events: list[Event] = [MessageUpdated(info=message), *(PartUpdated(part=part) for part in parts)]
     await kit.journal.commit(*events, into=transcript)
     await touch(kit.journal, session, kit.clock.now())
     return message.id
+
+
+async def _switch_tools(kit: Kit, session: SessionID, tools: Mapping[str, bool]) -> None:
+    """Make rules of the session of the tools that a prompt switches. In a child the rules of its parent stay last."""
+    found = await kit.store.get_session(session)
+    parent = None
+    if found.parent_id is not None:
+        with suppress(NotFoundError):
+            parent = await kit.store.get_session(found.parent_id)
+
+    def switched(it: Session) -> Session:
+        rules = switch_tools(it.permission or (), tools)
+        return replace(it, permission=rules if parent is None else child_rules(rules, parent))
+
+    await kit.journal.edit(session, switched)
 
 
 async def _reviewed(

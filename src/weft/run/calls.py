@@ -26,19 +26,19 @@ from weft.run.person.whereabouts import find_whereabouts
 from weft.run.processor import CallDone, CallFailed, CallStarted
 from weft.run.watched import watched
 from weft.tool.contract import AnyTool, Ask, Permits, Report, ToolContext, ToolResult, to_input
+from weft.tool.invalid import INVALID
 from weft.tool.truncate import bound
 
-INVALID = "invalid"
 
+def prepare(call: ToolCall, offered: Collection[str], known: Collection[str]) -> CallStarted:
+    """Return the call as it can be carried out. One that cannot becomes a call of `invalid`, which tells the model why.
 
-def prepare(call: ToolCall, tools: Collection[str], told: Iterable[str]) -> CallStarted:
-    """The call as it can be carried out. One that cannot becomes a call of `invalid`, which tells the model why.
-
-    Of the tools there are, a model is reminded of those that it was `told` of.
+    Only the tools that the request `offered` can be called. A tool that is `known` and was not offered (the prompt or a
+    rule switched it off, or this is the last step) is refused like one that does not exist.
     """
-    name = call.tool if call.tool in tools else call.tool.lower()
-    if name not in tools:
-        return _invalid(call, f"there is no tool {call.tool!r}; there are {', '.join(told) or 'none'}")
+    name = call.tool if call.tool in offered else call.tool.lower()
+    if name not in offered:
+        return _invalid(call, unavailable(call.tool, offered, known))
     try:
         arguments = msgspec.json.decode(call.raw.strip() or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
@@ -48,9 +48,20 @@ def prepare(call: ToolCall, tools: Collection[str], told: Iterable[str]) -> Call
     return CallStarted(call_id=call.call_id, tool=name, input=arguments, metadata=call.metadata)
 
 
+def unavailable(tool: str, offered: Iterable[str], known: Collection[str]) -> str:
+    """Tell the model why a tool cannot be called, and which ones can."""
+    others = ", ".join(offered) or "none"
+    if tool in known or tool.lower() in known:
+        return f"the tool {tool!r} is not available in this step; there are {others}"
+    return f"there is no tool {tool!r}; there are {others}"
+
+
 def _invalid(call: ToolCall, error: str) -> CallStarted:
     return CallStarted(
-        call_id=call.call_id, tool=INVALID, input={"tool": call.tool, "error": error}, metadata=call.metadata
+        call_id=call.call_id,
+        tool=INVALID.name,
+        input={"tool": call.tool, "error": error},
+        metadata=call.metadata,
     )
 
 

@@ -109,6 +109,8 @@ class _Loop:
     async def _take(self, step: Step) -> None:
         if not step.summary:
             self._kit = await joined(self._kit, self._session.id)
+            # A prompt or a person may have changed the rules of the session since the last step.
+            self._session = await self._kit.store.get_session(self._session.id)
         take = partial(take_step, self._kit, self._session, self._transcript, step)
         outcome = await self._spender.take(step, take, self._deadline)
         if outcome is None:

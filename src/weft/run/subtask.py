@@ -86,6 +86,7 @@ class _Handover:
             time=Moment(created=self._transcript.next_time(self._kit.clock.now())),
             agent=like.agent,
             model=like.model,
+            tools=like.tools,
             format=like.format,
             fallback=like.fallback,
         )

@@ -17,11 +17,14 @@ DENY_EDIT = Rule(permission="edit", pattern="*", action="deny")
 ALLOW_BASH = Rule(permission="bash", pattern="*", action="allow")
 
 
-async def a_child_has_the_usual_denials_and_those_of_its_parent(api: Api) -> None:
+async def a_child_has_the_rules_it_was_given_and_the_denials_of_its_parent(api: Api) -> None:
+    free = await api.create_session(SessionInput())
+    assert (await api.create_session(SessionInput(parent_id=free.id))).permission is None
+    given = SessionInput(parent_id=free.id, permission=(ALLOW_BASH,))
+    assert (await api.create_session(given)).permission == (ALLOW_BASH,)
     parent = await api.create_session(SessionInput(permission=(DENY_EDIT, ALLOW_BASH)))
     child = await api.create_session(SessionInput(parent_id=parent.id))
-    usual = [(rule.permission, rule.action) for rule in child.permission or ()]
-    assert usual == [("todowrite", "deny"), ("todoread", "deny"), ("task", "deny"), ("edit", "deny")]
+    assert child.permission == (DENY_EDIT,)
     given = SessionInput(parent_id=parent.id, permission=(ALLOW_BASH,))
     assert (await api.create_session(given)).permission == (ALLOW_BASH, DENY_EDIT)
     assert (child.project_id, child.directory) == (parent.project_id, parent.directory)
@@ -183,7 +186,7 @@ async def what_is_asked_of_no_session_is_not_found(api: Api) -> None:
 
 
 SESSION_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
-    a_child_has_the_usual_denials_and_those_of_its_parent,
+    a_child_has_the_rules_it_was_given_and_the_denials_of_its_parent,
     a_session_can_be_given_its_id_and_directory_once,
     a_list_shows_what_is_asked_for,
     children_are_those_right_below_and_a_tree_is_all,

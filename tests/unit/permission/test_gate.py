@@ -1,22 +1,26 @@
 """The gate: who passes, who is asked about, and what an answer is worth."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from given.gate import ASK, NOW, OTHER, PROJECT, SESSION, open_post, rules, standing, waiting
 from given.house import QuickClock
 from weft.errors import (
+    ConflictError,
     CorrectedError,
     DeniedError,
     NobodyError,
     NotFoundError,
     RejectedError,
+    StoreError,
     UnansweredError,
 )
 from weft.model.event import PermissionAsked, PermissionReplied
 from weft.model.ids import GrantID, MessageID, PermissionID, ProjectID
-from weft.model.permission import Grant, GrantTerms
+from weft.model.permission import Grant, GrantTerms, Reply
+from weft.model.question import Question, QuestionRequest
 
 
 async def test_what_is_allowed_passes_and_what_is_denied_does_not() -> None:
@@ -224,6 +228,95 @@ async def test_an_answer_to_what_is_not_asked_is_an_error() -> None:
         await post.gate.reply(PermissionID("per_00000000000000000000000000"), "once")
     with pytest.raises(NotFoundError):
         await post.gate.revoke(GrantID("gra_00000000000000000000000000"))
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["in memory", "in files"])
+@pytest.mark.parametrize("replies", [("always", "reject"), ("reject", "always"), ("once", "always")])
+async def test_of_two_answers_at_the_same_time_one_counts(
+    tmp_path: Path, shared: bool, replies: tuple[Reply, Reply]
+) -> None:
+    post = open_post(str(tmp_path) if shared else "")
+    request = post.request("ls")
+    async with waiting(post.gate.let_pass(request, standing())) as (passing,):
+        await post.asked()
+        said = await asyncio.gather(
+            *(post.gate.reply(request.id, reply) for reply in replies), return_exceptions=True
+        )
+        [passed] = await asyncio.gather(passing, return_exceptions=True)
+    [counted] = [reply for reply, error in zip(replies, said, strict=True) if error is None]
+    [lost] = [error for error in said if error is not None]
+
+    assert isinstance(lost, ConflictError)
+    assert str(lost) == f"permission request {request.id!r} was answered already"
+    assert isinstance(passed, RejectedError) == (counted == "reject")
+    assert len(await post.gate.list_grants()) == (counted == "always")
+    assert [event for event in post.told if isinstance(event, PermissionReplied)] == [
+        PermissionReplied(session_id=SESSION, request_id=request.id, reply=counted)
+    ]
+
+
+async def test_an_answer_that_comes_after_another_is_a_conflict() -> None:
+    post = open_post()
+    request = post.request("ls")
+    async with waiting(post.gate.let_pass(request, standing())) as (passing,):
+        await post.asked()
+        await post.gate.reply(request.id, "once")
+        await passing
+    with pytest.raises(ConflictError):
+        await post.gate.reply(request.id, "always")
+    assert await post.gate.list_grants() == []
+
+
+async def test_of_two_processes_that_answer_one_counts(tmp_path: Path) -> None:
+    clock = QuickClock(NOW)
+    here, there = (open_post(str(tmp_path), clock=clock, seed=each) for each in "ab")
+    request = here.request("ls")
+    async with waiting(here.gate.let_pass(request, standing())) as (passing,):
+        await here.asked()
+        said = await asyncio.gather(
+            here.gate.reply(request.id, "always"),
+            there.gate.reply(request.id, "reject"),
+            return_exceptions=True,
+        )
+        [passed] = await asyncio.gather(passing, return_exceptions=True)
+    refused = said[0] is not None
+
+    assert [isinstance(each, ConflictError) for each in said] == [refused, not refused]
+    assert isinstance(passed, RejectedError) == refused
+    assert len(await here.gate.list_grants()) == (not refused)
+
+
+async def test_an_answer_whose_grant_cannot_be_stored_leaves_the_question_open(tmp_path: Path) -> None:
+    post = open_post(str(tmp_path))
+    request = post.request("ls")
+    async with waiting(post.gate.let_pass(request, standing())) as (passing,):
+        await post.asked()
+        lock = tmp_path / "grants.json.lock"
+        lock.mkdir()
+        with pytest.raises(StoreError):
+            await post.gate.reply(request.id, "always")
+        assert [each.id for each in await post.gate.pending()] == [request.id]
+        lock.rmdir()
+        await post.gate.reply(request.id, "once")
+        await passing
+
+
+async def test_of_two_answers_to_a_question_one_counts() -> None:
+    post = open_post()
+    asked = Question(question="Which?", header="Which", options=())
+    request = QuestionRequest(id=post.mint.question(), session_id=SESSION, questions=(asked,))
+    async with waiting(post.questions.ask(request)) as (asking,):
+        await post.heard.wait()
+        said = await asyncio.gather(
+            post.questions.reply(request.id, (("this",),)),
+            post.questions.reject(request.id),
+            return_exceptions=True,
+        )
+        assert await asking == (("this",),)
+
+    assert [type(each) for each in said] == [type(None), ConflictError]
+    with pytest.raises(ConflictError):
+        await post.questions.reply(request.id, (("that",),))
 
 
 async def test_the_question_of_an_aborted_run_is_withdrawn_and_that_is_told() -> None:

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.model.permission import Action, Rule, Ruleset
-from weft.permission.rules import STRICTEST_FIRST, disabled, evaluate, merge, permission_of, verdict
+from weft.permission.rules import (
+    STRICTEST_FIRST,
+    disabled,
+    evaluate,
+    merge,
+    permission_of,
+    switch_tools,
+    verdict,
+)
 
 
 def rules(*said: str) -> Ruleset:
@@ -118,3 +126,31 @@ def test_the_order_of_patterns_does_not_matter(ruleset: Ruleset, wanted: list[st
 def test_what_is_hidden_would_always_be_denied(ruleset: Ruleset) -> None:
     for tool in disabled(["bash", "write"], ruleset):
         assert evaluate(permission_of(tool), "anything", ruleset).action == "deny"
+
+
+def test_a_rule_that_names_a_tool_switches_that_tool_off_and_no_other() -> None:
+    tools = ("edit", "write", "bash")
+    off = (Rule(permission="write", pattern="*", action="deny"),)
+    on_again = (*off, Rule(permission="write", pattern="*", action="allow"))
+    all_but_edit = (
+        Rule(permission="*", pattern="*", action="deny"),
+        Rule(permission="edit", pattern="*", action="allow"),
+    )
+
+    assert disabled(tools, off) == {"write"}
+    assert disabled(tools, (*off, Rule(permission="edit", pattern="*", action="allow"))) == {"write"}
+    assert disabled(tools, on_again) == set()
+    assert disabled(tools, all_but_edit) == {"bash"}
+    assert disabled(tools, (Rule(permission="edit", pattern="*", action="deny"),)) == {"edit", "write"}
+
+
+def test_switching_a_tool_replaces_its_rules_and_keeps_the_others() -> None:
+    rm = Rule(permission="bash", pattern="rm *", action="deny")
+    read = Rule(permission="read", pattern="*", action="ask")
+
+    assert switch_tools((rm, read), {"read": True, "write": False}) == (
+        rm,
+        Rule(permission="read", pattern="*", action="allow"),
+        Rule(permission="write", pattern="*", action="deny"),
+    )
+    assert switch_tools((rm, read), {}) == (rm, read)

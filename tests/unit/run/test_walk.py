@@ -31,6 +31,7 @@ from weft.provider.contract import AssistantTurn, ModelRequest, ResultContent, T
 from weft.provider.scripted import Call, End, Fail, Say, Think, Wait
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
+from weft.tool.batch import BATCH
 from weft.tool.change.patch import APPLY_PATCH
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 from weft.tool.invalid import INVALID
@@ -499,6 +500,120 @@ async def test_b37_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() 
         await house.api.prompt(await start(house), say("go"))
 
         assert [len(request.tools) for request in house.provider.requests] == [1, 1, 0]
+
+
+def invalid(tool: str, offered: str = "none") -> str:
+    return (
+        "invalid=The arguments provided to the tool are invalid: "
+        f"the tool {tool!r} is not available in this step; there are {offered}"
+    )
+
+
+async def test_a_tool_that_the_prompt_switched_off_is_not_run() -> None:
+    script = [Call(tool="echo", input={"words": "x"})], [Say(text="ok")]
+    async with open_house(*script, tools=(ECHO, INVALID)) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go", tools={"echo": False}))
+
+        assert await story(house, session) == [
+            ("U", "'go'"),
+            ("A", f"StepStart {invalid('echo')} StepFinish"),
+            ("A", "StepStart 'ok' StepFinish"),
+        ]
+        assert (await house.api.get_session(session)).permission == (
+            Rule(permission="echo", pattern="*", action="deny"),
+        )
+
+
+async def test_a_call_on_the_last_step_is_not_run() -> None:
+    script = [[Call(tool="echo", input={"words": "x"})]] * 2
+    async with open_house(*script, tools=(ECHO, INVALID), steps=2) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+
+        assert [parts for _, parts in (await story(house, session))[1:]] == [
+            "StepStart echo=x StepFinish",
+            f"StepStart {invalid('echo')} StepFinish",
+        ]
+
+
+async def test_a_tool_that_the_session_forbids_is_not_run() -> None:
+    deny = (Rule(permission="echo", pattern="*", action="deny"),)
+    script = [Call(tool="echo", input={"words": "x"})], [Say(text="ok")]
+    async with open_house(*script, tools=(ECHO, INVALID)) as house:
+        session = (await house.api.create_session(SessionInput(permission=deny))).id
+        await house.api.prompt(session, say("go"))
+
+        assert (await story(house, session))[1] == ("A", f"StepStart {invalid('echo')} StepFinish")
+
+
+async def test_a_call_within_a_batch_is_run_only_if_its_tool_is_offered() -> None:
+    calls = [{"tool": "echo", "parameters": {"words": "x"}}]
+    script = [Call(tool="batch", input={"tool_calls": calls})], [Say(text="ok")]
+    async with open_house(*script, tools=(ECHO, BATCH, INVALID)) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go", tools={"echo": False}))
+
+        assert (await story(house, session))[1] == (
+            "A",
+            (
+                "StepStart batch=Executed 0/1 tools successfully. 1 failed. "
+                "invalid!the tool 'echo' is not available in this step; there are batch StepFinish"
+            ),
+        )
+
+
+async def test_tools_of_a_prompt_hold_for_the_session_until_they_are_switched_again() -> None:
+    echo = Call(tool="echo", input={"words": "x"})
+    script = [[Say(text="one")], [echo], [Say(text="two")], [echo], [Say(text="three")]]
+    kept = Rule(permission="bash", pattern="rm *", action="deny")
+    async with open_house(*script, tools=(ECHO, INVALID)) as house:
+        session = (await house.api.create_session(SessionInput(permission=(kept,)))).id
+        await house.api.prompt(session, say("first", tools={"echo": False}))
+        await house.api.prompt(session, say("second"))
+        await house.api.prompt(session, say("third", tools={"echo": True}))
+
+        assert [parts for role, parts in await story(house, session) if role == "A"] == [
+            "StepStart 'one' StepFinish",
+            f"StepStart {invalid('echo')} StepFinish",
+            "StepStart 'two' StepFinish",
+            "StepStart echo=x StepFinish",
+            "StepStart 'three' StepFinish",
+        ]
+        assert (await house.api.get_session(session)).permission == (
+            kept,
+            Rule(permission="echo", pattern="*", action="allow"),
+        )
+
+
+async def test_tools_of_a_prompt_that_wants_no_reply_become_rules_too() -> None:
+    async with open_house() as house:
+        session = await start(house)
+        await house.api.prompt(session, say("note", tools={"write": False, "echo": True}, no_reply=True))
+
+        assert (await house.api.get_session(session)).permission == (
+            Rule(permission="write", pattern="*", action="deny"),
+            Rule(permission="echo", pattern="*", action="allow"),
+        )
+
+
+async def test_tools_of_a_prompt_that_comes_in_during_a_run_hold_in_that_run() -> None:
+    clock = HandClock(NOW)
+    script = [Wait(seconds=1), Say(text="one")], [Call(tool="echo", input={"words": "x"})], [Say(text="two")]
+    rules = (Rule(permission="echo", pattern="*", action="ask"),)
+    async with asyncio.timeout(60), open_house(*script, clock=clock, rules=rules) as house:
+        session = await start(house)
+        first = asyncio.ensure_future(house.api.prompt(session, say("first")))
+        await clock.somebody_sleeps(1)
+        await house.api.submit(session, say("second", tools={"echo": True}))
+        clock.turn(1000)
+        await first
+
+        assert [parts for role, parts in await story(house, session) if role == "A"] == [
+            "StepStart 'one' StepFinish",
+            "StepStart echo=x StepFinish",
+            "StepStart 'two' StepFinish",
+        ]
 
 
 async def test_b14_a_model_that_repeats_itself_is_told_and_then_stopped() -> None:

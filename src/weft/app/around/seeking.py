@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from weft.errors import InvalidInputError, UnsupportedError
+from weft.host.git import HARMLESS
 from weft.host.process import Command, capture, run
 from weft.model.around.files import Kind, Submatch, TextMatch, Words
 
@@ -78,7 +79,7 @@ class Seeker:
         ripgrep = shutil.which("rg", path=self._environment.get("PATH"))
         for argv in (
             (ripgrep or "rg", "--files", "--hidden", "--no-messages", "--null", "--glob=!.git"),
-            ("git", "-c", "core.fsmonitor=false", "ls-files", "-coz", "--exclude-standard", "--deduplicate"),
+            ("git", *HARMLESS, "ls-files", "-coz", "--exclude-standard", "--deduplicate"),
         ):
             try:
                 said = await capture(self._command(argv), limit=LISTED_BYTES)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from weft.app.trust import is_trusted
 from weft.cli.offers import warn
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.table import to_table
 from weft.config.agents import build_agents
 from weft.config.check import nearest
@@ -17,7 +17,6 @@ from weft.errors import NotFoundError
 from weft.host.paths import paths_from
 from weft.model.agent import Agent
 from weft.model.permission import Ruleset
-from weft.model.wire import encode_pretty
 from weft.project.look import look
 
 SHORT = 80
@@ -42,7 +41,7 @@ def list_agents(chosen: argparse.Namespace) -> int:
     named = [(key, agent) for key, agent in found.items() if chosen.all or not agent.hidden]
     named.sort(key=lambda item: not item[1].native)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty([agent for _, agent in named]).decode() + "\n")
+        write_json([agent for _, agent in named])
         return 0
     paint = Paint(sys.stdout)
     if chosen.verbose:
@@ -71,7 +70,7 @@ def show_agent(chosen: argparse.Namespace) -> int:
         near = nearest(chosen.name, agents)
         raise NotFoundError("agent", chosen.name, near=[near] if near else [], hint="weft agent list --all")
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(agent).decode() + "\n")
+        write_json(agent)
     else:
         print("\n".join(to_lines(chosen.name, agent, Paint(sys.stdout))))
     return 0

@@ -10,11 +10,10 @@ from weft.app.address import storage_root
 from weft.app.isolation.examining import examine_sandbox
 from weft.cli.care.decisions import examine_logs
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
-from weft.model.wire import encode_pretty
 from weft.session.care.cure import Cured, Doctor
 from weft.session.care.environment import Case
 from weft.session.care.examine import examine
@@ -39,7 +38,7 @@ def doctor(chosen: argparse.Namespace) -> int:
         backup = treating.backup
         findings = _examined(case)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(_to_report(findings, cured, backup)).decode() + "\n")
+        write_json(_to_report(findings, cured, backup))
     else:
         for line in to_lines(findings, cured, backup, Paint(sys.stdout)):
             print(line)

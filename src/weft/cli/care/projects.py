@@ -11,7 +11,7 @@ from weft.app.place import find_place, settle_place
 from weft.bus import Bus
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint
+from weft.cli.paint import Paint, write_json
 from weft.cli.sessions import told
 from weft.cli.table import to_table
 from weft.errors import InvalidInputError
@@ -20,7 +20,6 @@ from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
 from weft.journal import open_journal
 from weft.model.ids import ProjectID, SessionID, checked
-from weft.model.wire import encode_pretty
 from weft.session.care.projects import look_around_tree
 from weft.session.care.strays import Stray, adopt, find_strays, list_family, look_around, merge, to_strays
 from weft.store.contract import Store
@@ -41,7 +40,7 @@ def list_projects(chosen: argparse.Namespace) -> int:
             {"id": id, "worktree": worktree, "state": state, "sessions": len(sessions), "updated": updated}
         )
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(rows).decode() + "\n")
+        write_json(rows)
         return Exit.DONE
     now = read_clock()
     shown = [
@@ -89,7 +88,7 @@ async def _adopt(chosen: argparse.Namespace) -> int:
         if not chosen.dry_run:
             await adopt(store, strays)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty([_to_row(stray) for stray in strays]).decode() + "\n")
+        write_json([_to_row(stray) for stray in strays])
     else:
         for stray in strays:
             print(f"{stray.session.id} → {stray.project}  {stray.session.title}")

@@ -11,14 +11,13 @@ from weft.cli.care.amount import told_size
 from weft.cli.care.storage import weigh_store
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint
+from weft.cli.paint import Paint, write_json
 from weft.cli.sessions import told
 from weft.cli.table import to_table
 from weft.errors import InvalidInputError
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
 from weft.model.ids import ProjectID
-from weft.model.wire import encode_pretty
 from weft.session.care.prune import Choice, Family, Policy, Pruned, choose, empty_trash, prune
 from weft.store.tree import Tree
 from weft.store.url import open_store
@@ -59,7 +58,7 @@ async def _prune(chosen: argparse.Namespace, root: str, now: int) -> int:
                 _print_done(pruned, emptied)
         if as_json:
             report = _to_report(choice, old, pruned, emptied)
-            sys.stdout.write(encode_pretty(report).decode() + "\n")
+            write_json(report)
     return Exit.DONE
 
 

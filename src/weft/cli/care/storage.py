@@ -10,14 +10,13 @@ from weft.app.address import storage_root
 from weft.cli.care.amount import told_size
 from weft.cli.care.snapshots import print_snapshots, sweep_snapshots, to_snapshot_report
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
 from weft.cli.table import to_table
 from weft.host.now import now as read_clock
 from weft.host.paths import Paths, paths_from
 from weft.index.place import index_path
 from weft.model.ids import ProjectID, SessionID
-from weft.model.wire import encode_pretty
 from weft.snapshot.settings import base_for
 from weft.store.files_care.caretaker import Caretaker
 from weft.store.files_care.inventory import take_inventory
@@ -166,4 +165,4 @@ def _print_gc(found: list[Leftover], swept: Swept | None, shrunk: list[Shrunk]) 
 
 
 def _print_json(report: Any) -> None:
-    sys.stdout.write(encode_pretty(report).decode() + "\n")
+    write_json(report)

@@ -8,13 +8,12 @@ from typing import Any
 
 from weft.app.address import storage_root, store_url
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
 from weft.cli.table import to_table
 from weft.errors import InvalidInputError
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
-from weft.model.wire import encode_pretty
 from weft.session.care.migrate import Migration, Moved, migrate
 from weft.session.care.tally import Tally
 from weft.session.care.verify import Verdict, open_reader, verify_tree
@@ -133,4 +132,4 @@ def _numbers(each: Tally | None) -> str:
 
 
 def _print_json(report: Any) -> None:
-    sys.stdout.write(encode_pretty(report).decode() + "\n")
+    write_json(report)

@@ -10,14 +10,13 @@ from msgspec import Struct
 from weft.app.mcp.servers import list_enabled
 from weft.app.trust import is_trusted, to_warning
 from weft.cli.offers import warn
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.table import to_table
 from weft.config.command.known import build_commands, get_command
 from weft.config.load import load_config
 from weft.config.sources import Situation
 from weft.host.paths import paths_from
 from weft.model.agent import Command
-from weft.model.wire import encode_pretty
 from weft.project.look import look
 
 SHORT = 80
@@ -55,7 +54,7 @@ def to_remark(unasked: Sequence[str]) -> str:
 def list_commands(chosen: argparse.Namespace) -> int:
     found = find_commands(chosen.dir, os.environ)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(list(found.commands.values())).decode() + "\n")
+        write_json(list(found.commands.values()))
     else:
         rows = [
             (name, " ".join(command.hints), _short(command.description or ""))
@@ -73,7 +72,7 @@ def show_command(chosen: argparse.Namespace) -> int:
         print(to_remark(found.unasked), file=sys.stderr)
     command = get_command(found.commands, chosen.name)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(command).decode() + "\n")
+        write_json(command)
     else:
         print("\n".join(to_lines(command, Paint(sys.stdout))))
     return 0

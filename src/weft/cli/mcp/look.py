@@ -9,7 +9,7 @@ from typing import Any
 from weft.app.local import Local
 from weft.cli.exit import Exit
 from weft.cli.mcp.opened import opened
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.table import to_table
 from weft.errors import NotFoundError
 from weft.model.around.place import (
@@ -20,7 +20,7 @@ from weft.model.around.place import (
     McpNeedsAuth,
     McpNeedsRegistration,
 )
-from weft.model.wire import encode_pretty, to_plain
+from weft.model.wire import to_plain
 
 NONE = "no MCP servers are configured: weft mcp add --help says how"
 
@@ -33,7 +33,7 @@ async def _list(chosen: argparse.Namespace) -> int:
     async with opened(chosen) as api:
         found = await api.mcp.list_servers(connect=True)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(to_plain(found)).decode() + "\n")
+        write_json(to_plain(found))
         return Exit.DONE
     if not found:
         print(NONE, file=sys.stderr)
@@ -84,7 +84,7 @@ async def _debug(chosen: argparse.Namespace) -> int:
         is_there = await api.mcp.connect(chosen.name)
         found = await _gathered(api, chosen.name)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(found).decode() + "\n")
+        write_json(found)
     else:
         print("\n".join(_lines(chosen.name, found, Paint(sys.stdout))))
     return Exit.DONE if is_there else Exit.FAILED

@@ -11,7 +11,7 @@ from weft.app.books import kept_asked, name_of, permission_directory, person_of
 from weft.app.gates import open_gates_at_rest
 from weft.app.place import list_here
 from weft.app.reading import Reading
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.permission.choice import choose
 from weft.cli.permission.when import ago
 from weft.cli.table import to_table
@@ -20,7 +20,6 @@ from weft.host.now import now
 from weft.host.paths import Paths, paths_from
 from weft.model.ids import PermissionID, SessionID
 from weft.model.permission import GrantTerms
-from weft.model.wire import encode_pretty
 from weft.permission.asked import Asked
 from weft.permission.grants import find_scope
 from weft.permission.terms import Terms
@@ -42,7 +41,7 @@ def list_asked(chosen: argparse.Namespace) -> int:
     running = _running(paths, chosen.store)
     rows = [_to_row(asked, waiting=asked.session_id in running) for asked in found]
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(rows).decode() + "\n")
+        write_json(rows)
     elif rows:
         paint, at = Paint(sys.stdout), now()
         cells = [

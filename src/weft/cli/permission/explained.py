@@ -10,7 +10,7 @@ from weft.app.explaining import Explanation, JudgedPart, explain
 from weft.app.trust import is_trusted
 from weft.cli.exit import Exit
 from weft.cli.offers import warn
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.table import to_table
 from weft.config.agents import build_agents, choose_agent
 from weft.config.check import nearest
@@ -21,7 +21,6 @@ from weft.host.paths import paths_from
 from weft.host.process import tool_environment
 from weft.model.agent import Agent
 from weft.model.permission import Action, Rule
-from weft.model.wire import encode_pretty
 from weft.project.look import look
 from weft.tool.shell.places import where_is
 
@@ -40,7 +39,7 @@ def explain_command(chosen: argparse.Namespace) -> int:
     where = where_is(at.directory, worktree, tool_environment(env))
     told = explain(chosen.command, where, (agent.permission, *agent.limits))
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(_to_plain(agent, chosen.command, told)).decode() + "\n")
+        write_json(_to_plain(agent, chosen.command, told))
     else:
         _print(agent, told)
     return EXITS[told.verdict]

@@ -8,7 +8,7 @@ import sys
 from weft.app.books import kept_grants, name_of, permission_directory, person_of
 from weft.app.gates import open_gates_at_rest
 from weft.app.reading import Reading
-from weft.cli.paint import Paint
+from weft.cli.paint import Paint, write_json
 from weft.cli.permission.choice import choose
 from weft.cli.permission.when import ago, within
 from weft.cli.table import to_table
@@ -16,7 +16,6 @@ from weft.host.now import now
 from weft.host.paths import paths_from
 from weft.model.ids import GrantID, ProjectID
 from weft.model.permission import Grant
-from weft.model.wire import encode_pretty
 from weft.permission.grants import is_over
 from weft.permission.terms import Terms
 
@@ -28,7 +27,7 @@ def list_grants(chosen: argparse.Namespace) -> int:
     project = None if chosen.all else _project(chosen)
     found = _in_force(project)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(found).decode() + "\n")
+        write_json(found)
     elif found:
         at = now()
         print("\n".join(to_table(HEAD, [_to_cells(grant, at) for grant in found], Paint(sys.stdout))))

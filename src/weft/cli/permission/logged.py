@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from weft.app.books import log_of, name_of, permission_directory
 from weft.app.reading import Reading
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint
+from weft.cli.paint import Paint, write_json_line
 from weft.cli.table import to_table
 from weft.host.paths import paths_from
-from weft.model.wire import encode, to_plain
+from weft.model.wire import to_plain
 from weft.permission.entry import Entry
 from weft.permission.log import LogFiles
 from weft.permission.log_check import Break, find_break, read_entries
@@ -34,7 +34,7 @@ def show_log(chosen: argparse.Namespace) -> int:
         found = found[len(found) - min(len(found), max(chosen.max_count, 0)) :]
     if chosen.format == "json":
         for number, entry in found:
-            sys.stdout.write(encode({"seq": number, **to_plain(entry)}).decode() + "\n")
+            write_json_line({"seq": number, **to_plain(entry)})
     elif found:
         print("\n".join(to_table(HEAD, list(_rows(found)), Paint(sys.stdout))))
     _, broken = find_break(files)
@@ -48,7 +48,7 @@ def _verify(files: LogFiles, format: str) -> int:
     end = files.find_end()
     if format == "json":
         told = {"records": held, "end": to_plain(end), "broken": to_plain(broken) if broken else None}
-        sys.stdout.write(encode(told).decode() + "\n")
+        write_json_line(told)
     elif broken is not None:
         _warn(broken)
     else:

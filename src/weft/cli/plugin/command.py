@@ -8,9 +8,8 @@ import sys
 from weft.app.extending.listing import Row, list_plugins
 from weft.cli.exit import Exit
 from weft.cli.offers import warn
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.table import to_table
-from weft.model.wire import encode_pretty
 
 HEAD = ("plugin", "state", "hooks and tools", "from")
 
@@ -20,7 +19,7 @@ def list_command(chosen: argparse.Namespace) -> int:
     for problem in wrong:
         warn(problem)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(rows).decode() + "\n")
+        write_json(rows)
         return Exit.DONE
     if not rows:
         print("no plugins; docs/plugins.md says how to write one")

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, escape, plain
 from weft.model.wire import encode
 from weft.server.measure import Visit
 
@@ -53,7 +53,7 @@ class Log(Struct, frozen=True):
         )
 
     def _put(self, entry: dict[str, Any]) -> None:
-        _write(encode({"time": self.now(), **entry}).decode())
+        _write(escape(encode({"time": self.now(), **entry}).decode()))
 
 
 def _write(line: str) -> None:

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 
 from weft.app.resting import open_resting
 from weft.app.undoing import open_undoer
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.session.read import read
 from weft.errors import DirectoryError
 from weft.model.ids import MessageID, checked
 from weft.model.session import Session, SessionChange, own_of
-from weft.model.wire import encode_pretty
 from weft.session.edit import changed, edit
 from weft.session.fork import Pin, fork, nothing_kept
 
@@ -81,7 +80,7 @@ async def _edit(chosen: argparse.Namespace, session: Session, change: SessionCha
 
 def _say(chosen: argparse.Namespace, session: Session, what: str) -> int:
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(session).decode() + "\n")
+        write_json(session)
     else:
         print(f"{Paint(sys.stdout).bold(session.id)} {plain(what)}")
     return 0

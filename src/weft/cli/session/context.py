@@ -10,12 +10,11 @@ from typing import Any
 from msgspec import Struct
 
 from weft.app.preview import PLACEHOLDER, Preview, preview
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.session.read import read
 from weft.cli.sessions import warn_of_damage
 from weft.cli.table import to_table
 from weft.model.session import Session
-from weft.model.wire import encode_pretty
 from weft.provider.contract import (
     CallContent,
     FileContent,
@@ -49,7 +48,7 @@ def show_context(chosen: argparse.Namespace) -> int:
     found = preview(reading, session, os.environ)
     pieces = list(to_pieces(found))
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(to_report(session, found, pieces)).decode() + "\n")
+        write_json(to_report(session, found, pieces))
     else:
         for line in to_lines(found, pieces, Paint(sys.stdout)):
             print(line)

@@ -11,7 +11,7 @@ from weft.app.reading import Reading
 from weft.app.resting import open_resting
 from weft.app.undoing import open_undoer
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.session.read import read
 from weft.cli.sessions import warn_of_damage
 from weft.cli.table import to_table
@@ -20,7 +20,6 @@ from weft.model.diff import FileDiff
 from weft.model.diff_cap import MARK
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.session import Session
-from weft.model.wire import encode_pretty
 from weft.session.undo.keep import diff_of, diff_text_of
 from weft.session.undo.point import cut_at
 from weft.session.undo.turns import choose_message
@@ -36,7 +35,7 @@ def show_diff(chosen: argparse.Namespace) -> int:
     else:
         diffs, text = asyncio.run(_ask(chosen, reading, session))
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(diffs).decode() + "\n")
+        write_json(diffs)
     elif chosen.format == "patch":
         if not text and any(isinstance(diff.extra_, dict) and diff.extra_.get(MARK) for diff in diffs):
             print("what is stored of it was cut short, and its snapshots are gone", file=sys.stderr)

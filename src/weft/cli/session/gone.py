@@ -10,14 +10,13 @@ from weft.app.reading import Reading
 from weft.app.resting import open_resting
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.session.read import read
 from weft.cli.sessions import told
 from weft.cli.table import to_table
 from weft.errors import NotFoundError
 from weft.host.now import now as read_clock
 from weft.model.session import Session, own_of
-from weft.model.wire import encode_pretty
 from weft.session.choose import LAST, choose
 from weft.session.remove import remove
 from weft.session.trash import restore
@@ -35,7 +34,7 @@ def remove_session(chosen: argparse.Namespace) -> int:
         return Exit.DONE
     gone = asyncio.run(_remove(chosen, session))
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(gone).decode() + "\n")
+        write_json(gone)
     else:
         for each in gone:
             print(f"{Paint(sys.stdout).bold(each.id)} is gone: {plain(each.title)}")
@@ -63,7 +62,7 @@ def restore_session(chosen: argparse.Namespace) -> int:
     reading = read(chosen.dir, chosen.store)
     back = asyncio.run(_restore(chosen, _in_trash(chosen.session, reading)))
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(back).decode() + "\n")
+        write_json(back)
     else:
         for each in back:
             print(f"{Paint(sys.stdout).bold(each.id)} is back: {plain(each.title)}")
@@ -96,7 +95,7 @@ async def _restore(chosen: argparse.Namespace, session: Session) -> list[Session
 def list_trash(chosen: argparse.Namespace) -> int:
     trashed = Trash(read(chosen.dir, chosen.store).tree).list_bundles()[::-1]
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(trashed).decode() + "\n")
+        write_json(trashed)
     elif trashed:
         now = read_clock()
         rows = [

@@ -4,13 +4,12 @@ import argparse
 import os
 import sys
 
-from weft.cli.paint import Paint
+from weft.cli.paint import Paint, write_json
 from weft.cli.permission.when import ago
 from weft.cli.session.read import read
 from weft.cli.table import to_table
 from weft.host.now import now
 from weft.host.paths import paths_from
-from weft.model.wire import encode_pretty
 from weft.tool.shell.roll import list_running
 
 
@@ -18,7 +17,7 @@ def show_jobs(chosen: argparse.Namespace) -> int:
     session = read(chosen.dir, chosen.store).get_session(chosen.session)
     found = list_running(paths_from(os.environ).jobs, session.id)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(found).decode() + "\n")
+        write_json(found)
     elif found:
         at = now()
         rows = [(job.id, ago(at - job.started), job.description, job.command, job.output) for job in found]

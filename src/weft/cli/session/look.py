@@ -4,12 +4,11 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.session.read import read
 from weft.cli.sessions import told, warn_of_damage
 from weft.host.now import now as read_clock
 from weft.model.session import SessionQuery, SessionTree
-from weft.model.wire import encode_pretty
 from weft.session.select import select
 from weft.session.tree import grow_tree
 
@@ -28,7 +27,7 @@ def show_tree(chosen: argparse.Namespace) -> int:
     trees = [grow_tree(sessions, root) for root in roots]
     if chosen.format == "json":
         shown: object = trees if chosen.session is None else trees[0]
-        sys.stdout.write(encode_pretty(shown).decode() + "\n")
+        write_json(shown)
     else:
         paint, now = Paint(sys.stdout), read_clock()
         for tree in trees:
@@ -53,7 +52,7 @@ def show_todos(chosen: argparse.Namespace) -> int:
     reading = read(chosen.dir, chosen.store)
     todos = reading.tree.list_todos(reading.get_session(chosen.session).id)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(todos).decode() + "\n")
+        write_json(todos)
     else:
         paint = Paint(sys.stdout)
         for todo in todos:

@@ -8,13 +8,12 @@ import sys
 from weft.app.open import Opening, open_app
 from weft.cli.ending import code_of, words_of
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.run import model_of
 from weft.cli.screen import describe
 from weft.cli.session.read import read
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.session import Session
-from weft.model.wire import encode_pretty
 
 
 def compact(chosen: argparse.Namespace) -> int:
@@ -22,7 +21,7 @@ def compact(chosen: argparse.Namespace) -> int:
     summary = asyncio.run(_compact(chosen, session))
     failure = summary.info.error if isinstance(summary.info, AssistantMessage) else None
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(summary).decode() + "\n")
+        write_json(summary)
     elif failure is None:
         print(f"{Paint(sys.stdout).bold(session.id)} was summed up:\n\n{plain(words_of(summary))}")
     if failure is None:
@@ -42,7 +41,7 @@ def uncompact(chosen: argparse.Namespace) -> int:
     session = read(chosen.dir, chosen.store).get_session(chosen.session)
     undone = asyncio.run(_uncompact(chosen, session))
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty({"session": session.id, "undone": undone}).decode() + "\n")
+        write_json({"session": session.id, "undone": undone})
     else:
         said = (
             "is shown to the model whole again" if undone else "was not summed up: the model sees all of it"

@@ -16,7 +16,7 @@ from weft.app.sharing.listing import get_record, list_shares
 from weft.app.sharing.taking_back import TakingBack
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.permission.when import within
 from weft.cli.serving.announced import Announced, find_announced
 from weft.cli.session.read import read
@@ -29,7 +29,6 @@ from weft.model.around.share import Share, SharePreview, ShareTerms, Shown
 from weft.model.ids import SessionID
 from weft.model.parcel import Parcel
 from weft.model.session import Session
-from weft.model.wire import encode_pretty
 from weft.page.whole import to_page
 from weft.session.sharing.book import Book, Record
 from weft.session.sharing.covering import Covering
@@ -92,7 +91,7 @@ def _share(chosen: argparse.Namespace, session: Session, terms: ShareTerms, prev
         return Exit.DONE
     shared = asyncio.run(_share_live(chosen, session, terms))
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(shared).decode() + "\n")
+        write_json(shared)
     elif shared.share is not None:
         print(shared.share.url)
     return Exit.DONE
@@ -128,7 +127,7 @@ async def _check_seen(unshare: Unshare, server: Announced, shared: Session) -> N
 def _list(chosen: argparse.Namespace) -> int:
     shares = asyncio.run(_list_shares(chosen))
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(shares).decode() + "\n")
+        write_json(shares)
     elif shares:
         now = read_clock()
         rows = [(each.id, each.session_id, each.target, _until(each, now), each.url) for each in shares]
@@ -177,7 +176,7 @@ async def _take_back(chosen: argparse.Namespace) -> Record:
 
 def _show(preview: SharePreview, *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(encode_pretty(preview).decode() + "\n")
+        write_json(preview)
         return
     rows = [(each.placeholder, each.glimpse, str(each.times), each.where) for each in preview.covered]
     if rows:

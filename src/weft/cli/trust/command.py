@@ -10,13 +10,12 @@ from weft.app.trust import Standing, Trusting, trusting_in
 from weft.app.vouch.book import Book, Vouched
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.trust.telling import to_lines
 from weft.config.trust.held import Held
 from weft.errors import ConflictError
 from weft.host.now import now
 from weft.host.paths import paths_from
-from weft.model.wire import encode_pretty
 
 
 def trust_command(chosen: argparse.Namespace) -> int:
@@ -104,4 +103,4 @@ def revoke(trusting: Trusting) -> int:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.write(encode_pretty(value).decode() + "\n")
+    write_json(value)

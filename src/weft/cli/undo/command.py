@@ -13,7 +13,7 @@ from weft.app.resting import Resting, open_resting, who_we_are
 from weft.app.undoing import open_undoer
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.session.read import read
 from weft.cli.undo.telling import count_by_fate, is_refused, shown, to_lines
 from weft.errors import InvalidInputError
@@ -21,7 +21,7 @@ from weft.host.undivided import undivided
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.session import Reverted, Session
-from weft.model.wire import encode_pretty, to_plain
+from weft.model.wire import to_plain
 from weft.session.undo.point import cut, cut_at, find_point
 from weft.session.undo.revert import Wish, revert, unrevert
 from weft.session.undo.turns import choose_message, last_turn, words_of
@@ -137,7 +137,7 @@ def _absolute(directory: str, file: str) -> str:
 
 def _tell(outcome: Outcome, *, as_json: bool, done: bool) -> None:
     if as_json:
-        sys.stdout.write(encode_pretty(_to_report(outcome.reverted, done=done)).decode() + "\n")
+        write_json(_to_report(outcome.reverted, done=done))
         return
     _print_files(outcome.reverted, sys.stdout)
     if done:

@@ -9,11 +9,10 @@ from weft.app.isolation.worktrees import drop, list_sessions_in, open_repository
 from weft.app.reading import Reading
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
+from weft.cli.paint import Paint, plain, write_json
 from weft.cli.table import to_table
 from weft.errors import ConflictError
 from weft.model.session import Session
-from weft.model.wire import encode_pretty
 from weft.project.worktree.merge import Outcome, merge_worktree
 from weft.project.worktree.place import Repository, Worktree, get_worktree, list_worktrees, occupied
 from weft.project.worktree.state import State, look_into
@@ -30,7 +29,7 @@ def list_command(chosen: argparse.Namespace) -> int:
     ]
     if chosen.format == "json":
         rows = [_to_row(worktree, state, held) for worktree, state, held in found]
-        sys.stdout.write(encode_pretty(rows).decode() + "\n")
+        write_json(rows)
     elif found:
         table = [
             (worktree.name, to_words(state), held[-1].title if held else "-", worktree.directory)
@@ -79,7 +78,7 @@ def merge_command(chosen: argparse.Namespace) -> int:
         if chosen.discard and not outcome.left_out:
             drop(repository, worktree)
     if chosen.format == "json":
-        sys.stdout.write(encode_pretty(outcome).decode() + "\n")
+        write_json(outcome)
     else:
         _tell(outcome, repository)
     return Exit.DONE

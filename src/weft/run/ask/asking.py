@@ -167,7 +167,7 @@ class Asking:
     async def _attempt(self, served: Served, request: ModelRequest) -> ProviderError | None:
         """Ask the model once. None when the answer is whole, or when what it did already has to stand."""
         request = await self._tuned(request)
-        self._calling.told = tuple(tool.name for tool in request.tools)
+        self._calling.offered = tuple(tool.name for tool in request.tools)
         async with open_tasks() as tasks:
             tasks.create_task(pump(served.provider, request, self._queue))
             finished, error = await self._consume(tasks, served.model)

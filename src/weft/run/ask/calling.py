@@ -14,12 +14,13 @@ from weft.model.permission import CallRef
 from weft.provider.chunk import ToolCall
 from weft.run.ask.answer import Answer
 from weft.run.ask.stream import Queue
-from weft.run.calls import Caller, ask_for, carry_out, context_for, permits_for, prepare
+from weft.run.calls import Caller, ask_for, carry_out, context_for, permits_for, prepare, unavailable
 from weft.run.doom import find_doom, hint, made_for, said_for, was_blocked
 from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted
 from weft.run.structure.verdict import hand_over
 from weft.run.unclear import NOT_AGAIN, is_unclear
 from weft.tool.contract import ToolContext
+from weft.tool.invalid import INVALID
 from weft.window.valued import NAME as HAND_OVER
 from weft.window.valued import wanted
 
@@ -31,7 +32,7 @@ OWN_CLOCK = frozenset({"bash", "task", "batch"})
 class Calling:
     """The calls of an answer while they are under way. What comes of them goes to the queue, like the stream.
 
-    `told` are the tools that the model was told of.
+    `offered` are the tools that the request offered to the model; no other can be called.
     """
 
     def __init__(self, answer: Answer, agent: Agent, queue: Queue) -> None:
@@ -40,12 +41,11 @@ class Calling:
         self._agent = agent
         self._queue = queue
         self._format = wanted(answer.step.prompt)
-        self._known = (*answer.kit.tools, *([HAND_OVER] if self._format else ()))
         self._seen: set[str] = set()
         self._open: set[str] = set()
         self._awaited: dict[str, asyncio.Future[bool]] = {}
         self._hopeless: dict[str, str] = {}
-        self.told: tuple[str, ...] = ()
+        self.offered: tuple[str, ...] = ()
         self.begun = 0
         self.refused = False
 
@@ -59,7 +59,7 @@ class Calling:
         if call.call_id in self._seen:
             call = replace(call, call_id=f"{call.call_id}_{self.begun}")
         self._seen.add(call.call_id)
-        started = prepare(call, self._known, self.told)
+        started = prepare(call, self.offered, self._kit.tools)
         # `running` is stored before the tool runs: after a crash it is known that the call may have had effects.
         await self._answer.commit(self._answer.processor.feed(started))
         self._open.add(started.call_id)
@@ -77,8 +77,8 @@ class Calling:
     async def also(self, tool: str, arguments: dict[str, Any], *, error: str = "") -> bool:
         """A call that another one makes: it goes the way of all calls, and is waited for."""
         id = self._kit.mint.part()
-        if tool not in self._kit.tools:
-            error = error or f"there is no tool {tool!r} that can be called from here"
+        if tool not in self.offered or tool not in self._kit.tools:
+            error = error or unavailable(tool, self.offered, self._kit.tools)
         self._hopeless[id] = error
         self._awaited[id] = asyncio.get_running_loop().create_future()
         raw = msgspec.json.encode(arguments).decode()
@@ -102,9 +102,10 @@ class Calling:
     async def _carried_out(self, call: CallStarted, context: ToolContext) -> CallDone | CallFailed:
         """A tool that never returns is ended; the model reads that it was."""
         seconds = None if call.tool in OWN_CLOCK else self._kit.deadlines.tool
+        tool = INVALID if call.tool == INVALID.name else self._kit.tools[call.tool]
         try:
             async with Deadline(f"tool {call.tool}", seconds, self._kit.clock).running():
-                return await carry_out(call, self._kit.tools[call.tool], context, self._kit.hooks)
+                return await carry_out(call, tool, context, self._kit.hooks)
         except DeadlineError as error:
             return CallFailed(call_id=call.call_id, error=str(error))
 

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from weft.errors import ToolError
+from weft.host.git import HARMLESS
 from weft.host.process import Captured, Command, capture
 from weft.tool.contract import ToolContext
 
@@ -58,8 +59,8 @@ async def capture_in(directory: str, argv: tuple[str, ...], limit: int, ctx: Too
 
 async def _by_git(directory: str, ctx: ToolContext) -> list[str]:
     """Nothing when it is no repository, and when the directory itself is ignored: who asks for it means it."""
-    # A file system monitor is a program that the repository's own configuration names.
-    argv = ("git", "-c", "core.fsmonitor=false", "ls-files", "-coz", "--exclude-standard", "--deduplicate")
+    # The configuration of the repository itself may name a program, such as a file system monitor.
+    argv = ("git", *HARMLESS, "ls-files", "-coz", "--exclude-standard", "--deduplicate")
     told = await capture_in(directory, argv, LISTED_BYTES, ctx)
     if told.code != 0:
         return []
