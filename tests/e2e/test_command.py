@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from weft import __version__
+from weft.cli.commands import build_parser
 
 WEFT = str(Path(sys.executable).with_name("weft"))
 
@@ -361,3 +362,53 @@ def test_sessions_of_the_oldest_versions_are_found_by_the_first_command(shell: S
 
     assert [each["title"] for each in shell.sessions()] == ["From long ago"]
     assert (old / "info" / f"{session['id']}.json").exists()
+
+
+# --- as programs that know OpenCode call it ---
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--print-logs", "--log-level", "DEBUG", "session", "list", "--format", "json"),
+        ("--log-level=ERROR", "session", "list", "--format", "json"),
+        ("session", "list", "--print-logs", "--format", "json", "--log-level=warn"),
+        ("auth", "ls", "--format", "json"),
+        ("--print-logs", "mcp", "ls", "--format", "json"),
+        ("run", "--port", "0", "-m", "scripted/demo", "--print-logs", "hi"),
+    ],
+)
+def test_what_opencode_takes_is_taken(shell: Shell, arguments: tuple[str, ...]) -> None:
+    ran = shell.weft(*arguments)
+    assert (ran.returncode, "unrecognized" in ran.stderr) == (0, False), ran.stderr
+
+
+def test_an_editor_may_say_where_and_how_opencode_would_listen() -> None:
+    arguments = ["acp", "--port=0", "--hostname=127.0.0.1", "--cors", "a", "b", "--mdns", "--cwd", "/x"]
+    assert build_parser(arguments).parse_args(arguments).cwd == "/x"
+
+
+def test_a_level_that_is_none_is_refused(shell: Shell) -> None:
+    for arguments in (("--log-level", "loud", "session", "list"), ("session", "list", "--log-level", "loud")):
+        ran = shell.weft(*arguments)
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert "--log-level" in ran.stderr
+
+
+def test_a_run_goes_on_with_a_copy_of_a_session_and_leaves_it_as_it_was(shell: Shell) -> None:
+    shell.weft("run", "-m", "scripted/demo", "first")
+    [first] = shell.sessions()
+    before = shell.weft("session", "show", str(first["id"]), "--format", "json").stdout
+    for chosen in (("-c",), ("-s", str(first["id"]))):
+        forked = shell.weft("run", "-m", "scripted/demo", *chosen, "--fork", "--format", "json", "second")
+        assert forked.returncode == 0, forked.stderr
+        last = json.loads(forked.stdout.splitlines()[-1])
+        assert last["sessionID"] != first["id"]
+        shown = json.loads(shell.weft("session", "show", last["sessionID"], "--format", "json").stdout)
+        said = [
+            part["text"] for each in shown["messages"] for part in each["parts"] if part["type"] == "text"
+        ]
+        assert "first" in said[0]
+    assert shell.weft("session", "show", str(first["id"]), "--format", "json").stdout == before
+    refused = shell.weft("run", "-m", "scripted/demo", "--fork", "alone")
+    assert (refused.returncode, "--fork" in refused.stderr) == (2, True)

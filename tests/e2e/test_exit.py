@@ -363,3 +363,35 @@ def test_a_process_that_something_keeps_from_ending_ends_all_the_same_and_says_w
 
     assert ran.returncode == 7
     assert ran.stderr.startswith("weft ended and left undone: a thread in wait")
+
+
+UNREAD = """
+import asyncio, os, sys
+from weft.cli.running.stop import Stop
+from weft.host.ending import LastResort
+
+async def main():
+    with Stop(LastResort(), settle_seconds=0.1).listening():
+        os.write(2, b"ready\\n")
+        while True:
+            print("x" * 4096, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_signal_ends_a_run_that_is_stuck_in_a_write_nobody_takes(times: int) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-c", UNREAD], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert running.stderr is not None
+        assert running.stderr.readline() == "ready\n"
+        for _ in range(times):
+            running.send_signal(signal.SIGTERM)
+        assert running.wait(30) == 143
+    finally:
+        if running.poll() is None:
+            running.kill()
+        running.communicate()

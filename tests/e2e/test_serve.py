@@ -194,3 +194,50 @@ def test_a_port_that_is_taken_is_said_to_be(project: Path) -> None:
         )
     assert refused.returncode == 2
     assert f"127.0.0.1:{port}" in refused.stderr
+
+
+# --- as programs that know OpenCode start it ---
+
+
+def test_programs_that_start_opencode_find_the_line_they_wait_for_and_their_flags_are_taken(
+    project: Path,
+) -> None:
+    flags = (
+        "--hostname=127.0.0.1",
+        "--log-level=INFO",
+        "--print-logs",
+        "--mdns",
+        "--cors",
+        "http://a",
+        "http://b",
+    )
+    with serving(project, *flags, WEFT_SERVE_AUTH="none") as running:
+        assert [line for line in running.printed if line.startswith("opencode server listening")] == [
+            f"opencode server listening on {running.url}"
+        ]
+        for origin in ("http://a", "http://b"):
+            answer = httpx2.get(f"{running.url}/path", headers={"origin": origin}, timeout=60)
+            assert answer.status_code == 200
+        running.wait_for_note("--mdns")
+        assert running.end(signal.SIGTERM) == 0
+
+
+def test_only_what_is_as_grave_as_asked_for_is_logged(project: Path) -> None:
+    with serving(project, "--access-log", "--log-level", "WARN", WEFT_SERVE_AUTH="none") as running:
+        assert httpx2.get(f"{running.url}/path", timeout=60).status_code == 200
+        assert running.end(signal.SIGTERM) == 0
+    assert running.noted == []
+
+
+def test_an_unknown_way_to_guard_the_door_is_refused(project: Path) -> None:
+    refused = subprocess.run(
+        [WEFT, "serve", "--port", "0"],
+        cwd=project,
+        env={**os.environ, "WEFT_SERVE_AUTH": "off"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "WEFT_SERVE_AUTH" in refused.stderr

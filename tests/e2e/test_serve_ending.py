@@ -1,8 +1,11 @@
 """How `weft serve` ends: nobody is let in, what is under way may finish, what does not is settled; and what it logs."""
 
+import fcntl
 import json
 import os
 import signal
+import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +16,7 @@ import httpx2
 import pytest
 
 from given.serving import make_project, prompt
-from given.weft_serve import DEMO, Running, serving
+from given.weft_serve import DEMO, WEFT, Running, serving
 
 UNTIL_TOLD = "until [ -e go ]; do sleep 0.02; done; echo done"
 
@@ -131,3 +134,66 @@ def test_lines_of_the_log_are_json_if_asked_for_and_hold_no_secret(project: Path
         "status": 401,
     }
     assert all(entry["time"] > 1_600_000_000_000 for entry in entries)
+
+
+# --- nobody reads what it says ---
+
+
+@contextmanager
+def unread(project: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], httpx2.Client, int]]:
+    """A server whose output goes into a small pipe that we do not read; and our end of the pipe."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ours, its = os.pipe()
+    fcntl.fcntl(its, fcntl.F_SETPIPE_SZ, 4096)
+    process = subprocess.Popen(
+        [WEFT, "serve", "--port", str(port), "--auth", "none", *arguments],
+        cwd=project,
+        stdin=subprocess.DEVNULL,
+        stdout=its,
+        stderr=its,
+    )
+    os.close(its)
+    try:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+            yield process, client, ours
+    finally:
+        os.close(ours)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def wait_for(client: httpx2.Client, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(3000):
+        assert process.poll() is None
+        try:
+            assert client.get("/global/health").status_code == 200
+        except httpx2.ConnectError:
+            threading.Event().wait(0.01)
+        else:
+            return
+    raise AssertionError("it never answered")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_one_whose_reader_has_gone_serves_on_and_ends_at_the_first_signal(project: Path, number: int) -> None:
+    with unread(project, "--access-log") as (process, client, ours):
+        assert os.read(ours, 20).startswith(b"weft serves ")
+        gone = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(gone, ours)  # as `head -c 20` does when it has seen enough
+        os.close(gone)
+        wait_for(client, process)
+        assert client.get("/session").json() == []
+        process.send_signal(number)
+        assert process.wait(30) == 0
+
+
+def test_one_whose_reader_has_stopped_reading_answers_on_and_ends_at_the_first_signal(project: Path) -> None:
+    with unread(project, "--access-log") as (process, client, _):
+        wait_for(client, process)
+        for _ in range(300):  # far more lines than the pipe holds
+            assert client.get("/session").json() == []
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0

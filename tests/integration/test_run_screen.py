@@ -17,7 +17,7 @@ from weft.cli.screen import JsonLines, Terminal
 from weft.cli.show import transcript
 from weft.model.event import MessageUpdated, PartGrew, PartUpdated
 from weft.model.ids import MessageID, PartID
-from weft.model.part import Span, TextPart
+from weft.model.part import ReasoningPart, Span, TextPart
 from weft.provider.scripted import Call, Say
 from weft.testing.clock import HandClock
 
@@ -136,3 +136,18 @@ def test_json_of_other_commands_holds_none_either(capsys: pytest.CaptureFixture[
 
     assert steers(out) == []
     assert json.loads(out) == {"title": STEERING}
+
+
+@pytest.mark.parametrize("thinking", [True, False])
+def test_json_lines_tell_what_the_model_thought_if_they_are_asked_to(
+    capsys: pytest.CaptureFixture[str], thinking: bool
+) -> None:
+    screen = JsonLines(SESSION, HandClock(1), thinking=thinking)
+    place = {"session_id": SESSION, "message_id": MessageID("A1")}
+    part = ReasoningPart(id=PartID("prt_1"), **place, text="hm", time=Span(start=1))
+    screen.feed(PartUpdated(part=part))
+    screen.feed(PartUpdated(part=replace(part, text="hmm", time=Span(start=1, end=2))))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["type"], line["part"]["text"]) for line in lines] == (
+        [("reasoning", "hmm")] if thinking else []
+    )

@@ -149,20 +149,8 @@ def test_experiments_bring_others(project: Path) -> None:
 def test_switches_say_which_tools_there_are(
     project: Path, env: dict[str, str], config: dict[str, Any], expected: tuple[Any, ...]
 ) -> None:
-    made = to_equipment(loaded(project, own=config), read_flags(env), situation_of(project), lambda _: None)
+    made = to_equipment(loaded(project, own=config), read_flags(env), ())
     assert (made.search, made.lsp, made.batch, made.planning) == expected
-
-
-def test_skills_are_looked_for_once_and_what_is_odd_is_told(project: Path) -> None:
-    broken = project / ".claude/skills/x/SKILL.md"
-    broken.parent.mkdir(parents=True)
-    broken.write_text("nothing\n")
-    warned: list[ConfigError] = []
-    made = to_equipment(loaded(project), PLAIN, situation_of(project), warned.append)
-    assert made.shelf is not None
-    assert warned == []
-    assert [made.shelf.find(), made.shelf.find()] == [(), ()]
-    assert [error.path for error in warned] == [str(broken)]
 
 
 # --- in a whole weft ---
@@ -198,3 +186,19 @@ async def test_a_skill_of_the_project_is_in_what_the_model_is_told(project: Path
         told = await asyncio.to_thread(tool.tell, audience)
     assert told is not None
     assert told.endswith("- weaving: For cloth.")
+
+
+async def test_skills_are_looked_for_on_opening_and_not_while_a_request_is_made(project: Path) -> None:
+    good, broken = [project / f".claude/skills/{name}/SKILL.md" for name in ("good", "broken")]
+    for path, text in ((good, "---\nname: good\ndescription: For good.\n---\n"), (broken, "nothing\n")):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    warned: list[ConfigError] = []
+    async with open_app(Opening(directory=str(project), store="memory:", warn=warned.append)) as local:
+        assert [error.path for error in warned] == [str(broken)]
+        good.unlink()
+        audience = Audience(provider_id="a", api_id="b", allowed=lambda *_: True)
+        tell = local.kit.tools["skill"].tell
+        assert tell is not None
+        assert (tell(audience) or "").endswith("- good: For good.")
+        assert await local.surroundings.list_skills() == []

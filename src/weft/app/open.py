@@ -42,11 +42,12 @@ from weft.config.instructions import read_instructions, to_sources
 from weft.config.load import Loaded, load_config
 from weft.config.schema import Budget as BudgetConfig
 from weft.config.schema import CompactAt, Config, Experimental, Limits, Own
-from weft.config.skills import find_skills
+from weft.config.skills import SkillFinder
 from weft.config.sources import Situation
 from weft.errors import StoreError, WeftError
 from weft.host.paths import Paths, paths_from
 from weft.host.process import tool_environment
+from weft.model.agent import Skill
 from weft.model.project import Place
 from weft.model.spent import Budget, Budgets
 from weft.project.facts import Resolution
@@ -96,8 +97,10 @@ async def open_app(opening: Opening) -> AsyncIterator[Local]:
         found = await find_place(store, opening.directory, env, opening.seams.clock.now())
         situation = await asyncio.to_thread(to_situation, found.place, paths, env)
         loaded = await asyncio.to_thread(load_config, situation, strict=True)
-        _tell_held(loaded, situation, opening)
-        for warning in loaded.warnings:
+        await _tell_held(loaded, situation, opening)
+        finder = SkillFinder(situation)
+        skills = await asyncio.to_thread(finder.find)
+        for warning in (*loaded.warnings, *skills.problems):
             opening.warn(warning)
         async with open_plugins(to_ground(loaded, situation, opening)) as plugins:
             loaded = await configured(loaded, plugins.hooks, found.place.directory, opening.warn)
@@ -107,8 +110,8 @@ async def open_app(opening: Opening) -> AsyncIterator[Local]:
             if opening.tape is not None:
                 opening.tape.at(to_places(found.place, paths))
                 models = TapedModels(models, opening.tape)
-            settings = to_settings(loaded, found.place, situation, opening)
-            settings = replace(settings, known=to_known(loaded, situation, around))
+            settings = to_settings(loaded, found.place, situation, opening, skills.skills)
+            settings = replace(settings, known=to_known(loaded, situation, around, finder))
             settings = replace(settings, hooks=plugins.hooks, tools=(*settings.tools, *plugins.tools))
             settings = await _walled(settings, loaded, situation, opening)
             async with (
@@ -188,7 +191,7 @@ def to_places(place: Place, paths: Paths) -> dict[str, str]:
     }
 
 
-def to_known(loaded: Loaded, situation: Situation, around: Around) -> Known:
+def to_known(loaded: Loaded, situation: Situation, around: Around, finder: SkillFinder) -> Known:
     """What front ends may ask about, found out when they do. What is odd about it has been said."""
     quiet = replace(around, warn=unheard)
     return Known(
@@ -197,14 +200,14 @@ def to_known(loaded: Loaded, situation: Situation, around: Around) -> Known:
         situation=situation,
         loaded=loaded,
         offers=lambda: find_offers(loaded, quiet),
-        skills=lambda: find_skills(situation).skills,
+        skills=lambda: finder.find().skills,
         ways=around.ways,
     )
 
 
-def _tell_held(loaded: Loaded, situation: Situation, opening: Opening) -> None:
+async def _tell_held(loaded: Loaded, situation: Situation, opening: Opening) -> None:
     """In one line: what does nothing cannot be missed only by who reads far."""
-    held = [] if situation.trusted else list_held_back(loaded, situation)
+    held = [] if situation.trusted else await asyncio.to_thread(list_held_back, loaded, situation)
     if held:
         opening.warn(to_warning(situation, held))
 
@@ -228,7 +231,9 @@ def to_situation(place: Place, paths: Paths, env: Mapping[str, str]) -> Situatio
     )
 
 
-def to_settings(loaded: Loaded, place: Place, situation: Situation, opening: Opening) -> Settings:
+def to_settings(
+    loaded: Loaded, place: Place, situation: Situation, opening: Opening, skills: tuple[Skill, ...]
+) -> Settings:
     flags, paths = read_flags(opening.env), situation.paths
     agents = build_agents(loaded.config, paths, place.worktree, loaded.vouched)
     sources = to_sources(loaded, situation)
@@ -236,7 +241,7 @@ def to_settings(loaded: Loaded, place: Place, situation: Situation, opening: Ope
         agents=agents,
         default_agent=choose_agent(agents, loaded.config),
         commands=build_commands(loaded.config, place.worktree),
-        tools=equipped(to_equipment(loaded, flags, situation, opening.warn)),
+        tools=equipped(to_equipment(loaded, flags, skills)),
         workshop=replace(to_workshop(loaded, flags, trusted=situation.trusted), jobs=paths.jobs),
         tool_output=paths.tool_output,
         environment=tool_environment(opening.env),

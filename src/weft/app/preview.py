@@ -15,6 +15,7 @@ from weft.app.offers import Around
 from weft.app.open import Opening, to_settings, to_situation
 from weft.app.reading import Reading
 from weft.config.load import load_config
+from weft.config.skills import find_skills
 from weft.host.clock import SystemClock
 from weft.host.paths import paths_from
 from weft.model.agent import Agent
@@ -137,9 +138,10 @@ def _furnish(place: Place, env: Mapping[str, str]) -> _House:
     situation = to_situation(place, paths, env)
     loaded = load_config(situation, strict=True)
     around = Around(env=env, paths=paths, warn=lambda _: None)
+    opening, skills = Opening(directory=place.directory, env=env), find_skills(situation).skills
     return _House(
         place=place,
-        settings=to_settings(loaded, place, situation, Opening(directory=place.directory, env=env)),
+        settings=to_settings(loaded, place, situation, opening, skills),
         models=find_models(loaded, around, clock, ()),
         mint=Mint(clock.now, os.urandom),
         now=clock.now(),

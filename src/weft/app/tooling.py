@@ -4,9 +4,8 @@ Formatters and language servers are programs. A project that nobody has vouched 
 one nor change how it is called.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,9 +15,7 @@ from weft.config.load import Loaded
 from weft.config.schema import Config, Experimental
 from weft.config.schema import Formatter as FormatterConfig
 from weft.config.schema import LspServer as ServerConfig
-from weft.config.skills import find_skills, read_skill
-from weft.config.sources import Situation
-from weft.errors import ConfigError
+from weft.config.skills import read_skill
 from weft.host.clock import Clock
 from weft.host.sandbox.wall import OPEN, Sandbox
 from weft.model.agent import Skill
@@ -80,30 +77,16 @@ def to_workshop(loaded: Loaded, flags: Flags, *, trusted: bool) -> Workshop:
     )
 
 
-def to_equipment(
-    loaded: Loaded, flags: Flags, situation: Situation, warn: Callable[[ConfigError], None]
-) -> Equipment:
+def to_equipment(loaded: Loaded, flags: Flags, skills: tuple[Skill, ...]) -> Equipment:
+    """Skills are given, and not looked for: what a model was told of stays as it was told, and telling it takes no time."""
     config = loaded.config
     return Equipment(
-        shelf=to_shelf(situation, warn),
+        shelf=Shelf(find=lambda: skills, read=read_skill),
         search=flags.exa_url or (SERVICE if flags.exa else None),
         lsp=flags.lsp_tool,
         batch=(config.experimental or Experimental()).batch_tool is True,
         planning=flags.plan_mode and flags.client == "cli",
     )
-
-
-def to_shelf(situation: Situation, warn: Callable[[ConfigError], None]) -> Shelf:
-    """The skills, looked for once: what a model was told of stays as it was told."""
-
-    @cache
-    def find() -> tuple[Skill, ...]:
-        found = find_skills(situation)
-        for problem in found.problems:
-            warn(problem)
-        return found.skills
-
-    return Shelf(find=find, read=read_skill)
 
 
 # --- formatters ---

@@ -23,6 +23,12 @@ from weft.cli.worktree import arguments as worktree
 from weft.version import VERSION
 
 WIDTH = 100
+LOGGING = frozenset({"--print-logs", "--log-level"})
+LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
+ALIASES: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("auth", "ls"): ("auth", "list"),
+    ("mcp", "ls"): ("mcp", "list"),
+}
 
 EXAMPLES = """examples:
   weft demo                                   watch a scripted agent work, offline
@@ -60,6 +66,18 @@ class Command(NamedTuple):
     runs: str
 
 
+def to_plain_words(arguments: Sequence[str]) -> list[str]:
+    """The same arguments with the command first and by its own name. OpenCode takes options of its log before a command,
+    too, and knows some commands by a second name."""
+    rest, first = list(arguments), list[str]()
+    while rest and rest[0].partition("=")[0] in LOGGING:
+        taken = 2 if rest[0] == "--log-level" else 1
+        first, rest = first + rest[:taken], rest[taken:]
+    rest[:2] = ALIASES.get(tuple(rest[:2]), rest[:2])
+    named = next((words for words in KNOWN if tuple(rest[: len(words)]) == words), ())
+    return [*named, *first, *rest[len(named) :]]
+
+
 def build_parser(arguments: Sequence[str]) -> Parser:
     """A parser for these arguments: only the command they name is furnished, the others are there for the help."""
     parser = Parser(
@@ -88,6 +106,7 @@ def _add(
             continue
         if below[0].words == (*under, word):
             below[0].takes(branch)
+            _log(branch)
             branch.set_defaults(runs=below[0].runs)
         else:
             _add(branch, below, (*under, word), arguments)
@@ -104,12 +123,14 @@ def _run(parser: Parser) -> None:
         help="go on with the last session of this checkout or directory",
     )
     add("-s", "--session", metavar="ID", help="go on with this session")
+    add("--fork", action="store_true", help="with -c or -s: go on with a copy, and leave that one as it is")
     add("-m", "--model", metavar="PROVIDER/MODEL", help="the model to ask")
     add("--agent", help="the agent to use")
     add("--variant", help="the model's variant, such as how hard it thinks")
     add("-f", "--file", action="append", default=[], metavar="PATH", help="a file to attach (repeatable)")
     add("--title", nargs="?", const="", help="the session's title; without a value, the prompt's beginning")
     add("--format", choices=("default", "json"), default="default", help="json: one object a line")
+    add("--thinking", action="store_true", help="with --format json: what the model thought, too")
     add("--json-schema", metavar="FILE|JSON", help="answer with a value of this schema")
     add("--max-cost", type=_dollars, metavar="USD", help="spend at most this much on this prompt")
     add("--max-tokens", type=_whole, metavar="N", help="at most so many tokens, cached ones too")
@@ -215,8 +236,20 @@ def _serve(parser: Parser) -> None:
     add = parser.add_argument
     add("--hostname", metavar="HOST", help="listen at this address (127.0.0.1)")
     add("--port", type=_count, metavar="N", help="listen at this port; 0 for any that is free (4096)")
-    add("--auth", choices=("password", "none"), default="password", help="none: for this machine alone")
-    add("--cors", action="append", default=[], metavar="ORIGIN", help="let pages from there in (repeatable)")
+    add(
+        "--auth",
+        choices=("password", "none"),
+        help="none: for this machine alone (WEFT_SERVE_AUTH, else password)",
+    )
+    add(
+        "--cors",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="ORIGIN",
+        help="let pages from there in (repeatable)",
+    )
+    add("--mdns", action="store_true", help=argparse.SUPPRESS)
     add(
         "--allow-host",
         action="append",
@@ -252,6 +285,12 @@ def _serve(parser: Parser) -> None:
 
 def _nothing(_: Parser) -> None:
     pass
+
+
+def _log(parser: Parser) -> None:
+    """What OpenCode takes with every command. Ours log to standard error as it is; a server heeds the level."""
+    parser.add_argument("--print-logs", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--log-level", type=str.upper, choices=LEVELS, default="INFO", help=argparse.SUPPRESS)
 
 
 def _directory(parser: Parser) -> None:
@@ -368,3 +407,5 @@ COMMANDS = (
     Command(("config",), "what is configured, and where it came from", _config, "config:config_command"),
     Command(("demo",), "watch a scripted agent work in a scratch repository, offline", _nothing, "demo:demo"),
 )  # fmt: skip
+
+KNOWN = tuple(command.words for command in COMMANDS)

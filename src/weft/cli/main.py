@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from weft.cli.commands import build_parser
+from weft.cli.commands import build_parser, to_plain_words
 from weft.cli.exit import Exit, exit_for
 from weft.cli.paint import Paint
 from weft.errors import WeftError
@@ -17,6 +17,7 @@ def run_command(arguments: Sequence[str], *, alone: bool = False) -> int:
 
     A process that runs it and nothing else is `alone`: if it hangs when the work is done, it is ended.
     """
+    arguments = to_plain_words(arguments)
     parser = build_parser(arguments)
     chosen = parser.parse_args(arguments)
     chosen.alone = alone

@@ -42,15 +42,17 @@ from weft.run.compaction import CONTINUE
 from weft.session.choose import choose_last
 
 TITLE_LENGTH = 50
-NOT_YET = {
-    "port": "running on a server of its own",
-}
 
 
 def run_prompt(chosen: argparse.Namespace) -> int:
-    refuse_what_is_not_here_yet(chosen)
     take_words_back(chosen)
     words = words_of(chosen)
+    if chosen.port is not None:
+        # OpenCode starts a server for each run, and its callers may say where.
+        print(
+            f"{Paint(sys.stderr).yellow('warning:')} --port does nothing: a run needs no server",
+            file=sys.stderr,
+        )
     if chosen.session:
         chosen.session = Reading(chosen.dir, os.environ, store=chosen.store).get_session(chosen.session).id
     with workplace(chosen, os.environ) as where:
@@ -61,6 +63,10 @@ def run_prompt(chosen: argparse.Namespace) -> int:
 
 def words_of(chosen: argparse.Namespace) -> str:
     words = message_of(chosen.message, piped(sys.stdin))
+    if chosen.fork and not (chosen.session or chosen.go_on):
+        raise InvalidInputError(
+            "--fork", "there is no session to copy", hint="name it by -s, or -c for the last"
+        )
     if not words.strip() and not (chosen.session or chosen.go_on or chosen.command):
         raise InvalidInputError("message", "there is none", hint='type one: weft run "fix the failing test"')
     return words
@@ -83,12 +89,6 @@ def run_to_its_end(prompt: Callable[[Stop], Awaitable[int]], *, alone: bool) -> 
         return Exit.UNREAD
     finally:
         last_resort.rest()
-
-
-def refuse_what_is_not_here_yet(chosen: argparse.Namespace) -> None:
-    for flag, what in NOT_YET.items():
-        if getattr(chosen, flag) not in (None, False):
-            raise InvalidInputError(f"--{flag}", f"weft does not know {what} yet", hint="run without it")
 
 
 def message_of(arguments: list[str], piped: str) -> str:
@@ -141,7 +141,7 @@ async def hold(
         await check_left_open(api, session)
     await share_first(api, chosen, session)
     screen: Screen = (
-        JsonLines(session.id, SystemClock())
+        JsonLines(session.id, SystemClock(), thinking=chosen.thinking)
         if chosen.format == "json"
         else Terminal(aside=input.format is not None)
     )
@@ -233,10 +233,9 @@ def warn(warning: WeftError) -> None:
 
 
 async def find_session(api: Api, chosen: argparse.Namespace, words: str) -> Session:
-    if chosen.session:
-        return await api.get_session(SessionID(chosen.session))
-    if chosen.go_on:
-        return await get_last(api)
+    if chosen.session or chosen.go_on:
+        found = await (api.get_session(SessionID(chosen.session)) if chosen.session else get_last(api))
+        return await api.fork_session(found.id) if chosen.fork else found
     return await api.create_session(SessionInput(title=title_of(chosen.title, words)))
 
 

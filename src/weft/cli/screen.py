@@ -51,10 +51,11 @@ class Screen(Protocol):
 
 
 class JsonLines:
-    """One object a line, as OpenCode's `run --format json` prints them."""
+    """One object a line, as OpenCode's `run --format json` prints them; with `thinking`, what the model thought, too."""
 
-    def __init__(self, session: SessionID, clock: Clock) -> None:
+    def __init__(self, session: SessionID, clock: Clock, *, thinking: bool = False) -> None:
         self._session = session
+        self._thinking = thinking
         self._clock = clock
         self._begun: set[PartID] = set()
 
@@ -71,6 +72,10 @@ class JsonLines:
                 self._line("tool_use", part=part)
             case PartUpdated(part=TextPart(time=time) as part) if time is not None and time.end is not None:
                 self._line("text", part=part)
+            case PartUpdated(part=ReasoningPart(time=time) as part) if (
+                self._thinking and time.end is not None
+            ):
+                self._line("reasoning", part=part)
             case SessionFailed(error=error):
                 self._line("error", error=error)
             case SessionWarned(message=message):

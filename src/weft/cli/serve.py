@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import os
 import secrets
-import signal
 import socket
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from weft.app.trust import is_trusted
 from weft.cli.exit import Exit
 from weft.cli.serving.announced import announced
 from weft.cli.serving.door import Entrance, to_entrance
-from weft.cli.serving.log import Log
+from weft.cli.serving.log import Log, open_log
 from weft.cli.serving.stopping import CLOSE_SECONDS, Stopping
 from weft.cli.serving.welcome import to_welcome
 from weft.cli.share.serving import let_look, to_pages
@@ -64,7 +63,10 @@ def serve(chosen: argparse.Namespace) -> int:
     hostname = chosen.hostname or said.hostname or LOCAL
     chosen.cors = [*chosen.cors, *(said.cors or ())]
     entrance = to_entrance(chosen, hostname, paths_from(env), env)
-    with listening(hostname, said.port if chosen.port is None else chosen.port) as bound:
+    with (
+        listening(hostname, said.port if chosen.port is None else chosen.port) as bound,
+        open_log(SystemClock().now, json=chosen.log_format == "json", level=chosen.log_level) as log,
+    ):
         name = f"[{hostname}]" if ":" in hostname else hostname
         serving = Serving(
             chosen=chosen,
@@ -72,8 +74,10 @@ def serve(chosen: argparse.Namespace) -> int:
             socket=bound,
             url=f"http://{name}:{bound.getsockname()[1]}",
             entrance=entrance,
-            log=Log(SystemClock().now, json=chosen.log_format == "json"),
+            log=log,
         )
+        if chosen.mdns:
+            log.warn("--mdns does nothing: weft does not announce servers on the network")
         pages = to_pages(chosen, serving.url)
         serving = replace(serving, pages=pages, entrance=let_look(entrance, pages))
         asyncio.run(run_server(serving, env))
@@ -140,18 +144,16 @@ async def run_server(serving: Serving, env: Mapping[str, str]) -> None:
     server = make_server(serving, env)
     listener = Listener(to_config(build_app(server)))
     stopping = Stopping(server, listener, grace=serving.chosen.grace, log=serving.log)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.asked, number)
-    async with (
-        announced(serving.pages, serving.url, env, serving.chosen.store),
-        asyncio.TaskGroup() as tasks,
-    ):
-        stopping.tasks = tasks
-        tasks.create_task(listener.serve(sockets=[serving.socket]))
-        await listener.ready.wait()
-        if listener.started:
-            welcome(serving)
+    with stopping.listening():
+        async with (
+            announced(serving.pages, serving.url, env, serving.chosen.store),
+            asyncio.TaskGroup() as tasks,
+        ):
+            stopping.tasks = tasks
+            tasks.create_task(listener.serve(sockets=[serving.socket]))
+            await listener.ready.wait()
+            if listener.started:
+                welcome(serving)
 
 
 def welcome(serving: Serving) -> None:
@@ -160,9 +162,9 @@ def welcome(serving: Serving) -> None:
         serving.log.serving(serving.url, serving.directory, pages=serving.pages)
         return
     for line in to_welcome(serving.url, serving.directory, serving.entrance):
-        print(line, flush=True)
+        serving.log.out.put(line)
     if serving.pages:
-        print(f"shared sessions are shown below {serving.pages}/s/", flush=True)
+        serving.log.out.put(f"shared sessions are shown below {serving.pages}/s/")
 
 
 def to_config(app: Any) -> uvicorn.Config:

@@ -5,7 +5,8 @@ of a person's own skill of the same name; a skill of its with scripts is not tol
 """
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
@@ -27,6 +28,8 @@ MOST_SKILLS = 200
 _PASSED_OVER = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 _WORDS = (".md", ".txt")
 
+_Stamp = tuple[int, ...]
+
 
 class Found(Struct, frozen=True, kw_only=True):
     """The skills there are, by name, and what is odd about some."""
@@ -35,8 +38,35 @@ class Found(Struct, frozen=True, kw_only=True):
     problems: tuple[ConfigError, ...] = ()
 
 
+class SkillFinder:
+    """Finds the skills of one directory, again and again. A file is read and parsed again only once it has changed: there
+    may be hundreds. Threads may share a finder."""
+
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        self._lock = threading.Lock()
+        self._read: dict[str, tuple[_Stamp, Skill | ConfigError]] = {}
+
+    def find(self) -> Found:
+        with self._lock:
+            before, self._read = self._read, {}
+            return _find(self._situation, lambda path: self._look(path, before.get(path)))
+
+    def _look(self, path: str, known: tuple[_Stamp, Skill | ConfigError] | None) -> Skill | ConfigError:
+        stamp = _stamp_of(path)
+        if known is None or stamp is None or known[0] != stamp:
+            known = stamp or (), _read(path)
+        self._read[path] = known
+        return known[1]
+
+
 def find_skills(situation: Situation) -> Found:
-    """Every skill there is. Of several with one name the nearest counts; in a project that is not trusted, one's own."""
+    """Return every skill there is. Of several with one name the nearest counts; in a project that is not trusted, one's
+    own."""
+    return _find(situation, _read)
+
+
+def _find(situation: Situation, read: Callable[[str], Skill | ConfigError]) -> Found:
     flags = read_flags(situation.env)
     mine = [path for place in _own_places(situation, flags) for path in _list_files(place, "")]
     foreign = [
@@ -45,10 +75,9 @@ def find_skills(situation: Situation) -> Found:
     found: dict[str, Skill] = {}
     problems: list[ConfigError] = []
     for path in [*mine, *foreign] if situation.trusted else [*foreign, *mine]:
-        try:
-            skill = _read(path)
-        except ConfigError as error:
-            problems.append(error)
+        skill = read(path)
+        if isinstance(skill, ConfigError):
+            problems.append(skill)
             continue
         if skill.name in found:
             problems.append(ConfigError(path, f"takes the place of {found[skill.name].location}"))
@@ -127,9 +156,21 @@ def _is_inside(path: str, home: str) -> bool:
     return path.startswith(home.rstrip(os.sep) + os.sep)
 
 
-def _read(path: str) -> Skill:
-    """A skill as its file describes it. Raises `ConfigError` if it does not."""
-    front = Markdown(path, read_text(path) or "").front
+def _stamp_of(path: str) -> _Stamp | None:
+    """Return what changes with a file; None if it cannot be asked."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _read(path: str) -> Skill | ConfigError:
+    """Return the skill that a file describes, or what is wrong with the file."""
+    try:
+        front = Markdown(path, read_text(path) or "").front
+    except ConfigError as error:
+        return error
     name, description = front.get("name"), front.get("description")
     if (
         not isinstance(name, str)
@@ -137,7 +178,7 @@ def _read(path: str) -> Skill:
         or not isinstance(description, str)
         or not description.strip()
     ):
-        raise ConfigError(path, "a skill needs a name and a description in its front matter")
+        return ConfigError(path, "a skill needs a name and a description in its front matter")
     # Every request tells of every skill: what does not fit in a few lines belongs below.
     short = " ".join(description.split())[:LONGEST_DESCRIPTION]
     return Skill(name=name.strip(), description=short, location=path)

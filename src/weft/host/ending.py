@@ -1,14 +1,18 @@
-"""The last resort: a process that is done and does not end by itself is ended, and it is said what was left."""
+"""The end of a process: by signals that are heard whatever it is at, and by a last resort if it does not end by itself."""
 
+import asyncio
 import os
+import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 
 from weft.host.kin import list_below
 
 NAMED = 5
+SAY_SECONDS = 1.0
 POOL = os.path.join("concurrent", "futures", "thread.py")
 
 
@@ -44,14 +48,54 @@ class LastResort:
     def end_now(self, code: int) -> None:
         """End at once. The processes we started end with us (each has a watcher that sees to it), and sessions are put
         in order by whoever opens the store next."""
-        left = ", ".join(_left())
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-        with suppress(OSError, ValueError):
-            if left:
-                sys.stderr.write(f"weft ended and left undone: {left}\n")
-                sys.stderr.flush()
+        # In a thread, with little time: it may be that nobody takes what we say, and that is why we are here.
+        saying = threading.Thread(target=_say, args=(", ".join(_left()),), daemon=True)
+        saying.start()
+        saying.join(SAY_SECONDS)
         os._exit(code)
+
+
+@contextmanager
+def heed_signals(
+    numbers: Iterable[int],
+    asked: Callable[[int], None],
+    last_resort: LastResort,
+    *,
+    seconds: float,
+    code: int | None = None,
+) -> Generator[None]:
+    """Have `asked` called on the event loop when the first signal comes, and the process ended so many seconds later at
+    the latest, with this code or that of the signal; a second signal ends it at once.
+
+    The handler is the interpreter's own and not the loop's. The loop's is called when the loop comes round, which it
+    never does while it is stuck in a write that nobody takes.
+    """
+    loop = asyncio.get_running_loop()
+    came = False
+
+    def hear(number: int, _: FrameType | None) -> None:
+        nonlocal came
+        if came:
+            last_resort.end_now(128 + number)
+        came = True
+        last_resort.end_within(seconds, 128 + number if code is None else code)
+        loop.call_soon_threadsafe(asked, number)
+
+    before = {number: signal.signal(number, hear) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say(left: str) -> None:
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    with suppress(OSError, ValueError):
+        if left:
+            sys.stderr.write(f"weft ended and left undone: {left}\n")
+            sys.stderr.flush()
 
 
 def _left() -> Iterator[str]:

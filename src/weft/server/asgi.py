@@ -99,7 +99,7 @@ class Server:
                 yield
             finally:
                 tidying.cancel()
-                await self.directories.close_all()
+                await self.directories.end()
 
     async def _tidy(self, directories: Directories) -> None:
         while True:
@@ -276,11 +276,8 @@ class Endpoint:
             if opened is not here and route.method != "GET":
                 opened.relays[session] = here.feed
                 asked["directory"] = opened.directory
-        opened.calls += 1
-        try:
+        with opened.used():
             given = await route.run(Call(api=opened.api, **asked))
-        finally:
-            opened.calls -= 1
         if route.method != "GET":
             # What a call did is told before it is answered: clients wait for the answer, and then look at what they heard.
             await opened.feed.settle()

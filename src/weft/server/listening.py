@@ -83,9 +83,11 @@ class Numbers:
 
 
 async def _watch(receive: Receive, listening: Listening) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    listening.leave()
+    try:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+    finally:  # however the connection ends, its listener goes
+        listening.leave()
 
 
 def _asked(scope: Scope) -> dict[str, Any]:

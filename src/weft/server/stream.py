@@ -57,9 +57,9 @@ class Listening:
 
     async def serve(self, send: Send, *, after: str | None) -> None:
         """Until the client has gone, or has fallen so far behind that it is sent away with the reason."""
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await self._write(send, self._begin(after))
         try:
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            await self._write(send, self._begin(after))
             while not self._gone:
                 ended = self._numbering.ended  # asked before looking: what is said at last is heard
                 news = self._take()

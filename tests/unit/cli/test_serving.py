@@ -1,13 +1,16 @@
 """What a server says when it is ready can be pasted, and where it listens nobody keeps a connection for nothing."""
 
 import ast
+import os
 import shlex
 import socket
+import threading
 
 import pytest
 
 from weft.cli.serve import PATIENCE_MS, listening
 from weft.cli.serving.door import Entrance
+from weft.cli.serving.log import MOST_LINES, Lines
 from weft.cli.serving.welcome import to_welcome
 from weft.server.door import Door
 
@@ -42,3 +45,22 @@ def test_a_client_that_takes_nothing_more_is_cut_off_in_the_end() -> None:
         bound.accept()[0] as taken,
     ):
         assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == PATIENCE_MS
+
+
+def test_lines_that_nobody_read_in_time_are_counted_and_the_rest_comes_in_order() -> None:
+    ours, its = os.pipe()
+    told: list[str] = []
+    with os.fdopen(ours) as read:
+        reader = threading.Thread(target=lambda: told.extend(line.strip() for line in read))
+        with os.fdopen(its, "w") as written:
+            lines = Lines(written, lambda count: f"{count} are missing")
+            for number in range(3 * MOST_LINES):
+                lines.put(f"{number:0100}")
+            reader.start()
+            lines.close()
+        reader.join()
+    missing = [line for line in told if line.endswith("are missing")]
+    numbers = [int(line) for line in told if line not in missing]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) + sum(int(line.split()[0]) for line in missing) == 3 * MOST_LINES
+    assert missing != []

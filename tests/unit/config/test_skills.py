@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.config.skills import find_skills, read_skill
+from weft.config.skills import SkillFinder, find_skills, read_skill
 from weft.config.sources import Situation
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
@@ -147,3 +147,23 @@ def test_a_skill_that_is_gone_or_broken_says_so(place: Place) -> None:
     file.unlink()
     with pytest.raises(ConfigError, match="is gone"):
         read_skill(skill)
+
+
+def test_a_file_is_read_again_only_once_it_has_changed(place: Place) -> None:
+    kept, changed = (place.put(f"home/.claude/skills/{name}") for name in ("kept", "changed"))
+    finder = SkillFinder(place.situation())
+    first = {skill.name: skill for skill in finder.find().skills}
+    place.put("home/.claude/skills/changed", description="Another purpose.")
+    place.put("home/.claude/skills/new")
+    second = {skill.name: skill for skill in finder.find().skills}
+    assert {name: skill.description for name, skill in second.items()} == {
+        "kept": "What it is for.",
+        "changed": "Another purpose.",
+        "new": "What it is for.",
+    }
+    assert second["kept"] is first["kept"]
+    kept.unlink()
+    changed.write_text("nothing\n")
+    third = finder.find()
+    assert [skill.name for skill in third.skills] == ["new"]
+    assert [problem.path for problem in third.problems] == [str(changed)]

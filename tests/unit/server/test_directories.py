@@ -3,12 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import pytest
 
 from given.house import open_house, say
 from weft.api import Api
 from weft.errors import ConflictError, DirectoryError
+from weft.model.event import SessionRested, Told
+from weft.model.event_wire import UnknownEvent
+from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.provider.scripted import Say, Wait
 from weft.server import directories as module
@@ -23,31 +27,47 @@ class Doors:
         self.opened: list[str] = []
         self.closed: list[str] = []
         self.fail = 0
+        self.gates: dict[str, asyncio.Event] = {}  # what opening or closing a directory waits for
+        self.most_at_once = 0
 
     def __call__(self, directory: str) -> AbstractAsyncContextManager[Api]:
         return self._open(directory)
 
     @asynccontextmanager
     async def _open(self, directory: str) -> AsyncIterator[Api]:
+        if (gate := self.gates.get(f"open {directory}")) is not None:
+            await gate.wait()
         if self.fail:
             self.fail -= 1
             raise DirectoryError(directory, "is locked today")
         self.opened.append(directory)
+        self.most_at_once = max(self.most_at_once, len(self.opened) - len(self.closed))
         async with open_house([Say(text="hello")], [Wait(seconds=1)]) as house:
             yield house.api
+        if (gate := self.gates.get(f"close {directory}")) is not None:
+            await gate.wait()
         self.closed.append(directory)
 
 
 @asynccontextmanager
 async def open_directories(
-    doors: Callable[[str], AbstractAsyncContextManager[Api]], *, rest: float = 60
+    doors: Callable[[str], AbstractAsyncContextManager[Api]],
+    *,
+    rest: float = 60,
+    note: Callable[[str], None] = print,
 ) -> AsyncIterator[Directories]:
     async with asyncio.TaskGroup() as tasks:
-        found = Directories(Terms(open=doors, note=print, rest=rest), Numbering("boot"), tasks)
+        found = Directories(Terms(open=doors, note=note, rest=rest), Numbering("boot"), tasks)
         try:
             yield found
         finally:
-            await found.close_all()
+            await found.end()
+
+
+async def turn_over() -> None:
+    """Let everything that can go on go on."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 async def test_a_directory_is_opened_once_however_many_ask_at_once() -> None:
@@ -104,3 +124,133 @@ async def test_there_is_an_end_to_how_many_are_open(monkeypatch: pytest.MonkeyPa
         await directories.get("/a")
         with pytest.raises(ConflictError):
             await directories.get("/b")
+
+
+# --- races ---
+
+
+async def test_after_a_failed_opening_those_who_waited_and_those_who_come_later_share_one_opening() -> None:
+    doors = Doors()
+    doors.fail = 1
+    doors.gates["open /a"] = asyncio.Event()
+    async with asyncio.timeout(30), open_directories(doors) as directories:
+        first = [asyncio.ensure_future(directories.get("/a")) for _ in range(2)]
+        await turn_over()
+        doors.gates["open /a"].set()
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        later = [asyncio.ensure_future(directories.get("/a")) for _ in range(2)]
+        told = await asyncio.gather(*first, *later, return_exceptions=True)
+        assert len({id(each) for each in told if not isinstance(each, DirectoryError)}) == 1
+        assert doors.opened == ["/a"]
+    assert doors.closed == ["/a"]
+
+
+async def test_who_stops_waiting_for_an_opening_leaves_it_to_the_others() -> None:
+    doors = Doors()
+    doors.gates["open /a"] = asyncio.Event()
+    async with asyncio.timeout(30), open_directories(doors) as directories:
+        impatient, patient = [asyncio.ensure_future(directories.get("/a")) for _ in range(2)]
+        await turn_over()
+        impatient.cancel()
+        await turn_over()
+        newcomer = asyncio.ensure_future(directories.get("/a"))
+        await turn_over()
+        doors.gates["open /a"].set()
+        assert await patient is await newcomer
+        assert doors.most_at_once == 1
+
+
+async def test_the_end_does_not_wait_for_an_opening_and_nothing_is_opened_after_it() -> None:
+    doors = Doors()
+    doors.gates["open /a"] = asyncio.Event()  # never set
+    async with asyncio.timeout(30), open_directories(doors) as directories:
+        waiting = asyncio.ensure_future(directories.get("/a"))
+        await turn_over()
+        await directories.end()
+        for asked in (waiting, directories.get("/b")):
+            with pytest.raises(ConflictError, match="the server is ending"):
+                await asked
+    assert doors.opened == []
+
+
+async def test_an_opening_that_is_broken_off_as_it_begins_keeps_nobody_waiting() -> None:
+    doors = Doors()
+    async with asyncio.timeout(30), open_directories(doors) as directories:
+        waiting = asyncio.ensure_future(directories.get("/a"))
+        ending = asyncio.ensure_future(directories.end())
+        with pytest.raises(ConflictError, match="the server is ending"):
+            await waiting
+        await ending
+        assert directories.list_open() == {}
+
+
+async def test_a_run_that_begins_while_others_are_closed_goes_on() -> None:
+    doors = Doors()
+    doors.gates["close /idle"] = asyncio.Event()
+    async with asyncio.timeout(30), open_directories(doors, rest=-1) as directories:
+        await directories.get("/idle")
+        busy = await directories.get("/busy")
+        session = (await busy.api.create_session(SessionInput())).id
+        await busy.api.prompt(session, say("first"))
+        closing = asyncio.ensure_future(directories.close_idle())
+        await turn_over()
+        await busy.api.submit(session, say("second"))
+        doors.gates["close /idle"].set()
+        assert await closing == ["/idle"]
+        assert set(directories.list_open()) == {"/busy"}
+        assert set(await busy.api.list_status()) == {session}
+
+
+async def test_an_event_that_cannot_be_told_is_noted_and_the_next_one_is_heard() -> None:
+    noted: list[str] = []
+    async with asyncio.timeout(30), open_directories(Doors(), note=noted.append) as directories:
+        opened = await directories.get("/a")
+        await turn_over()
+        before = opened.feed.position()
+        await opened.api.tell(UnknownEvent(named="odd", properties={"it": object()}))
+        await turn_over()
+        # Whoever listened from before is told that something is missing; whoever begins now hears what comes.
+        assert opened.feed.position_after(0) is None
+        now = opened.feed.position()
+        await opened.api.tell(SessionRested(session_id=SessionID("ses_1")))
+        await turn_over()
+        assert (before < now, opened.feed.position() - now, opened.feed.closed) == (True, 1, False)
+        (line,) = noted
+        assert line.startswith("/a: an event could not be told: TypeError: ")
+
+
+class Mute(Doors):
+    """Opens houses whose events fail as soon as anybody listens, whenever it is."""
+
+    @asynccontextmanager
+    async def _open(self, directory: str) -> AsyncIterator[Api]:
+        async with super()._open(directory) as api:
+            yield Silent(api)
+
+
+class Silent:
+    """An `Api` as the other, but for its events."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    async def events(self, *, after: int | None = None) -> AsyncIterator[Told]:
+        del after
+        raise OSError("the line is dead")
+        yield  # a generator all the same
+
+
+async def test_a_directory_whose_events_cannot_be_followed_is_closed_and_it_is_said() -> None:
+    noted: list[str] = []
+    async with asyncio.timeout(30), open_directories(Mute(), note=noted.append) as directories:
+        opened = await directories.get("/a")
+        for _ in range(10):
+            await turn_over()
+        assert (opened.feed.closed, directories.list_open()) == (True, {})
+        assert noted == [
+            "/a: an event could not be told: OSError: the line is dead",
+            "/a is closed, for its events cannot be followed",
+        ]

@@ -228,3 +228,21 @@ async def test_one_that_is_far_behind_is_given_a_piece_after_the_other(
     pieces = await heard_by(numbering, feed)
     assert max(map(len, pieces)) < 500
     assert [id for piece in pieces for id, _ in told_in(piece)] == [f"boot.{n}" for n in range(1, 21)]
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+async def test_one_whose_connection_fails_is_counted_no_more(numbering: Numbering, writes: int) -> None:
+    feed = make(numbering)
+    left = [writes]
+
+    async def send(_: dict[str, Any]) -> None:
+        if not left[0]:
+            raise ConnectionResetError
+        left[0] -= 1
+
+    style = Style(grain="fine", wrapped=False)
+    listening = Listening(lambda: (feed,), numbering, feed.signal, style, ends=True)
+    numbering.end()
+    with pytest.raises(ConnectionResetError):
+        await listening.serve(send, after=None)
+    assert feed.listeners == {"fine": 0, "whole": 0}

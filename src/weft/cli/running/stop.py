@@ -5,7 +5,7 @@ import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from weft.host.ending import LastResort
+from weft.host.ending import LastResort, heed_signals
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # What settling an aborted run may take. A tool that does not heed even that is left behind, and named.
@@ -17,8 +17,9 @@ END_SECONDS = 1.5
 class Stop:
     """`signal` is the first one that came. Whoever has a run to settle waits for it; else what goes on is cancelled."""
 
-    def __init__(self, last_resort: LastResort) -> None:
+    def __init__(self, last_resort: LastResort, *, settle_seconds: float = SETTLE_SECONDS) -> None:
         self.signal: int | None = None
+        self._settle_seconds = settle_seconds
         self._last_resort = last_resort
         self._main: asyncio.Task[object] | None = None
         self._came = asyncio.Event()
@@ -27,15 +28,9 @@ class Stop:
     @contextmanager
     def listening(self) -> Generator[None]:
         """While this is open signals come here."""
-        loop = asyncio.get_running_loop()
         self._main = asyncio.current_task()
-        for each in SIGNALS:
-            loop.add_signal_handler(each, self._hear, each)
-        try:
+        with heed_signals(SIGNALS, self._hear, self._last_resort, seconds=self._settle_seconds):
             yield
-        finally:
-            for each in SIGNALS:
-                loop.remove_signal_handler(each)
 
     async def wait(self) -> int:
         """The signal, when it comes. From now on it cancels nothing by itself."""
@@ -49,10 +44,7 @@ class Stop:
         self._last_resort.end_within(END_SECONDS, code)
 
     def _hear(self, number: int) -> None:
-        if self.signal is not None:
-            self._last_resort.end_now(128 + number)
         self.signal = number
-        self._last_resort.end_within(SETTLE_SECONDS, 128 + number)
         if self._heeded:
             self._came.set()
         elif self._main is not None:

@@ -15,6 +15,7 @@ from weft.server.door import Door
 
 PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"
 USERNAME: Final = "OPENCODE_SERVER_USERNAME"
+AUTH: Final = "WEFT_SERVE_AUTH"
 
 
 class Entrance(Struct, frozen=True, kw_only=True):
@@ -43,10 +44,12 @@ def to_entrance(chosen: argparse.Namespace, hostname: str, paths: Paths, env: Ma
     given, local = env.get(PASSWORD, ""), is_loopback(hostname)
     hosts = frozenset(host.lower() for host in (*chosen.allow_host, *_names(hostname)))
     origins = frozenset(chosen.cors)
-    if chosen.auth == "none":
+    if auth_of(chosen.auth, env) == "none":
         if not local:
             raise InvalidInputError(
-                "--auth", "without a password the server is for this machine alone", hint=f"set {PASSWORD}"
+                "--auth none",
+                "without a password the server is for this machine alone",
+                hint=f"set {PASSWORD}",
             )
         return Entrance(door=Door(password=None, hosts=hosts, origins=origins))
     if not given and not local:
@@ -65,6 +68,17 @@ def _get_password(file: str) -> str:
         return get_secret(file)
     except ConfigError as error:
         raise InvalidInputError("--auth", str(error), hint=f"set {PASSWORD} to one of your own") from error
+
+
+def auth_of(given: str | None, env: Mapping[str, str]) -> str:
+    """Return how the door is guarded: as the flag says, else as the environment does, for servers that a program starts
+    by OpenCode's flags alone. Raises `InvalidInputError`."""
+    said = given or env.get(AUTH) or "password"
+    if said not in {"password", "none"}:
+        raise InvalidInputError(
+            AUTH, f"{said!r} is no way to guard a server", hint="set it to password or none"
+        )
+    return said
 
 
 def _names(hostname: str) -> tuple[str, ...]:

@@ -1,13 +1,16 @@
 """The end of a server: by a signal, in good order and within bounds."""
 
 import asyncio
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 import uvicorn
 
 from weft.cli.exit import Exit
 from weft.cli.serving.log import Log
-from weft.host.ending import LastResort
+from weft.host.ending import LastResort, heed_signals
 from weft.server.asgi import Server
 
 # For runs to be settled and connections to be closed, after the grace; the latter alone.
@@ -24,23 +27,28 @@ class Stopping:
         self._listener = listener
         self._grace = grace
         self._log = log
-        self._last = LastResort()
-        self._asked = False
         self.tasks: asyncio.TaskGroup | None = None
 
-    def asked(self, number: int) -> None:
-        if self._asked or self.tasks is None:
-            self._last.end_now(128 + number)
+    @contextmanager
+    def listening(self) -> Generator[None]:
+        """While this is open signals come here. The last resort is never disarmed: it goes with the process, and what
+        keeps that from ending is what it is for."""
+        seconds = self._grace + SETTLE_SECONDS
+        with heed_signals(
+            (signal.SIGINT, signal.SIGTERM), self._hear, LastResort(), seconds=seconds, code=Exit.FAILED
+        ):
+            yield
+
+    def _hear(self, number: int) -> None:
+        if self.tasks is None:  # it has hardly begun
+            LastResort().end_now(128 + number)
             return
-        self._asked = True
-        self._log.note(
-            f"ending: runs may go on for {self._grace:g} s and are then settled; once more ends at once"
-        )
-        # Never disarmed: it goes with the process, and what keeps that from ending is what it is for.
-        self._last.end_within(self._grace + SETTLE_SECONDS, Exit.FAILED)
         for listening in self._listener.servers:
             listening.close()  # connections that are there stay
         self.tasks.create_task(self._settle())
+        self._log.note(
+            f"ending: runs may go on for {self._grace:g} s and are then settled; once more ends at once"
+        )
 
     async def _settle(self) -> None:
         try:

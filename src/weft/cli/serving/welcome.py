@@ -9,6 +9,8 @@ from weft.cli.serving.door import PASSWORD, Entrance
 
 def to_welcome(url: str, directory: str, entrance: Entrance) -> Iterator[str]:
     yield f"weft serves {directory} at {url}"
+    # Word for word: OpenCode's SDK and other programs that start a server wait for this line.
+    yield f"opencode server listening on {url}"
     yield ""
     yield from (f"  {line}" for line in _commands(from_here(url), entrance))
     yield ""

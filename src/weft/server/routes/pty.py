@@ -82,8 +82,9 @@ class PtySocket:
         socket = WebSocket(scope, receive, send)  # type: ignore[arg-type]  # a dict is what is sent
         await socket.accept()
         try:
-            api = (await self._server.find(self._server.directory_of(scope))).api
-            await self._serve(socket, api)
+            opened = await self._server.find(self._server.directory_of(scope))
+            with opened.used():
+                await self._serve(socket, opened.api)
         except WeftError as error:
             refusal = to_refusal(error)
             await socket.close(REFUSED + refusal.status % 1000, refusal.name)
