@@ -305,11 +305,12 @@ class ProviderError(WeftError):
 
     `kind` says what to do about it: `overflow` is too much history, `output-length` a limit of the answer set too
     high, `quota` an empty purse, `signature` a thought that is not the model's own, `protocol` an answer that is
-    not in the API's language.
+    not in the API's language. `url` is the address that was asked, without what may be secret in it.
     """
 
     kind: FaultKind = "unknown"
     wait_ms: int | None = None
+    url: str = ""
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ from weft.host.undivided import undivided
 from weft.model.event import (
     Durable,
     Event,
+    MessageUpdated,
     PartGrew,
     PartUpdated,
     SessionCreated,
@@ -27,7 +28,8 @@ from weft.model.event import (
     SessionUpdated,
     session_of,
 )
-from weft.model.ids import SessionID
+from weft.model.ids import MessageID, SessionID
+from weft.model.message import AnyMessage
 from weft.model.session import Session, Trashed
 from weft.model.transcript import Transcript
 from weft.store.contract import Store
@@ -93,13 +95,12 @@ class Journal:
             raise
 
     async def begin(self, session: Session, *history: Durable) -> None:
-        """Store a session that begins with a history, all or nothing, and tell of the session alone.
+        """Store a new session together with its history, all or nothing, and announce the session alone.
 
         Nobody has heard of it, so whoever wants its messages reads them: to tell of thousands would push all else
         out of the bus.
         """
-        created = SessionCreated(info=session)
-        await undivided(self._store_and_tell([created, *history], (created,)))
+        await undivided(self._store_and_tell([SessionCreated(info=session), *history], announce(session)))
 
     async def discard(self, sessions: Sequence[SessionID], *, at: int) -> Trashed:
         """Put sessions into the trash, and tell that they are gone, the last of them first."""
@@ -120,7 +121,7 @@ class Journal:
 
     async def _restore_and_tell(self, bundle: str) -> Trashed:
         trashed = await self._store.restore(bundle)
-        there = [SessionCreated(info=session) for session in trashed.sessions]
+        there = [event for session in trashed.sessions for event in announce(session)]
         self._bus.publish(*there, directory=self._directory)
         return trashed
 
@@ -143,6 +144,35 @@ class Journal:
             edited = await self._store.edit(session, editor)
             self._bus.publish(SessionUpdated(info=edited), directory=self._directory)
         return edited
+
+    async def edit_message(
+        self,
+        session: SessionID,
+        message: MessageID,
+        editor: Callable[[AnyMessage], AnyMessage],
+        *,
+        into: Transcript | None = None,
+    ) -> None:
+        """Change a message as it stands in the store, whoever else in this process is changing it. One that is gone stays
+        gone."""
+        await undivided(self._edit_message_and_tell(session, message, editor, into))
+
+    async def _edit_message_and_tell(
+        self,
+        session: SessionID,
+        message: MessageID,
+        editor: Callable[[AnyMessage], AnyMessage],
+        into: Transcript | None,
+    ) -> None:
+        async with self._lock(session):
+            found = await self._store.find_message(session, message)
+            if found is None:
+                return
+            edited = MessageUpdated(info=editor(found.info))
+            await self._store.apply(edited)
+            if into is not None:
+                into.feed(edited)
+            self._bus.publish(edited, directory=self._directory)
 
     async def flush(self) -> None:
         """Store all growth that waits. A session whose growth cannot be stored does not hold up the others."""
@@ -219,6 +249,12 @@ def _pieces(growth: PartGrew) -> list[PartGrew]:
         replace(growth, delta=growth.delta[start : start + PIECE], offset=growth.offset + start)
         for start in starts
     ]
+
+
+def announce(session: Session) -> tuple[Event, ...]:
+    """Return the events that tell of a new session. Like OpenCode, we follow `session.created` with `session.updated`:
+    OpenCode's terminal listens to the second alone."""
+    return SessionCreated(info=session), SessionUpdated(info=session)
 
 
 @asynccontextmanager

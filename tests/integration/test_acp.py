@@ -318,7 +318,7 @@ async def test_what_cannot_be_meant_is_refused_by_name(tmp_path: Path) -> None:
         assert (await refused(desk.editor.say(unknown, "hello"))).code == -32002
         load = desk.agent.load_session
         assert (await refused(load(cwd=str(desk.project), session_id=unknown, mcp_servers=[]))).code == -32002
-        assert (await refused(load(cwd=str(desk.project), session_id="../x", mcp_servers=[]))).code == -32602
+        assert (await refused(load(cwd=str(desk.project), session_id="../x", mcp_servers=[]))).code == -32002
         assert (await refused(desk.agent.authenticate(method_id="by-magic"))).code == -32002
         await desk.agent.authenticate(method_id="weft-auth-login")
         await desk.agent.cancel(session_id=unknown)

@@ -139,6 +139,22 @@ async def test_the_failure_is_kept_and_the_session_goes_on(
 
 
 @pytest.mark.parametrize("name", WIRES)
+async def test_a_failure_names_the_address_that_was_asked_and_nothing_secret_in_it(name: str) -> None:
+    async with open_session(name) as (house, stand):
+        stand.server.refuse(400, "no")
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        failed = (await house.api.prompt(session, say("go"))).info
+        assert isinstance(failed, AssistantMessage)
+        assert isinstance(failed.error, ApiFailure)
+        asked = stand.server.requests[-1].path.partition("?")[0]
+        # Which path a package of others adds to the address of an API, only the package knows.
+        known = "/v1" if name == "pydantic-ai" else asked
+        assert failed.error.data.metadata == {
+            "url": f"http://{stand.server.requests[-1].headers['host']}{known}"
+        }
+
+
+@pytest.mark.parametrize("name", WIRES)
 async def test_two_ends_are_one(name: str) -> None:
     async with open_session(name) as (house, stand):
         frames = stand.server.dialect.frames([Say(text="one two")])

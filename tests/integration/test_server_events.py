@@ -30,10 +30,24 @@ def test_a_turn_is_told_from_beginning_to_end(site: Site) -> None:
         session = site.post("/session", {})["id"]
         site.post(f"/session/{session}/message", prompt("hi"))
         told = types_until(events, "session.idle")
-        assert told[:2] == ["session.created", "message.updated"]
+        assert told[:3] == ["session.created", "session.updated", "message.updated"]
         assert {"message.part.updated", "session.status", "session.updated"} <= set(told)
         assert "message.part.delta" not in told
         assert "message.part.delta" in types_until(everywhere, "session.idle")
+
+
+def test_every_new_session_is_told_as_created_and_then_as_updated(site: Site) -> None:
+    """OpenCode's terminal learns of sessions from `session.updated` alone."""
+    with listening(site, "/event") as events:
+        root = site.post("/session", {})
+        child = site.post("/session", {"parentID": root["id"]})
+        fork = site.post(f"/session/{root['id']}/fork")
+        told = [next(events) for _ in range(6)]
+    assert [(event["type"], event["properties"]) for event in told] == [
+        (kind, {"info": session})
+        for session in (root, child, fork)
+        for kind in ("session.created", "session.updated")
+    ]
 
 
 def test_closing_a_directory_ends_its_stream_and_it_can_be_opened_again(site: Site) -> None:

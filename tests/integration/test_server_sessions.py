@@ -1,5 +1,6 @@
 """Sessions, messages and runs over real HTTP, in the shapes that OpenCode's clients expect."""
 
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -32,6 +33,12 @@ def test_a_session_is_made_with_or_without_a_body(site: Site) -> None:
     assert [each["title"] for each in site.get("/session?limit=1")] == ["mine"]
 
 
+def test_a_list_of_no_sessions_holds_one_as_in_opencode(site: Site, session: str) -> None:
+    newest = site.post("/session", {})["id"]
+    assert [each["id"] for each in site.get("/session?limit=0")] == [newest]
+    assert site.get("/weft/session?limit=0") == []
+
+
 def test_a_session_is_changed_forked_and_removed(site: Site, session: str) -> None:
     assert site.send("PATCH", f"/session/{session}", {"title": "other"})["title"] == "other"
     child = site.post("/session", {"parentID": session})
@@ -41,6 +48,89 @@ def test_a_session_is_changed_forked_and_removed(site: Site, session: str) -> No
     assert len(site.get(f"/session/{fork['id']}/message")) == 2
     assert site.send("DELETE", f"/session/{session}") is True
     assert site.refused(site.client.get(f"/session/{session}")) == (404, "NotFoundError")
+
+
+def test_the_archive_holds_the_time_that_a_client_gives_and_an_empty_change_changes_nothing(
+    site: Site, session: str
+) -> None:
+    def archived(body: object) -> object:
+        return site.send("PATCH", f"/session/{session}", body)["time"].get("archived")
+
+    assert archived({"time": {"archived": 12345}}) == 12345
+    assert archived({"time": {}}) == 12345
+    assert archived({"title": "other"}) == 12345
+    assert archived({"time": {"archived": 67890.5}}) == 67890.5
+    assert site.get("/weft/session?archived=true")[0]["id"] == session
+    # OpenCode's clients take 0 for "not archived", and have no other way to say so.
+    assert archived({"time": {"archived": 0}}) == 0
+    assert site.get("/weft/session?archived=true") == []
+    assert [each["id"] for each in site.get("/weft/session?archived=false")] == [session]
+
+
+@pytest.mark.parametrize("time", [None, True, "yesterday", []])
+def test_what_is_no_time_archives_nothing(site: Site, session: str, time: object) -> None:
+    before = site.get(f"/session/{session}")
+    refused = site.client.patch(f"/session/{session}", json={"time": {"archived": time}})
+    assert site.refused(refused) == (400, "DocumentError")
+    assert "time.archived" in refused.json()["data"]["message"]
+    assert site.get(f"/session/{session}") == before
+
+
+ODD = ("ses_x", "msg_x", "nope", "ses_..", "ses_%2e%2e%2fx", "ses%00", "ses_\u00e9", "ses_" + "x" * 300)
+
+
+@pytest.mark.parametrize("id", ODD)
+def test_an_id_that_no_session_has_is_not_found_however_odd_it_looks(site: Site, id: str) -> None:
+    asked = [
+        ("GET", "", None),
+        ("PATCH", "", {"title": "x"}),
+        ("DELETE", "", None),
+        ("GET", "/children", None),
+        ("GET", "/todo", None),
+        ("GET", "/diff", None),
+        ("GET", "/message", None),
+        ("GET", "/message/msg_x", None),
+        ("POST", "/message", prompt("hi")),
+        ("POST", "/prompt_async", prompt("hi")),
+        ("POST", "/command", {"command": "init", "arguments": ""}),
+        ("POST", "/shell", {"agent": "build", "command": "true"}),
+        ("POST", "/fork", {}),
+        ("POST", "/share", None),
+        ("POST", "/revert", {"messageID": "msg_x"}),
+        ("POST", "/unrevert", None),
+    ]
+    answers = [
+        site.refused(site.client.request(method, f"/session/{id}{path}", json=body))
+        for method, path, body in asked
+    ]
+    assert answers == [(404, "NotFoundError")] * len(asked)
+    assert site.get("/session") == []
+
+
+def test_what_nothing_else_is_called_is_not_found_either(site: Site, session: str) -> None:
+    asked = [
+        ("GET", f"/session/{session}/message/nope", None),
+        ("DELETE", f"/session/{session}/message/msg_x/part/prt_x", None),
+        ("POST", f"/session/{session}/revert", {"messageID": "nope"}),
+        ("POST", f"/session/{session}/fork", {"messageID": "nope"}),
+        ("POST", "/session", {"parentID": "nope"}),
+        ("POST", "/permission/nope/reply", {"reply": "once"}),
+        ("POST", "/question/nope/reply", {"answers": []}),
+        ("POST", "/question/nope/reject", {}),
+        ("GET", "/pty/nope", None),
+        ("PATCH", "/project/..%2fx", {"name": "x"}),
+        ("POST", "/tui/select-session", {"sessionID": "nope"}),
+    ]
+    answers = [site.refused(site.client.request(method, path, json=body)) for method, path, body in asked]
+    assert answers == [(404, "NotFoundError")] * len(asked)
+
+
+def test_a_session_with_a_short_id_that_opencode_took_in_is_opened(site: Site, session: str) -> None:
+    stored = next((site.project.parent / "storage" / "session").glob(f"*/{session}.json"))
+    short = json.loads(stored.read_text()) | {"id": "ses_short"}
+    stored.with_name("ses_short.json").write_text(json.dumps(short))
+    assert site.get("/session/ses_short")["id"] == "ses_short"
+    assert site.post("/session/ses_short/message", prompt("hi"))["info"]["sessionID"] == "ses_short"
 
 
 def test_a_prompt_is_answered_with_the_last_message(site: Site, session: str) -> None:
@@ -182,8 +272,8 @@ def test_the_python_package_names_model_and_agent_in_its_own_way(site: Site, ses
     unknown = site.client.post(
         f"/session/{session}/message", json=prompt("hi", providerID="none", modelID="such")
     )
-    assert site.refused(unknown) == (404, "ModelNotFoundError")
-    assert {"providerID", "modelID", "near"} <= set(unknown.json()["data"])
+    assert site.refused(unknown) == (400, "ProviderModelNotFoundError")
+    assert {"providerID", "modelID", "suggestions"} <= set(unknown.json()["data"])
 
 
 def test_a_prompt_without_a_reply_is_stored_and_given_back(site: Site, session: str) -> None:

@@ -85,6 +85,8 @@ def test_providers_come_with_models_defaults_and_who_is_connected(site: Site) ->
     assert {"id", "providerID", "name", "api", "capabilities", "cost", "limit", "status"} <= set(large)
     assert {"options", "headers", "release_date"} <= set(large)
     assert (large["priced"], large["cost"]["input"]) == (False, 0)
+    families = [model["family"] for each in listed["all"] for model in each["models"].values()]
+    assert (large["family"], all(isinstance(family, str) for family in families)) == ("", True)
 
 
 def test_agents_tools_and_helpers_are_listed(site: Site) -> None:
@@ -95,7 +97,7 @@ def test_agents_tools_and_helpers_are_listed(site: Site) -> None:
     assert {"bash", "read", "edit"} <= set(ids)
     tools = site.get("/experimental/tool?provider=scripted&model=test")
     assert {"id", "description", "parameters"} == set(tools[0])
-    assert site.refused(site.client.get("/experimental/tool?provider=no&model=no"))[0] == 404
+    assert site.refused(site.client.get("/experimental/tool?provider=no&model=no"))[0] == 400
     assert {"name", "extensions", "enabled"} == set(site.get("/formatter")[0])
     assert [site.get(path) for path in ("/lsp", "/skill", "/experimental/resource")] == [[], [], {}]
 

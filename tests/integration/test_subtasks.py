@@ -142,7 +142,9 @@ async def test_what_is_no_session_id_at_all_is_said_and_a_blank_one_starts_afres
         await stage.api.prompt(session, say("go"))
         wrong, fresh = await tasks_of(stage, session)
 
-        assert failed(wrong) == "session id: 'the last one' is not one"
+        assert failed(wrong) == (
+            "session_id: the last one is not a session that was started from here. Leave it out to start a new one."
+        )
         assert done(fresh).output.startswith("found")
 
 

@@ -568,9 +568,12 @@ async def test_a_step_that_changes_nothing_writes_nothing_about_files(root: Path
         events = [each.event for each in await heard.take()]
         assert not any(isinstance(event, SessionDiffed) for event in events)
         prompts = [
-            each for each in events if isinstance(each, MessageUpdated) and isinstance(each.info, UserMessage)
+            each.info
+            for each in events
+            if isinstance(each, MessageUpdated) and isinstance(each.info, UserMessage)
         ]
-        assert len(prompts) == 1
+        # The prompt is told once when it is stored, and once with its title.
+        assert [prompt.summary and prompt.summary.diffs for prompt in prompts] == [None, ()]
         assert not any(
             isinstance(event, PartUpdated) and isinstance(event.part, PatchPart) for event in events
         )

@@ -1,11 +1,12 @@
 """Weft at work in a sandbox: everything as a person would have it, and a scripted model beside the configured ones."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from opencode.fake_model import TITLE
 from opencode.sandbox import Sandbox
 from weft.app.local import Local
 from weft.app.open import Opening, open_app
@@ -13,15 +14,30 @@ from weft.host.clock import SystemClock
 from weft.model.catalog import Model
 from weft.model.input import PromptInput, TextInput
 from weft.model.part import ModelRef
+from weft.provider.chunk import AnyChunk
+from weft.provider.contract import ModelRequest
 from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Served
-from weft.provider.scripted import AnyMove, ScriptedProvider
+from weft.provider.scripted import AnyMove, Say, ScriptedProvider
+from weft.run.title import REQUEST
 from weft.store.contract import Store
 from weft.store.url import open_store
 
 # The name that the sandbox's configuration has for it: each program goes on with the model the other one used.
 FAKE = replace(scripted_model("fake-model"), provider_id="fake")
 UNPRICED = replace(scripted_model("unpriced"), provider_id="fake", cost=None)
+
+
+class Speaking:
+    """Plays the script. As in the fake model, a title is no part of it."""
+
+    def __init__(self, script: ScriptedProvider) -> None:
+        self._script = script
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        if _words(request.messages[0].content) == REQUEST:
+            return ScriptedProvider([[Say(text=TITLE)]], SystemClock()).stream(request)
+        return self._script.stream(request)
 
 
 class Engine(Struct, frozen=True, kw_only=True):
@@ -47,7 +63,8 @@ def _words(content: Sequence[object]) -> str:
 @asynccontextmanager
 async def open_engine(sandbox: Sandbox, *script: Sequence[AnyMove]) -> AsyncIterator[Engine]:
     provider = ScriptedProvider(script, SystemClock())
-    async with open_with(sandbox, Served(FAKE, provider), Served(UNPRICED, provider)) as api:
+    speaking = Speaking(provider)
+    async with open_with(sandbox, Served(FAKE, speaking), Served(UNPRICED, speaking)) as api:
         yield Engine(api=api, provider=provider)
 
 

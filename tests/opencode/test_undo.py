@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.request import ProxyHandler, Request, build_opener
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from given.undoing import files_below, write
 from opencode.engine import open_engine, say
-from opencode.fake_model import Answer, Called, FakeModel, said
+from opencode.fake_model import Answer, Called, FakeModel, called_slowly, said
 from opencode.sandbox import PATIENCE, Sandbox
 from weft.model.diff import FileFate
 from weft.model.ids import MessageID, SessionID
@@ -98,6 +99,45 @@ async def test_what_weft_took_back_opencode_leaves_as_it_is(sandbox: Sandbox, se
 
         assert files_below(sandbox.project) == taken_back
         assert (await weft.api.get_session(session)).revert is None
+
+
+async def test_opencode_says_what_it_changed_itself_after_a_step_of_weft_that_only_made_files(
+    sandbox: Sandbox, server: str, model: FakeModel
+) -> None:
+    """OpenCode compares the first `snapshot` of a session with the last. Every repository has the empty tree: if a step
+    of ours began with it, every file that OpenCode changes would be told as new."""
+    hello = sandbox.project / "hello.txt"
+    write(hello, "hello\nthere\n")
+    session = SessionID(ask(server, "/session", {"title": "Both"})["id"])
+    made = str(sandbox.project / "made-by-weft.txt")
+    async with open_engine(
+        sandbox, [Call(tool="write", input={"filePath": made, "content": "1\n"})], [Say(text="Done.")]
+    ) as weft:
+        await weft.api.prompt(session, say("Make a file."))
+    model.plays(
+        called_slowly("read", filePath=str(hello)),
+        called_slowly("write", filePath=str(hello), content="hello\nall\n"),
+        said("Done."),
+    )
+    ask(server, f"/session/{session}/message", {"parts": [{"type": "text", "text": "Change it."}]})
+
+    (told,) = wait_for_diff(server, session)
+    assert told == {
+        "file": "hello.txt",
+        "before": "hello\nthere\n",
+        "after": "hello\nall\n",
+        "additions": 1,
+        "deletions": 1,
+    }
+
+
+def wait_for_diff(server: str, session: SessionID) -> list[dict[str, Any]]:
+    """What OpenCode says that a session changed, which it works out some time after the answer."""
+    for _ in range(20):
+        if found := ask(server, f"/session/{session}/diff"):
+            return list(found)
+        time.sleep(0.1)
+    return []
 
 
 async def test_what_opencode_changed_weft_leaves_alone_and_says_so(

@@ -1,5 +1,9 @@
 """The journal, when sessions begin with a history, go into the trash and come back."""
 
+import asyncio
+
+from msgspec.structs import replace
+
 from weft.bus import Bus
 from weft.journal import open_journal
 from weft.model.event import (
@@ -8,8 +12,11 @@ from weft.model.event import (
     PartUpdated,
     SessionCreated,
     SessionDeleted,
+    SessionUpdated,
 )
-from weft.model.ids import SessionID
+from weft.model.ids import MessageID, SessionID
+from weft.model.message import AnyMessage, UserMessage, UserSummary
+from weft.model.transcript import Transcript
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.testing.store_values import NOW, PROMPT, SESSION, growth, prompt, session, text, whole
@@ -27,7 +34,7 @@ async def test_of_a_session_that_begins_with_a_history_only_the_session_is_told(
     async with open_journal(store, bus, HandClock(NOW), directory="/") as journal:
         await journal.begin(session(), MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "a")))
     assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "a"))]
-    assert await told(bus) == [SessionCreated(info=session())]
+    assert await told(bus) == [SessionCreated(info=session()), SessionUpdated(info=session())]
 
 
 async def test_what_goes_into_the_trash_has_grown_to_the_last_letter() -> None:
@@ -40,9 +47,36 @@ async def test_what_goes_into_the_trash_has_grown_to_the_last_letter() -> None:
         assert await store.list_sessions() == []
         await journal.restore(trashed.id)
     assert await store.list_messages(SESSION) == [whole(prompt(), text("prt_1", "abc"))]
-    assert (await told(bus))[-4:] == [
+    assert (await told(bus))[-6:] == [
         SessionDeleted(info=session(CHILD)),
         SessionDeleted(info=session()),
         SessionCreated(info=session()),
+        SessionUpdated(info=session()),
         SessionCreated(info=session(CHILD)),
+        SessionUpdated(info=session(CHILD)),
     ]
+
+
+async def test_two_who_edit_one_message_at_the_same_time_do_not_overwrite_one_another() -> None:
+    store, bus = MemoryStore(), Bus()
+
+    def titled(it: AnyMessage) -> AnyMessage:
+        assert isinstance(it, UserMessage)
+        return replace(it, summary=replace(it.summary or UserSummary(), title="Mending"))
+
+    def bodied(it: AnyMessage) -> AnyMessage:
+        assert isinstance(it, UserMessage)
+        return replace(it, summary=replace(it.summary or UserSummary(), body="Done"))
+
+    async with open_journal(store, bus, HandClock(NOW), directory="/") as journal:
+        await journal.begin(session(), MessageUpdated(info=prompt()))
+        known = Transcript(await store.list_messages(SESSION))
+        await asyncio.gather(
+            journal.edit_message(SESSION, PROMPT, titled, into=known),
+            journal.edit_message(SESSION, PROMPT, bodied, into=known),
+            journal.edit_message(SESSION, MessageID("msg_gone"), titled),
+        )
+    both = replace(prompt(), summary=UserSummary(title="Mending", body="Done"))
+    assert await store.list_messages(SESSION) == [whole(both)]
+    assert known.messages() == [whole(both)]
+    assert (await told(bus))[-1] == MessageUpdated(info=both)

@@ -45,7 +45,7 @@ from weft.acp.telling import to_iso
 from weft.errors import InvalidInputError, NotFoundError, WeftError
 from weft.model.catalog import parse_ref
 from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput
-from weft.model.session import Session, SessionQuery
+from weft.model.session import Session, SessionQuery, is_archived
 
 PROTOCOL: Final = 1
 LOGIN: Final = "weft-auth-login"
@@ -184,7 +184,7 @@ class Front:
         query = SessionQuery(
             roots=True, order="updated", directory=house.directory if cwd else None, everywhere=cwd is None
         )
-        found = [each for each in await house.api.list_sessions(query) if each.time.archived is None]
+        found = [each for each in await house.api.list_sessions(query) if not is_archived(each)]
         page, after = to_page(found, cursor)
         return ListSessionsResponse(sessions=[to_listed(each) for each in page], next_cursor=after)
 

@@ -11,7 +11,7 @@ from weft.app.library import Library
 from weft.errors import ConflictError, NotFoundError, UnreadableError
 from weft.model.diff import FileDiff
 from weft.model.finding import Figures, Hit
-from weft.model.ids import MessageID, PartID, ProjectID, SessionID, checked
+from weft.model.ids import MessageID, PartID, ProjectID, SessionID, check_new, checked
 from weft.model.input import SessionInput
 from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.parcel import Parcel, Received
@@ -54,7 +54,7 @@ class AtRest(Struct, frozen=True, kw_only=True):
         self, input: SessionInput, *, id: SessionID | None = None, directory: str | None = None
     ) -> Session:
         parent = None if input.parent_id is None else await self.get_session(input.parent_id)
-        if id is not None and await self._is_taken(id):
+        if id is not None and await self._is_taken(SessionID(check_new("session", id))):
             raise ConflictError("session", id, "is there already")
         session = await lifecycle.create(self.maker, input, parent=parent, id=id, directory=directory)
         self.welcome(session)

@@ -10,7 +10,7 @@ from typing import Final
 
 from weft.app.address import storage_root
 from weft.app.listing import list_shelved
-from weft.errors import DirectoryError, InvalidIdError
+from weft.errors import DirectoryError, NotFoundError
 from weft.host.now import now
 from weft.host.paths import paths_from
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, checked
@@ -70,7 +70,7 @@ class Reading:
 
         if given == LAST:
             return self.get_last_session()
-        with suppress(InvalidIdError):
+        with suppress(NotFoundError):
             found = self.tree.find_session(SessionID(checked("session", given)))
             if found is not None:
                 return without_secret(found)

@@ -11,7 +11,7 @@ from typing import Any
 from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain, write_json
 from weft.host.now import now as read_clock
-from weft.model.session import Session, SessionQuery, own_of
+from weft.model.session import Session, SessionQuery, is_archived, own_of
 from weft.session.select import select
 
 ID_WIDTH = 30
@@ -43,7 +43,7 @@ def list_sessions(chosen: argparse.Namespace) -> int:
 
 def to_row(session: Session) -> dict[str, Any]:
     """A session in a listing, under the names OpenCode's `session list --format json` uses; ours only if they say much."""
-    own, archived = own_of(session), session.time.archived
+    own = own_of(session)
     return {
         "id": session.id,
         "title": session.title,
@@ -54,7 +54,7 @@ def to_row(session: Session) -> dict[str, Any]:
         **({"parentId": session.parent_id} if session.parent_id else {}),
         **({"pinned": True} if own.pinned else {}),
         **({"tags": own.tags} if own.tags else {}),
-        **({"archived": archived} if archived is not None else {}),
+        **({"archived": session.time.archived} if is_archived(session) else {}),
     }
 
 

@@ -10,7 +10,7 @@ from weft.client.http import Line
 from weft.client.paths import message_at, need_weft, own, part_at, session_at
 from weft.errors import InvalidInputError, NotFoundError
 from weft.model.diff import FileDiff
-from weft.model.ids import MessageID, PartID, SessionID, checked
+from weft.model.ids import MessageID, PartID, SessionID, check_new, checked
 from weft.model.input import SessionInput
 from weft.model.message import AnyMessage, MessageWithParts, place_of
 from weft.model.part import AnyPart
@@ -41,7 +41,7 @@ class RemoteSessions:
             return await self.create_session(input)
         need_weft(self._line, "choosing a session's id or directory")
         if id is not None:
-            checked("session", id)
+            check_new("session", id)
         if directory is not None and not os.path.isabs(directory):
             raise InvalidInputError("directory", f"{directory[:80]!r} is not an absolute path")
         body = {"id": id, "directory": directory, **to_plain(input)}
@@ -91,8 +91,9 @@ class RemoteSessions:
         body: dict[str, Any] = {} if change.title is None else {"title": change.title.strip()}
         if body.get("title") == "":
             raise InvalidInputError("title", "it is empty")
-        if change.archived:
-            body["time"] = {"archived": (await self.get_session(id)).time.updated}
+        if change.archived is not None:
+            since = (await self.get_session(id)).time.updated if change.archived is True else change.archived
+            body["time"] = {"archived": since}
         return await self._line.ask(patch(session_at(id), body), Session)
 
     async def touch_session(self, id: SessionID) -> Session:

@@ -8,7 +8,7 @@ from weft.model.ids import HEX_LENGTH, PER_MS, RANDOM_LENGTH, WRAP, MessageID, P
 from weft.model.input import CommandInput, PromptInput
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ModelRef
-from weft.model.session import Session, SessionQuery, newest_first, own_of
+from weft.model.session import Session, SessionQuery, is_archived, newest_first, own_of
 
 Letters = Callable[[int], str]
 
@@ -27,7 +27,7 @@ def _wanted(session: Session, query: SessionQuery) -> bool:
         and (query.search is None or query.search.lower() in session.title.lower())
         and (query.tag is None or query.tag in own_of(session).tags)
         and (query.directory is None or session.directory == query.directory)
-        and (query.archived is None or query.archived == (session.time.archived is not None))
+        and (query.archived is None or query.archived == is_archived(session))
     )
 
 

@@ -17,7 +17,7 @@ from weft.errors import ModelNotFoundError, NoModelError, NotFoundError
 from weft.model.agent import Agent, Command
 from weft.model.around.provider import ProviderList
 from weft.model.catalog import parse_ref
-from weft.model.ids import ALPHABET, MessageID, PartID, SessionID, checked
+from weft.model.ids import ALPHABET, MessageID, PartID, SessionID, check_new, checked
 from weft.model.input import CommandInput, PromptInput, ShellInput
 from weft.model.message import MessageWithParts
 from weft.model.part import ModelRef
@@ -94,7 +94,7 @@ class RemoteRuns(RemoteMessages):
     async def _ready(self, session: SessionID, input: PromptInput) -> Sending:
         """A prompt that is the same one however often it is sent: by its own id, else by a key."""
         if input.message_id is not None:
-            checked("message", input.message_id)
+            check_new("message", input.message_id)
         if self._line.ours:
             return Sending(input, None if input.message_id else f"weft-{letters(20)}", None)
         await self.check_prompt(input)
@@ -238,7 +238,7 @@ class RemoteRuns(RemoteMessages):
     async def command(self, session: SessionID, input: CommandInput) -> MessageWithParts:
         path = session_at(session, "command")
         if input.message_id is not None:
-            checked("message", input.message_id)
+            check_new("message", input.message_id)
         if self._line.ours:
             key = None if input.message_id else f"weft-{letters(20)}"
             return await self._long(session, post(path, input, twice=True, long=True, key=key))

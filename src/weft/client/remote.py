@@ -22,7 +22,7 @@ from weft.errors import InvalidInputError, NotFoundError
 from weft.model.event import Durable, Event, Told
 from weft.model.event_wire import event_to_plain
 from weft.model.finding import Figures, Hit
-from weft.model.ids import ProjectID, SessionID
+from weft.model.ids import ProjectID, SessionID, check_new
 from weft.model.message import MessageWithParts
 from weft.model.parcel import Parcel, Received
 from weft.model.project import Project
@@ -105,7 +105,7 @@ class Remote(RemoteAsking):
         return Parcel(info=info, messages=tuple(messages), todos=tuple(todos), diff=tuple(diff))
 
     async def import_session(self, parcel: Parcel, *, dry_run: bool = False) -> Received:
-        session_at(parcel.info.id)
+        check_new("session", parcel.info.id)
         need_weft(self._line, "taking a session in", hint="opencode import does it from a file")
         asked = post(own("/import"), parcel, long=True, query=to_query({"dryRun": dry_run}))
         return await self._line.ask(asked, Received)

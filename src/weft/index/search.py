@@ -7,7 +7,7 @@ from weft.index.driver import Database, Row
 from weft.index.entry import AFTER, BEFORE, clean
 from weft.model.finding import Hit
 from weft.model.ids import MessageID, ProjectID, SessionID
-from weft.model.session import Session
+from weft.model.session import Session, is_archived
 from weft.model.wire import decode
 
 LONGEST_QUERY = 4_000
@@ -75,7 +75,7 @@ def _to_hit(row: Row, marked: str) -> Hit:
         message_id=None if message is None else MessageID(message),
         title=session.title,
         updated=session.time.updated,
-        archived=session.time.archived is not None,
+        archived=is_archived(session),
         at=session.time.created if created is None else created,
         snippet=snippet,
         marks=marks,

@@ -1,11 +1,14 @@
 """What became of files: how they differ, what is kept so that it can be taken back, and what came of taking it back."""
 
-from typing import Literal, NewType
+from typing import Final, Literal, NewType
 
 from weft.model.wire import Wire, always
 
 Tree = NewType("Tree", str)
 """The name of a git tree in our own store of objects."""
+
+EMPTY_TREE: Final = Tree("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
+"""The tree without files, which every git repository has."""
 
 Fate = Literal["restored", "removed", "unchanged", "kept", "uncovered", "missing"]
 

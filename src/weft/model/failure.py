@@ -59,6 +59,15 @@ class StructureData(Wire, frozen=True, kw_only=True):
     retries: int
 
 
+class ModelNotFoundData(Wire, frozen=True, kw_only=True):
+    """OpenCode's fields, and a message with the way out. `suggestions` are the nearest names."""
+
+    provider_id: str
+    model_id: str
+    suggestions: tuple[str, ...] = ()
+    message: str = ""
+
+
 class Failure(Wire, frozen=True, kw_only=True, tag_field="name"):
     """`{name, data}`, as OpenCode serialises what went wrong."""
 
@@ -117,6 +126,12 @@ class StructureFailure(Failure, frozen=True, kw_only=True, tag="StructuredOutput
     data: StructureData
 
 
+class ModelNotFoundFailure(Failure, frozen=True, kw_only=True, tag="ProviderModelNotFoundError"):
+    """No provider has the model that was to answer."""
+
+    data: ModelNotFoundData
+
+
 class OtherFailure(Failure, frozen=True, kw_only=True, tag="$other"):
     """A failure of a name we do not know; its own name is carried along."""
 
@@ -133,6 +148,7 @@ AnyFailure = (
     | DeadlineFailure
     | StorageFailure
     | StructureFailure
+    | ModelNotFoundFailure
     | OtherFailure
 )
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, NewType
 
-from weft.errors import InvalidIdError
+from weft.errors import InvalidIdError, NotFoundError
 
 ProjectID = NewType("ProjectID", str)
 SessionID = NewType("SessionID", str)
@@ -105,7 +105,17 @@ def in_order(id: str, near: int) -> tuple[int, str]:
 
 
 def checked(kind: str, given: str) -> str:
-    """The id, if it can be one of that kind; it came from outside and may be anything."""
+    """Return an id from outside to look something up by. Raise `NotFoundError` if nothing of that kind can have it.
+
+    Whoever wrote the thing may have named it otherwise than we do: OpenCode takes any session id that begins with `ses`.
+    """
+    if not given.startswith(PREFIXES[kind]) or _FILE_NAME.fullmatch(given) is None:
+        raise NotFoundError(kind, given[:80])
+    return given
+
+
+def check_new(kind: str, given: str) -> str:
+    """Return an id from outside for something new. Raise `InvalidIdError` if it is not of the form that we mint."""
     prefix, _, body = given.partition("_")
     if prefix != PREFIXES[kind] or _BODY.fullmatch(body) is None:
         raise InvalidIdError(kind, given)

@@ -182,7 +182,8 @@ class ToolPart(Part, frozen=True, kw_only=True, tag="tool"):
 
 
 class StepStartPart(Part, frozen=True, kw_only=True, tag="step-start"):
-    """The model began to answer; the files stood as in `snapshot`: in ours, those that this step changed."""
+    """The model began to answer; the files stood as in `snapshot`: in ours, those that this step changed and that were
+    there."""
 
     snapshot: str | None = None
 

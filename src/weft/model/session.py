@@ -22,7 +22,8 @@ class SessionTime(Wire, frozen=True, kw_only=True):
     created: int
     updated: int
     compacting: int | None = None
-    archived: int | None = None
+    # OpenCode stores whatever number a client sends, with a fraction, too.
+    archived: int | float | None = None
 
 
 class SessionSummary(Wire, frozen=True, kw_only=True):
@@ -135,10 +136,13 @@ EVERY = SessionQuery()
 
 
 class SessionChange(Wire, frozen=True, kw_only=True):
-    """What of a session is to be another. What is not said stays. Notes are taken away by number, counted from one."""
+    """What of a session is to be another. What is not said stays. Notes are taken away by number, counted from one.
+
+    `archived` is a time since when (ms), or true for now, or false to bring the session back.
+    """
 
     title: str | None = None
-    archived: bool | None = None
+    archived: bool | int | float | None = None
     pinned: bool | None = None
     tag: tuple[str, ...] = ()
     untag: tuple[str, ...] = ()
@@ -167,6 +171,11 @@ def without_secret(session: Session) -> Session:
         return session
     rest = {name: item for name, item in share.extra_.items() if name != "secret"}
     return replace(session, share=replace(share, extra_=rest or UNSET))
+
+
+def is_archived(session: Session) -> bool:
+    """Return whether the session is put away. As OpenCode's clients read it, the time 0 means that it is not."""
+    return bool(session.time.archived)
 
 
 def own_of(session: Session) -> SessionOwn:

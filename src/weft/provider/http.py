@@ -54,7 +54,7 @@ async def stream_chunks(
     """
     events, told = reader or SseReader(), False
     question = await asyncio.to_thread(ask) if apart else ask()
-    with _ours(question.url):
+    with _addressed(question.url), _ours(question.url):
         async with _open_answer(client, question) as answer, aclosing(answer.pieces()) as pieces:
             async for piece in pieces:
                 for event in events.feed(piece):
@@ -234,6 +234,24 @@ def _ours(url: str) -> Iterator[None]:
         raise fault("network", f"no connection to {_host(url)}: {error}") from error
     except (httpx2.TransportError, ssl.SSLError) as error:
         raise fault("network", f"the connection to {_host(url)} broke off: {error}") from error
+
+
+@contextmanager
+def _addressed(url: str) -> Iterator[None]:
+    """Write the address into every `ProviderError`, without what may be a key in it."""
+    try:
+        yield
+    except ProviderError as error:
+        error.url = to_address(url)
+        raise
+
+
+def to_address(url: str) -> str:
+    """Return a URL without its query and its password, or "" if it is none."""
+    try:
+        return str(httpx2.URL(url).copy_with(query=None, fragment=None, userinfo=b""))
+    except httpx2.InvalidURL:
+        return ""
 
 
 def _silent(message: str) -> ProviderError:

@@ -7,9 +7,11 @@ from typing import Any
 
 import httpx2
 
+from weft.errors import ProviderError
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
 from weft.provider.endpoint import Endpoint
+from weft.provider.http import to_address
 from weft.provider.tail.fold import TailFold, to_failure
 from weft.provider.tail.library import Library
 from weft.provider.tail.request import to_messages, to_parameters, to_settings
@@ -47,6 +49,8 @@ class LongTail:
         # Whatever the package underneath raises: there are as many kinds as there are providers.
         except Exception as error:  # noqa: BLE001 - and it is raised again
             told = to_failure(error, self._ai, self._endpoint.provider_id)
+            if isinstance(told, ProviderError):
+                told.url = to_address(self._endpoint.base_url or "")
             raise told from (error if told is not error else error.__cause__)
 
     def _open(self, model: Any, request: ModelRequest) -> Any:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from weft.errors import InvalidInputError, NotFoundError
 from weft.model.agent import Agent
 from weft.model.event import Event, MessageUpdated, PartUpdated
-from weft.model.ids import MessageID, PartID, SessionID, checked
+from weft.model.ids import MessageID, PartID, SessionID, check_new
 from weft.model.input import AgentInput, AnyPartInput, FileInput, PromptInput, SubtaskInput, TextInput
 from weft.model.message import AnyFormat, JsonFormat, MessageWithParts, OtherFormat, TextFormat, UserMessage
 from weft.model.part import AgentPart, AnyPart, FilePart, ModelRef, Moment, SubtaskPart, TextPart
@@ -39,7 +39,7 @@ async def admit(kit: Kit, session: SessionID, transcript: Transcript, input: Pro
     mistake stores nothing."""
     agent, (model, *fallback) = choose(kit, input, transcript.messages())
     message = UserMessage(
-        id=MessageID(checked("message", input.message_id)) if input.message_id else kit.mint.message(),
+        id=MessageID(check_new("message", input.message_id)) if input.message_id else kit.mint.message(),
         session_id=session,
         time=Moment(created=transcript.next_time(kit.clock.now())),
         agent=agent,
@@ -155,6 +155,6 @@ def check_format(format: AnyFormat | None) -> None:
 
 def _to_part(kit: Kit, message: UserMessage, given: AnyPartInput) -> AnyPart:
     """The same piece, with a place in a message: what is sent and what is stored name their fields alike."""
-    part = PartID(checked("part", given.id)) if given.id else kit.mint.part()
+    part = PartID(check_new("part", given.id)) if given.id else kit.mint.part()
     fields = {name: getattr(given, name) for name in given.__struct_fields__ if name != "id"}
     return PARTS[type(given)](id=part, session_id=message.session_id, message_id=message.id, **fields)

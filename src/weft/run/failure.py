@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from weft.errors import DeadlineError, ProviderAuthError, ProviderError, StoreError, WeftError
+from weft.errors import DeadlineError, ModelNotFoundError, ProviderAuthError, ProviderError, StoreError, WeftError
 from weft.model.failure import (
     AnyFailure,
     ApiData,
@@ -12,6 +12,8 @@ from weft.model.failure import (
     BudgetFailure,
     DeadlineData,
     DeadlineFailure,
+    ModelNotFoundData,
+    ModelNotFoundFailure,
     Said,
     StorageFailure,
     unknown,
@@ -44,10 +46,14 @@ def to_failure(error: BaseException) -> AnyFailure:
                     is_retryable=error.retryable,
                     response_headers=error.headers or None,
                     response_body=error.body or None,
-                    # A script is told by its exit code whether it was only slow.
-                    metadata={"kind": error.kind} if error.kind == "timeout" else None,
+                    metadata=_metadata(error) or None,
                 )
             )
+        case ModelNotFoundError(provider_id=provider, model_id=model, near=near):
+            data = ModelNotFoundData(
+                provider_id=provider, model_id=model, suggestions=near, message=_with_hint(error)
+            )
+            return ModelNotFoundFailure(data=data)
         case DeadlineError(limit=limit, seconds=seconds):
             return DeadlineFailure(data=DeadlineData(message=str(error), limit=limit, seconds=seconds))
         case StoreError():
@@ -59,8 +65,15 @@ def to_failure(error: BaseException) -> AnyFailure:
 
 
 def _with_hint(error: WeftError) -> str:
-    """Whoever reads the message reads the way out, too."""
-    return f"{error} ({error.hint})" if error.hint else str(error)
+    """Return the message with the way out, for whoever reads only the message."""
+    return f"{error} ({error.hint})" if error.hint else str(error) or type(error).__name__
+
+
+def _metadata(error: ProviderError) -> dict[str, str]:
+    """Return what a failure says beyond OpenCode's other fields: the address, as OpenCode does; and that it was only
+    slow, which a script is told by its exit code."""
+    url = {"url": error.url} if error.url else {}
+    return url | ({"kind": error.kind} if error.kind == "timeout" else {})
 
 
 def _told(error: ProviderError) -> str:
@@ -76,4 +89,5 @@ def to_setback(error: ProviderError, model: ModelRef) -> AnyFailure:
     failure = to_failure(error)
     if not isinstance(failure, ApiFailure):
         return failure
-    return replace(failure, data=replace(failure.data, metadata=mark(error.kind, model)))
+    metadata = (failure.data.metadata or {}) | mark(error.kind, model)
+    return replace(failure, data=replace(failure.data, metadata=metadata))

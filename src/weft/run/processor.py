@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.model.diff import Patch
+from weft.model.diff import EMPTY_TREE, Patch, Tree
 from weft.model.event import Event, MessageUpdated, PartGrew, PartRemoved, PartUpdated
 from weft.model.failure import AbortedFailure, AnyFailure
 from weft.model.ids import Mint
@@ -182,9 +182,10 @@ class Processor:
         closed = self._close_all()
         for call in list(self._calls):
             closed += self._failed(call, UNWRITTEN)
-        if changed is not None and self._begun is not None:
-            closed.append(PartUpdated(part=replace(self._begun, snapshot=changed.hash)))
-        charged = self._charge(bill, finished.reason, snapshot=changed.until if changed else None)
+        before, after = (_snapshot(changed.hash), _snapshot(changed.until)) if changed else (None, None)
+        if before is not None and self._begun is not None:
+            closed.append(PartUpdated(part=replace(self._begun, snapshot=before)))
+        charged = self._charge(bill, finished.reason, snapshot=after)
         self.message = replace(self.message, finish=finished.reason, tokens=bill.tokens)
         return [*closed, charged, *self._complete()]
 
@@ -372,3 +373,12 @@ class Processor:
 
     def _since(self, part: ToolPart) -> int:
         return part.state.time.start if isinstance(part.state, RunningState) else self._now()
+
+
+def _snapshot(tree: Tree) -> str | None:
+    """Return the name of a tree for a step, or None for the empty tree.
+
+    OpenCode compares the first and the last snapshot that a session names, in a repository of its own. It cannot find our
+    trees there and says nothing, but it finds the empty one, and takes every file that it changes itself for new.
+    """
+    return None if tree == EMPTY_TREE else tree

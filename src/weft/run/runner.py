@@ -41,7 +41,7 @@ from weft.run.failure import to_failure
 from weft.run.kit import Kit
 from weft.run.loop import run
 from weft.run.person.turning import turned
-from weft.run.title import hurry, name_session
+from weft.run.title import Titles
 from weft.session.settle import to_settle
 from weft.session.undo.cleanup import clean_up
 from weft.session.undo.point import cut_at
@@ -323,9 +323,10 @@ class Runner:
             kit = replace(self._kit, view=view)
             while True:
                 async with open_tasks() as beside:
-                    naming = beside.create_task(name_session(kit, going.session, going.transcript))
+                    titles = Titles(kit, going.session, going.transcript)
+                    giving = beside.create_task(titles.give())
                     seen = await run(kit, going.session, going.transcript)
-                    await hurry(naming)
+                    await titles.finish(giving)
                 newest = newest_prompt(going.transcript.messages())
                 if newest is None or newest.id == seen:
                     return

@@ -1,5 +1,5 @@
-"""Name a session: by the small model if there is one, else by the first words of the prompt. Once, and never over a
-person's own title."""
+"""Titles of sessions and of prompts: made by the small model if there is one, else from the first words of the prompt.
+Each is made once, and a session's never replaces a person's own."""
 
 import asyncio
 import re
@@ -8,9 +8,9 @@ from decimal import Decimal
 
 from msgspec.structs import replace
 
-from weft.errors import NotFoundError
+from weft.errors import NotFoundError, StoreError
 from weft.model.catalog import Model
-from weft.model.message import MessageWithParts, UserMessage
+from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, UserMessage, UserSummary
 from weft.model.part import SubtaskPart, TextPart
 from weft.model.session import Session, may_be_titled
 from weft.model.spent import Spent
@@ -53,43 +53,106 @@ class Said:
                 pass
 
 
-async def name_session(kit: Kit, session: Session, transcript: Transcript) -> None:
-    """Give the session a title, if it has none and this is its first prompt."""
-    if session.parent_id is not None or not may_be_titled(session):
-        return
-    prompts = [message for message in transcript.messages() if _is_said(message)]
-    if len(prompts) != 1:
-        return
-    (first,) = prompts
-    words = "\n".join(
+class Titles:
+    """The titles that one run gives: to its session, if that has none yet, and to the prompts that it answers.
+
+    Make one when a run begins, let `give` work beside it, and call `finish` when the answer is there. OpenCode asks the
+    model twice for the first prompt, once for each title, and lets two writers overwrite one another.
+    """
+
+    def __init__(self, kit: Kit, session: Session, transcript: Transcript) -> None:
+        self._kit = kit
+        self._session = session
+        self._transcript = transcript
+        history = transcript.messages()
+        answered = {each.info.parent_id for each in history if isinstance(each.info, AssistantMessage)}
+        self._earlier = {each.info.id for each in history} & answered
+        prompts = [message for message in history if _is_said(message)]
+        nameless = session.parent_id is None and may_be_titled(session)
+        self._first = prompts[0].info.id if nameless and len(prompts) == 1 else None
+
+    async def give(self) -> None:
+        """Name what waits for an answer: by the small model if there is one, else by its first words."""
+        for message in self._untitled():
+            words = _words_of(message)
+            said = Said()
+            try:
+                assert isinstance(message.info, UserMessage)
+                if message.info.id == self._first or not self._is_limited(message.info):
+                    await _ask(self._kit, message.info, words, said)
+            finally:  # also if there is no time left for the model
+                title = to_title("".join(said.words)) or to_title(words, longest=LONGEST_WORDS)
+                await self._store(message, title, said.spent)
+
+    async def finish(self, giving: asyncio.Task[None]) -> None:
+        """End `give`, since the work is done, and name by their words the prompts that came in meanwhile.
+
+        Only a session is worth a short wait for its title: nobody waits for that of a prompt.
+        """
+        await asyncio.wait([giving], timeout=GRACE if self._first is not None else 0)
+        giving.cancel()
+        await asyncio.wait([giving])
+        for message in self._untitled():
+            await self._store(message, to_title(_words_of(message), longest=LONGEST_WORDS), Spent())
+
+    def _untitled(self) -> list[MessageWithParts]:
+        """List the prompts of this run that somebody wrote and that have no title yet, and the one that names the session."""
+        return [
+            message
+            for message in self._transcript.messages()
+            if isinstance(message.info, UserMessage)
+            and message.info.id not in self._earlier
+            and (message.info.id == self._first or _has_words(message))
+            and (message.info.summary is None or message.info.summary.title is None)
+        ]
+
+    def _is_limited(self, prompt: UserMessage) -> bool:
+        """Return whether a budget is in force: no call may be made then that it was not asked about."""
+        return prompt.budget is not None or self._kit.purse.is_limited
+
+    async def _store(self, message: MessageWithParts, title: str, spent: Spent) -> None:
+        """Write the title, and count what it took: OpenCode leaves that out of what a session has cost."""
+        names_session = message.info.id == self._first
+
+        def edit(it: Session) -> Session:
+            named = replace(it, title=title) if names_session and title and may_be_titled(it) else it
+            return named if spent == Spent() else also_spent(named, spent)
+
+        self._first = None if names_session else self._first
+        # The session may be gone by now. And a full disk ends a run by what the run itself has to store, not by a title.
+        with suppress(NotFoundError, StoreError):
+            if names_session or spent != Spent():
+                await self._kit.journal.edit(self._session.id, edit)
+            if title and _has_words(message):
+                await self._kit.journal.edit_message(
+                    self._session.id, message.info.id, lambda it: _titled(it, title), into=self._transcript
+                )
+
+
+def _titled(message: AnyMessage, title: str) -> AnyMessage:
+    if not isinstance(message, UserMessage):
+        return message
+    summary = message.summary or UserSummary()
+    return replace(message, summary=replace(summary, title=summary.title or title))
+
+
+def _words_of(message: MessageWithParts) -> str:
+    return _text_of(message) or "\n".join(
+        part.prompt for part in message.parts if isinstance(part, SubtaskPart)
+    )
+
+
+def _text_of(message: MessageWithParts) -> str:
+    """Return what somebody wrote, without what we added."""
+    return "\n".join(
         part.text
-        for part in first.parts
+        for part in message.parts
         if isinstance(part, TextPart) and not part.synthetic and not part.ignored
-    ) or "\n".join(part.prompt for part in first.parts if isinstance(part, SubtaskPart))
-    assert isinstance(first.info, UserMessage)
-    said = Said()
-    try:
-        await _ask(kit, first.info, words, said)
-    finally:  # also if there is no time left for the model
-        title = to_title("".join(said.words)) or to_title(words, longest=LONGEST_WORDS)
-        await _give(kit, session, title, said.spent)
+    )
 
 
-async def hurry(naming: asyncio.Task[None]) -> None:
-    """The work is done: a title that is not there soon is made without the model."""
-    await asyncio.wait([naming], timeout=GRACE)
-    naming.cancel()
-
-
-async def _give(kit: Kit, session: Session, title: str, spent: Spent) -> None:
-    """The title, and what it took: OpenCode leaves that out of what a session has cost."""
-
-    def edit(it: Session) -> Session:
-        titled = replace(it, title=title) if title and may_be_titled(it) else it
-        return titled if spent == Spent() else also_spent(titled, spent)
-
-    with suppress(NotFoundError):  # it was removed meanwhile
-        await kit.journal.edit(session.id, edit)
+def _has_words(message: MessageWithParts) -> bool:
+    return bool(_text_of(message).strip())
 
 
 def _is_said(message: MessageWithParts) -> bool:

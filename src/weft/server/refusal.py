@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from weft import errors
 from weft.errors import WeftError
-from weft.model.around.refusal import to_facts
+from weft.model.around.refusal import name_of, to_facts
 from weft.model.wire import encode
 
 # The first that fits counts: a kind stands before what it is a kind of.
@@ -16,7 +16,7 @@ STATUS: tuple[tuple[type[WeftError], int], ...] = (
     (errors.DocumentError, 400),
     (errors.NoModelError, 400),
     (errors.NotFoundError, 404),
-    (errors.ModelNotFoundError, 404),
+    (errors.ModelNotFoundError, 400),
     (errors.DirectoryError, 404),
     (errors.OutsideError, 403),
     (errors.UnsupportedError, 501),
@@ -56,8 +56,8 @@ def to_refusal(error: Exception) -> Refusal:
     for kind, status in STATUS:
         if isinstance(error, kind):
             hint = f" ({error.hint})" if error.hint else ""
-            name, message = type(error).__name__, f"{error}{hint}"
-            return Refusal(status=status, name=name, message=message, facts=to_facts(error))
+            message = f"{error}{hint}"
+            return Refusal(status=status, name=name_of(error), message=message, facts=to_facts(error))
     ref = f"err_{secrets.token_hex(8)}"
     return Refusal(
         status=500,

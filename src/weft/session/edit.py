@@ -36,9 +36,7 @@ def changed(session: Session, change: SessionChange, now: int) -> Session:
     own, time = own_of(session), session.time
     tags = dict.fromkeys((*own.tags, *map(checked_tag, change.tag)))
     if change.archived is not None:
-        # OpenCode sets this and never clears it.
-        archived = (time.archived or now) if change.archived else None
-        time = replace(time, archived=archived)
+        time = replace(time, archived=_changed_archived(time.archived, change.archived, now))
     changed_own = replace(
         own,
         titled=own.titled or change.title is not None,
@@ -48,6 +46,17 @@ def changed(session: Session, change: SessionChange, now: int) -> Session:
     )
     permission = session.permission if change.permission is None else change.permission
     return with_own(replace(session, title=title, time=time, permission=permission), changed_own)
+
+
+def _changed_archived(known: float | None, wanted: bool | float, now: int) -> int | float | None:
+    """Return since when a session is archived. OpenCode sets a time and never clears it."""
+    match wanted:
+        case False:
+            return None
+        case True:
+            return known or now
+        case _:
+            return wanted
 
 
 def _changed_notes(notes: tuple[str, ...], change: SessionChange) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from weft.errors import InvalidInputError
 from weft.host.clock import Clock
 from weft.journal import Journal
-from weft.model.event import SessionCreated
 from weft.model.ids import Mint, ProjectID, SessionID
 from weft.model.input import SessionInput
 from weft.model.project import Place
@@ -58,7 +57,7 @@ async def create(
         time=SessionTime(created=now, updated=now),
         weft=None if parent is None else child_own(parent),
     )
-    await maker.journal.commit(SessionCreated(info=session))
+    await maker.journal.begin(session)
     return session
 
 

@@ -7,7 +7,7 @@ from weft.errors import InvalidInputError, NotFoundError
 from weft.journal import Journal
 from weft.model.diff import FileDiff
 from weft.model.event import MessageRemoved, MessageUpdated, PartRemoved, PartUpdated
-from weft.model.ids import MessageID, PartID, SessionID, checked
+from weft.model.ids import MessageID, PartID, SessionID, check_new, checked
 from weft.model.message import AnyMessage, MessageWithParts, UserMessage
 from weft.model.part import AnyPart
 from weft.model.transcript import Transcript
@@ -39,7 +39,7 @@ class Door(NamedTuple):
 
 async def put_message(door: Door, message: AnyMessage) -> AnyMessage:
     """Add a message or replace it."""
-    checked("message", message.id)
+    check_new("message", message.id)
     await door.store.get_session(SessionID(checked("session", message.session_id)))
     await door.journal.commit(MessageUpdated(info=message), into=door.known)
     return message
@@ -47,7 +47,7 @@ async def put_message(door: Door, message: AnyMessage) -> AnyMessage:
 
 async def put_part(door: Door, part: AnyPart, *, delta: str | None = None) -> AnyPart:
     """Add a part or replace it; `delta` says by what its text has just grown."""
-    checked("part", part.id)
+    check_new("part", part.id)
     await get_message(door.store, part.session_id, part.message_id)
     if delta is not None and not getattr(part, "text", "").endswith(delta):
         raise InvalidInputError("delta", "the part's text does not end so")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from weft.model.session import Session, SessionQuery, newest_first, own_of
+from weft.model.session import Session, SessionQuery, is_archived, newest_first, own_of
 
 
 def select(sessions: Iterable[Session], query: SessionQuery) -> list[Session]:
@@ -15,12 +15,12 @@ def select(sessions: Iterable[Session], query: SessionQuery) -> list[Session]:
 
 
 def _fits(session: Session, query: SessionQuery) -> bool:
-    wanted, time = query, session.time
+    wanted = query
     return (
         not (wanted.roots and session.parent_id)
-        and (wanted.start is None or time.updated >= wanted.start)
+        and (wanted.start is None or session.time.updated >= wanted.start)
         and (wanted.search is None or wanted.search.casefold() in session.title.casefold())
         and (wanted.tag is None or wanted.tag in own_of(session).tags)
         and (wanted.directory is None or session.directory == wanted.directory)
-        and (wanted.archived is None or wanted.archived == (time.archived is not None))
+        and (wanted.archived is None or wanted.archived == is_archived(session))
     )

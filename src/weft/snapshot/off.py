@@ -5,12 +5,11 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from weft.errors import SnapshotMissingError
-from weft.model.diff import FileDiff, Patch, Tree
+from weft.model.diff import EMPTY_TREE, FileDiff, Patch, Tree
 from weft.model.ids import SessionID
 from weft.snapshot.contract import Coverage, Plan, Recovered, Restoration
 
 REASON: Final = "snapshots are switched off"
-EMPTY: Final = Tree("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 
 
 class NoSnapshots:
@@ -46,7 +45,7 @@ class NoSnapshots:
 
     async def fold(self, patches: Sequence[Patch]) -> Patch:
         del patches
-        return Patch(hash=EMPTY, until=EMPTY, files=())
+        return Patch(hash=EMPTY_TREE, until=EMPTY_TREE, files=())
 
     async def diff(
         self, before: Tree, after: Tree, files: Sequence[str] | None = None

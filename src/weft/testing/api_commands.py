@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from weft.api import Api
-from weft.errors import InvalidIdError, NotFoundError
+from weft.errors import NotFoundError
 from weft.model.event import CommandExecuted, SessionRested
 from weft.model.ids import SessionID
 from weft.model.input import CommandInput, SessionInput, ShellInput
@@ -51,7 +51,7 @@ async def a_command_there_is_none_of_is_not_found_and_nothing_is_stored(api: Api
     await _refused(NotFoundError, api.command(session.id, CommandInput(command="init", agent="nobody")))
     assert await api.list_messages(session.id) == []
     await _refused(NotFoundError, api.command(MISSING, CommandInput(command="init")))
-    await _refused(InvalidIdError, api.command(SessionID("ses_../x"), CommandInput(command="init")))
+    await _refused(NotFoundError, api.command(SessionID("ses_../x"), CommandInput(command="init")))
 
 
 async def a_command_of_the_persons_own_asks_no_model_and_is_complete(api: Api) -> None:
@@ -71,7 +71,7 @@ async def a_command_of_the_persons_own_asks_no_model_and_is_complete(api: Api) -
 async def a_command_of_the_persons_own_needs_a_session_and_an_agent(api: Api) -> None:
     session = await api.create_session(SessionInput())
     await _refused(NotFoundError, api.shell(MISSING, ShellInput(command="echo")))
-    await _refused(InvalidIdError, api.shell(SessionID("ses_../x"), ShellInput(command="echo")))
+    await _refused(NotFoundError, api.shell(SessionID("ses_../x"), ShellInput(command="echo")))
     await _refused(NotFoundError, api.shell(session.id, ShellInput(command="echo", agent="nobody")))
     assert await api.list_messages(session.id) == []
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from weft.api import Api
-from weft.errors import InvalidIdError, NotFoundError
+from weft.errors import NotFoundError
 from weft.model.event import Event, SessionCreated, SessionRested, StatusChanged, Told, session_of
 from weft.model.ids import MessageID, PermissionID, SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput, prompt
@@ -29,7 +29,7 @@ MISSING_SESSION = SessionID("ses_00000000000000000000000000")
 MISSING_PERMISSION = PermissionID("per_00000000000000000000000000")
 HOSTILE = (
     "",
-    "ses_",
+    "ses_/",
     "ses_../../../etc/passwd",
     "msg_00000000000000000000000000",
     "ses_" + "x" * 500,
@@ -77,9 +77,9 @@ async def what_is_not_there_is_not_found(api: Api) -> None:
 
 async def an_id_that_can_be_none_is_refused(api: Api) -> None:
     for hostile in HOSTILE:
-        await _refused(InvalidIdError, api.get_session(SessionID(hostile)))
-        await _refused(InvalidIdError, api.prompt(SessionID(hostile), prompt("hello")))
-        await _refused(InvalidIdError, api.abort(SessionID(hostile)))
+        await _refused(NotFoundError, api.get_session(SessionID(hostile)))
+        await _refused(NotFoundError, api.prompt(SessionID(hostile), prompt("hello")))
+        await _refused(NotFoundError, api.abort(SessionID(hostile)))
 
 
 async def a_prompt_is_stored_and_answered(api: Api) -> None:

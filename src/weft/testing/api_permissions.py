@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from weft.api import Api
-from weft.errors import InvalidIdError, NotFoundError
+from weft.errors import NotFoundError
 from weft.model.ids import GrantID, PermissionID, QuestionID
 
 NO_PERMISSION = PermissionID("per_00000000000000000000000000")
@@ -36,7 +36,7 @@ async def an_id_of_another_kind_answers_nothing(api: Api) -> None:
         api.reject_question(QuestionID("que_../../x")),
         api.revoke_grant(GrantID("")),
     ):
-        await _refused(InvalidIdError, asked)
+        await _refused(NotFoundError, asked)
 
 
 PERMISSION_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (

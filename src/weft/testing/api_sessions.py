@@ -93,8 +93,8 @@ async def a_change_is_stored_told_and_no_use_of_the_session(api: Api) -> None:
     unpinned = await api.pin_session(made.id, pinned=False)
     assert await api.get_session(made.id) == unpinned
     assert unpinned.time == made.time
-    told = [await anext(listening) for _ in range(8)]
-    assert [type(each.event) for each in told] == [SessionCreated] + [SessionUpdated] * 7
+    told = [await anext(listening) for _ in range(9)]
+    assert [type(each.event) for each in told] == [SessionCreated] + [SessionUpdated] * 8
     assert told[-1].event == SessionUpdated(info=unpinned)
 
 

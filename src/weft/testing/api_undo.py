@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 
 from weft.api import Api
-from weft.errors import InvalidIdError, NotFoundError, WeftError
+from weft.errors import NotFoundError, WeftError
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.input import SessionInput, prompt
 from weft.model.session import SessionRevert
@@ -71,7 +71,7 @@ async def nobody_is_taken_back_to_where_nothing_is(api: Api) -> None:
     await _refused(NotFoundError, api.revert(session, MISSING))
     await _refused(NotFoundError, api.revert(session, first, PartID("prt_00000000000000000000000000")))
     await _refused(NotFoundError, api.unrevert(SessionID("ses_00000000000000000000000000")))
-    await _refused(InvalidIdError, api.revert(session, MessageID("../x")))
+    await _refused(NotFoundError, api.revert(session, MessageID("../x")))
     assert (await api.get_session(session)).revert is None
 
 

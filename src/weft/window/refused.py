@@ -70,8 +70,8 @@ def left_out_for(model: Model, refusals: Iterable[Refusal]) -> LeftOut:
     unsigned, unseen = mark(SIGNATURE, asked), mark(MEDIA, asked)
     found = list(refusals)
     return LeftOut(
-        unsigned=max((at for at, told in found if told == unsigned), default=0),
-        unseen=max((at for at, told in found if told == unseen), default=0),
+        unsigned=max((at for at, told in found if unsigned.items() <= told.items()), default=0),
+        unseen=max((at for at, told in found if unseen.items() <= told.items()), default=0),
     )
 
 

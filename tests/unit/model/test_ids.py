@@ -8,8 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.errors import InvalidIdError
-from weft.model.ids import ALPHABET, PER_MS, PREFIXES, WRAP, Mint, checked, file_name, in_order, unwrap
+from weft.errors import InvalidIdError, NotFoundError
+from weft.model.ids import (
+    ALPHABET,
+    PER_MS,
+    PREFIXES,
+    WRAP,
+    Mint,
+    check_new,
+    checked,
+    file_name,
+    in_order,
+    unwrap,
+)
 from weft.testing.clock import HandClock
 from weft.testing.ids import seeded_mint
 
@@ -175,7 +186,7 @@ def test_ids_made_by_hand_stand_by_their_text_when_their_time_is_one() -> None:
 @pytest.mark.parametrize("kind", sorted(PREFIXES))
 def test_what_we_make_is_accepted_when_it_comes_back(kind: str) -> None:
     one = f"{PREFIXES[kind]}_{'0' * 26}"
-    assert checked(kind, one) == one
+    assert check_new(kind, one) == checked(kind, one) == one
     assert file_name(kind, one) == one
 
 
@@ -200,10 +211,26 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("given", HOSTILE)
-def test_what_is_no_session_id_is_refused(given: str) -> None:
+def test_what_is_no_session_id_is_no_name_for_a_new_one(given: str) -> None:
     with pytest.raises(InvalidIdError) as caught:
-        checked("session", given)
+        check_new("session", given)
     assert (caught.value.kind, caught.value.given) == ("session", given)
+
+
+# Other programs may have given a session such a name, and each names one file.
+UNUSUAL = ["ses", "ses_", "sesame", "ses_..", "ses_" + "0" * 41]
+
+
+@pytest.mark.parametrize("given", UNUSUAL)
+def test_what_another_program_may_have_called_a_session_is_looked_up(given: str) -> None:
+    assert checked("session", given) == file_name("session", given) == given
+
+
+@pytest.mark.parametrize("given", [each for each in HOSTILE if each not in UNUSUAL])
+def test_what_can_name_no_session_is_not_found(given: str) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        checked("session", given)
+    assert (caught.value.kind, caught.value.id) == ("session", given[:80])
 
 
 @pytest.mark.parametrize(
@@ -230,12 +257,13 @@ def test_whatever_passes_as_a_file_name_names_one_file_here(text: str) -> None:
 def test_whatever_passes_as_an_id_is_also_a_file_name(kind: str, text: str) -> None:
     try:
         one = checked(kind, text)
-    except InvalidIdError:
+    except NotFoundError:
         return
     assert file_name(kind, one) == one
 
 
 def test_a_refusal_does_not_repeat_a_novel() -> None:
-    with pytest.raises(InvalidIdError) as caught:
-        checked("session", "x" * 10_000)
-    assert len(str(caught.value)) < 200
+    for check, refusal in ((checked, NotFoundError), (check_new, InvalidIdError)):
+        with pytest.raises(refusal) as caught:
+            check("session", "x" * 10_000)
+        assert len(str(caught.value)) < 200

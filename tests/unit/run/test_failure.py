@@ -1,7 +1,8 @@
 """Errors as the values a message keeps."""
 
-from weft.errors import FaultKind, InvalidInputError, ProviderError
+from weft.errors import FaultKind, InvalidInputError, ModelNotFoundError, ProviderError
 from weft.model.failure import ApiFailure, unknown
+from weft.model.wire import to_plain
 from weft.run.failure import to_failure
 
 
@@ -25,6 +26,19 @@ def test_a_provider_that_refused_is_quoted_with_the_way_out() -> None:
 def test_a_long_wait_that_a_provider_asks_for_is_told() -> None:
     assert refused("rate-limit", wait_ms=3_600_000) == "no (it asks to be left alone for 60 minutes)"
     assert refused("rate-limit", wait_ms=12_000) == "no"
+
+
+def test_an_unknown_model_fails_under_the_name_that_opencode_has_for_it() -> None:
+    error = ModelNotFoundError("loom", "wrap", near=("loom/warp",))
+    assert to_plain(to_failure(error)) == {
+        "name": "ProviderModelNotFoundError",
+        "data": {
+            "providerID": "loom",
+            "modelID": "wrap",
+            "suggestions": ["loom/warp"],
+            "message": "there is no model loom/wrap (did you mean loom/warp?)",
+        },
+    }
 
 
 def test_what_says_nothing_is_named_by_its_kind() -> None:

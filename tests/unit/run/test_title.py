@@ -11,12 +11,15 @@ from given.house import MODEL, NOW, House, open_house, say
 from given.simulated import SimulatedClock, simulate
 from weft.model.agent import Agent
 from weft.model.catalog import CachePrice, Cost
-from weft.model.input import SessionInput
-from weft.model.message import AssistantMessage
+from weft.model.event import MessageUpdated
+from weft.model.ids import SessionID
+from weft.model.input import PromptInput, SessionInput, TextInput
+from weft.model.message import AssistantMessage, UserMessage, UserSummary
+from weft.model.spent import Budget
 from weft.provider.chunk import AnyChunk, Started, Usage
 from weft.provider.contract import ModelRequest
 from weft.provider.registry import Served
-from weft.provider.scripted import AnyMove, End, Fail, Say, ScriptedProvider
+from weft.provider.scripted import AnyMove, Call, End, Fail, Say, ScriptedProvider
 from weft.run.title import to_title
 from weft.testing.clock import HandClock
 
@@ -111,6 +114,108 @@ async def test_a_bug_in_the_small_models_adapter_does_not_end_the_run() -> None:
 async def test_a_title_given_by_a_person_is_final() -> None:
     async with open_house([Say(text="ok")], agents=(TITLER,), small=small(Say(text="Another"))) as house:
         assert await titled(house, "mend the loom", title="Mine") == "Mine"
+
+
+# --- titles of prompts ---
+
+
+async def titles_of(house: House, session: SessionID) -> list[str | None]:
+    prompts = [each.info for each in await house.api.list_messages(session)]
+    return [
+        info.summary.title if info.summary is not None else None
+        for info in prompts
+        if isinstance(info, UserMessage)
+    ]
+
+
+async def test_every_prompt_gets_a_title_by_one_call_of_the_small_model_each() -> None:
+    provider = ScriptedProvider([[Say(text="Mending")], [Say(text="Weaving on\nmore")]], HandClock(NOW))
+    served = Served(SMALL, provider)
+    script = ([Call(tool="echo", input={"text": "x"})], [Say(text="ok")]) * 2
+    async with open_house(*script, agents=(TITLER,), small=served) as house:
+        listening = house.api.events()
+        session = (await house.api.create_session(SessionInput())).id
+        await house.api.prompt(session, say("mend the loom please"))
+        await house.api.prompt(session, say("and weave on"))
+
+        assert await titles_of(house, session) == ["Mending", "Weaving on"]
+        assert (await house.api.get_session(session)).title == "Mending"
+        assert len(provider.requests) == 2
+        told = [(await anext(listening)).event for _ in range(12)]
+        assert any(
+            isinstance(event, MessageUpdated)
+            and isinstance(event.info, UserMessage)
+            and event.info.summary == UserSummary(title="Mending")
+            for event in told
+        )
+
+
+async def test_without_a_small_model_the_first_words_of_a_prompt_are_its_title() -> None:
+    async with open_house([Say(text="ok")], [Say(text="ok")], agents=(TITLER,)) as house:
+        session = (await house.api.create_session(SessionInput(title="Mine"))).id
+        await house.api.prompt(session, say("\n mend it \nsoon"))
+        await house.api.prompt(session, say("x" * 100))
+        assert await titles_of(house, session) == ["mend it", "x" * 57 + "..."]
+        assert len(house.provider.requests) == 2
+
+
+async def test_what_a_prompts_title_takes_is_counted() -> None:
+    dear = replace(SMALL, cost=Cost(input=Decimal(3), output=Decimal(15), cache=CachePrice()))
+    said = (Say(text="Mending"), End(usage=Usage(input=1_000, output=10)))
+    served = Served(dear, ScriptedProvider([said], HandClock(NOW)))
+    async with open_house([Say(text="ok")], agents=(TITLER,), small=served) as house:
+        session = (await house.api.create_session(SessionInput(title="Mine"))).id
+        answer = await house.api.prompt(session, say("mend the loom"))
+        spent = (await house.api.get_spending(session)).own
+
+        assert isinstance(answer.info, AssistantMessage)
+        assert await titles_of(house, session) == ["Mending"]
+        assert spent.cost == answer.info.cost + Decimal("0.00315")
+
+
+async def test_under_a_budget_no_title_is_asked_for_that_the_budget_has_not_seen() -> None:
+    provider = ScriptedProvider([[Say(text="Mending")]], HandClock(NOW))
+    async with open_house([Say(text="ok")], agents=(TITLER,), small=Served(SMALL, provider)) as house:
+        session = (await house.api.create_session(SessionInput(title="Mine"))).id
+        await house.api.prompt(session, say("mend the loom", budget=Budget(tokens=100_000)))
+        assert await titles_of(house, session) == ["mend the loom"]
+        assert provider.requests == []
+
+
+def test_nobody_waits_for_the_title_of_a_prompt() -> None:
+    class Hanging:
+        async def stream(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
+            await asyncio.Event().wait()
+            yield Started()
+
+    async def story() -> tuple[list[str | None], int]:
+        clock, small = SimulatedClock(NOW), Served(SMALL, Hanging())
+        async with open_house([Say(text="ok")], clock=clock, agents=(TITLER,), small=small) as house:
+            session = (await house.api.create_session(SessionInput(title="Mine"))).id
+            await house.api.prompt(session, say("mend the loom"))
+            return await titles_of(house, session), clock.now() - NOW
+
+    assert simulate(story()) == (["mend the loom"], 0)
+
+
+async def test_a_small_model_that_fails_costs_a_prompt_nothing_but_its_title_by_the_model() -> None:
+    served = small(Fail(message="no", status=500, retryable=True))
+    async with open_house([Say(text="ok")], agents=(TITLER,), small=served) as house:
+        session = (await house.api.create_session(SessionInput(title="Mine"))).id
+        answer = await house.api.prompt(session, say("mend the loom"))
+        assert isinstance(answer.info, AssistantMessage)
+        assert (answer.info.error, await titles_of(house, session)) == (None, ["mend the loom"])
+
+
+async def test_what_nobody_wrote_or_answers_has_no_title() -> None:
+    async with open_house([Say(text="ok")], agents=(TITLER,)) as house:
+        session = (await house.api.create_session(SessionInput(title="Mine"))).id
+        await house.api.prompt(session, say("a note", no_reply=True))
+        assert await titles_of(house, session) == [None]
+        ours = PromptInput(parts=(TextInput(text="by a program", synthetic=True),))
+        await house.api.prompt(session, ours)
+        # The note is answered along with what came after it.
+        assert await titles_of(house, session) == ["a note", None]
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,9 @@ def answered(name: str, model: Model = CLAUDE, *extra: AnyPart) -> MessageWithPa
 
 
 def setback(name: str, kind: FaultKind, model: Model = CLAUDE) -> RetryPart:
-    told = mark(kind, ModelRef(provider_id=model.provider_id, model_id=model.id))
+    told = {"url": "http://api.test/v1"} | mark(
+        kind, ModelRef(provider_id=model.provider_id, model_id=model.id)
+    )
     error = ApiFailure(data=ApiData(message="no", is_retryable=False, metadata=told))
     return RetryPart(**ids(name, 7), attempt=1, error=error, time=Moment(created=1))
 

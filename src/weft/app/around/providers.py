@@ -61,6 +61,7 @@ def to_info(offer: Offer, secrets: Collection[str]) -> ProviderInfo:
 
 def to_listed(model: Model, secrets: Collection[str] = ()) -> ListedModel:
     told = {name: getattr(model, name) for name in _FIELDS}
+    told["family"] = model.family or ""
     told["cost"] = model.cost or UNKNOWN_PRICE
     told["options"] = _covered(model.options, secrets)
     told["headers"] = dict.fromkeys(model.headers, MASK)

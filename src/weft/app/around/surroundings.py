@@ -21,7 +21,7 @@ from weft.model.around.place import (
     Whereabouts,
 )
 from weft.model.event import ProjectUpdated
-from weft.model.ids import ProjectID, file_name
+from weft.model.ids import ProjectID
 from weft.model.part import ModelRef
 from weft.model.project import Project
 from weft.outlook import Mcp
@@ -72,9 +72,9 @@ class Around(Struct, frozen=True, kw_only=True):
         return await self.kit.store.list_projects()
 
     async def update_project(self, id: ProjectID, change: ProjectChange) -> Project:
-        found = await self.kit.store.find_project(ProjectID(file_name("project", id)))
+        found = next((each for each in await self.list_projects() if each.id == id), None)
         if found is None:
-            raise NotFoundError("project", id)
+            raise NotFoundError("project", id[:80])
         said = {
             name: value
             for name in ("name", "icon", "commands")

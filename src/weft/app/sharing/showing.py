@@ -12,7 +12,7 @@ from weft.app.sharing.contract import Ground
 from weft.app.sharing.taking_back import TakingBack
 from weft.errors import ConflictError, InvalidInputError, NotFoundError
 from weft.model.around.share import ShareItem, ShareTicket, Shown
-from weft.model.ids import SessionID, checked
+from weft.model.ids import SessionID, check_new
 from weft.model.parcel import Parcel
 from weft.model.wire import encode, from_plain, to_plain
 from weft.session.sharing.book import HOSTED, Book, Record
@@ -67,7 +67,7 @@ class Pages:
         settings, now = self._ground.settings, self._ground.clock.now()
         if not settings.host:
             raise NotFoundError("share server", "", hint="weft serve --share is one")
-        checked("session", session)
+        check_new("session", session)
         if expires is not None and expires <= now:
             raise InvalidInputError("expires", "that is over already")
         received = [each for each in await self._book.list_all() if each.target == "received"]

@@ -9,8 +9,10 @@ from weft.model.wire import Wire, always
 
 
 class ListedModel(Model, frozen=True, kw_only=True):
-    """A model with a price in any case, for clients want one; when not `priced` the price is unknown and stands as 0."""
+    """A model as clients want it: always with a price, which is 0 and not `priced` where it is unknown, and always with
+    a family, for OpenCode's web page groups by it and drops a model that has none."""
 
+    family: str | None = always("")
     priced: bool = True
 
 

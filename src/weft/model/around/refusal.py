@@ -28,12 +28,21 @@ FACTS: Final[dict[type[WeftError], tuple[str, ...]]] = {
     errors.NoModelError: (),
     errors.ModelNotFoundError: ("provider_id", "model_id", "near"),
 }
-KINDS: Final = {kind.__name__: kind for kind in FACTS}
+# OpenCode's name where it differs from ours: its clients look for it.
+NAMES: Final[dict[type[WeftError], str]] = {errors.ModelNotFoundError: "ProviderModelNotFoundError"}
+KINDS: Final = {NAMES.get(kind, kind.__name__): kind for kind in FACTS}
+
+
+def name_of(error: WeftError) -> str:
+    """Return the name that an error has on the wire."""
+    return NAMES.get(type(error), type(error).__name__)
 
 
 def to_facts(error: WeftError) -> dict[str, Any]:
     """What goes along with the sentence."""
     facts = {wire_name(name): getattr(error, name) for name in FACTS.get(type(error), ())}
+    if isinstance(error, errors.ModelNotFoundError):
+        facts["suggestions"] = error.near
     return facts | ({"hint": error.hint} if error.hint else {})
 
 

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from weft.errors import GitError, NotFoundError, SnapshotMissingError
 from weft.host.undivided import undivided
-from weft.model.diff import Patch
-from weft.model.event import MessageUpdated, SessionWarned
+from weft.model.diff import FileDiff, Patch
+from weft.model.event import SessionWarned
 from weft.model.ids import MessageID, SessionID
-from weft.model.message import AssistantMessage, MessageWithParts, UserMessage, UserSummary
+from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, UserMessage, UserSummary
 from weft.model.part import CompletedState, ErrorState, ToolPart
 from weft.model.transcript import Transcript
 from weft.run.kit import Kit
@@ -100,12 +100,10 @@ class Changes:
         history = self._transcript.messages()
         await self._kit.undoer.tell(self._session, patches_in(history))
         found = await self._kit.undoer.tally.add_up(prompt, patches_in(_answers(history, prompt)))
-        # Read anew: it may have been changed by hand meanwhile.
-        asked = await self._kit.store.find_message(self._session, prompt)
-        if found is not None and asked is not None and isinstance(asked.info, UserMessage):
-            summary = replace(asked.info.summary or UserSummary(), diffs=found.diffs)
-            said = MessageUpdated(info=replace(asked.info, summary=summary))
-            await self._kit.journal.commit(said, into=self._transcript)
+        if found is not None:
+            await self._kit.journal.edit_message(
+                self._session, prompt, lambda it: _with_diffs(it, found.diffs), into=self._transcript
+            )
 
     async def _sent_for(self, call_id: str) -> Sequence[Patch]:
         part = next((part for part in self._calls() if part.call_id == call_id), None)
@@ -124,6 +122,12 @@ class Changes:
     def _calls(self) -> Iterable[ToolPart]:
         found = self._transcript.find(self._processor.message.id)
         return [part for part in (found.parts if found else ()) if isinstance(part, ToolPart)]
+
+
+def _with_diffs(message: AnyMessage, diffs: tuple[FileDiff, ...]) -> AnyMessage:
+    if not isinstance(message, UserMessage):
+        return message
+    return replace(message, summary=replace(message.summary or UserSummary(), diffs=diffs))
 
 
 def _child_of(metadata: dict[str, Any] | None) -> SessionID | None:

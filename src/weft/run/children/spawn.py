@@ -90,14 +90,13 @@ class Spawner:
 
     async def _earlier(self, parent: Session, given: str) -> Session:
         """OpenCode goes on with any session of the project, the caller's own parent too, and would wait for ever."""
-        id = SessionID(checked("session", given))
         try:
-            found = await self._kit.store.get_session(id)
+            found = await self._kit.store.get_session(SessionID(checked("session", given)))
         except NotFoundError:
             found = None
         if found is None or parent.id not in await self._above(found):
             raise ToolError(
-                f"session_id: {id} is not a session that was started from here. Leave it out to start a new one."
+                f"session_id: {given[:80]} is not a session that was started from here. Leave it out to start a new one."
             )
         return found
 

@@ -2,7 +2,7 @@
 
 from math import isfinite
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from weft.errors import InvalidInputError
 from weft.model.diff import FileDiff
@@ -29,7 +29,7 @@ class ListQuery(Struct, frozen=True, kw_only=True):
 
 
 class TimeChange(Wire, frozen=True, kw_only=True):
-    archived: float | None = None
+    archived: int | float | UnsetType = UNSET
 
 
 class Change(Wire, frozen=True, kw_only=True):
@@ -62,7 +62,8 @@ async def list_sessions(call: Call) -> list[Session]:
         start=None if asked.start is None else int(asked.start),
         search=asked.search or None,
         directory=call.directory if asked.directory else None,
-        limit=asked.limit,
+        # OpenCode 1.1.34 counts after it has added a session: asked for none, it gives one.
+        limit=None if asked.limit is None else max(asked.limit, 1),
     )
     return await call.api.list_sessions(query)
 
@@ -86,9 +87,14 @@ async def remove_session(call: Call) -> bool:
 async def update_session(call: Call) -> Session:
     """Rename or archive a session."""
     change: Change = call.body
-    archived = None if change.time is None else bool(change.time.archived)
+    archived = UNSET if change.time is None else change.time.archived
     return await call.api.update_session(
-        session_in(call), SessionChange(title=change.title, archived=archived, permission=change.permission)
+        session_in(call),
+        SessionChange(
+            title=change.title,
+            archived=None if archived is UNSET else archived,
+            permission=change.permission,
+        ),
     )
 
 

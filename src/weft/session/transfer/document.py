@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from weft.errors import DocumentError
-from weft.model.ids import MessageID, SessionID, checked, file_name
+from weft.model.ids import MessageID, SessionID, check_new, file_name
 from weft.model.message import AssistantMessage, MessageWithParts, message_order, sort_parts
 from weft.model.parcel import Parcel
 from weft.model.session import without_secret
@@ -30,7 +30,7 @@ def from_document(raw: bytes, *, where: str) -> Parcel:
 
 def sound(parcel: Parcel, *, where: str) -> Parcel:
     """The parcel, if it may be stored: every id can be a file's name, none comes twice, all belongs to the session."""
-    session = SessionID(checked("session", parcel.info.id))
+    session = SessionID(check_new("session", parcel.info.id))
     for id in (parcel.info.parent_id, parcel.info.project_id):
         if id:
             file_name("session or project", id)
