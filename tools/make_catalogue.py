@@ -21,6 +21,7 @@ MODEL = (
     "reasoning",
     "temperature",
     "tool_call",
+    "structured_output",
     "interleaved",
     "status",
     "provider",

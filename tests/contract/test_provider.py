@@ -5,14 +5,15 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from given.models import CLAUDE, GPT, ROUTED
+from given.models import CLAUDE, GPT, LOCAL, ROUTED
 from weft.provider.anthropic import AnthropicMessages
 from weft.provider.openai_chat import OpenAIChat
+from weft.provider.scripted import Say
 from weft.testing.fake.anthropic import AnthropicDialect
 from weft.testing.fake.openai import Manners, OpenAIChatDialect
 from weft.testing.provider_bad_servers import IN_LINES
 from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
-from weft.testing.provider_stand import ScriptedStand, ServerStand, open_stand
+from weft.testing.provider_stand import ScriptedStand, ServerStand, asking, hear, open_stand
 
 ROUTER = Manners(message_fields=frozenset({"reasoning_details"}), marks=True, longest_id=1000)
 
@@ -46,3 +47,14 @@ async def test_the_scripted_provider_keeps_its_promise(check: Check) -> None:
 @pytest.mark.parametrize("check", [*SERVER_CHECKS, *IN_LINES], ids=lambda check: check.__name__)
 async def test_a_provider_stands_any_server(check: ServerCheck, server_stand: ServerStand) -> None:
     await check(server_stand)
+
+
+async def test_a_server_that_does_not_know_how_to_count_is_asked_again_without() -> None:
+    manners = Manners(unknown=frozenset({"stream_options"}))
+    async with open_stand(OpenAIChatDialect(manners), OpenAIChat, LOCAL) as stand:
+        stand.play([Say(text="one")], [Say(text="two")])
+        refused = (await hear(stand.provider, asking(stand.model))).error
+        assert refused is not None
+        assert (refused.kind, refused.retryable, refused.wait_ms) == ("bad-request", True, 0)
+        heard = await hear(stand.provider, asking(stand.model))
+        assert (heard.text(), stand.asked()) == ("one", 2)

@@ -157,6 +157,7 @@ def test_0_the_last_line_says_what_came_of_it(place: Place) -> None:
         "cost": 0.002,
         "priced": True,
         "tokens": {"input": 1000, "output": 100, "reasoning": 0, "cache": {"read": 0, "write": 0}},
+        "counted": True,
     }
 
 

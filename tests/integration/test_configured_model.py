@@ -1,6 +1,7 @@
 """A configured model, from `opencode.json` to the wire and back: the package picks the language."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from io import StringIO
@@ -208,6 +209,84 @@ def test_a_package_without_an_adapter_is_named(weft: Run, monkeypatch: pytest.Mo
     assert "'odd-sdk'" in err
 
 
+UNCOUNTED = events(
+    piece({"role": "assistant", "content": "Well woven"}), piece({}, "stop"), end=b"data: [DONE]\n\n"
+)
+NOUGHTS = events(
+    piece({"role": "assistant", "content": "Well woven"}),
+    piece({}, "stop") | {"usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}},
+    end=b"data: [DONE]\n\n",
+)
+
+
+@pytest.mark.parametrize("answer", [UNCOUNTED, NOUGHTS], ids=["no usage", "noughts"])
+def test_an_answer_that_nobody_counted_took_an_unknown_number_of_tokens(
+    answer: Answer,
+    weft: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with open_web({"/v1/chat/completions": answer}) as web:
+        configure(monkeypatch, web, "@ai-sdk/openai-compatible")
+        code, out, err = weft("-m", "mill/m", "weave")
+        told = json.loads(weft("-m", "mill/m", "--format", "json", "weave")[1].splitlines()[-1])
+    assert (code, out.strip(), err.splitlines()[-1]) == (
+        0,
+        "Well woven",
+        "1 step · tokens unknown · cost unknown",
+    )
+    assert (told["cost"], told["priced"], told["tokens"]["input"], told["counted"]) == (0, False, 0, False)
+
+    def shown(*command: str) -> str:
+        run_command([*command, "--dir", str(tmp_path), "--store", str(tmp_path / "store")])
+        return capsys.readouterr().out
+
+    last = told["sessionID"]
+    spent = json.loads(shown("session", "cost", last, "--format", "json"))["own"]
+    figures = json.loads(shown("stats", "--format", "json"))["spent"]
+    assert shown("session", "cost", last) == "itself   cost unknown · tokens unknown\n"
+    assert shown("session", "show", last).splitlines()[-1] == "2 messages · tokens unknown · cost unknown"
+    assert "and more: not every answer was counted" in shown("stats")
+    assert [(each["priced"], each["counted"]) for each in (spent, figures)] == [(False, False)] * 2
+
+
+def test_a_model_that_is_free_costs_nothing_however_little_is_counted(
+    weft: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_web({"/v1/chat/completions": UNCOUNTED}) as web:
+        monkeypatch.setenv("OLLAMA_HOST", web.url)
+        code, _, err = weft("-m", "ollama/llama3:8b", "weave")
+    assert (code, err.splitlines()[-1]) == (0, "1 step · tokens unknown · $0.0000")
+
+
+def test_a_budget_that_cannot_be_counted_is_told(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_web({"/v1/chat/completions": UNCOUNTED}) as web:
+        configure(monkeypatch, web, "@ai-sdk/openai-compatible")
+        budget = {"experimental": {"weft": {"budget": {"session": {"tokens": 100_000}}}}}
+        said = json.loads(os.environ["OPENCODE_CONFIG_CONTENT"]) | budget
+        monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(said))
+        weft("-m", "mill/m", "weave")
+        err = weft("-m", "mill/m", "-c", "weave on")[2]
+    told = "the provider did not say what an answer took, so the budget cannot be kept exactly"
+    assert [line for line in err.splitlines() if line.startswith("warning:")] == [
+        f"warning: {told}; limits of steps and seconds can"
+    ]
+
+
+def test_a_count_is_asked_for_unless_the_configuration_says_not_to(
+    weft: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_web({"/v1/chat/completions": CHAT}) as web:
+        configure(monkeypatch, web, "@ai-sdk/openai-compatible")
+        weft("-m", "mill/m", "weave")
+        said = json.loads(os.environ["OPENCODE_CONFIG_CONTENT"])
+        said["provider"]["mill"]["options"]["includeUsage"] = False
+        monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(said))
+        weft("-m", "mill/m", "weave")
+    assert [body(asked).get("stream_options") for asked in web.asked] == [{"include_usage": True}, None]
+
+
 def test_a_local_server_is_asked_without_being_configured(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_web({"/v1/chat/completions": CHAT}) as web:
         monkeypatch.setenv("OLLAMA_HOST", web.url)
@@ -215,6 +294,17 @@ def test_a_local_server_is_asked_without_being_configured(weft: Run, monkeypatch
     assert (code, out.strip()) == (0, "Well woven")
     assert "$0.0000" in err
     assert "authorization" not in web.asked[0].headers
+
+
+def test_a_local_server_that_does_not_run_is_told_at_once_with_its_address_and_a_hint(
+    weft: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing listens on port 1, and no clock is turned: a second try would wait for seconds.
+    monkeypatch.setenv("OLLAMA_HOST", "localhost:1")
+    code, out, err = weft("-m", "ollama/llama3:8b", "weave")
+    told = "nothing listens at localhost:1: the connection was refused"
+    hint = "is Ollama running? `ollama serve` starts it"
+    assert (code, out, err.splitlines()[0]) == (1, "", f"error: {told} ({hint})")
 
 
 def test_no_key_is_told_in_any_output(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:

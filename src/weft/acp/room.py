@@ -140,8 +140,8 @@ class Room:
                 raise from_failure(failure)
 
     def _usage(self) -> Usage | None:
-        if not self._steps:
-            return None
+        if not self._steps or not all(step.counted for step in self._steps.values()):
+            return None  # an editor would show what is unknown as nothing
         counted = [step.tokens for step in self._steps.values()]
         return Usage(
             total_tokens=sum(total(each) for each in counted),

@@ -160,7 +160,7 @@ class Teller:
             case RetryPart(attempt=attempt) if part.id not in self._told:
                 self._told[part.id] = 0
                 yield thought(f"Attempt {attempt} failed, and is made again.\n")
-            case StepFinishPart(tokens=tokens):
+            case StepFinishPart(counted=True, tokens=tokens):
                 yield from self._used(part.message_id, tokens)
             case _:
                 pass

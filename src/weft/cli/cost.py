@@ -9,6 +9,7 @@ from weft.app.address import find_own_setting
 from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.sessions import warn_of_damage
+from weft.cli.spent import dollars, tokens
 from weft.host.paths import paths_from
 from weft.model.message import AnyMessage
 from weft.model.session import Session, SessionTree
@@ -84,13 +85,4 @@ def _tree_lines(tree: SessionTree, costs: dict[str, Spending], paint: Paint) -> 
 
 
 def to_line(spent: Spent) -> str:
-    read = spent.input + spent.cache_read + spent.cache_write
-    cached = f" ({spent.cache_read:,} cached)" if spent.cache_read else ""
-    return f"{dollars(spent)} · {read:,} tokens in{cached}, {spent.output + spent.reasoning:,} out"
-
-
-def dollars(spent: Spent) -> str:
-    """What is known of the cost; never a nought for what is not known."""
-    if spent.priced:
-        return f"${spent.cost:.4f}"
-    return f"${spent.cost:.4f} and more: not all of it has a known price" if spent.cost else "price unknown"
+    return f"{dollars(spent)} · {tokens(spent)}"

@@ -121,6 +121,7 @@ def to_result(ending: Ending) -> dict[str, Any]:
         "cost": sum((step.cost for step in steps), Decimal(0)),
         "priced": all(step.priced for step in steps),
         "tokens": to_plain(_tokens(steps)),
+        "counted": all(step.counted for step in steps),
     }
     if answered and answered.structured is not UNSET:
         result["structured"] = answered.structured

@@ -2,11 +2,11 @@
 
 import sys
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any, Protocol
 
 from weft.cli.ending import Ending, to_result
 from weft.cli.paint import Paint, plain, write_json, write_json_line
+from weft.cli.spent import dollars, tokens
 from weft.host.clock import Clock
 from weft.model.event import (
     Event,
@@ -30,8 +30,11 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
+from weft.model.plural import plural
+from weft.model.spent import Spent, add_up
 from weft.model.status import Retry
 from weft.model.wire import encode, to_plain
+from weft.session.totals import to_spent
 
 OUTPUT_LINES = 12
 TITLE_WIDTH = 80
@@ -109,10 +112,7 @@ class Terminal:
         self._paint = Paint(sys.stderr)
         self._aside = aside
         self._writing: PartID | None = None
-        self._steps = 0
-        self._cost = Decimal(0)
-        self._priced = True
-        self._tokens = [0, 0]
+        self._spent: list[Spent] = []
         self._waiting: list[str] = []
         self._summaries: set[MessageID] = set()
 
@@ -166,9 +166,8 @@ class Terminal:
             self._say(f"{self._paint.red('error:')} {plain(describe(ending.error))}")
         if isinstance(ending.error, BudgetFailure):
             self._say(f"       {ending.error.data.hint}")
-        cost = f"${self._cost:.4f}" + ("" if self._priced else " and more: not all of it has a known price")
-        spent = f"{self._tokens[0]:,} tokens in, {self._tokens[1]:,} out"
-        self._say(self._paint.dim(f"{self._steps} step{'s' * (self._steps != 1)} · {spent} · {cost}"))
+        spent, steps = add_up(self._spent), plural(len(self._spent), "step")
+        self._say(self._paint.dim(f"{steps} · {tokens(spent)} · {dollars(spent)}"))
 
     # --- words ---
 
@@ -233,12 +232,7 @@ class Terminal:
             self._say("\n".join(f"  {line}" for line in text.rstrip("\n").splitlines()))
 
     def _count(self, part: StepFinishPart) -> None:
-        tokens = part.tokens
-        self._steps += 1
-        self._cost += part.cost
-        self._priced &= part.priced
-        self._tokens[0] += tokens.input + tokens.cache.read + tokens.cache.write
-        self._tokens[1] += tokens.output + tokens.reasoning
+        self._spent.append(to_spent(part))
 
     def _say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

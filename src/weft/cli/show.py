@@ -4,12 +4,12 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable
-from decimal import Decimal
 
 from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.screen import describe, hunks, shortened
 from weft.cli.sessions import told, warn_of_damage
+from weft.cli.spent import dollars, tokens
 from weft.host.now import now as read_clock
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import (
@@ -25,7 +25,10 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
+from weft.model.plural import plural
 from weft.model.session import Session
+from weft.model.spent import add_up
+from weft.session.totals import to_spent
 from weft.session.undo.point import cut_at
 from weft.store.messages import Messages
 
@@ -112,8 +115,5 @@ def child_of(state: AnyToolState) -> str:
 
 def totals(messages: list[MessageWithParts]) -> str:
     answers = [message.info for message in messages if isinstance(message.info, AssistantMessage)]
-    read = sum(each.tokens.input + each.tokens.cache.read + each.tokens.cache.write for each in answers)
-    written = sum(each.tokens.output + each.tokens.reasoning for each in answers)
-    cost = sum((each.cost for each in answers), Decimal(0))
-    unknown = "" if all(each.priced for each in answers) else " and more: not all of it has a known price"
-    return f"{len(messages)} messages · {read:,} tokens in, {written:,} out · ${cost:.4f}{unknown}"
+    spent = add_up(to_spent(each) for each in answers)
+    return f"{plural(len(messages), 'message')} · {tokens(spent)} · {dollars(spent)}"

@@ -10,11 +10,11 @@ from typing import TypeVar
 from weft.app.finding import want
 from weft.app.library import Library
 from weft.app.reading import Reading
-from weft.cli.cost import dollars
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
 from weft.cli.search import warn_of_index
 from weft.cli.sessions import warn_of_damage
+from weft.cli.spent import dollars
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
 from weft.model.finding import Figures, Share
@@ -107,7 +107,7 @@ def _cost(found: Figures, draw: Drawing) -> Lines:
     spent = found.spent
     yield draw.row("Total Cost", f"${spent.cost:.2f}")
     if not spent.priced:
-        yield draw.row("", "and more: not all of it has a known price")
+        yield draw.row("", "and more: not all of the cost is known")
     yield draw.row("Avg Cost/Day", f"${spent.cost / max(found.days, 1):.2f}")
     yield draw.row("Avg Tokens/Session", short(found.average_tokens))
     yield draw.row("Median Tokens/Session", short(found.median_tokens))
@@ -115,6 +115,8 @@ def _cost(found: Figures, draw: Drawing) -> Lines:
     yield draw.row("Output", short(spent.output + spent.reasoning))
     yield draw.row("Cache Read", short(spent.cache_read))
     yield draw.row("Cache Write", short(spent.cache_write))
+    if not spent.counted:
+        yield draw.row("", "and more: not every answer was counted")
 
 
 def _models(models: Sequence[Share], draw: Drawing) -> Lines:
@@ -127,6 +129,8 @@ def _models(models: Sequence[Share], draw: Drawing) -> Lines:
         yield draw.row("  Output Tokens", short(model.spent.output + model.spent.reasoning))
         yield draw.row("  Cache Read", short(model.spent.cache_read))
         yield draw.row("  Cache Write", short(model.spent.cache_write))
+        if not model.spent.counted:
+            yield draw.row("", "and more: not every answer was counted")
 
 
 def _shares(shares: Sequence[Share], draw: Drawing) -> Lines:

@@ -51,6 +51,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasoning: bool | None = None
     temperature: bool | None = None
     tool_call: bool | None = None
+    structured_output: bool | None = None
     interleaved: bool | ModelInterleaved | None = None
     cost: ModelCost | None = None
     limit: ModelLimit | None = None

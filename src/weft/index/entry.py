@@ -87,6 +87,7 @@ def _spent(answer: AssistantMessage) -> Spent:
         cache_read=tokens.cache.read,
         cache_write=tokens.cache.write,
         priced=answer.priced,
+        counted=answer.counted,
     )
 
 

@@ -17,7 +17,8 @@ DAY_MS = 24 * HOUR_MS
 
 # A message older than its session was copied from another one by a fork, and was paid for there.
 USED = f"""SELECT session.number, session.project, message.created / {HOUR_MS}, provider, model, count(*), sum(input),
-sum(output), sum(reasoning), sum(cache_read), sum(cache_write), sum(nano), sum(atto), min(priced)
+sum(output), sum(reasoning), sum(cache_read), sum(cache_write), sum(nano), sum(atto), min(priced),
+min(counted)
 FROM session JOIN message ON message.session = session.number
 WHERE message.created >= session.created AND message.created >= ? AND (? IS NULL OR session.project = ?)
 GROUP BY session.number, 3, provider, model"""
@@ -70,7 +71,7 @@ def figures(database: Database, wanted: Wanted) -> Figures:
 
 
 def _to_used(row: Row, day_of: DayOf) -> _Used:
-    session, project, hour, provider, model, messages, *tokens, nano, atto, priced = row
+    session, project, hour, provider, model, messages, *tokens, nano, atto, priced, counted = row
     input, output, reasoning, cache_read, cache_write = tokens
     spent = Spent(
         cost=to_dollars(nano, atto) if nano or atto else Decimal(0),
@@ -80,6 +81,7 @@ def _to_used(row: Row, day_of: DayOf) -> _Used:
         cache_read=cache_read,
         cache_write=cache_write,
         priced=bool(priced),
+        counted=bool(counted),
     )
     name = f"{provider}/{model}" if model else ""
     return _Used(session, project, day_of(hour * HOUR_MS), name, messages, spent)

@@ -14,7 +14,7 @@ from weft.host.files import locked, make_directory
 from weft.index.driver import Database, connect
 from weft.index.shelf import key_of
 
-VERSION = 1
+VERSION = 2
 
 
 def index_path(cache: str, root: str) -> str:

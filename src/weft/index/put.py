@@ -19,7 +19,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?)
 ON CONFLICT (project, id) DO UPDATE SET parent = excluded.parent, created = excluded.created,
 updated = excluded.updated, mtime = excluded.mtime, size = excluded.size, inode = excluded.inode, document = excluded.document RETURNING number"""
 MESSAGE = """INSERT INTO message (session, id, created, open, provider, model, input, output, reasoning, cache_read,
-cache_write, nano, atto, priced) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"""
+cache_write, nano, atto, priced, counted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"""
 SETTLE = """UPDATE session SET settled = NOT EXISTS
 (SELECT 1 FROM message WHERE message.session = session.number AND message.open) WHERE number = ?"""
 MESSAGES = """SELECT message.id FROM message JOIN session ON session.number = message.session
@@ -98,7 +98,7 @@ def _put_message(database: Database, session: int, entry: Entry) -> int:
     bounded = [max(-MAX_COUNT, min(count, MAX_COUNT)) for count in tokens]
     ((number,),) = database.rows(
         MESSAGE, session, entry.id, entry.created, entry.open, clean(entry.provider), clean(entry.model),
-        *bounded, *to_whole_numbers(spent.cost), spent.priced,
+        *bounded, *to_whole_numbers(spent.cost), spent.priced, spent.counted,
     )  # fmt: skip
     return int(number)
 

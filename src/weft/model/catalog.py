@@ -56,6 +56,7 @@ class Capabilities(Wire, frozen=True, kw_only=True):
     input: Modalities = always(Modalities())
     output: Modalities = always(Modalities())
     interleaved: bool | Interleaved = always(False)
+    structured_output: bool = False
 
 
 class ModelApi(Wire, frozen=True, kw_only=True):

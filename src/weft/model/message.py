@@ -84,6 +84,7 @@ class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
     """One step's answer. `parent_id` is the prompt it answers; without `completed` it is not over.
 
     When not `priced`, `cost` holds only what is known of it: the model has no price, or an answer broke off uncounted.
+    When not `counted`, the same holds for `tokens`: the provider did not say how many it used.
     `structured` is the value that was asked for by a `format`; a null is a value too.
     """
 
@@ -101,6 +102,7 @@ class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
     structured: Any = UNSET
     finish: str | None = None
     priced: bool = True
+    counted: bool = True
 
 
 AnyMessage = UserMessage | AssistantMessage

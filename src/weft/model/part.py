@@ -195,13 +195,17 @@ class StepOwn(Wire, frozen=True, kw_only=True):
 
 
 class StepFinishPart(Part, frozen=True, kw_only=True, tag="step-finish"):
-    """The model ended its answer: why, what it used, what it cost (not all of it is known when not `priced`)."""
+    """The model ended its answer: why, what it used, what it cost.
+
+    When not `priced`, `cost` is only what is known of it; when not `counted`, so are `tokens`.
+    """
 
     reason: str
     snapshot: str | None = None
     cost: Decimal
     tokens: Tokens
     priced: bool = True
+    counted: bool = True
     weft: StepOwn | None = None
 
 

@@ -15,7 +15,7 @@ NOTHING_BELOW: dict[SessionID, "Spent"] = {}
 
 
 class Spent(Wire, frozen=True, kw_only=True):
-    """Tokens and dollars. When not `priced`, `cost` holds what is known of it.
+    """Tokens and dollars. When not `priced`, `cost` holds what is known of it; when not `counted`, the tokens do.
 
     `steps` are answers of a model, `ms` the time they took, calls of tools included.
     """
@@ -27,6 +27,7 @@ class Spent(Wire, frozen=True, kw_only=True):
     cache_read: int = always(0)
     cache_write: int = always(0)
     priced: bool = True
+    counted: bool = True
     steps: int = 0
     ms: int = 0
 
@@ -76,7 +77,7 @@ def _shortest(cost: Decimal) -> Decimal:
 
 
 def add_up(pieces: Iterable[Spent]) -> Spent:
-    """All of it together; one unknown price makes the whole unknown."""
+    """All of it together; one unknown price or count makes the whole unknown."""
     spent = list(pieces)
     return Spent(
         cost=_shortest(sum((each.cost for each in spent), Decimal(0))),
@@ -86,6 +87,7 @@ def add_up(pieces: Iterable[Spent]) -> Spent:
         cache_read=sum(each.cache_read for each in spent),
         cache_write=sum(each.cache_write for each in spent),
         priced=all(each.priced for each in spent),
+        counted=all(each.counted for each in spent),
         steps=sum(each.steps for each in spent),
         ms=sum(each.ms for each in spent),
     )

@@ -8,7 +8,7 @@ import httpx2
 from msgspec.structs import replace
 
 from weft.provider.chunk import AnyChunk
-from weft.provider.contract import ModelRequest
+from weft.provider.contract import ModelRequest, Provider
 from weft.provider.endpoint import Endpoint
 from weft.provider.openai_chat import OpenAIChat
 from weft.provider.openai_responses import OpenAIResponses
@@ -24,12 +24,15 @@ class AzureOpenAI:
     def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint) -> None:
         self._client = client
         self._endpoint = endpoint
+        self._made: dict[str, Provider] = {}
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        options = self._endpoint.options
-        endpoint = placed(self._endpoint, request.model.api.id)
-        is_old = options.get("useCompletionUrls") or options.get("useDeploymentBasedUrls")
-        return (OpenAIChat if is_old else OpenAIResponses)(self._client, endpoint).stream(request)
+        deployment, options = request.model.api.id, self._endpoint.options
+        if deployment not in self._made:
+            is_old = options.get("useCompletionUrls") or options.get("useDeploymentBasedUrls")
+            adapter = OpenAIChat if is_old else OpenAIResponses
+            self._made[deployment] = adapter(self._client, placed(self._endpoint, deployment))
+        return self._made[deployment].stream(request)
 
 
 def placed(endpoint: Endpoint, deployment: str) -> Endpoint:

@@ -81,6 +81,11 @@ class Usage(Struct, frozen=True, kw_only=True):
     cost: Decimal | None = None
     raw: dict[str, Any] | None = None
 
+    @property
+    def counted(self) -> bool:
+        """Whether the provider counted at all. No answer takes no tokens, so noughts alone are no count."""
+        return any((self.input, self.output, self.reasoning, self.cache_read, self.cache_write))
+
 
 def count_in(told: Mapping[str, Any], name: str) -> int:
     """A count of tokens as a server tells it; none where it tells nothing that can be meant."""

@@ -76,6 +76,17 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     schema: dict[str, Any]
 
 
+class OutputFormat(Struct, frozen=True, kw_only=True):
+    """The shape of the answer's text: JSON that keeps to a schema, whose value is an object.
+
+    It is `strict` if the schema keeps to what OpenAI's APIs can enforce.
+    """
+
+    name: str
+    schema: dict[str, Any]
+    strict: bool = False
+
+
 class Parameters(Struct, frozen=True, kw_only=True):
     """How the model is to answer. What is None is left to the provider."""
 
@@ -88,13 +99,18 @@ class Parameters(Struct, frozen=True, kw_only=True):
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):
-    """Everything one call of a model carries. The history is valid: every call has its one result."""
+    """Everything one call of a model carries. The history is valid: every call has its one result.
+
+    With `tool_choice` "required", `forced` may name the one tool that is to be called.
+    """
 
     model: Model
     system: tuple[str, ...]
     messages: tuple[ModelMessage, ...]
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: Literal["auto", "none", "required"] = "auto"
+    forced: str = ""
+    format: OutputFormat | None = None
     parameters: Parameters = Parameters()
     session: str = ""
 

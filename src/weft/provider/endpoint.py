@@ -39,6 +39,7 @@ class Question(Struct, frozen=True, kw_only=True):
     body: bytes
     deadlines: Deadlines
     key_from: str = ""
+    provider_id: str = ""
 
     def __repr__(self) -> str:
         return f"Question({self.url!r})"
@@ -70,7 +71,14 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         """The question for a path of the API. A person's headers come over our `own`, the request's over both."""
         given = {**(own or {}), **lower(self.headers), **lower(asked.headers)}
         url = self.base_url.rstrip("/") + path + (f"?{self.query}" if self.query else "")
-        return Question(url=url, headers=given, body=body, deadlines=self.deadlines, key_from=self.key_from)
+        return Question(
+            url=url,
+            headers=given,
+            body=body,
+            deadlines=self.deadlines,
+            key_from=self.key_from,
+            provider_id=self.provider_id,
+        )
 
     @property
     def bearer(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ from weft.errors import ProviderError
 from weft.provider.chunk import AnyChunk
 from weft.provider.endpoint import Deadlines, Question
 from weft.provider.faults import MAX_BODY, broken, fault, to_error
+from weft.provider.offer.local import to_refusal
 from weft.provider.sse import SseEvent, SseReader
 from weft.version import VERSION
 
@@ -54,7 +55,7 @@ async def stream_chunks(
     """
     events, told = reader or SseReader(), False
     question = await asyncio.to_thread(ask) if apart else ask()
-    with _addressed(question.url), _ours(question.url):
+    with _addressed(question.url), _ours(question):
         async with _open_answer(client, question) as answer, aclosing(answer.pieces()) as pieces:
             async for piece in pieces:
                 for event in events.feed(piece):
@@ -214,8 +215,9 @@ def _build(client: httpx2.AsyncClient, question: Question) -> httpx2.Request:
 
 
 @contextmanager
-def _ours(url: str) -> Iterator[None]:
+def _ours(question: Question) -> Iterator[None]:
     """What goes wrong on the way, as `ProviderError`. Never quotes a header: one of them is the key."""
+    url = question.url
     try:
         yield
     except httpx2.ConnectTimeout:
@@ -231,7 +233,9 @@ def _ours(url: str) -> Iterator[None]:
     except httpx2.DecodingError as error:
         raise fault("protocol", f"the answer cannot be unpacked: {error}") from error
     except (httpx2.ConnectError, httpx2.ProxyError) as error:
-        raise fault("network", f"no connection to {_host(url)}: {error}") from error
+        raise to_refusal(url, error, question.provider_id) or fault(
+            "network", f"no connection to {_host(url)}: {error}"
+        ) from error
     except (httpx2.TransportError, ssl.SSLError) as error:
         raise fault("network", f"the connection to {_host(url)} broke off: {error}") from error
 
@@ -259,7 +263,8 @@ def _silent(message: str) -> ProviderError:
 
 
 def _host(url: str) -> str:
+    """The host, with its port where the address names one."""
     try:
-        return httpx2.URL(url).host or "the server"
+        return httpx2.URL(url).netloc.decode() or "the server"
     except httpx2.InvalidURL:
         return "the server"

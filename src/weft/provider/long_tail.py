@@ -48,7 +48,7 @@ class LongTail:
                     yield chunk
         # Whatever the package underneath raises: there are as many kinds as there are providers.
         except Exception as error:  # noqa: BLE001 - and it is raised again
-            told = to_failure(error, self._ai, self._endpoint.provider_id)
+            told = to_failure(error, self._ai, self._endpoint)
             if isinstance(told, ProviderError):
                 told.url = to_address(self._endpoint.base_url or "")
             raise told from (error if told is not error else error.__cause__)

@@ -55,6 +55,8 @@ def comparable(request: ModelRequest) -> Plain:
         "messages": request.messages,
         "tools": request.tools,
         "tool_choice": request.tool_choice,
+        **({"forced": request.forced} if request.forced else {}),
+        **({"format": request.format} if request.format is not None else {}),
         "parameters": blotted(parameters),
     }
     # Through JSON, so that what is compared is what is read back.

@@ -116,6 +116,18 @@ def is_blind(accounts: Iterable[Account], next: Spent) -> bool:
     return not next.priced and any(account.budget.cost is not None for account in accounts)
 
 
+def is_uncounted(accounts: Iterable[Account]) -> bool:
+    """Whether tokens or money are limited and a provider did not say what an answer took."""
+    return any(
+        not account.spent.counted
+        and (
+            account.budget.tokens is not None
+            or (account.budget.cost is not None and not account.spent.priced)
+        )
+        for account in accounts
+    )
+
+
 def seconds_left(accounts: Iterable[Account]) -> float | None:
     """How long the next call may take, None for as long as it takes."""
     left = [

@@ -176,6 +176,11 @@ class Processor:
         """Whether there are words in the answer so far."""
         return any(isinstance(part, TextPart) and part.text for part in self._said)
 
+    @property
+    def words(self) -> str:
+        """The text of the answer so far, without its thoughts."""
+        return "".join(part.text for part in self._said if isinstance(part, TextPart))
+
     def finish(self, finished: Finished, bill: Bill, changed: Patch | None = None) -> list[Event]:
         """The answer is over: what it used goes on the message, and what it changed is named at both its ends. A call that
         never became whole is one that failed."""
@@ -280,7 +285,12 @@ class Processor:
         """Put what an answer used on the message. Nothing more is owed for it."""
         self.owed = None
         message = self.message
-        self.message = replace(message, cost=message.cost + bill.known, priced=message.priced and bill.priced)
+        self.message = replace(
+            message,
+            cost=message.cost + bill.cost,
+            priced=message.priced and bill.priced,
+            counted=message.counted and bill.counted,
+        )
         return PartUpdated(
             part=StepFinishPart(**self._ids(), reason=reason, snapshot=snapshot, **bill.to_fields())
         )
@@ -291,7 +301,10 @@ class Processor:
         if owed is None:
             return []
         if owed.tokens == Tokens():  # all that is known is that what it said was not for nothing
-            self.message = replace(self.message, priced=self.message.priced and not self._said)
+            if self._said:
+                self.message = replace(
+                    self.message, priced=self.message.priced and owed.priced, counted=False
+                )
             return []
         self.message = replace(self.message, tokens=owed.tokens)
         return [self._charge(owed, "error")]

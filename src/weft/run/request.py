@@ -16,7 +16,7 @@ from weft.provider.contract import ModelRequest, Parameters, TextContent, ToolSp
 from weft.provider.offer import options as table
 from weft.provider.offer.entry import merge
 from weft.run.decide import Step
-from weft.run.structure.offer import offering
+from weft.run.structure.verdict import ask_for_value
 from weft.tool.contract import AnyTool, Audience, schema_of
 from weft.tool.registry import AFTER_A_CUT, AFTER_A_JOB, UNSEEN
 from weft.window.history import since_compaction, to_model_messages, without_media
@@ -64,16 +64,16 @@ def build_request(
     means: Means, history: Sequence[MessageWithParts], step: Step, model: Model, basis: Basis
 ) -> ModelRequest:
     seen = means.view.show(history, model, plan_files=means.plan_files)
-    return to_request(means, seen, step, model, basis)
+    return ask_for_value(to_request(means, seen, step, model, basis), history, step)
 
 
 def to_request(means: Means, seen: Shown, step: Step, model: Model, basis: Basis) -> ModelRequest:
-    """The same, of what is shown."""
+    """The request of what is shown, not yet for the value that the prompt may want."""
     prompt, format = step.prompt, wanted(step.prompt)
     agent = means.agents[prompt.agent]
     # Notes that were cut off with the old part of the conversation go into what comes before it.
     told = with_notes(basis, seen.notes)
-    request = ModelRequest(
+    return ModelRequest(
         model=model,
         system=system_prompt(agent, prompt, model, told),
         messages=with_last_step(seen.turns) if step.last and format is None else seen.turns,
@@ -87,7 +87,6 @@ def to_request(means: Means, seen: Shown, step: Step, model: Model, basis: Basis
         parameters=parameters(model, agent, prompt, most=means.output_limit),
         session=prompt.session_id,
     )
-    return request if format is None else offering(request, format)
 
 
 def permitted(request: ModelRequest, agent: Agent, session: Session) -> ModelRequest:

@@ -30,6 +30,7 @@ from weft.run.budget import (
     check,
     expect,
     is_blind,
+    is_uncounted,
     seconds_left,
     to_failure,
     to_warning,
@@ -181,6 +182,11 @@ class Spender:
             said.append(
                 "the price of the model is unknown, so what it costs cannot be kept within the budget; "
                 "tokens, steps and seconds can"
+            )
+        if is_uncounted(accounts) and self._purse.is_new("uncounted", self._session.id):
+            said.append(
+                "the provider did not say what an answer took, so the budget cannot be kept exactly; "
+                "limits of steps and seconds can"
             )
         for message in said:
             await self._kit.journal.commit(SessionWarned(session_id=self._session.id, message=message))

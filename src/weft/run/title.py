@@ -4,7 +4,6 @@ Each is made once, and a session's never replaces a person's own."""
 import asyncio
 import re
 from contextlib import aclosing, suppress
-from decimal import Decimal
 
 from msgspec.structs import replace
 
@@ -16,12 +15,12 @@ from weft.model.session import Session, may_be_titled
 from weft.model.spent import Spent
 from weft.model.transcript import Transcript
 from weft.plugin.hooks import Asked
-from weft.provider.chunk import AnyChunk, Finished, TextDelta
+from weft.provider.chunk import AnyChunk, Finished, TextDelta, Usage
 from weft.provider.contract import ModelRequest, TextContent, UserTurn
 from weft.run.hooked.asked import Reviewing, tuned
 from weft.run.kit import Kit
 from weft.run.request import parameters
-from weft.run.usage import cost_of, to_tokens
+from weft.run.usage import to_bill
 from weft.session.totals import also_spent, to_spent
 
 AGENT = "title"
@@ -45,10 +44,9 @@ class Said:
         match chunk:
             case TextDelta(text=text):
                 self.words.append(text)
-                self.spent = Spent(priced=False)
+                self.spent = to_spent(to_bill(Usage(), model, whole=False))
             case Finished(usage=usage):
-                cost = cost_of(usage, model)
-                self.spent = to_spent(to_tokens(usage), cost or Decimal(0), priced=cost is not None)
+                self.spent = to_spent(to_bill(usage, model))
             case _:
                 pass
 

@@ -1,7 +1,7 @@
 """Tokens and cost of an answer (pure). No token is charged twice; an unknown price is unknown, not zero."""
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -14,30 +14,54 @@ LONG_CONTEXT = 200_000
 
 
 class Bill(Struct, frozen=True, kw_only=True):
-    """What an answer used and what that costs; no cost when the price is unknown. Not `whole` where it broke off before
-    the provider had said all. `usage` is what it did say, in its own words."""
+    """What an answer used and what it cost, as far as that is known.
 
-    tokens: Tokens
-    cost: Decimal | None
-    whole: bool = True
+    It is not `counted` if the provider did not say how many tokens it used, or broke off before it had said all. It is not
+    `priced` if the whole cost is unknown: the model has no price, or there is no count to charge for. `usage` is what the
+    provider said, in its own words.
+    """
+
+    tokens: Tokens = Tokens()
+    cost: Decimal = Decimal(0)
+    counted: bool = True
+    priced: bool = True
     usage: dict[str, Any] | None = None
-
-    @property
-    def priced(self) -> bool:
-        return self.whole and self.cost is not None
-
-    @property
-    def known(self) -> Decimal:
-        return self.cost or Decimal(0)
 
     def to_fields(self) -> dict[str, Any]:
         """As the end of a step tells it."""
-        own = StepOwn(usage=self.usage) if self.usage else None
-        return {"cost": self.known, "tokens": self.tokens, "priced": self.priced, "weft": own}
+        return {
+            "cost": self.cost,
+            "tokens": self.tokens,
+            "priced": self.priced,
+            "counted": self.counted,
+            "weft": StepOwn(usage=self.usage) if self.usage else None,
+        }
+
+
+# Something was used, and nobody says what.
+UNKNOWN_BILL: Final = Bill(counted=False, priced=False)
 
 
 def to_bill(usage: Usage, model: Model, *, whole: bool = True) -> Bill:
-    return Bill(tokens=to_tokens(usage), cost=cost_of(usage, model), whole=whole, usage=usage.raw)
+    cost = cost_of(usage, model)
+    counted = whole and usage.counted
+    told = counted or (whole and usage.cost is not None)
+    return Bill(
+        tokens=to_tokens(usage),
+        cost=cost or Decimal(0),
+        counted=counted,
+        priced=cost is not None and (told or is_free(model)),
+        usage=usage.raw,
+    )
+
+
+def is_free(model: Model) -> bool:
+    """Whether every token costs nothing, as on a server of one's own."""
+    cost = model.cost
+    if cost is None:
+        return False
+    prices = [cost] if cost.experimental_over200_k is None else [cost, cost.experimental_over200_k]
+    return not any(each.input or each.output or each.cache.read or each.cache.write for each in prices)
 
 
 def to_tokens(usage: Usage) -> Tokens:

@@ -106,7 +106,7 @@ class Tally:
             *single("weft_runs_total", "counter", "Runs that began.", self._runs),
             *single("weft_prompts_total", "counter", "Prompts a model began to answer.", self._prompts),
             *single("weft_steps_total", "counter", "Answers of models that came to an end.", self._steps),
-            *by_label("weft_tokens_total", "Tokens of those answers.", "kind", tokens),
+            *by_label("weft_tokens_total", "Tokens of those answers, as far as counted.", "kind", tokens),
             *single(
                 "weft_cost_dollars_total", "counter", "What they cost, as far as known.", float(self._cost)
             ),

@@ -81,6 +81,7 @@ def since(spent: Spent, before: Spent) -> Spent:
         cache_read=spent.cache_read - before.cache_read,
         cache_write=spent.cache_write - before.cache_write,
         priced=spent.priced,
+        counted=spent.counted,
         steps=spent.steps - before.steps,
         ms=spent.ms - before.ms,
     )

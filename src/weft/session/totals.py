@@ -7,6 +7,7 @@ counted is counted the next time, and a message that was removed stays paid for.
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from decimal import Decimal
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -28,21 +29,36 @@ def spent_by(message: AssistantMessage) -> Spent:
     owing = message.tokens != Tokens() or not message.priced
     asked = owing or not isinstance(message.error, BudgetFailure)
     return replace(
-        to_spent(message.tokens, message.cost, priced=message.priced),
+        to_spent(message),
         steps=1 if asked else 0,
         ms=max(0, time.completed - time.created) if time.completed is not None else 0,
     )
 
 
-def to_spent(tokens: Tokens, cost: Decimal, *, priced: bool) -> Spent:
+class Charge(Protocol):
+    """Anything that says what was used and what it cost: a message, the end of a step, a bill."""
+
+    @property
+    def tokens(self) -> Tokens: ...
+    @property
+    def cost(self) -> Decimal: ...
+    @property
+    def priced(self) -> bool: ...
+    @property
+    def counted(self) -> bool: ...
+
+
+def to_spent(charge: Charge) -> Spent:
+    tokens = charge.tokens
     return Spent(
-        cost=cost,
+        cost=charge.cost,
         input=tokens.input,
         output=tokens.output,
         reasoning=tokens.reasoning,
         cache_read=tokens.cache.read,
         cache_write=tokens.cache.write,
-        priced=priced,
+        priced=charge.priced,
+        counted=charge.counted,
     )
 
 

@@ -47,6 +47,7 @@ class Run:
         self.over: set[MessageID] = set()
         self.last: Step | None = None
         self.tokens = Tokens()
+        self.counted = True
         self.cost: Decimal | None = Decimal(0)
         self.error: str | None = None
         self.cut = False
@@ -58,6 +59,7 @@ class Run:
         self.end = max(self.end, step.ended_at())
         self.error = step.error()
         self.tokens = add(self.tokens, step.tokens())
+        self.counted &= step.counted()
         cost = step.cost()
         self.cost = None if cost is None or self.cost is None else self.cost + cost
 
@@ -73,7 +75,7 @@ class Run:
             names.AGENT: agent,
         }
         if self.last is not None:
-            attributes |= self.last.about() | usage_of(self.tokens)
+            attributes |= self.last.about() | (usage_of(self.tokens) if self.counted else {})
             if self.last.message.finish:
                 attributes[names.FINISH] = (self.last.message.finish,)
             if self.cost is not None:

@@ -80,6 +80,10 @@ class Step:
 
     # --- what it came to ---
 
+    def counted(self) -> bool:
+        """Whether the provider said how many tokens it used."""
+        return all(part.counted for part in self.parts.values() if isinstance(part, StepFinishPart))
+
     def tokens(self) -> Tokens:
         counted = [part.tokens for part in self.parts.values() if isinstance(part, StepFinishPart)]
         return Tokens(
@@ -158,7 +162,7 @@ class Step:
             kind="client",
             start=self.message.time.created,
             end=self.said_by(),
-            attributes=attributes | usage_of(self.tokens()),
+            attributes=attributes | (usage_of(self.tokens()) if self.counted() else {}),
             marks=tuple(self._retries()),
             error=self.error(),
         )
@@ -203,11 +207,15 @@ class Step:
         yield Measurement(name=names.DURATION, value=took / 1000, attributes=about | failed)
         if not any(isinstance(part, StepFinishPart) for part in self.parts.values()):
             return
-        for kind, count in (("input", taken_in(tokens)), ("output", tokens.output + tokens.reasoning)):
+        for kind, count in (
+            (("input", taken_in(tokens)), ("output", tokens.output + tokens.reasoning))
+            if self.counted()
+            else ()
+        ):
             yield Measurement(
                 name=names.TOKEN_USAGE, value=count, attributes=about | {names.TOKEN_TYPE: kind}
             )
-        for kind, count in each_kind(tokens):
+        for kind, count in each_kind(tokens) if self.counted() else ():
             yield Measurement(
                 name=names.TOKENS, value=count, attributes=self.about() | {names.TOKEN_TYPE: kind}
             )

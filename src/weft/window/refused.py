@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import FaultKind
-from weft.model.catalog import Model
+from weft.model.catalog import Model, ref
 from weft.model.failure import ApiFailure
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import (
@@ -29,6 +29,7 @@ from weft.window.history import SHOWN_AS_TEXT
 
 SIGNATURE: FaultKind = "signature"
 MEDIA: FaultKind = "media"
+BAD_REQUEST: FaultKind = "bad-request"
 
 
 def mark(kind: FaultKind, model: ModelRef) -> dict[str, str]:
@@ -62,6 +63,12 @@ def refusals_in(message: MessageWithParts) -> list[Mapping[str, Any]]:
         for part in message.parts
         if isinstance(part, RetryPart) and isinstance(part.error, ApiFailure) and part.error.data.metadata
     ]
+
+
+def is_refused(answers: Iterable[MessageWithParts], model: Model) -> bool:
+    """Whether a model's API took a request for one of these answers to be wrong as a whole."""
+    refused = mark(BAD_REQUEST, ref(model))
+    return any(told == refused for message in answers for told in refusals_in(message))
 
 
 def left_out_for(model: Model, refusals: Iterable[Refusal]) -> LeftOut:

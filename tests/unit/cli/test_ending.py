@@ -153,6 +153,7 @@ def test_the_result_says_all_of_it() -> None:
         "cost": Decimal("0.12"),
         "priced": True,
         "tokens": {"input": 20, "output": 4, "reasoning": 2, "cache": {"read": 6, "write": 8}},
+        "counted": True,
     }
 
 

@@ -119,7 +119,7 @@ def test_nothing_is_tried_again_underneath() -> None:
 def test_a_conversation_in_its_words() -> None:
     ai = Library("tail")
     kept = {"pydantic-ai": {"signature": "sig", "provider_name": "x", "tail": " \n"}}
-    files = UserTurn(content=(TextContent(text="see"),))
+    files = UserTurn(content=(TextContent(text="see"), TextContent(text=" "), TextContent(text="this")))
     call = CallContent(call_id="a", tool="read", input={"path": "a"})
     turns = (
         files,
@@ -130,7 +130,7 @@ def test_a_conversation_in_its_words() -> None:
     made = to_messages(request(GPT, *turns), ai)
     parts = [[(part.part_kind, getattr(part, "content", None)) for part in message.parts] for message in made]
     assert parts == [
-        [("system-prompt", "Be brief."), ("user-prompt", "see")],
+        [("system-prompt", "Be brief."), ("user-prompt", "see\n\nthis")],
         [("thinking", "hm \n"), ("tool-call", None)],
         [("tool-return", "(no output)"), ("user-prompt", "go on")],
     ]

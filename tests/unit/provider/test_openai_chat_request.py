@@ -112,6 +112,16 @@ def test_files() -> None:
     ]
 
 
+def test_texts_alone_are_one_string() -> None:
+    texts = tuple(TextContent(text=text) for text in ("see these files:", " ", "a.txt", "b.txt"))
+    told = messages(LOCAL, UserTurn(content=texts), AssistantTurn(content=texts), HELLO)
+    assert [message["content"] for message in told] == [
+        "see these files:\n\na.txt\n\nb.txt",
+        "see these files:\n\na.txt\n\nb.txt",
+        "hello",
+    ]
+
+
 def test_pictures_of_a_result_are_shown_after_it() -> None:
     shown = ToolTurn(content=(ResultContent(call_id="call_1", tool="read", output="", files=(PICTURE,)),))
     [_, _, result, after] = messages(GPT, HELLO, AssistantTurn(content=(CALL,)), shown)

@@ -32,6 +32,7 @@ CREATE TABLE message (
     nano        INTEGER NOT NULL,
     atto        INTEGER NOT NULL,
     priced      INTEGER NOT NULL,
+    counted     INTEGER NOT NULL,
     UNIQUE (session, id)
 );
 

@@ -69,6 +69,7 @@ UNSENT: Final = frozenset(
         "fetch",
         "headers",
         "include",
+        "includeUsage",
         "litellmProxy",
         "messages",
         "model",
@@ -93,7 +94,7 @@ def to_body(request: ModelRequest, remembering: Remembering = afresh) -> Json:
         request.model.provider_id != "mistral"
     ):  # it counts without being asked, and refuses what it does not know
         body["stream_options"] = {"include_usage": True}
-    body |= _sampling(request) | _options(request) | _tools(request)
+    body |= _sampling(request) | _options(request) | _format(request) | _tools(request)
     body["messages"] = to_messages(request, remembering)
     return body
 
@@ -128,12 +129,26 @@ def _options(request: ModelRequest) -> Json:
 
 def _tools(request: ModelRequest) -> Json:
     if request.tools:
-        return {"tools": [_tool(spec) for spec in request.tools], "tool_choice": request.tool_choice}
+        return {"tools": [_tool(spec) for spec in request.tools], "tool_choice": _choice(request)}
     named = f"{request.model.provider_id} {request.model.api.id}".lower()
     if "litellm" in named or request.parameters.options.get("litellmProxy") is True:
         # The proxy refuses a conversation with calls when it is told of no tool at all.
         return {"tools": [_tool(NOOP)]} if has_calls(request.messages) else {}
     return {}
+
+
+def _choice(request: ModelRequest) -> Json | str:
+    if not request.forced:
+        return request.tool_choice
+    return {"type": "function", "function": {"name": tool_name(request.forced)}}
+
+
+def _format(request: ModelRequest) -> Json:
+    wanted = request.format
+    if wanted is None:
+        return {}
+    schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict}
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
 def _tool(spec: ToolSpec) -> Json:
@@ -234,11 +249,11 @@ class _Wire:
                 return self._results(turn)
 
     def _content(self, pieces: list[Json]) -> list[Json] | str:
+        """Return the pieces that say something, as one string if they are texts alone: llama-cpp-python fails on a list."""
         pieces = [piece for piece in pieces if piece.get("text", "…").strip()]
-        if not self._lists and len(pieces) == 1 and pieces[0]["type"] == "text":
-            text: str = pieces[0]["text"]
-            return text
-        return pieces
+        if self._lists or any(piece["type"] != "text" for piece in pieces):
+            return pieces
+        return "\n\n".join(piece["text"] for piece in pieces)
 
     def _assistant(self, turn: AssistantTurn) -> Json:
         texts = [item.text for item in turn.content if isinstance(item, TextContent) and item.text.strip()]

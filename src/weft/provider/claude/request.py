@@ -70,6 +70,9 @@ def to_body(request: ModelRequest, remembering: Remembering = afresh) -> Json:
     if thinking is not None:
         body["thinking"] = thinking
     body |= _options(request.parameters.options)
+    if request.format is not None:
+        wanted = {"type": "json_schema", "schema": request.format.schema}
+        body["output_config"] = {**body.get("output_config", {}), "format": wanted}
     body |= _tools(request, thinks=thinking is not None)
     system: list[Json] = [{"type": "text", "text": text} for text in request.system if text.strip()]
     for number in system_marks(len(system)):
@@ -124,6 +127,8 @@ def _tools(request: ModelRequest, *, thinks: bool) -> Json:
     choice: Json = {"type": {"auto": "auto", "none": "none", "required": "any"}[request.tool_choice]}
     if thinks and choice["type"] == "any":
         choice = {"type": "auto"}
+    elif request.forced:
+        choice = {"type": "tool", "name": tool_name(request.forced)}
     if request.parameters.options.get("disableParallelToolUse") and choice["type"] != "none":
         choice["disable_parallel_tool_use"] = True
     return {"tools": [_tool(spec) for spec in request.tools], "tool_choice": choice}

@@ -159,7 +159,9 @@ def _tools(request: ModelRequest, *, thinks: bool) -> Json:
     config: Json = {"tools": [_tool(spec) for spec in request.tools]}
     forced = request.tool_choice == "required" and not thinks
     if forced and (is_claude(request.model) or is_nova(request.model) or "mistral" in request.model.api.id):
-        config["toolChoice"] = {"any": {}}  # others refuse the field, and choose by themselves
+        # Others refuse the field, and choose by themselves. Mistral takes it, but no name in it.
+        named = request.forced and "mistral" not in request.model.api.id
+        config["toolChoice"] = {"tool": {"name": tool_name(request.forced)}} if named else {"any": {}}
     return {"toolConfig": config}
 
 

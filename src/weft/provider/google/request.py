@@ -56,7 +56,8 @@ def to_body(request: ModelRequest) -> Json:
         body["systemInstruction"] = {"parts": system}
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_tool(*each) for each in named_tools(request).items()]}]
-        body["toolConfig"] = {"functionCallingConfig": {"mode": CHOICES[request.tool_choice]}}
+        forced = {"allowedFunctionNames": [wire_name(request.forced)]} if request.forced else {}
+        body["toolConfig"] = {"functionCallingConfig": {"mode": CHOICES[request.tool_choice], **forced}}
     if generation := _generation(request):
         body["generationConfig"] = generation
     body |= {
@@ -93,6 +94,8 @@ def _generation(request: ModelRequest) -> Json:
         "topK": asked.top_k,
         "maxOutputTokens": asked.max_output,
         "thinkingConfig": _thinking(request),
+        "responseMimeType": "application/json" if request.format is not None else None,
+        "responseJsonSchema": request.format.schema if request.format is not None else None,
     } | {name: asked.options.get(name) for name in GENERATION_OPTIONS}
     return {name: value for name, value in wanted.items() if value is not None}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -53,6 +53,10 @@ class PackageEntry(Struct, frozen=True, kw_only=True):
     api: str | None = None
 
 
+# The APIs whose models take a format for their answer, unless the catalogue or the configuration says otherwise.
+FORMATTED: Final = frozenset({"@ai-sdk/openai", "@ai-sdk/azure", "@ai-sdk/google"})
+
+
 class ModelEntry(Struct, frozen=True, kw_only=True):
     """`id` is the model's name at the provider, where that is not the key it stands under."""
 
@@ -64,6 +68,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     reasoning: bool = False
     temperature: bool = False
     tool_call: bool = True
+    structured_output: bool | None = None
     interleaved: bool | FieldEntry = False
     cost: CostEntry | None = None
     limit: LimitEntry = LimitEntry()
@@ -95,13 +100,12 @@ def to_model(provider_id: str, id: str, plain: Plain, *, reached: ModelApi) -> M
     Raises `msgspec.ValidationError` for what cannot be meant.
     """
     entry = msgspec.convert(plain, ModelEntry)
+    npm = entry.provider.npm or reached.npm
     return Model(
         id=id,
         provider_id=provider_id,
         name=entry.name or id,
-        api=ModelApi(
-            id=entry.id or id, url=entry.provider.api or reached.url, npm=entry.provider.npm or reached.npm
-        ),
+        api=ModelApi(id=entry.id or id, url=entry.provider.api or reached.url, npm=npm),
         family=entry.family,
         capabilities=Capabilities(
             temperature=entry.temperature,
@@ -113,6 +117,9 @@ def to_model(provider_id: str, id: str, plain: Plain, *, reached: ModelApi) -> M
             interleaved=Interleaved(field=entry.interleaved.field)
             if isinstance(entry.interleaved, FieldEntry)
             else entry.interleaved,
+            structured_output=npm in FORMATTED
+            if entry.structured_output is None
+            else entry.structured_output,
         ),
         cost=_to_cost(entry.cost),
         limit=Limit(context=entry.limit.context, input=entry.limit.input, output=entry.limit.output),

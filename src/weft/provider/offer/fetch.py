@@ -8,6 +8,7 @@ import httpx2
 
 from weft.errors import ProviderError
 from weft.provider.offer.access import without_secret
+from weft.provider.offer.local import to_refusal
 from weft.version import VERSION
 
 DEADLINE: Final = 10.0
@@ -33,7 +34,8 @@ def fetch(
                 )
             return _read(response, where, until=monotonic() + deadline)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise ProviderError(f"{where} did not answer: {str(error) or type(error).__name__}") from error
+        silent = ProviderError(f"{where} did not answer: {str(error) or type(error).__name__}")
+        raise to_refusal(url, error) or silent from error
 
 
 def _read(response: httpx2.Response, where: str, *, until: float) -> bytes:

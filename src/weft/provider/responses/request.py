@@ -62,16 +62,27 @@ def to_body(request: ModelRequest, remembering: Remembering = afresh) -> Json:
     body |= _sampling(request, reasons=reasons)
     if reasons:
         body |= _reasoning(asked.options)
-    if verbosity := asked.options.get("textVerbosity"):
-        body["text"] = {"verbosity": verbosity}
+    if text := _text(request):
+        body["text"] = text
     body |= _plain_options(asked.options)
     if request.tools:
         body["tools"] = [_tool(name, tool) for name, tool in named_tools(request).items()]
-        body["tool_choice"] = request.tool_choice
+        named = {"type": "function", "name": tool_name(request.forced)} if request.forced else None
+        body["tool_choice"] = named or request.tool_choice
     role = "developer" if reasons else "system"
     system = [{"role": role, "content": words} for words in request.system if words]
     body["input"] = [*system, *(_items(request, remembering) or [_message([TextContent(text=GO_ON)])])]
     return body
+
+
+def _text(request: ModelRequest) -> Json:
+    """How the text of the answer is to be: how long, and in which format."""
+    verbosity, wanted = request.parameters.options.get("textVerbosity"), request.format
+    text: Json = {"verbosity": verbosity} if verbosity else {}
+    if wanted is not None:
+        schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict}
+        text["format"] = {"type": "json_schema", **schema}
+    return text
 
 
 def named_tools(request: ModelRequest) -> dict[str, ToolSpec]:

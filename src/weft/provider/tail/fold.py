@@ -24,7 +24,9 @@ from weft.provider.chunk import (
     Usage,
 )
 from weft.provider.claude.thoughts import ending
+from weft.provider.endpoint import Endpoint
 from weft.provider.faults import broken, fault, nameless, to_error
+from weft.provider.offer.local import to_refusal
 from weft.provider.tail.library import Library, find_missing_key
 from weft.provider.tail.request import KEY
 
@@ -158,7 +160,7 @@ def to_usage(used: Any) -> Usage:
     )
 
 
-def to_failure(error: Exception, ai: Library, provider_id: str) -> ProviderError:
+def to_failure(error: Exception, ai: Library, endpoint: Endpoint) -> ProviderError:
     """What pydantic-ai raised, or let through from the package underneath, as ours."""
     errors = ai.errors
     if isinstance(error, ProviderError):
@@ -169,12 +171,13 @@ def to_failure(error: Exception, ai: Library, provider_id: str) -> ProviderError
     if isinstance(error, errors.ModelTimeoutError | errors.ModelRequestTimeout | TimeoutError):
         return fault("timeout", str(error) or "the model did not answer in time")
     if isinstance(error, errors.ModelConnectionError | httpx2.TransportError | ConnectionError):
-        return fault("network", f"the connection broke off: {error}")
+        refusal = to_refusal(endpoint.base_url, error, endpoint.provider_id)
+        return refusal or fault("network", f"the connection broke off: {error}")
     if isinstance(error, errors.UnexpectedModelBehavior):
         return broken(f"the answer cannot be read: {error}")
     if isinstance(error, errors.ModelAPIError) and not isinstance(error.__cause__, ValueError):
         said = error.body if isinstance(error.body, dict) else {"message": str(error)}
         return to_error(None, {}, msgspec.json.encode(said, enc_hook=str))
     if isinstance(error, errors.UserError):
-        return find_missing_key(error, provider_id) or fault("bad-request", str(error))
+        return find_missing_key(error, endpoint.provider_id) or fault("bad-request", str(error))
     return fault("protocol", f"the answer cannot be read: {error}")

@@ -95,13 +95,12 @@ def _says_something(turn: UserTurn | AssistantTurn | ToolTurn) -> bool:
 
 
 def _asked(turn: UserTurn, ai: Library) -> list[Any]:
-    content = [
-        item.text if isinstance(item, TextContent) else _file(item, ai)
-        for item in turn.content
-        if isinstance(item, FileContent) or item.text.strip()
-    ]
-    alone = len(content) == 1 and isinstance(content[0], str)
-    return [ai.messages.UserPromptPart(content=content[0] if alone else content)]
+    said = [item for item in turn.content if isinstance(item, FileContent) or item.text.strip()]
+    texts = [item.text for item in said if isinstance(item, TextContent)]
+    if len(texts) == len(said):  # not every server takes a list where a string does
+        return [ai.messages.UserPromptPart(content="\n\n".join(texts))]
+    content = [item.text if isinstance(item, TextContent) else _file(item, ai) for item in said]
+    return [ai.messages.UserPromptPart(content=content)]
 
 
 def _said(item: TextContent | ReasoningContent | CallContent, ai: Library) -> Any:

@@ -7,16 +7,16 @@ once (`_attempt`).
 
 import asyncio
 from collections.abc import Iterable
-from decimal import Decimal
 from itertools import count
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from weft.errors import ModelNotFoundError, ProviderError
 from weft.host.tasks import open_tasks
 from weft.model.catalog import Model
 from weft.model.event import Event, StatusChanged
-from weft.model.part import ModelRef, Tokens
+from weft.model.part import ModelRef
 from weft.model.status import Busy, Retry
 from weft.plugin.hooks import Asked
 from weft.provider.chunk import Finished, Started, TextDelta, TextEnd, TextStart, ToolCall, Usage
@@ -35,9 +35,11 @@ from weft.run.hooked.said import reworded
 from weft.run.processor import CallDone, CallFailed
 from weft.run.request import SummaryAsk, permitted, summary_requests, to_request, to_sum_up, with_less
 from weft.run.retry import ALONE, IN_COMPANY, Patience, decide_retry, is_for_another
-from weft.run.usage import Bill, to_bill
-from weft.window.refused import can_leave_out
+from weft.run.structure.verdict import ask_for_value, find_value
+from weft.run.usage import UNKNOWN_BILL, Bill, to_bill
+from weft.window.refused import BAD_REQUEST, can_leave_out
 from weft.window.system import Basis
+from weft.window.valued import wanted
 from weft.window.written import written
 
 EMPTY = "the summary is empty"
@@ -56,6 +58,7 @@ class Asking:
         self._failed = 0
         self._laying_by = False
         self._summed_up = ""
+        self._formatted = False
         self.squeezed = False
 
     @property
@@ -107,10 +110,15 @@ class Asking:
                 raise
             return fault("not-found", str(unknown))
         error = await self._through(served, basis, patience)
-        while error is not None and can_leave_out(self._answer.history(), error.kind, served.model):
+        while error is not None and self._can_do_with_less(error, served.model):
             await self._again(error, model, wait_ms=0)
             error = await self._through(served, basis, patience)
         return error
+
+    def _can_do_with_less(self, error: ProviderError, model: Model) -> bool:
+        """Whether the API may take the request without what it refused: thoughts, files, or a format for the answer."""
+        formatted = self._formatted and error.kind == BAD_REQUEST
+        return formatted or can_leave_out(self._answer.history(), error.kind, model)
 
     async def _through(self, served: Served, basis: Basis | None, patience: Patience) -> ProviderError | None:
         if basis is None:
@@ -118,7 +126,9 @@ class Asking:
         kit, step, session = self._kit, _suited(self._answer.step, served), self._answer.session
         seen = kit.view.show(self._answer.history(), served.model, plan_files=kit.plan_files)
         seen = await retold(kit.hooks, session.id, seen, kit.view, served.model)
-        request = permitted(to_request(kit, seen, step, served.model, basis), self._agent, session)
+        request = to_request(kit, seen, step, served.model, basis)
+        request = permitted(ask_for_value(request, self._answer.history(), step), self._agent, session)
+        self._formatted = request.format is not None
         return await self._fit(served, with_less(request), patience)
 
     async def _sum_up(self, served: Served, patience: Patience) -> ProviderError | None:
@@ -179,17 +189,27 @@ class Asking:
             return error or ProviderError("the model's answer broke off before its end", retryable=True)
         # An answer that broke off after its calls were carried out is not asked for again: they would be done twice.
         # It ends here, not all that it used known, and the model goes on from the results.
-        owed = processor.owed or Bill(tokens=Tokens(), cost=None)
+        owed = processor.owed or UNKNOWN_BILL
         bill = owed if finished is None else to_bill(finished.usage, served.model)
         finished = finished or Finished(reason="unknown", usage=Usage())
         if self._laying_by:
             self._summed_up, events = processor.lay_by(bill)
             await self._answer.commit(events)
             return None
+        self._take_value()
         await self._answer.changes.take()
         changed = await self._answer.changes.whole()
         await self._answer.commit(processor.finish(finished, bill, changed))
         return None
+
+    def _take_value(self) -> None:
+        """Take the value that was asked for from an answer in words. One that makes calls hands it over by a call."""
+        format, processor = wanted(self._answer.step.prompt), self._answer.processor
+        if format is None or self._answer.step.summary or self._calling.begun:
+            return
+        value = find_value(processor.words, format)
+        if value is not UNSET:
+            processor.structure(value)
 
     async def _tuned(self, request: ModelRequest) -> ModelRequest:
         asked = Asked(
@@ -245,7 +265,7 @@ class Asking:
         for piece in (Started(), TextStart(id="cut"), TextDelta(id="cut", text=words), TextEnd(id="cut")):
             said += processor.feed(piece)
         ended = Finished(reason="stop", usage=Usage())
-        await self._answer.commit([*said, *processor.finish(ended, Bill(tokens=Tokens(), cost=Decimal(0)))])
+        await self._answer.commit([*said, *processor.finish(ended, Bill())])
 
     # --- what is told in between ---
 

@@ -97,6 +97,7 @@ class Writer:
             finish="stop" if summary else None,
             # What it cost is not written down there.
             priced=False,
+            counted=False,
         )
         self._begin(id)
         return id
@@ -108,6 +109,7 @@ class Writer:
                 info,
                 model_id=info.model_id or self.model,
                 tokens=tokens or info.tokens,
+                counted=info.counted or tokens is not None,
                 finish=finish or info.finish,
                 time=replace(info.time, completed=self.at),
             )

@@ -17,6 +17,7 @@ from weft.testing.fake.refusing import (
     first_of_turn,
     need,
     need_base64,
+    need_format,
     need_keys,
     need_list,
     need_text,
@@ -237,6 +238,10 @@ def _check_answers(calls: list[str], after: Sequence[Json], number: int) -> None
 
 def _check_tools(body: Json, messages: Sequence[Json]) -> None:
     tools = body.get("tools", [])
+    if (wanted := body.get("output_config", {}).get("format")) is not None:
+        need_keys(wanted, {"type", "schema"}, "output_config.format")
+        need(wanted.get("type") == "json_schema", "output_config.format.type: Input should be 'json_schema'")
+        need_format(wanted | {"strict": True}, "output_config.format")
     used = any(_blocks(message, "tool_use", "tool_result") for message in messages)
     need(tools or not used, "Requests which include `tool_use` or `tool_result` blocks must define tools")
     need(tools or "tool_choice" not in body, "tool_choice may only be specified while providing tools")

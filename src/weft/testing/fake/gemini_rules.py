@@ -36,6 +36,7 @@ GENERATION: Final = frozenset(
         "candidateCount",
         "responseMimeType",
         "responseSchema",
+        "responseJsonSchema",
     ]
 )
 SCHEMA: Final = frozenset(
@@ -93,6 +94,10 @@ def check_request(model: str, body: Json) -> None:
     """Raise what the API would refuse the body with."""
     _only(body, KNOWN, "")
     _check_generation(model, body.get("generationConfig", {}))
+    _must(
+        "tools" not in body or body.get("generationConfig", {}).get("responseMimeType") != "application/json",
+        "Function calling with a response mime type: 'application/json' is unsupported",
+    )
     for words in body.get("systemInstruction", {}).get("parts", []):
         _must(words.get("text"), "systemInstruction.parts: text must not be empty")
     for tool in body.get("tools", []):

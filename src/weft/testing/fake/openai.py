@@ -17,6 +17,7 @@ from weft.testing.fake.refusing import (
     RefusedError,
     need,
     need_base64,
+    need_format,
     need_keys,
     need_list,
     need_text,
@@ -35,6 +36,7 @@ FIELDS: Final = frozenset(
         "top_p",
         "tools",
         "tool_choice",
+        "response_format",
         "reasoning_effort",
         "verbosity",
         "prompt_cache_key",
@@ -75,13 +77,15 @@ CODES: Final = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit
 
 
 class Manners(msgspec.Struct, frozen=True, kw_only=True):
-    """What servers of this API differ in: fields they know beside the common ones, and Mistral's own rules."""
+    """What servers of this API differ in: fields they know beside the common ones, common ones they do not know, and Mistral's
+    own rules."""
 
     fields: frozenset[str] = frozenset()
     message_fields: frozenset[str] = frozenset()
     longest_id: int = 40
     marks: bool = False
     mistral: bool = False
+    unknown: frozenset[str] = frozenset()
 
 
 STRICT: Final = Manners()
@@ -92,11 +96,12 @@ STRICT: Final = Manners()
 
 def check(body: Json, manners: Manners = STRICT) -> None:
     """Raise `RefusedError` where the API would answer 400."""
-    need_keys(body, FIELDS | manners.fields, "body")
+    need_keys(body, (FIELDS | manners.fields) - manners.unknown, "body")
     need(isinstance(body.get("model"), str) and body["model"], "you must provide a model parameter")
     need("stream_options" not in body or body.get("stream"), "stream_options is only allowed with stream")
     need(0 <= body.get("temperature", 1) <= 2, "Invalid 'temperature': decimal above maximum value")  # noqa: PLR2004
     _check_tools(body)
+    _check_format(body.get("response_format"))
     messages = need_list(body.get("messages"), "messages")
     for number, message in enumerate(messages):
         _check_message(message, manners, f"messages.[{number}]")
@@ -119,6 +124,15 @@ def _check_tools(body: Json) -> None:
         need(isinstance(function.get("parameters"), dict), f"Invalid 'tools[{number}].function.parameters'")
 
 
+def _check_format(wanted: Any) -> None:
+    if wanted is None:
+        return
+    need(wanted.get("type") == "json_schema", "Invalid value: 'response_format.type'")
+    given = need_keys(wanted.get("json_schema"), {"name", "schema", "strict"}, "response_format.json_schema")
+    need(NAME.fullmatch(str(given.get("name"))), "Invalid 'response_format.json_schema.name'")
+    need_format(given, "response_format")
+
+
 def _check_message(message: Any, manners: Manners, where: str) -> None:
     role = message.get("role") if isinstance(message, dict) else None
     need(role in MESSAGE, f"{where}.role: invalid value: '{role}'")
@@ -131,6 +145,8 @@ def _check_message(message: Any, manners: Manners, where: str) -> None:
     elif isinstance(content, list):
         for number, part in enumerate(need_list(content, f"{where}.content")):
             _check_part(part, role == "user", marks, f"{where}.content.[{number}]")
+        # The API takes a list of texts, but llama-cpp-python's templates fail on it. A mark needs one to stand on.
+        need(marks or {part["type"] for part in content} != {"text"}, f"{where}.content: expected a string")
     else:
         need_text(content, f"{where}.content")
 

@@ -48,6 +48,33 @@ def need_base64(value: Any, where: str) -> None:
         raise RefusedError(f"{where}: invalid base64 data") from None
 
 
+def need_format(given: Json, where: str) -> None:
+    """A schema of an object; a strict one leaves nothing open: every field is required and no other is allowed."""
+    schema = given.get("schema")
+    need(
+        isinstance(schema, dict) and schema.get("type") == "object",
+        f"{where}: schema must be of type 'object'",
+    )
+    for node in _nodes(schema) if given.get("strict") else ():
+        if node.get("type") == "object" or "properties" in node:
+            whole = sorted(node.get("required", ())) == sorted(node.get("properties", {}))
+            need(whole, f"{where}: 'required' is required to be an array including every key in properties")
+            need(node.get("additionalProperties") is False, f"{where}: 'additionalProperties' must be false")
+
+
+def _nodes(schema: Any) -> Iterable[Json]:
+    """The schema and all schemas inside it."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from _nodes(each)
+    elif isinstance(schema, dict):
+        yield schema
+        for name, each in schema.items():
+            inner = each.values() if name in ("properties", "$defs", "definitions") else [each]
+            for one in inner if isinstance(each, dict | list) else ():
+                yield from _nodes(one)
+
+
 def first_of_turn(messages: Sequence[Json], is_result: Callable[[Json], bool]) -> Json | None:
     """The answer with which a turn of calls and results began that goes on here; None where a person has the word."""
 

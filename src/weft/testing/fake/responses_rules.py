@@ -6,6 +6,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from weft.testing.fake.refusing import RefusedError as Unfit
+from weft.testing.fake.refusing import need, need_format, need_keys
+
 Json = dict[str, Any]
 
 KNOWN: Final = frozenset(
@@ -99,6 +102,13 @@ def _check_settings(body: Json) -> None:
     )
     verbosity = body.get("text", {}).get("verbosity")
     _must(verbosity in (None, "low", "medium", "high"), f"Invalid value: '{verbosity}'.", "text.verbosity")
+    if (wanted := body.get("text", {}).get("format")) is not None:
+        try:
+            need_keys(wanted, {"type", "name", "schema", "strict"}, "text.format")
+            need(wanted.get("type") == "json_schema" and wanted.get("name"), "Missing 'text.format.name'")
+            need_format(wanted, "text.format")
+        except Unfit as unfit:
+            raise RefusedError(str(unfit), param="text.format") from None
     key = body.get("prompt_cache_key", "")
     _must(
         isinstance(key, str) and len(key) <= LONGEST,

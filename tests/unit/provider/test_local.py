@@ -1,0 +1,51 @@
+"""Model servers on this machine: what is said of one that does not run."""
+
+import pytest
+
+from weft.provider.offer.local import to_refusal
+
+OLLAMA = "is Ollama running? `ollama serve` starts it"
+
+
+def group() -> OSError:
+    """As a name fails that stands for two addresses, one of which this machine does not have."""
+    failed = OSError("All connection attempts failed")
+    failed.__cause__ = ExceptionGroup(
+        "", [OSError(99, "Cannot assign"), ConnectionRefusedError(111, "refused")]
+    )
+    return failed
+
+
+@pytest.mark.parametrize(
+    ("url", "provider", "place", "hint"),
+    [
+        ("http://127.0.0.1:11434/v1", "mine", "127.0.0.1:11434", OLLAMA),
+        ("http://localhost:5000/v1", "ollama", "localhost:5000", OLLAMA),
+        ("http://someone:secret@[::1]:1234/v1", "mine", "[::1]:1234", "is the server of LM Studio running?"),
+        ("http://127.0.0.1:8080/v1", "llamacpp", "127.0.0.1:8080", "is the server of llama.cpp running?"),
+        ("http://127.0.0.1:8000/v1", "mine", "127.0.0.1:8000", "is the server running?"),
+    ],
+)
+def test_a_refused_connection_to_this_machine_is_not_tried_again(
+    url: str, provider: str, place: str, hint: str
+) -> None:
+    told = to_refusal(url, group(), provider)
+    assert told is not None
+    assert (str(told), told.kind, told.retryable, told.hint) == (
+        f"nothing listens at {place}: the connection was refused",
+        "network",
+        False,
+        hint,
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("https://api.example.test/v1", ConnectionRefusedError(111, "refused")),
+        ("http://192.168.1.5:11434/v1", ConnectionRefusedError(111, "refused")),
+        ("http://127.0.0.1:11434/v1", ConnectionResetError(104, "reset")),
+    ],
+)
+def test_other_addresses_and_other_errors_are_tried_again_as_ever(url: str, error: Exception) -> None:
+    assert to_refusal(url, error) is None

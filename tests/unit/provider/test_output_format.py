@@ -1,0 +1,112 @@
+"""A format for the answer, and the one tool that has to be called, in the words of each API."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from given.asked_models import GEMINI_2, GPT_5, request
+from given.models import CLAUDE, GPT
+from weft.model.catalog import Model, ModelApi
+from weft.provider.body import to_bytes
+from weft.provider.chat import request as chat
+from weft.provider.claude import request as claude
+from weft.provider.contract import OutputFormat, ToolSpec
+from weft.provider.converse import request as converse
+from weft.provider.google import request as google
+from weft.provider.responses import request as responses
+from weft.run.structure.offer import is_strict, takes_format
+from weft.testing.fake import anthropic, gemini_rules, openai, responses_rules
+from weft.testing.provider_stand import HELLO
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+FORMAT = OutputFormat(name="Value", schema=SCHEMA, strict=True)
+HAND = ToolSpec(name="Value", about="hand it over", schema=SCHEMA)
+
+
+def plain(body: dict[str, Any]) -> Any:
+    return msgspec.json.decode(to_bytes(body))
+
+
+def test_gemini_is_asked_by_its_format_where_there_are_no_tools() -> None:
+    body = plain(google.to_body(replace(request(GEMINI_2, HELLO), format=FORMAT)))
+    gemini_rules.check_request(GEMINI_2.api.id, body)
+    assert body["generationConfig"] == {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}
+
+
+def test_each_api_is_told_of_the_one_tool_to_call_in_its_own_words() -> None:
+    def forced(model: Model, **options: Any) -> Any:
+        return replace(
+            request(model, HELLO, tools=(HAND,), options=options), tool_choice="required", forced="Value"
+        )
+
+    told = {
+        "chat": plain(chat.to_body(forced(GPT))),
+        "responses": plain(responses.to_body(forced(GPT_5))),
+        "messages": plain(claude.to_body(forced(CLAUDE))),
+        "gemini": plain(google.to_body(forced(GEMINI_2))),
+        "converse": plain(converse.to_body(forced(CLAUDE))),
+    }
+    openai.check(told["chat"])
+    responses_rules.check_request(told["responses"])
+    anthropic.check(told["messages"])
+    gemini_rules.check_request(GEMINI_2.api.id, told["gemini"])
+    assert told["chat"]["tool_choice"] == {"type": "function", "function": {"name": "Value"}}
+    assert told["responses"]["tool_choice"] == {"type": "function", "name": "Value"}
+    assert told["messages"]["tool_choice"] == {"type": "tool", "name": "Value"}
+    assert told["gemini"]["toolConfig"]["functionCallingConfig"] == {
+        "mode": "ANY",
+        "allowedFunctionNames": ["Value"],
+    }
+    assert told["converse"]["toolConfig"]["toolChoice"] == {"tool": {"name": "Value"}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        (SCHEMA, True),
+        (SCHEMA | {"required": []}, False),
+        ({key: SCHEMA[key] for key in SCHEMA if key != "additionalProperties"}, False),
+        (SCHEMA | {"allOf": [SCHEMA]}, False),
+        (SCHEMA | {"properties": {"name": {"type": "object"}}}, False),
+        (SCHEMA | {"properties": {"name": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/n"}]}}}, True),
+        (SCHEMA | {"properties": {"name": {"type": "array", "items": {"minLength": 1}}}}, False),
+    ],
+)
+def test_a_schema_is_strict_if_it_leaves_nothing_open(schema: dict[str, Any], strict: bool) -> None:
+    assert is_strict(schema) is strict
+
+
+def model(npm: str, *, known: bool, provider: str = "mill", **options: Any) -> Model:
+    can = replace(GPT.capabilities, structured_output=known)
+    return replace(
+        GPT, provider_id=provider, api=ModelApi(id="m", npm=npm), capabilities=can, options=options
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "tools", "taken"),
+    [
+        (model("@ai-sdk/openai", known=True), True, True),
+        (model("@ai-sdk/openai", known=False), True, False),
+        (model("@ai-sdk/openai-compatible", known=True, provider="openai"), True, True),
+        (model("@ai-sdk/openai-compatible", known=True), True, False),
+        (model("@ai-sdk/openai-compatible", known=True), False, True),
+        (model("@ai-sdk/openai-compatible", known=False, structuredOutputs=True), True, True),
+        (model("@ai-sdk/openai", known=True, structuredOutputs=False), True, False),
+        (model("@ai-sdk/anthropic", known=True), True, True),
+        (model("@ai-sdk/google", known=True), True, False),
+        (model("@ai-sdk/google", known=True), False, True),
+        (model("@ai-sdk/amazon-bedrock", known=True), False, False),
+    ],
+)
+def test_a_format_is_used_where_the_api_has_one_that_leaves_tools_free(
+    asked: Model, tools: bool, taken: bool
+) -> None:
+    assert takes_format(asked, tools=tools) is taken
