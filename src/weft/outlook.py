@@ -60,8 +60,8 @@ class Surroundings(Protocol):
 class Mcp(Protocol):
     """MCP servers: programs and addresses that bring tools, prompts and things to read.
 
-    * none is started before something is to be done; `list_servers` says how each stands, and with `connect` waits until
-      each is connected or is not;
+    * none is started before something is to be done; `list_servers` says how each stands, and with `connect` (over HTTP,
+      always) connects those that are not off first;
     * a server that fails is a status, never an error; a name that nobody has raises `NotFoundError`;
     * `add_server` is for as long as this is open, and connects;
     * `start_login` gives the address a person logs in at, "" if none is needed; `finish_login` takes the code they come

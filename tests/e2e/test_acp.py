@@ -103,8 +103,17 @@ def test_a_signal_ends_it_with_all_settled(project: Path) -> None:
         assert (process.wait(timeout=60), process.stderr.read()) == (143, b"")
 
 
-def test_a_file_is_no_editor(project: Path) -> None:
-    with (project / "greet.py").open() as file:
-        ran = subprocess.run([WEFT, "acp"], stdin=file, capture_output=True, timeout=60, check=False)
-    assert (ran.returncode, ran.stdout) == (2, b"")
-    assert b"weft acp is started by an editor" in ran.stderr
+@pytest.mark.parametrize("given", ["</dev/null", "<greet.py", "<&-", ">/dev/full", ">out.txt", ">&-"])
+def test_what_is_no_pipe_is_no_editor_and_that_is_one_sentence(project: Path, given: str) -> None:
+    shell = ["/bin/sh", "-c", f"exec {WEFT} acp {given}"]
+    ran = subprocess.run(
+        shell,
+        cwd=project,
+        stdin=subprocess.PIPE,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    which = "standard input" if "<" in given else "standard output"
+    said = f"error: {which}: it is no pipe\n       weft acp is started by an editor\n"
+    assert (ran.returncode, ran.stdout, ran.stderr.decode()) == (2, b"", said)

@@ -261,6 +261,36 @@ async def test_a_question_is_a_form_where_there_are_forms(tmp_path: Path) -> Non
             assert editor.asked == []
 
 
+async def test_a_question_is_about_the_call_that_the_editor_was_told_of(tmp_path: Path) -> None:
+    for number, able in enumerate((None, FORMS)):
+        editor = Editor(lambda _, __: "0")
+        editor.fill_in = {"answer0": "hello"}
+        at = tmp_path / str(number)
+        async with open_editor(at, [QUESTION], [Say(text="Done.")], editor=editor, able=able) as desk:
+            await editor.say(await desk.new(), "ask me")
+            asked = [call.tool_call_id for _, call, _ in editor.asked]
+            asked += [mode.tool_call_id for _, mode in editor.forms]
+            assert asked == [editor.call("other")["tool_call_id"]]
+
+
+async def test_a_session_is_deleted_whether_it_is_open_or_not(tmp_path: Path) -> None:
+    async with open_editor(tmp_path, [Say(text="Hi.")]) as desk:
+        first, second = await desk.new(), await desk.new()
+        await desk.editor.say(first, "hello")
+        await desk.agent.close_session(session_id=second)
+        for session in (first, second):
+            assert await desk.agent._conn.send_request("session/delete", {"sessionId": session}) == {}
+        listed = await desk.agent.list_sessions(cwd=str(desk.project))
+        assert listed.sessions == []
+        assert (await refused(desk.editor.say(first, "again"))).code == -32002
+        gone = await refused(desk.agent._conn.send_request("session/delete", {"sessionId": first}))
+        assert gone.code == -32002
+        odd = await refused(desk.agent._conn.send_request("session/delete", {}))
+        assert odd.code == -32602
+        unknown = await refused(desk.agent.ext_method("session/none", {}))
+        assert unknown.code == -32601
+
+
 async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None:
     async with open_editor(tmp_path, [QUESTION], [Say(text="never")], able=FORMS) as desk:
         assert (await desk.editor.say(await desk.new(), "ask me")).stop_reason == "end_turn"
@@ -338,7 +368,7 @@ async def test_servers_that_an_editor_brings_are_asked_and_those_in_trouble_name
         told = desk.editor.words("agent_thought_chunk")
         assert "MCP server bad is not connected" in told
         assert "MCP server far: weft cannot reach servers through the editor." in told
-        assert "MCP server good" not in told
+        assert "MCP server good is not connected" not in told
 
 
 async def test_what_is_long_is_cut_short(tmp_path: Path) -> None:

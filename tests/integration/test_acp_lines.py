@@ -54,7 +54,7 @@ async def test_junk_is_answered_as_such_and_read_past(tmp_path: Path) -> None:
         capable = welcome["result"]["agentCapabilities"]
         assert capable["loadSession"] is True
         assert capable["promptCapabilities"] == {"image": True, "audio": False, "embeddedContext": True}
-        assert set(capable["sessionCapabilities"]) == {"list", "fork", "resume", "close"}
+        assert set(capable["sessionCapabilities"]) == {"list", "fork", "resume", "close", "delete"}
         [method] = welcome["result"]["authMethods"]
         assert "weft auth login" in method["description"]
     assert len(notes) == len(JUNK) + 1

@@ -171,16 +171,6 @@ async def test_what_a_shell_command_says_is_not_run_filled_in_or_attached(tmp_pa
         assert not marker.exists()
 
 
-async def test_nothing_of_an_mcp_servers_text_is_run(tmp_path: Path) -> None:
-    marker = tmp_path / "ran"
-    command = Command(name="x:y", mcp=True, template=f"!`touch {marker}` $1", hints=("$1",))
-    async with open_project(tmp_path, {"x:y": command}) as given:
-        await given.run("x:y", "a b")
-
-        assert await given.words() == f"!`touch {marker}` a b"
-        assert not marker.exists()
-
-
 async def test_a_shell_command_is_run_in_the_directory_and_without_the_persons_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,11 +14,12 @@ from weft.errors import McpError
 from weft.model.around.place import McpConnected, McpDisabled, McpFailed
 from weft.testing.tool_contract import Asked, Bench, processes_in
 from weft.tool.mcp.auth.book import Book
-from weft.tool.mcp.entry import LocalEntry
+from weft.tool.mcp.entry import LocalEntry, Patience
 from weft.tool.mcp.library import Dialling
 from weft.tool.mcp.link import MOST_TOOLS
 from weft.tool.mcp.naming import LONGEST
 from weft.tool.mcp.pool import Configured, Pool, open_pool
+from weft.tool.mcp.server import LONGEST_REASON
 
 RAW = Path(__file__).parents[1] / "given" / "mcp_servers" / "raw.py"
 
@@ -49,6 +50,10 @@ async def pooled(home: Path, *entries: LocalEntry, **more: Any) -> AsyncIterator
 
 async def quiet(*_: Any) -> None:
     pass
+
+
+async def arrive(pool: Pool) -> list[str]:
+    return [words async for words in pool.arrive(lambda _: True)]
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -97,6 +102,18 @@ async def test_one_that_cannot_be_talked_to_has_failed_and_says_why(
         status = pool.servers[manner].status
         assert isinstance(status, McpFailed)
         assert said in status.error
+
+
+async def test_the_reason_of_one_that_failed_has_what_it_said_last(tmp_path: Path) -> None:
+    async with pooled(tmp_path, raw(tmp_path, "traceback")) as pool:
+        await pool.settled()
+        status = pool.servers["traceback"].status
+        assert isinstance(status, McpFailed)
+        program = os.path.basename(sys.executable)
+        assert status.error.startswith(f"{program} has ended; it said: ")
+        assert " … " in status.error
+        assert status.error.endswith("File line 79 KeyError: 'API_TOKEN'")
+        assert len(status.error) <= LONGEST_REASON
 
 
 async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -162,12 +179,12 @@ async def test_a_flood_keeps_nobody_from_calling(tmp_path: Path) -> None:
 
 async def test_a_slow_one_does_not_hold_a_run_and_comes_later(tmp_path: Path) -> None:
     entries = raw(tmp_path, "plain"), raw(tmp_path, "slowly")
-    async with pooled(tmp_path, *entries, wait=0.0) as pool:
-        await pool.arrive()
+    async with pooled(tmp_path, *entries, patience=Patience(wait=0.0)) as pool:
+        await arrive(pool)
         assert "slowly_echo" not in pool.tools()
         (tmp_path / "slowly.log.go").touch()
         await pool.settled()
-        await pool.arrive()
+        await arrive(pool)
         assert list(pool.tools()) == ["plain_echo", "slowly_echo"]
 
 
@@ -224,14 +241,14 @@ async def test_one_that_ignores_everything_is_ended_with_all_it_started(tmp_path
         await pool.get("stubborn").leave()
         assert processes_in(tmp_path) == []
         assert pool.list_status() == {"stubborn": McpDisabled()}
-        await pool.arrive()
+        await arrive(pool)
         assert pool.list_status() == {"stubborn": McpDisabled()}
 
 
 async def test_one_that_is_off_stays_off_until_somebody_connects_it(tmp_path: Path) -> None:
     async with pooled(tmp_path) as pool:
         server = pool.put(Configured(entry=raw(tmp_path, "plain"), enabled=False))
-        await pool.arrive()
+        await arrive(pool)
         assert (pool.list_status(), log(tmp_path, "plain")) == ({"plain": McpDisabled()}, [])
         server.begin()
         await server.settled()

@@ -191,7 +191,9 @@ def test_a_secret_is_in_no_representation() -> None:
 def test_settings_of_our_own_are_read_from_their_place() -> None:
     own = Own(mcp=McpOwn(wait=0, eager=True, callback_port=1234))
     config = Config(experimental=Experimental(mcp_timeout=2500, weft=own))
-    assert to_mcp(config, auth_file="f") == McpSettings(
-        wait=0, call=2.5, eager=True, auth_file="f", port=1234
-    )
-    assert to_mcp(Config(), auth_file="") == McpSettings()
+    for one_shot in (True, False):
+        assert to_mcp(config, auth_file="f", one_shot=one_shot) == McpSettings(
+            wait=0, call=2.5, eager=True, auth_file="f", port=1234
+        )
+    assert to_mcp(Config(), auth_file="", one_shot=False) == McpSettings()
+    assert to_mcp(Config(), auth_file="", one_shot=True) == McpSettings(wait=None)

@@ -36,13 +36,16 @@ def raw(home: Path, manner: str) -> list[str]:
     return [sys.executable, "-S", "-E", str(RAW), manner, str(home / f"{manner}.log")]
 
 
-def test_servers_are_listed_and_none_is_started_for_it(site: Site, tmp_path: Path) -> None:
+def test_before_the_first_prompt_servers_are_listed_as_they_stand(site: Site) -> None:
     listed = site.get("/mcp")
-    assert {name: status["status"] for name, status in listed.items()} == dict.fromkeys(
-        ("near", "far", "broken"), "disabled"
-    )
-    assert ("note" in listed["near"], "note" in listed["far"]) == (True, False)
+    assert (listed["near"], listed["far"]) == ({"status": "connected"}, {"status": "disabled"})
+    assert listed["broken"]["status"] == "failed"
+    assert "no-such-program" in listed["broken"]["error"]
+
+
+def test_nothing_else_that_lists_starts_a_server(site: Site, tmp_path: Path) -> None:
     assert site.get("/experimental/resource") == {}
+    assert [each for each in site.get("/command") if each.get("mcp")] == []
     assert not (tmp_path / "plain.log").exists()
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from acp import RequestError
 from acp.interfaces import Client
 from acp.schema import (
     AgentCapabilities,
@@ -12,6 +13,8 @@ from acp.schema import (
     ClientCapabilities,
     CloseSessionResponse,
     Cost,
+    DeleteSessionRequest,
+    DeleteSessionResponse,
     ForkSessionResponse,
     Implementation,
     InitializeResponse,
@@ -24,6 +27,7 @@ from acp.schema import (
     ResumeSessionResponse,
     SessionCapabilities,
     SessionCloseCapabilities,
+    SessionDeleteCapabilities,
     SessionForkCapabilities,
     SessionInfo,
     SessionListCapabilities,
@@ -109,6 +113,7 @@ class Front:
                     fork=SessionForkCapabilities(),
                     resume=SessionResumeCapabilities(),
                     close=SessionCloseCapabilities(),
+                    delete=SessionDeleteCapabilities(),
                 ),
             ),
             auth_methods=[AuthMethodAgent(id=LOGIN, name="weft auth login", description=HOW_TO_LOG_IN)],
@@ -194,6 +199,25 @@ class Front:
         await room.cancel()
         self._houses.house_of(room).rooms.pop(room.id, None)
         return CloseSessionResponse()
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """What the SDK has no route for."""
+        if method != "session/delete":
+            raise RequestError.method_not_found(f"_{method}")
+        asked = DeleteSessionRequest.model_validate(params)
+        return (await self.delete_session(asked.session_id)).model_dump(by_alias=True, exclude_none=True)
+
+    @refusing
+    async def delete_session(self, session_id: str) -> DeleteSessionResponse:
+        """Move a session to the trash, with those below it. Its run is ended first."""
+        id = to_id(session_id)
+        room = self._houses.find_room(id)
+        if room is not None:
+            await room.cancel()
+            self._houses.house_of(room).rooms.pop(id, None)
+        api = room.api if room is not None else (await self._doorway.find_house(self._setup.here)).api
+        await api.remove_session(id)
+        return DeleteSessionResponse()
 
     async def _known(self, wanted: Wanted, session: str) -> Room:
         id = to_id(session)

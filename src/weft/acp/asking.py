@@ -34,7 +34,7 @@ from weft.model.event import (
     QuestionReplied,
 )
 from weft.model.ids import SessionID
-from weft.model.permission import CallRef, PermissionRequest, Reply
+from weft.model.permission import PermissionRequest, Reply
 from weft.model.question import Question, QuestionRequest
 
 REPLIES: Final[dict[str, Reply]] = {"once": "once", "always": "always"}
@@ -69,7 +69,9 @@ class Asker:
             case PermissionAsked(request=request) if request.id not in self._asking:
                 self._asking[request.id] = self._tasks.create_task(self._permission(request, teller))
             case QuestionAsked(request=questions) if questions.id not in self._asking:
-                self._asking[questions.id] = self._tasks.create_task(self._questions(questions))
+                self._asking[questions.id] = self._tasks.create_task(
+                    self._questions(questions, shown_id(questions, teller))
+                )
             case PermissionReplied() | QuestionReplied() | QuestionRejected():
                 self._forget(event.request_id)
             case _:
@@ -120,7 +122,7 @@ class Asker:
         wanted = f"{request.permission} {', '.join(request.patterns)}".strip()
         if call is None:
             return ToolCallUpdate(
-                tool_call_id=_call_id(request.tool, request.id),
+                tool_call_id=shown_id(request, teller),
                 title=cut(wanted, LONGEST_NAME),
                 status="pending",
                 content=list(told_of(request)) or None,
@@ -152,10 +154,10 @@ class Asker:
 
     # --- what is wanted ---
 
-    async def _questions(self, request: QuestionRequest) -> None:
+    async def _questions(self, request: QuestionRequest, call: str) -> None:
         async with self._turn:
             ask = self._by_form if self._editor.forms else self._by_choice
-            answers = await ask(request)
+            answers = await ask(request, call)
         if answers is None:
             return
         self._asking.pop(request.id, None)
@@ -164,34 +166,34 @@ class Asker:
         else:
             await self._answered(self._api.reject_question(request.id))
 
-    async def _by_form(self, request: QuestionRequest) -> Answers | None:
+    async def _by_form(self, request: QuestionRequest, call: str) -> Answers | None:
         message = "\n".join(question.question for question in request.questions)
         mode = ElicitationFormSessionMode(
             session_id=self._session,
-            tool_call_id=_call_id(request.tool, request.id),
+            tool_call_id=call,
             requested_schema=to_form(request.questions),
         )
         try:
             answer = await self._editor.client.create_elicitation(message, mode)
         except (RequestError, ValidationError):
-            return await self._by_choice(request)
+            return await self._by_choice(request, call)
         except ConnectionError:
             return None
         given = answer.content if isinstance(answer, AcceptElicitationResponse) else None
         return from_form(request.questions, given or {})
 
-    async def _by_choice(self, request: QuestionRequest) -> Answers | None:
+    async def _by_choice(self, request: QuestionRequest, call: str) -> Answers | None:
         """As a choice among options, which every editor can show. Own words cannot be typed there."""
         answers: list[tuple[str, ...]] = []
         for question in request.questions:
-            call = ToolCallUpdate(
-                tool_call_id=_call_id(request.tool, request.id),
+            shown = ToolCallUpdate(
+                tool_call_id=call,
                 title=question.question,
                 kind="other",
                 status="pending",
                 content=[told(f"{each.label}: {each.description}") for each in question.options] or None,
             )
-            chosen = await self._choose(call, list(options_of(question)))
+            chosen = await self._choose(shown, list(options_of(question)))
             if chosen is None:
                 return None
             labels = {str(number): each.label for number, each in enumerate(question.options)}
@@ -199,8 +201,13 @@ class Asker:
         return tuple(answers)
 
 
-def _call_id(call: CallRef | None, otherwise: str) -> str:
-    return call.call_id if call else otherwise
+def shown_id(request: PermissionRequest | QuestionRequest, teller: Teller) -> str:
+    """The id by which the editor was told of the call that asks; one of its own for what no call asks, or one that the
+    editor was not told of: those of child sessions."""
+    call = teller.find_call(request.tool) if request.tool else None
+    if call is not None:
+        return call.part.id
+    return request.tool.call_id if request.tool else request.id
 
 
 def options_for(request: PermissionRequest) -> Iterator[PermissionOption]:

@@ -78,10 +78,13 @@ class Houses:
                 self._houses[directory] = await ready
             return self._houses[directory]
 
+    def find_room(self, session: SessionID) -> Room | None:
+        rooms = (house.rooms.get(session) for house in self._houses.values())
+        return next((room for room in rooms if room is not None), None)
+
     def get_room(self, session: SessionID) -> Room:
-        for house in self._houses.values():
-            if session in house.rooms:
-                return house.rooms[session]
+        if (found := self.find_room(session)) is not None:
+            return found
         raise NotFoundError("open session", session[:80], hint="open it first: session/new or session/load")
 
     def house_of(self, room: Room) -> House:

@@ -101,7 +101,8 @@ def to_commands(commands: Iterable[Command]) -> AvailableCommandsUpdate:
 def _listed(commands: Iterable[Command]) -> Iterator[AvailableCommand]:
     known = list(commands)
     for command in known:
-        hint = UnstructuredCommandInput(hint=" ".join(command.hints) or "what to tell it")
+        takes = [f"{each.name}=…" for each in command.arguments] or command.hints
+        hint = UnstructuredCommandInput(hint=" ".join(takes) or "what to tell it")
         yield AvailableCommand(
             name=command.name,
             description=command.description or "",

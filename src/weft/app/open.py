@@ -70,8 +70,9 @@ class Opening(Struct, frozen=True, kw_only=True):
 
     `answered` says that somebody will reply to questions about permissions. `models` are served beside the
     configured ones. `tape` records what models answer, or answers in their place. `warn` hears what is odd in the
-    configuration and in force all the same, and what is wrong with the store and no reason to stop. `plugins` are modules, or functions that are hooks or tools, besides
-    those that are found. `budgets` stand in place of the configured ones. `pages` is the address at
+    configuration and in force all the same, and what is wrong with the store and no reason to stop. `plugins` are
+    modules, or functions that are hooks or tools, besides those that are found. `one_shot` says that one prompt is all
+    there will be. `budgets` stand in place of the configured ones. `pages` is the address at
     which shared sessions are shown, by whoever serves them.
     """
 
@@ -79,6 +80,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = os.environ
     store: str | None = None
     answered: bool = False
+    one_shot: bool = False
     models: tuple[Served, ...] = ()
     tape: Tape | None = None
     budgets: Budgets | None = None
@@ -254,7 +256,7 @@ def to_settings(
         plans=paths.plans,
         plan_files=flags.plan_mode,
         guard_off=flags.disable_filetime_check,
-        mcp=to_mcp(loaded.config, auth_file=paths.mcp_auth_file),
+        mcp=to_mcp(loaded.config, auth_file=paths.mcp_auth_file, one_shot=opening.one_shot),
         permitting=to_permitting(loaded, paths, opening),
         sharing=to_share_settings(loaded.config, opening.env, opening.pages),
         undoing=to_undoing(

@@ -121,7 +121,7 @@ async def _run(prompt: Callable[[Stop], Awaitable[int]], last_resort: LastResort
 async def _prompt(chosen: argparse.Namespace, words: str, env: Mapping[str, str], stop: Stop) -> int:
     answered = is_watched()
     opening = Opening(directory=chosen.dir, env=env, store=chosen.store, answered=answered, warn=warn)
-    opening = replace(opening, tape=tape_of(chosen), pages=await find_pages(chosen, env))
+    opening = replace(opening, one_shot=True, tape=tape_of(chosen), pages=await find_pages(chosen, env))
     async with open_app(opening) as api:
         input = await make_input(api, chosen, words)
         code = await hold(api, chosen, words, input, Company(person=answered, stop=stop))

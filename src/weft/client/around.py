@@ -7,6 +7,7 @@ from msgspec import convert
 
 from weft.client.asked import Asked, delete, get, patch, post, put, quoted
 from weft.client.http import Line
+from weft.client.mcp import STATUS, Statuses
 from weft.client.paths import need_weft, own
 from weft.errors import InvalidInputError, ServerError, StoreError, UnreachableError
 from weft.model.agent import Agent, Skill
@@ -67,7 +68,7 @@ class RemoteSurroundings:
         return await self._line.ask(get("/formatter"), list[FormatterStatus])
 
     async def list_mcp(self) -> dict[str, AnyMcpStatus]:
-        return await self._line.ask(get("/mcp"), dict[str, AnyMcpStatus])
+        return await self._line.ask(STATUS, Statuses)
 
     async def check_store(self) -> None:
         need_weft(self._line, "saying whether anything can be stored")

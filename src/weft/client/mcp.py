@@ -1,13 +1,14 @@
 """MCP servers over HTTP."""
 
-from typing import Any
+from typing import Any, Final
 
-from weft.client.asked import delete, get, post, quoted
+from weft.client.asked import Asked, delete, get, post, quoted
 from weft.client.http import Line
 from weft.errors import NotFoundError, UnsupportedError
-from weft.model.around.place import AnyMcpStatus, McpConnected, McpResource
+from weft.model.around.place import AnyMcpStatus, McpResource
 
 Statuses = dict[str, AnyMcpStatus]
+STATUS: Final = Asked(method="GET", path="/mcp", twice=True, long=True)
 
 
 class RemoteMcp:
@@ -15,14 +16,9 @@ class RemoteMcp:
         self._line = line
 
     async def list_servers(self, *, connect: bool = False) -> Statuses:
-        found: Statuses = await self._line.ask(get("/mcp"), Statuses)
-        waiting = [name for name, status in found.items() if not isinstance(status, McpConnected)]
-        if not connect or not waiting:
-            return found
-        for name in waiting:
-            await self.connect(name)
-        after: Statuses = await self._line.ask(get("/mcp"), Statuses)
-        return after
+        del connect  # whoever serves connects them before it answers
+        found: Statuses = await self._line.ask(STATUS, Statuses)
+        return found
 
     async def list_resources(self) -> dict[str, McpResource]:
         return await self._line.ask(get("/experimental/resource"), dict[str, McpResource])

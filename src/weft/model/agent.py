@@ -56,10 +56,19 @@ class Skill(Wire, frozen=True, kw_only=True):
     location: str
 
 
+class CommandArgument(Wire, frozen=True, kw_only=True):
+    """Something that a prompt of an MCP server is filled in with, by its name."""
+
+    name: str
+    description: str | None = None
+    required: bool = False
+
+
 class Command(Wire, frozen=True, kw_only=True):
     """A prompt that has a name: a template to be filled in, and who is to answer it, `hints` being its placeholders.
 
-    As a `subtask` it is done in a session of its own. What an `mcp` server wrote is words, and nothing of it is run.
+    As a `subtask` it is done in a session of its own. What an `mcp` server wrote is words, and nothing of it is run; it
+    takes `arguments` that have names. (OpenCode does not tell them.)
     """
 
     name: str
@@ -70,3 +79,4 @@ class Command(Wire, frozen=True, kw_only=True):
     template: str
     subtask: bool | None = None
     hints: tuple[str, ...] = always(())
+    arguments: tuple[CommandArgument, ...] = ()

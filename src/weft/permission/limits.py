@@ -45,3 +45,12 @@ def hidden(tools: Iterable[str], limits: Iterable[Ruleset]) -> set[str]:
     """The tools that one of the rulesets forbids for good."""
     names = tuple(tools)
     return {name for ruleset in limits for name in disabled(names, ruleset)}
+
+
+def hides_all(prefix: str, limits: Iterable[Ruleset]) -> bool:
+    """Whether one of the rulesets forbids for good every tool whose name begins so."""
+    return any(
+        disabled((f"{prefix}*",), ruleset)
+        and not any(rule.permission.startswith(prefix) and rule.action != "deny" for rule in ruleset)
+        for ruleset in limits
+    )

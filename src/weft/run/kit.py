@@ -12,8 +12,10 @@ from weft.journal import Journal
 from weft.model.agent import Agent, Command, ReadInstructions
 from weft.model.event import SessionWarned
 from weft.model.ids import Mint, SessionID
+from weft.model.permission import Limits
 from weft.model.project import Place
 from weft.permission.gate import Gate
+from weft.permission.limits import hides_all
 from weft.permission.questions import Questions
 from weft.plugin.hooks import UNHOOKED, Hooks
 from weft.provider.registry import Registry
@@ -118,13 +120,14 @@ class Kit(Struct, frozen=True, kw_only=True):
     guests: Guests = NoGuests()
 
 
-async def joined(kit: Kit, session: SessionID) -> Kit:
-    """The kit with the tools that guests have brought by now. Of those that are not there the session is told.
+async def joined(kit: Kit, session: SessionID, limits: Limits) -> Kit:
+    """The kit with the tools that guests have brought by now. Of those that are not there the session is told. Nobody
+    waits for a guest all of whose tools the `limits` forbid.
 
     Within a run there are only ever more of them, at the end: what a model was told of first stays, so that what its
     API remembers of the conversation does. OpenCode asks every server anew with every step.
     """
-    for missed in await kit.guests.arrive():
+    async for missed in kit.guests.arrive(lambda prefix: not hides_all(prefix, limits)):
         await kit.journal.commit(SessionWarned(session_id=session, message=missed))
     new = {name: tool for name, tool in kit.guests.tools().items() if name not in kit.tools}
     return replace(kit, tools={**kit.tools, **new}) if new else kit

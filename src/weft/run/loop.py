@@ -9,6 +9,7 @@ from weft.model.ids import MessageID
 from weft.model.message import UserMessage
 from weft.model.session import Session
 from weft.model.transcript import Transcript
+from weft.permission.limits import limits_for
 from weft.run.ask.answer import Answer
 from weft.run.compaction import ask_for_summary, forget_old_outputs, go_on, is_crowded, overhead_in
 from weft.run.decide import Compact, Next, Step, Stop, Subtask, decide, newest_prompt, newest_request
@@ -108,9 +109,11 @@ class _Loop:
 
     async def _take(self, step: Step) -> None:
         if not step.summary:
-            self._kit = await joined(self._kit, self._session.id)
             # A prompt or a person may have changed the rules of the session since the last step.
             self._session = await self._kit.store.get_session(self._session.id)
+            agent = self._kit.agents.get(step.prompt.agent)
+            limits = limits_for(agent, self._session) if agent else ()
+            self._kit = await joined(self._kit, self._session.id, limits)
         take = partial(take_step, self._kit, self._session, self._transcript, step)
         outcome = await self._spender.take(step, take, self._deadline)
         if outcome is None:

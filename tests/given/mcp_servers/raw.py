@@ -52,6 +52,8 @@ def answer(method: str, params: dict[str, object]) -> object:
             "serverInfo": {"name": MANNER, "version": "1"},
         }
     if method == "tools/list":
+        if MANNER == "restless":
+            say({"method": "notifications/tools/list_changed"})
         if MANNER == "slowly":
             # Until somebody puts a file there: no test waits for a clock.
             while not os.path.exists(LOG + ".go"):
@@ -69,6 +71,9 @@ def call(params: dict[str, object]) -> object:
         sys.stderr.write("out of memory\n")
         sys.stderr.flush()
         os._exit(3)
+    if MANNER == "grows":
+        TOOLS["grows"] = [tool("echo"), tool("new")]
+        say({"method": "notifications/tools/list_changed"})
     if MANNER == "silent":
         note("called")
         return None
@@ -81,6 +86,11 @@ def prepare() -> None:
     if MANNER == "exits":
         sys.stderr.write("no such key\n")
         sys.exit(2)
+    if MANNER == "traceback":
+        sys.stderr.write(
+            "".join(f"  File line {number}\n" for number in range(80)) + "KeyError: 'API_TOKEN'\n"
+        )
+        sys.exit(1)
     if MANNER == "junk":
         for number in range(5):
             print(f"starting up, {number}", flush=True)

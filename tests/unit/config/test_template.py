@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from weft.config.command.template import (
     Insertion,
     Words,
+    bind_arguments,
     fill,
     list_hints,
     list_insertions,
@@ -45,7 +46,6 @@ def test_a_template_is_words_and_insertions() -> None:
     pieces = parse("a !`git diff $1` b !`ls`")
     assert pieces == (Words("a "), Insertion("git diff $1"), Words(" b "), Insertion("ls"), Words(""))
     assert fill(pieces, "x", ["one", "two $1"]) == "a one b two $1\n\nx"
-    assert parse("a !`ls`", runs=False) == (Words("a !`ls`"),)
     assert list_insertions(parse("!`` !`a\nb` `!`c`")) == ["a\nb", "c"]
 
 
@@ -90,3 +90,16 @@ def test_whatever_is_typed_can_be_split_and_nothing_but_quotes_and_blanks_is_los
 def test_a_template_takes_anything(template: str, arguments: str) -> None:
     fill(parse(template), arguments)
     list_hints(parse(template))
+
+
+def test_arguments_are_bound_by_name_and_else_by_their_place() -> None:
+    assert bind_arguments("all strict", ("what", "how")) == ({"what": "all", "how": "strict"}, "")
+    assert bind_arguments('how="very strict" all', ("what", "how")) == (
+        {"how": "very strict", "what": "all"},
+        "",
+    )
+    assert bind_arguments("what=all", ("what", "how")) == ({"what": "all"}, "")
+    assert bind_arguments("one two three", ("what", "how")) == ({"what": "one", "how": "two three"}, "")
+    assert bind_arguments("x=1 what=2", ("what",)) == ({"what": "2"}, "x=1")
+    assert bind_arguments("please", ()) == ({}, "please")
+    assert bind_arguments("a=b what='' ", ("what", "how")) == ({"what": "", "how": "a=b"}, "")

@@ -130,4 +130,4 @@ class Around(Struct, frozen=True, kw_only=True):
         return [FormatterStatus(name=name, extensions=endings, enabled=used) for name, endings, used in found]
 
     async def list_mcp(self) -> dict[str, AnyMcpStatus]:
-        return await self.mcp.list_servers()
+        return await self.mcp.list_servers(connect=True)

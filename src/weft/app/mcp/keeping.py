@@ -15,7 +15,7 @@ from weft.model.surroundings import McpBrowserFailed, McpToolsChanged
 from weft.tool.mcp.auth.book import Book
 from weft.tool.mcp.auth.callback import open_callback, redirect_uri
 from weft.tool.mcp.auth.login import PendingLogin
-from weft.tool.mcp.entry import RemoteEntry
+from weft.tool.mcp.entry import Patience, RemoteEntry
 from weft.tool.mcp.library import Dialling
 from weft.tool.mcp.pool import Pool, open_pool
 from weft.tool.mcp.server import Server
@@ -147,7 +147,8 @@ async def open_mcp(
         to_configured(name, said, base, call=settings.call) for name, said in settings.servers.items()
     )
     dial = Dialling(book, redirect_uri(settings.port))
-    async with open_pool(servers, dial, changed, reserved=reserved, wait=settings.wait) as pool:
+    patience = Patience(wait=settings.wait, notice=settings.notice)
+    async with open_pool(servers, dial, changed, reserved=reserved, patience=patience) as pool:
         if settings.eager:
             pool.begin()
         yield KeptServers(pool, book, settings, base, tell)

@@ -25,11 +25,13 @@ LONGEST_NAME: Final = 100
 
 
 class McpSettings(Struct, frozen=True, kw_only=True):
-    """Which servers there are, how long a first run waits for them and a call for an answer, whether to connect on
-    opening; where logins are kept, and where they come back to."""
+    """Which servers there are, how long a first run waits for them (None: until each has connected or failed) and when it
+    says so, how long a call waits for an answer, whether to connect on opening; where logins are kept, and where they
+    come back to."""
 
     servers: Mapping[str, McpServer] = {}
-    wait: float = WAIT_SECONDS
+    wait: float | None = WAIT_SECONDS
+    notice: float = WAIT_SECONDS
     call: float = CALL_SECONDS
     eager: bool = False
     auth_file: str = ""
@@ -44,13 +46,14 @@ class Base(Struct, frozen=True, kw_only=True):
     sandbox: Sandbox = OPEN
 
 
-def to_mcp(config: Config, *, auth_file: str) -> McpSettings:
+def to_mcp(config: Config, *, auth_file: str, one_shot: bool) -> McpSettings:
+    """A `one_shot` run has no later step in which a server that was late could be of use: it waits for all of them."""
     experimental = config.experimental or Experimental()
     own = (experimental.weft or Own()).mcp
     usual = McpSettings()
     return McpSettings(
         servers=config.mcp or {},
-        wait=own.wait if own and own.wait is not None else usual.wait,
+        wait=own.wait if own and own.wait is not None else (None if one_shot else usual.wait),
         call=experimental.mcp_timeout / 1000 if experimental.mcp_timeout else usual.call,
         eager=own is not None and own.eager is True,
         auth_file=auth_file,

@@ -3,9 +3,11 @@
 import argparse
 import asyncio
 import os
+import stat
 import sys
 from asyncio.streams import FlowControlMixin
 from importlib.util import find_spec
+from typing import TextIO
 
 from weft.acp.lines import LONGEST_LINE
 from weft.app.open import Opening, open_app
@@ -23,6 +25,8 @@ def acp(chosen: argparse.Namespace) -> int:
             "the Agent Client Protocol, without its package", hint="install it: pip install 'weft[acp]'"
         )
     chosen.cwd = os.path.realpath(chosen.cwd)
+    check_pipe("standard input", sys.stdin)
+    check_pipe("standard output", sys.stdout)
     # What anybody prints from here on is no message of the protocol: it goes where the log goes.
     out = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -60,15 +64,19 @@ async def _serve(chosen: argparse.Namespace, out: int, last_resort: LastResort) 
     return code
 
 
+def check_pipe(name: str, stream: TextIO | None) -> None:
+    """Raise `InvalidInputError` unless one can wait for this stream: a file and `/dev/null` never say that they are ready."""
+    if stream is not None:
+        mode = os.fstat(stream.fileno()).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stream.isatty():
+            return
+    raise InvalidInputError(name, "it is no pipe", hint="weft acp is started by an editor")
+
+
 async def open_pipes(out: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=LONGEST_LINE)
-    try:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-        pipe, protocol = await loop.connect_write_pipe(FlowControlMixin, os.fdopen(out, "wb"))
-    except ValueError as error:
-        raise InvalidInputError(
-            "standard input and output", "they are no pipes", hint="weft acp is started by an editor"
-        ) from error
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    pipe, protocol = await loop.connect_write_pipe(FlowControlMixin, os.fdopen(out, "wb"))
     return reader, asyncio.StreamWriter(pipe, protocol, reader, loop)
 
 

@@ -108,13 +108,22 @@ def _lines(name: str, found: dict[str, Any], paint: Paint) -> Iterator[str]:
     yield f"{paint.bold(plain(name))} {found['status']['status']}{words}"
     for kind, each in (
         ("tools", [(tool["id"], tool["description"]) for tool in found["tools"]]),
-        ("prompts", [(prompt["name"], prompt.get("description", "")) for prompt in found["prompts"]]),
+        ("prompts", [(_usage(prompt), prompt.get("description", "")) for prompt in found["prompts"]]),
         ("resources", [(key, value["uri"]) for key, value in found["resources"].items()]),
     ):
         if each:
             yield ""
             yield paint.dim(kind)
             yield from (f"  {plain(key):<32} {_short(about)}" for key, about in each)
+
+
+def _usage(prompt: dict[str, Any]) -> str:
+    """How a prompt is called: with its arguments, those in brackets that may be left out."""
+    takes = [
+        f"{each['name']}=…" if each.get("required") else f"[{each['name']}=…]"
+        for each in prompt.get("arguments", ())
+    ]
+    return " ".join([prompt["name"], *takes])
 
 
 def _short(text: str) -> str:

@@ -124,9 +124,12 @@ def question_lines(question: Question) -> list[str]:
         f"  {number}. {plain(option.label)}: {plain(option.description)}"
         for number, option in enumerate(question.options, start=1)
     ]
+    asked = f"{Paint(sys.stderr).bold('?')} {plain(question.question)}"
+    if not options:
+        return [asked, "  your own words: "]
     how = "numbers, with commas" if question.multiple else "a number"
     typed = ", or your own words" if question.custom else ""
-    return [f"{Paint(sys.stderr).bold('?')} {plain(question.question)}", *options, f"  {how}{typed}: "]
+    return [asked, *options, f"  {how}{typed}: "]
 
 
 def to_answers(question: Question, typed: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ ARGUMENTS: Final = "$ARGUMENTS"
 
 _INSERTION: Final = re.compile(r"!`([^`]+)`")
 _PLACEHOLDER: Final = re.compile(r"\$(?:(?P<number>[1-9][0-9]{0,8})(?![0-9])|ARGUMENTS)")
+_NAMED: Final = re.compile(r"(?<!\S)(?P<name>[^\s=\"']+)=(?P<value>\"[^\"]*\"|'[^']*'|\S*)")
 _ARGUMENT: Final = re.compile(r"\[Image\s+[0-9]+\]|\"[^\"]*\"|'[^']*'|[^\s\"']+", re.IGNORECASE)
 
 
@@ -33,11 +34,11 @@ class Insertion(Struct, frozen=True):
 Piece = Words | Insertion
 
 
-def parse(template: str, *, runs: bool = True) -> tuple[Piece, ...]:
-    """The stretches of a template, in order. One that is not to run anything is all words."""
+def parse(template: str) -> tuple[Piece, ...]:
+    """The stretches of a template, in order."""
     pieces: list[Piece] = []
     end = 0
-    for found in _INSERTION.finditer(template) if runs else ():
+    for found in _INSERTION.finditer(template):
         pieces += [Words(template[end : found.start()]), Insertion(found[1])]
         end = found.end()
     return (*pieces, Words(template[end:]))
@@ -56,6 +57,32 @@ def list_hints(pieces: Sequence[Piece]) -> list[str]:
 def split_arguments(text: str) -> list[str]:
     """What was typed behind a command, argument by argument: quotes keep words together, and are taken off."""
     return [_unquoted(found[0]) for found in _ARGUMENT.finditer(text)]
+
+
+def bind_arguments(text: str, names: Sequence[str]) -> tuple[dict[str, str], str]:
+    """What was typed behind a command that takes arguments by name, and the rest that has no place.
+
+    `name=value` goes to that name, whatever else there is to the names that are left, in order; the last one takes all
+    the rest.
+    """
+    given: dict[str, str] = {}
+
+    def take(found: re.Match[str]) -> str:
+        if found["name"] not in names or found["name"] in given:
+            return found[0]
+        given[found["name"]] = _unquoted(found["value"])
+        return ""
+
+    rest = _NAMED.sub(take, text).strip()
+    left = [name for name in names if name not in given]
+    if not left:
+        return given, rest
+    words = split_arguments(rest)
+    for place, name in enumerate(left):
+        values = words[place:] if name == left[-1] else words[place : place + 1]
+        if values:
+            given[name] = " ".join(values)
+    return given, ""
 
 
 def fill(pieces: Sequence[Piece], arguments: str, outputs: Sequence[str] = ()) -> str:

@@ -1,19 +1,21 @@
 """Carry out a command: fill in its template, and prompt with what comes of it (spec 8.11)."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from weft.config.command.known import INIT, get_command
-from weft.config.command.template import Piece, fill, list_insertions, parse
-from weft.errors import InvalidInputError
-from weft.model.agent import Command
+from weft.config.command.template import Piece, bind_arguments, fill, list_insertions, parse
+from weft.errors import DismissedError, InvalidInputError, NobodyError
+from weft.model.agent import Command, CommandArgument
 from weft.model.catalog import parse_ref
 from weft.model.event import CommandExecuted, ProjectUpdated
 from weft.model.ids import SessionID
 from weft.model.input import AnyPartInput, CommandInput, PromptInput, SubtaskInput, TextInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ModelRef
+from weft.model.question import Question, QuestionRequest
 from weft.model.session import Session
 from weft.permission.limits import limits_for
 from weft.plugin.hooks import COMMAND_BEFORE, CommandParts, CommandTold
@@ -43,9 +45,9 @@ async def execute(kit: Kit, runs: Runs, session: SessionID, input: CommandInput)
 
 
 async def find_command(kit: Kit, name: str) -> Command:
-    """A command of our own, or a prompt of an MCP server's with its words. Raises `NotFoundError`."""
+    """A command of our own, or a prompt of an MCP server's. Raises `NotFoundError`."""
     word = name.removeprefix("/")
-    found = None if word in kit.commands else await kit.guests.render(word)
+    found = None if word in kit.commands else await kit.guests.find_command(word)
     return found or get_command({**kit.guests.list_commands(), **kit.commands}, name)
 
 
@@ -121,12 +123,47 @@ class _Expansion:
         return None if own else _to_ref("model", self._input.model)
 
     async def _parts(self, session: Session) -> tuple[AnyPartInput, ...]:
-        pieces = parse(self._command.template, runs=not self._command.mcp)
+        if self._command.mcp:
+            text = await self._rendered(session)
+            return (TextInput(text=text), *await self._mentioned((), session), *self._input.parts)
+        pieces = parse(self._command.template)
         outputs = await run_all(self._kit, session, self._agent, list_insertions(pieces))
         text = fill(pieces, self._input.arguments, outputs)
         if self._is_subtask:
             return (self._to_subtask(text), *self._input.parts)
         return (TextInput(text=text), *await self._mentioned(pieces, session), *self._input.parts)
+
+    async def _rendered(self, session: Session) -> str:
+        """The words of an MCP server's prompt. It fills in the arguments itself; what none of them took stands below."""
+        names = [each.name for each in self._command.arguments]
+        given, rest = bind_arguments(self._input.arguments, names)
+        missing = [each for each in self._command.arguments if each.required and not given.get(each.name)]
+        if missing:
+            given |= await self._ask_for(missing, session)
+        words = await self._kit.guests.render(self._command.name, given)
+        return "\n\n".join(each for each in (words.strip(), rest) if each)
+
+    async def _ask_for(self, missing: Sequence[CommandArgument], session: Session) -> dict[str, str]:
+        """What the person says for each. Raises `InvalidInputError` if nobody is there, or they say nothing."""
+        names = [each.name for each in missing]
+        refusal = InvalidInputError(
+            "arguments",
+            f"{self._command.name} needs {', '.join(names)}",
+            hint=f"name {'them' if len(names) > 1 else 'it'}: {' '.join(f'{name}=…' for name in names)}",
+        )
+        request = QuestionRequest(
+            id=self._kit.mint.question(),
+            session_id=session.id,
+            questions=tuple(_to_question(self._command.name, each) for each in missing),
+        )
+        try:
+            answers = await self._kit.questions.ask(request, agent=self._name)
+        except (NobodyError, DismissedError) as error:
+            raise refusal from error
+        given = {name: ", ".join(answer) for name, answer in zip(names, answers, strict=True)}
+        if not all(given.values()):
+            raise refusal
+        return given
 
     async def _mentioned(self, pieces: tuple[Piece, ...], session: Session) -> tuple[AnyPartInput, ...]:
         """What the template and its arguments mention; what a command said, or an MCP server, mentions nothing."""
@@ -146,6 +183,11 @@ class _Expansion:
             model=self._model() or self._agent.model,
             prompt=text,
         )
+
+
+def _to_question(command: str, argument: CommandArgument) -> Question:
+    asked = argument.description or f"{argument.name}?"
+    return Question(question=f"{command}: {asked}", header=argument.name, options=())
 
 
 def _to_ref(field: str, name: str | None) -> ModelRef | None:

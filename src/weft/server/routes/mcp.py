@@ -29,8 +29,8 @@ class AuthorizationUrl(Wire, frozen=True, kw_only=True):
 
 
 async def list_mcp(call: Call) -> dict[str, AnyMcpStatus]:
-    """The MCP servers, and how it stands with each; none is started for it."""
-    return await call.api.mcp.list_servers()
+    """The MCP servers, and how it stands with each. Those that are not off are connected first, as in OpenCode."""
+    return await call.api.mcp.list_servers(connect=True)
 
 
 async def add_mcp(call: Call) -> dict[str, AnyMcpStatus]:

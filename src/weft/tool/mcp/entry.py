@@ -11,6 +11,17 @@ WAIT_SECONDS: Final = 5.0
 LOGIN_SECONDS: Final = 300.0
 
 
+class Patience(Struct, frozen=True, kw_only=True):
+    """How many seconds a run waits for servers that are starting; None until each has connected or failed. After `notice`
+    seconds it says that it waits."""
+
+    wait: float | None = WAIT_SECONDS
+    notice: float = WAIT_SECONDS
+
+
+USUAL: Final = Patience()
+
+
 class LocalEntry(Struct, frozen=True, kw_only=True):
     """A server that we start: a program that is talked with over its standard input and output.
 

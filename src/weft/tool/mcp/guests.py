@@ -1,6 +1,6 @@
 """Guests: what MCP servers bring to a run, as a run sees it."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
 from weft.errors import McpError
@@ -9,21 +9,29 @@ from weft.tool.contract import AnyTool
 from weft.tool.mcp.result import Piece
 
 
+class MayUse(Protocol):
+    """Whether a run may use any tool whose name begins so."""
+
+    def __call__(self, prefix: str) -> bool: ...
+
+
 class Guests(Protocol):
-    """* `arrive` sees to it that all are on their way, and waits for them a moment and no longer; asked again, it
-      waits only for what is new. It gives words on each that is not there, the same ones once;
+    """* `arrive` has all servers set out, and waits a while for those that the run may use and that set out for the first
+      time. It gives words while it waits and on each server that is not there, the same words once;
     * `tools` are those of the guests that are there, each under the same name for good;
-    * `render` gives a command of a guest with its words, None if none has it; `read_resource` what one has to read;
-      both raise `McpError`.
+    * `find_command` gives a command of a guest, None if none has it; `render` gives its words, filled in with arguments
+      by their names; `read_resource` gives what a guest has to read. The last two raise `McpError`.
     """
 
-    async def arrive(self) -> tuple[str, ...]: ...
+    def arrive(self, may_use: MayUse) -> AsyncIterator[str]: ...
 
     def tools(self) -> Mapping[str, AnyTool]: ...
 
     def list_commands(self) -> Mapping[str, Command]: ...
 
-    async def render(self, command: str) -> Command | None: ...
+    async def find_command(self, name: str) -> Command | None: ...
+
+    async def render(self, command: str, arguments: Mapping[str, str]) -> str: ...
 
     async def read_resource(self, client: str, uri: str) -> tuple[Piece, ...]: ...
 
@@ -31,8 +39,11 @@ class Guests(Protocol):
 class NoGuests:
     """For where no servers are configured."""
 
-    async def arrive(self) -> tuple[str, ...]:
-        return ()
+    async def arrive(self, may_use: MayUse) -> AsyncIterator[str]:
+        del may_use
+        nothing: tuple[str, ...] = ()
+        for words in nothing:
+            yield words
 
     def tools(self) -> Mapping[str, AnyTool]:
         return {}
@@ -40,9 +51,13 @@ class NoGuests:
     def list_commands(self) -> Mapping[str, Command]:
         return {}
 
-    async def render(self, command: str) -> Command | None:
-        del command
+    async def find_command(self, name: str) -> Command | None:
+        del name
         return None
+
+    async def render(self, command: str, arguments: Mapping[str, str]) -> str:
+        del arguments
+        raise McpError(f"there is no prompt {command}")
 
     async def read_resource(self, client: str, uri: str) -> tuple[Piece, ...]:
         raise McpError(f"Resource not found: {client}/{uri}")

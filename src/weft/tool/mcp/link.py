@@ -25,10 +25,16 @@ class ToolOffer(Struct, frozen=True, kw_only=True):
     read_only: bool = False
 
 
+class PromptArgument(Struct, frozen=True, kw_only=True):
+    name: str
+    about: str = ""
+    required: bool = False
+
+
 class PromptOffer(Struct, frozen=True, kw_only=True):
     name: str
     about: str = ""
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[PromptArgument, ...] = ()
 
 
 class ResourceOffer(Struct, frozen=True, kw_only=True):
@@ -51,15 +57,16 @@ Progressed = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 class News:
-    """What is heard of a server besides its answers: that it offers something else now, or is no more, and why."""
+    """What is heard of a server besides its answers: how often it said that it offers something else now, and why it is
+    no more."""
 
     def __init__(self) -> None:
         self.lost = ""
-        self.changed = False
+        self.changes = 0
         self._any = asyncio.Event()
 
     def change(self) -> None:
-        self.changed = True
+        self.changes += 1
         self._any.set()
 
     def lose(self, reason: str) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 # What the strictest API takes for the name of a tool.
 LONGEST: Final = 64
+CUT: Final = " … "
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -14,12 +15,17 @@ def to_word(name: str) -> str:
     return _ODD.sub("_", name)
 
 
+def tool_prefix(server: str) -> str:
+    """What the names of all tools of a server begin with."""
+    return f"{to_word(server)}_"
+
+
 def tool_key(server: str, tool: str, taken: Container[str]) -> str:
     """`<server>_<tool>`: what a tool is called, and what rules call it. One that is taken gets a number.
 
     OpenCode lets the later one take the place of the earlier, also of a tool of its own.
     """
-    return _free(f"{to_word(server)}_{to_word(tool)}", taken)
+    return _free(f"{tool_prefix(server)}{to_word(tool)}", taken)
 
 
 def prompt_key(server: str, prompt: str, taken: Container[str]) -> str:
@@ -41,5 +47,18 @@ def _free(name: str, taken: Container[str]) -> str:
 
 def legible(text: str, longest: int) -> str:
     """Words of a stranger for a screen: on one line, nothing that moves a cursor, no longer than that."""
-    line = " ".join("".join(each if each.isprintable() else " " for each in text[: longest * 4]).split())
+    line = _on_one_line(text[: longest * 4])
     return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def cut_middle(text: str, longest: int) -> str:
+    """The same, but cut in the middle: a reason begins with what happened and ends with the last words of a program."""
+    line = _on_one_line(text if len(text) <= longest * 8 else text[: longest * 4] + text[-longest * 4 :])
+    if len(line) <= longest:
+        return line
+    head = longest // 4
+    return f"{line[:head]}{CUT}{line[head + len(CUT) - longest :]}"
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())

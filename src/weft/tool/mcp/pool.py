@@ -1,7 +1,7 @@
 """The MCP servers of a directory: none is started before it is needed, none outlives us."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from weft.errors import McpError, NotFoundError
 from weft.host.tasks import open_tasks
-from weft.model.agent import Command
+from weft.model.agent import Command, CommandArgument
 from weft.model.around.place import (
     AnyMcpStatus,
     McpConnected,
@@ -21,10 +21,11 @@ from weft.model.around.place import (
     McpResource,
 )
 from weft.tool.contract import AnyTool
-from weft.tool.mcp.entry import WAIT_SECONDS, AnyEntry
+from weft.tool.mcp.entry import USUAL, WAIT_SECONDS, AnyEntry, Patience
+from weft.tool.mcp.guests import MayUse
 from weft.tool.mcp.link import Dial, Offers, PromptOffer
-from weft.tool.mcp.naming import legible, prompt_key, resource_key, to_word, tool_key
-from weft.tool.mcp.result import Piece, to_pieces, to_template
+from weft.tool.mcp.naming import legible, prompt_key, resource_key, to_word, tool_key, tool_prefix
+from weft.tool.mcp.result import Piece, to_pieces, to_words
 from weft.tool.mcp.server import Around, Server, describe
 from weft.tool.mcp.tools import to_tool
 
@@ -42,11 +43,11 @@ class Configured(Struct, frozen=True, kw_only=True):
 class Pool:
     """`reserved` are names that no tool of a server gets."""
 
-    def __init__(self, around: Around, reserved: frozenset[str], wait: float) -> None:
+    def __init__(self, around: Around, reserved: frozenset[str], patience: Patience) -> None:
         self._around = around
         self.tasks = around.tasks
         self._reserved = reserved
-        self._wait = wait
+        self._patience = patience
         self.servers: dict[str, Server] = {}
         self._keys: dict[tuple[str, str], str] = {}
         self._made: dict[str, tuple[Offers, dict[str, AnyTool]]] = {}
@@ -83,23 +84,31 @@ class Pool:
 
     # --- what a run asks for ---
 
-    async def arrive(self) -> tuple[str, ...]:
-        """See to it that every server is on its way, and give those a moment that set out for the first time.
+    async def arrive(self, may_use: MayUse) -> AsyncIterator[str]:
+        """See to it that every server is on its way, and wait for those that set out for the first time.
 
-        The moment counts from when each set out: who comes later waits for less, and nobody for one that failed before.
-        What we need ourselves in order to connect is got ready first: no server's moment goes by with that.
+        The time counts from when each set out: who comes later waits for less, and nobody for one that failed before, or
+        of which no tool may be used. What we need ourselves in order to connect is got ready first: no server's time goes
+        by with that. A server that said it offers something else now is asked what, so that a tool it added in the last
+        step is there in the next.
         """
         if any(each.is_wanted for each in self.servers.values()):
             await self._around.dial.prepare()
         self.begin()
-        under_way = [each for each in self.servers.values() if each.is_connecting and not each.fails]
-        if under_way:
-            until = max(each.begun_at for each in under_way) + self._wait
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(until):
-                    for each in under_way:
-                        await each.settled()
-        return tuple(self._take_troubles())
+        usable = [each for name, each in self.servers.items() if may_use(tool_prefix(name))]
+        starting = [each for each in usable if each.is_connecting and not each.fails]
+        wait, notice = self._patience.wait, self._patience.notice
+        if wait is None or wait > notice:
+            await _await_all(starting, notice)
+            if late := [each.entry.name for each in starting if each.is_connecting]:
+                yield to_waiting(late)
+        await _await_all(starting, wait)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_SECONDS if wait is None else wait):
+                for _, each in list(self._connected()):
+                    await each.caught_up()
+        for words in self._take_troubles():
+            yield words
 
     def _take_troubles(self) -> Iterator[str]:
         """What there is to say of servers that should be there and are not, unless it was said."""
@@ -162,16 +171,7 @@ class Pool:
 
     def list_commands(self) -> dict[str, Command]:
         """The prompts of all that are connected, as commands. Their words are asked for when they are used."""
-        return {
-            key: Command(
-                name=key,
-                description=legible(prompt.about, LONGEST_WORDS) or None,
-                mcp=True,
-                template="",
-                hints=tuple(f"${place}" for place, _ in enumerate(prompt.arguments, 1)),
-            )
-            for key, (_, prompt) in self._prompts().items()
-        }
+        return {key: _to_command(key, prompt) for key, (_, prompt) in self._prompts().items()}
 
     def _prompts(self) -> dict[str, tuple[Server, PromptOffer]]:
         found: dict[str, tuple[Server, PromptOffer]] = {}
@@ -180,20 +180,19 @@ class Pool:
                 found[prompt_key(name, prompt.name, found)] = (server, prompt)
         return found
 
-    async def render(self, command: str) -> Command | None:
-        """A command with its words, as its server has them now; None if nobody has it. Raises `McpError`.
-
-        Its arguments are filled in with placeholders, so that what a person types never reaches the server.
-        """
-        word = command.partition(":")[0]
+    async def find_command(self, name: str) -> Command | None:
+        """A command by its name, once the server that may have it is connected or is not; None if nobody has it."""
+        word = name.partition(":")[0]
         await self.settled([each for each in self.servers.values() if to_word(each.entry.name) == word])
+        return self.list_commands().get(name)
+
+    async def render(self, command: str, arguments: Mapping[str, str]) -> str:
+        """The words of a command, as its server fills them in. Raises `McpError`."""
         found = self._prompts().get(command)
         if found is None:
-            return None
+            raise McpError(f"there is no prompt {command} any more")
         server, prompt = found
-        asked = {each: f"${place}" for place, each in enumerate(prompt.arguments, 1)}
-        template = to_template(await server.render(prompt.name, asked))
-        return replace(self.list_commands()[command], template=template)
+        return to_words(await server.render(prompt.name, dict(arguments)))
 
     # --- resources ---
 
@@ -218,6 +217,43 @@ class Pool:
         return to_pieces(await server.read(uri))
 
 
+def _to_command(key: str, prompt: PromptOffer) -> Command:
+    return Command(
+        name=key,
+        description=legible(prompt.about, LONGEST_WORDS) or None,
+        mcp=True,
+        template="",
+        hints=tuple(f"${place}" for place, _ in enumerate(prompt.arguments, 1)),
+        arguments=tuple(
+            CommandArgument(
+                name=each.name,
+                description=legible(each.about, LONGEST_WORDS) or None,
+                required=each.required,
+            )
+            for each in prompt.arguments
+        ),
+    )
+
+
+async def _await_all(servers: Iterable[Server], seconds: float | None) -> None:
+    """Wait until each is connected or is not, and no longer than so many seconds from when the last one set out."""
+    under_way = [each for each in servers if each.is_connecting]
+    if not under_way:
+        return
+    until = None if seconds is None else max(each.begun_at for each in under_way) + seconds
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(until):
+            for each in under_way:
+                await each.settled()
+
+
+def to_waiting(names: Sequence[str]) -> str:
+    shown = ", ".join(legible(each, LONGEST_WORDS) for each in names)
+    if len(names) == 1:
+        return f"waiting for the MCP server {shown}, which is still starting"
+    return f"waiting for the MCP servers {shown}, which are still starting"
+
+
 def to_trouble(server: Server) -> str:
     """Why a server that should be there is not, in words; none if it is, or is meant to be off."""
     who = f"the MCP server {legible(server.entry.name, LONGEST_WORDS)}"
@@ -239,11 +275,11 @@ async def open_pool(
     changed: Callable[[str], Awaitable[None]],
     *,
     reserved: frozenset[str] = frozenset(),
-    wait: float = WAIT_SECONDS,
+    patience: Patience = USUAL,
 ) -> AsyncIterator[Pool]:
     """Nothing is started until something is to be done. Leaving ends every server."""
     async with open_tasks() as tasks:
-        pool = Pool(Around(dial=dial, changed=changed, tasks=tasks), reserved, wait)
+        pool = Pool(Around(dial=dial, changed=changed, tasks=tasks), reserved, patience)
         for each in servers:
             pool.put(each)
         try:

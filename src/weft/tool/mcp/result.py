@@ -13,7 +13,7 @@ from weft.tool.truncate import MAX_BYTES
 
 MOST_FILES: Final = 20
 FILES_BYTES: Final = 20 << 20
-TEMPLATE_CHARS: Final = 200_000
+PROMPT_CHARS: Final = 200_000
 SHORT: Final = 200
 _MIME: Final = re.compile(r"[a-z0-9][a-z0-9.+_-]{0,60}/[a-z0-9][a-z0-9.+_-]{0,90}")
 
@@ -97,7 +97,7 @@ def _data_url(mime: str, data: str) -> str:
 # --- prompts ---
 
 
-def to_template(answer: Mapping[str, Any]) -> str:
+def to_words(answer: Mapping[str, Any]) -> str:
     """The words of a rendered prompt, whoever it says they are by."""
     messages = answer.get("messages")
     said = [
@@ -105,7 +105,7 @@ def to_template(answer: Mapping[str, Any]) -> str:
         for message in (messages if isinstance(messages, list) else ())
         if isinstance(message, dict)
     ]
-    return "\n".join(text for text in said if text)[:TEMPLATE_CHARS]
+    return "\n".join(text for text in said if text)[:PROMPT_CHARS]
 
 
 def _words(content: Any) -> str:

@@ -27,7 +27,7 @@ from weft.tool.mcp.link import (
     RegistrationNeededError,
     first_of,
 )
-from weft.tool.mcp.naming import legible
+from weft.tool.mcp.naming import cut_middle
 
 T = TypeVar("T")
 
@@ -69,6 +69,8 @@ class Server:
         self._lives: set[asyncio.Task[None]] = set()
         self._news = News()
         self._settled = asyncio.Event()
+        self._changes_seen = 0
+        self._looked = asyncio.Event()
 
     @property
     def is_connecting(self) -> bool:
@@ -94,6 +96,12 @@ class Server:
     async def settled(self) -> None:
         """Wait until it is connected, or is not."""
         await self._settled.wait()
+
+    async def caught_up(self) -> None:
+        """Wait until the offers were looked at after the last change that it has told of by now."""
+        told = self._news.changes
+        while self._link is not None and self._changes_seen < told:
+            await self._looked.wait()
 
     async def leave(self, *, off: bool = True) -> None:
         """End the connection. It stays off until somebody connects it again, or as it was."""
@@ -178,6 +186,7 @@ class Server:
 
     async def _live(self, login: Login | None) -> None:
         self._news = news = News()
+        self._changes_seen = 0
         seconds = LOGIN_SECONDS if login else self.entry.connect
         limit = asyncio.timeout(seconds)
         try:
@@ -214,40 +223,48 @@ class Server:
         """Until it is over, look again at what it offers whenever it says that this has changed."""
         while not news.lost:
             await news.next()
-            if news.changed and not news.lost:
-                await asyncio.sleep(
-                    SETTLE_SECONDS
-                )  # one that says so all the time is not listened to all the time
-                news.changed = False
-                await self._look_again(link)
+            if news.changes > self._changes_seen and not news.lost:
+                await self._look_again(link, news)
+                # One that says so all the time is not looked at all the time.
+                await asyncio.sleep(SETTLE_SECONDS)
 
     def _break_off(self, error: BaseException, reason: str) -> None:
         match error:
             case LoginNeededError():
                 self._close(McpNeedsAuth())
             case RegistrationNeededError():
-                self._close(McpNeedsRegistration(error=legible(str(error), LONGEST_REASON)))
+                self._close(McpNeedsRegistration(error=cut_middle(str(error), LONGEST_REASON)))
             case _:
                 self._fail(reason or str(error) or type(error).__name__)
 
-    async def _look_again(self, link: Link) -> None:
+    async def _look_again(self, link: Link, news: News) -> None:
+        told = news.changes
         try:
             async with asyncio.timeout(self.entry.connect):
                 self.offers = await link.list_offers()
         except (McpError, TimeoutError):
             return  # it goes by what it said before
+        finally:
+            self._changes_seen = told
+            self._wake()
         self.status = McpConnected(note=self.offers.left_out or None)
         await self._around.changed(self.entry.name)
+
+    def _wake(self) -> None:
+        """Those who wait for a look see whether it was the one they wait for."""
+        self._looked.set()
+        self._looked = asyncio.Event()
 
     def _fail(self, reason: str) -> None:
         self.fails += 1
         rest = min(FIRST_REST * 2 ** (self.fails - 1), LONGEST_REST)
         self._rested_at = asyncio.get_running_loop().time() + rest
-        self._close(McpFailed(error=legible(reason, LONGEST_REASON)))
+        self._close(McpFailed(error=cut_middle(reason, LONGEST_REASON)))
 
     def _close(self, status: AnyMcpStatus) -> None:
         self._link = None
         self.status = status
+        self._wake()
 
 
 async def _caught(work: Callable[[], Awaitable[T]]) -> T | McpError:

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.tool.mcp.naming import LONGEST, legible, prompt_key, tool_key
+from weft.tool.mcp.naming import LONGEST, cut_middle, legible, prompt_key, tool_key
 from weft.tool.mcp.sdk.lines import Lines
 
 
@@ -28,6 +28,15 @@ def test_names_are_opencodes_where_nothing_is_in_the_way() -> None:
 def test_a_strangers_words_stay_on_their_line() -> None:
     assert legible("a\x1b[31m\nb\u202ec\x00", 50) == "a [31m b c"
     assert legible("x" * 100, 10) == "x" * 9 + "…"
+
+
+def test_of_a_long_reason_the_beginning_and_the_end_are_shown() -> None:
+    assert cut_middle("short\nreason", 40) == "short reason"
+    assert (
+        cut_middle("it ended: " + "x" * 100 + "\nno such key", 40)
+        == "it ended:  … xxxxxxxxxxxxxxx no such key"
+    )
+    assert len(cut_middle("x" * 10_000, 40)) == 40
 
 
 @given(st.lists(st.binary(max_size=30).filter(lambda raw: b"\n" not in raw)), st.integers(1, 20))

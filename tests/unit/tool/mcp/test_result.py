@@ -6,7 +6,7 @@ import pytest
 
 from weft.errors import McpError
 from weft.tool.contract import Attachment
-from weft.tool.mcp.result import MOST_FILES, Piece, to_pieces, to_result, to_template
+from weft.tool.mcp.result import MOST_FILES, Piece, to_pieces, to_result, to_words
 
 
 def text(words: str) -> dict[str, Any]:
@@ -97,8 +97,8 @@ def test_a_prompt_is_its_words_whoever_says_them() -> None:
             "odd",
         ]
     }
-    assert to_template(answer) == "one\ntwo"
-    assert to_template({"messages": None}) == ""
+    assert to_words(answer) == "one\ntwo"
+    assert to_words({"messages": None}) == ""
 
 
 def test_a_resource_is_words_and_files() -> None:

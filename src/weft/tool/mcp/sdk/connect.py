@@ -7,16 +7,16 @@ from typing import Any, Final
 import httpx2
 import mcp_types as types
 from mcp import ClientSession, MCPError
-from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 
 from weft.errors import McpError
 from weft.tool.mcp.entry import AnyEntry, LocalEntry, RemoteEntry
 from weft.tool.mcp.link import Link, News, first_of
-from weft.tool.mcp.sdk.http import open_client
+from weft.tool.mcp.sdk.http import LONGEST_ANSWER, open_client
 from weft.tool.mcp.sdk.oauth import Passport, to_auth
 from weft.tool.mcp.sdk.session import SessionLink
+from weft.tool.mcp.sdk.sse import open_sse
 from weft.tool.mcp.sdk.stdio import open_stdio
 from weft.version import VERSION
 
@@ -47,20 +47,13 @@ async def _reach(held: AsyncExitStack, entry: RemoteEntry, news: News, passport:
     known = to_auth(entry, passport)
     client = await held.enter_async_context(open_client(entry, known))
     try:
-        return await _try(held, streamable_http_client(entry.url, http_client=client), news)
+        newer = streamable_http_client(entry.url, http_client=client, max_sse_event_size=LONGEST_ANSWER)
+        return await _try(held, newer, news)
     except (MCPError, httpx2.HTTPStatusError) as error:
         refused = error
 
-    def make(
-        headers: dict[str, str] | None = None,
-        timeout: httpx2.Timeout | None = None,
-        auth: httpx2.Auth | None = known,
-    ) -> httpx2.AsyncClient:
-        del headers, timeout
-        return open_client(entry, auth or known)
-
     try:
-        return await _try(held, sse_client(entry.url, httpx_client_factory=make), news)
+        return await _try(held, open_sse(client, entry, news), news)
     except (httpx2.HTTPError, MCPError) as error:
         raise McpError(str(refused)) from error
 

@@ -21,7 +21,7 @@ class _Bounded(httpx2.AsyncByteStream):
         async for piece in self._stream:
             left -= len(piece)
             if left < 0:
-                raise httpx2.StreamError("the answer has no end")
+                raise httpx2.StreamError(f"the answer is longer than {LONGEST_ANSWER} bytes")
             yield piece
 
     async def aclose(self) -> None:

@@ -15,6 +15,7 @@ from weft.tool.mcp.link import (
     MOST_TOOLS,
     Offers,
     Progressed,
+    PromptArgument,
     PromptOffer,
     ResourceOffer,
     ToolOffer,
@@ -51,7 +52,7 @@ class SessionLink:
             PromptOffer(
                 name=each.name,
                 about=each.description or "",
-                arguments=tuple(argument.name for argument in each.arguments or ()),
+                arguments=tuple(to_argument(argument) for argument in each.arguments or ()),
             )
             for each in found
         )
@@ -116,6 +117,12 @@ async def _sound(work: Awaitable[T]) -> T:
 
 def _plain(answer: BaseModel) -> dict[str, Any]:
     return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def to_argument(argument: types.PromptArgument) -> PromptArgument:
+    return PromptArgument(
+        name=argument.name, about=argument.description or "", required=argument.required is True
+    )
 
 
 def to_tool_offer(tool: types.Tool) -> ToolOffer:
