@@ -1,5 +1,7 @@
 """What the rules say of a shell command, part by part. Nothing is run, and nobody is asked."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from weft.model.permission import Action, Limits, Rule
@@ -31,7 +33,11 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
 def explain(command: str, where: Where, limits: Limits) -> Explanation:
     """The same judgement, against the same rules, as a call of the `bash` tool meets. Blocks."""
-    parts = judge(command, where).in_order
+    return hold(judge(command, where).in_order, limits)
+
+
+def hold(parts: Sequence[Part], limits: Limits) -> Explanation:
+    """Parts of a command, held against the rules."""
     watched = watch_writers(limits, "bash", (part.pattern for part in parts if part.may_write))
     watched = watch_named(watched, "bash", (part.pattern for part in parts if part.perhaps))
     return Explanation(

@@ -2,7 +2,14 @@
 
 from msgspec.structs import replace
 
-from weft.errors import DeadlineError, ModelNotFoundError, ProviderAuthError, ProviderError, StoreError, WeftError
+from weft.errors import (
+    DeadlineError,
+    ModelNotFoundError,
+    ProviderAuthError,
+    ProviderError,
+    StoreError,
+    WeftError,
+)
 from weft.model.failure import (
     AnyFailure,
     ApiData,

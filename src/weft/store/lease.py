@@ -60,7 +60,7 @@ def find_holder(layout: Layout, session: SessionID) -> str | None:
     """Return who holds the lease of a session, None if nobody does."""
     path = layout.run(session)
     for _ in range(ATTEMPTS):  # somebody who only looks has it for a moment
-        if not os.path.exists(path) or _is_free(path):
+        if not os.path.exists(path) or not is_locked(path):
             return None
         wait_a_moment()
     return find_owner(path)

@@ -52,6 +52,13 @@ def judge(command: str, where: Where) -> Judgement:
     scene = Scene(where)
     try:
         Walk(scene).script(command)
+        if scene.variables.learned_late:
+            # What `eval`, or a program by another name, has set counts from the beginning: there are loops.
+            first = scene.parts
+            scene.variables.restart()
+            scene = Scene(where, scene.variables)
+            Walk(scene).script(command)
+            scene.parts = first | scene.parts
     except RecursionError:
         scene.unclear(command.strip(), "it is nested too deeply to be judged")
     if not any(part.permission == "bash" and not part.perhaps for part in scene.parts.values()):

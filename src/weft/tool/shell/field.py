@@ -37,6 +37,11 @@ class Field(Struct, frozen=True):
     def is_known(self) -> bool:
         return HOLE not in self.text and not self.wild and self.listing is None
 
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number that is not known, and nothing beside it."""
+        return self.wild == "*" and self.text.startswith(HOLE) and self.text.endswith(HOLE_END)
+
     def ending(self, text: str) -> "Field":
         """The end of the word, as wild as it was."""
         if not self.wild:

@@ -8,11 +8,11 @@ from typing import Final
 from weft.model.permission import hole
 from weft.tool.shell.field import Field, Number, Reading, Value
 from weft.tool.shell.naming import Word
-from weft.tool.shell.parse import Node, text_of
 from weft.tool.shell.places import expand
 from weft.tool.shell.program.listing import output
 from weft.tool.shell.scene import Feed, Scene
 from weft.tool.shell.steps import Stage, steps_of
+from weft.tool.shell.tree import Node, text_of
 from weft.tool.shell.words import Words
 
 MOST_READINGS: Final = 16
@@ -28,9 +28,7 @@ def read_lines(nodes: Sequence[Node], words: Words) -> list[list[Word]] | None:
 
 
 def _choices(node: Node, words: Words) -> list[list[Word]]:
-    if not node.is_named and node.type == "$":
-        return [[]]
-    source = text_of(node).replace("\\-", "-")
+    source = text_of(node)
     return [
         [Word(field, source if len(reading) == 1 else field.text) for field in reading]
         for reading in words.readings(node)
@@ -40,6 +38,7 @@ def _choices(node: Node, words: Words) -> list[list[Word]]:
 def foresee(scene: Scene, functions: Collection[str]) -> Words:
     """Reads words where things stand in a scene. What one of these functions puts out is not known."""
     foresight = _Foresight(scene, functions)
+    scene.lookup = foresight.words.lookup
     return foresight.words
 
 
@@ -67,6 +66,8 @@ class _Foresight:
     def _each_of(self, field: Field) -> list[Value]:
         if field.listing is not None:
             return [field.listing]
+        if field.is_number:
+            return [Number.SOME]
         if not field.wild:
             return [field.text]
         if self._scene.cwds is None or "**" in field.wild:
@@ -75,7 +76,7 @@ class _Foresight:
 
     def _output(self, node: Node) -> list[Value] | None:
         """What a substitution puts in the place of itself, if it is a single pipeline that can be foreseen."""
-        statements = [child for child in node.named_children if child.type != "comment"]
+        statements = node.named_children
         steps = steps_of(statements[0]) if len(statements) == 1 else []
         if len(steps) != 1:
             return None
@@ -90,12 +91,19 @@ class _Foresight:
     def _argv(self, stage: Stage) -> Reading | None:
         """The words of a plain command, if there is only one way to read them."""
         node = stage.node
-        if node is None or node.type != "command" or stage.redirects:
+        if node.type != "command" or stage.redirects:
             return None
-        if any(child.type.endswith(("_redirect", "assignment")) for child in node.children):
+        words = [child for child in node.children if child.field in ("name", "argument")]
+        others = [child for child in node.children if child.field not in ("name", "argument")]
+        # What it reads does not change that `wc` puts out a number.
+        if others and (words[:1] == [] or text_of(words[0]) != "wc" or not all(map(_is_input, others))):
             return None
-        readings = list(product(*(self.words.readings(word) for word in node.children)))
+        readings = list(product(*(self.words.readings(word) for word in words)))
         return tuple(field for part in readings[0] for field in part) if len(readings) == 1 else None
+
+
+def _is_input(node: Node) -> bool:
+    return node.type == "file_redirect" and node.children[0].type == "<"
 
 
 def _to_values(feed: Feed) -> list[Value] | None:

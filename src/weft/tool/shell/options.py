@@ -7,20 +7,39 @@ from msgspec import Struct
 
 from weft.tool.shell.field import Field
 
-_SHORTEST: Final = 4  # of an abbreviated long option: `--ou` may be several
+_SHORTEST: Final = 3  # `--o` may be one already
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """The options in order, each with its value if it has one; and the words that are none."""
+    """The options in order, each with its value if it has one; and the words that are none.
+
+    A long option that was cut short is there as each of those that it may be. `guessed`: the next word was taken for the
+    value of one, which it may not be.
+    """
 
     options: tuple[tuple[str, Field | None], ...]
     words: tuple[Field, ...]
+    guessed: bool = False
 
     def has(self, *names: str) -> bool:
-        return any(name in names for name, _ in self.options)
+        return any(is_meant(option, name) for option, _ in self.options for name in names)
 
     def values(self, *names: str) -> list[Field]:
-        return [value for name, value in self.options if name in names and value is not None]
+        return [
+            value
+            for option, value in self.options
+            if value is not None and any(is_meant(option, name) for name in names)
+        ]
+
+
+def is_meant(given: str, name: str) -> bool:
+    """Whether an option may be meant by what was given: most programs take a long one that is cut short."""
+    return given == name or (
+        given.startswith("--")
+        and len(given) >= _SHORTEST
+        and name.startswith(given)
+        and not given.endswith("-")
+    )
 
 
 def names(text: str) -> frozenset[str]:
@@ -41,6 +60,7 @@ def split(
     """
     options: list[tuple[str, Field | None]] = []
     words: list[Field] = []
+    guessed = False
     waiting = list(reversed(arguments))
     while waiting:
         field = waiting.pop()
@@ -49,12 +69,16 @@ def split(
             words.extend([*([] if text == "--" else [field]), *reversed(waiting)])
             break
         if text.startswith("--"):
-            name, equals, value = text.partition("=")
-            name = _meant(name, taking)
-            if equals:
-                options.append((name, field.ending(value)))
-            else:
-                options.append((name, waiting.pop() if name in taking and waiting else None))
+            name, equals, rest = text.partition("=")
+            meant = _meant(name, taking)
+            value = field.ending(rest) if equals else None
+            if not equals and meant and waiting:
+                value = waiting[-1]
+                # Where that is a guess it stays a word as well, unless the first word is what is run.
+                guessed |= meant != [name]
+                if until_word or meant == [name]:
+                    waiting.pop()
+            options.extend((each, value) for each in meant or [name])
         elif text.startswith("-") and text != "-":
             options.extend(_cluster(field, taking, waiting))
         else:
@@ -62,7 +86,7 @@ def split(
             if until_word:
                 words.extend(reversed(waiting))
                 break
-    return Given(options=tuple(options), words=tuple(words))
+    return Given(options=tuple(options), words=tuple(words), guessed=guessed)
 
 
 def _cluster(field: Field, taking: frozenset[str], waiting: list[Field]) -> list[tuple[str, Field | None]]:
@@ -80,9 +104,6 @@ def _cluster(field: Field, taking: frozenset[str], waiting: list[Field]) -> list
     return options
 
 
-def _meant(name: str, taking: frozenset[str]) -> str:
-    """A long option may be cut short as long as it is the only one that begins so."""
-    if name in taking or len(name) < _SHORTEST:
-        return name
-    known = [each for each in taking if each.startswith(name)]
-    return known[0] if len(known) == 1 else name
+def _meant(name: str, taking: frozenset[str]) -> list[str]:
+    """The options with a value that a long one may be."""
+    return [name] if name in taking else sorted(each for each in taking if is_meant(name, each))

@@ -3,6 +3,7 @@
 import glob
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -24,6 +25,12 @@ _SECRET: Final = re.compile(r".*\.env(?:\..*)?", re.IGNORECASE)
 # `[!a-c]`, `[^[:alpha:]]`: shells do not agree on what is in it. Any character may be.
 _BRACKETS: Final = re.compile(r"\[[!^]?\]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]")
 _PASSED_OVER: Final = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", "dist"})
+BUILTINS: Final = names(
+    ". : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown echo enable"
+    " eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd pwd"
+    " read readarray readonly return set shift shopt source suspend test times trap true type typeset ulimit umask unalias"
+    " unset wait"
+)
 _PROGRAMS: Final = names("/bin /sbin /usr/bin /usr/sbin /usr/local/bin /usr/local/sbin /opt/homebrew/bin")
 
 
@@ -82,6 +89,10 @@ class Where(Struct, frozen=True, kw_only=True):
     def exists(self, text: str, cwd: str) -> bool:
         return "\0" not in text and os.path.lexists(os.path.join(cwd, text))
 
+    def has_program(self, name: str) -> bool:
+        """Whether a bare name is one of the shell's own commands, or of a program that it would find."""
+        return name in BUILTINS or shutil.which(name, path=self.environment.get("PATH")) is not None
+
     def is_program(self, text: str) -> bool:
         """Whether a path names a program where programs are kept."""
         place = os.path.dirname(os.path.normpath(text))
@@ -125,10 +136,13 @@ def _literal(pattern: str) -> str:
     return re.sub(r"\[([*?[])\]", r"\1", pattern)
 
 
-def notable(listing: Listing, *, links: bool) -> Iterator[str]:
-    """Among the files of a listing those that the usual rules protect, and links. Only so many are looked at."""
+def notable(listing: Listing, *, links: bool, follow: bool = False) -> Iterator[str]:
+    """Among the files of a listing those that the usual rules protect, and links. Only so many are looked at.
+
+    With `follow`, also those in the directories that links lead to.
+    """
     with suppress(_TooManyError):
-        for path, name, is_link in _walk(listing, _PASSED_OVER):
+        for path, name, is_link in _walk(listing, _PASSED_OVER, follow=follow):
             if ((is_secret(name) and listing.hidden) or (links and is_link)) and _fits(name, listing):
                 yield path
 
@@ -150,12 +164,20 @@ class _TooManyError(Exception):
 
 
 def _fits(name: str, listing: Listing) -> bool:
-    return listing.name is None or fnmatchcase(name, _BRACKETS.sub(_any, listing.name))
+    # `find` reads backslashes in a pattern.
+    return (
+        listing.name is None or "\\" in listing.name or fnmatchcase(name, _BRACKETS.sub(_any, listing.name))
+    )
 
 
-def _walk(listing: Listing, passed_over: frozenset[str]) -> Iterator[tuple[str, str, bool]]:
-    """Files below some directories, with their names and whether they are links; the nearest first."""
-    left = MOST_SEEN
+def _walk(
+    listing: Listing, passed_over: frozenset[str], *, follow: bool = False
+) -> Iterator[tuple[str, str, bool]]:
+    """Files below some directories, with their names and whether they are links; the nearest first.
+
+    With `follow`, also below the directories that links lead to.
+    """
+    left, been = MOST_SEEN, set[str]()
     waiting = [(root, 0) for root in listing.roots]
     while waiting:
         directory, depth = waiting.pop(0)
@@ -175,6 +197,10 @@ def _walk(listing: Listing, passed_over: frozenset[str]) -> Iterator[tuple[str, 
                 continue
             if not entry.is_dir(follow_symlinks=False):
                 yield entry.path, entry.name, entry.is_symlink()
+                real = os.path.realpath(entry.path) if follow and entry.is_dir() else ""
+                if real and real not in been:
+                    been.add(real)
+                    waiting.append((real, depth + 1))
             elif entry.name not in passed_over:
                 waiting.append((entry.path, depth + 1))
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from weft.model.permission import hole
 from weft.tool.shell.field import Reading, has_hole, spelled
 from weft.tool.shell.naming import name_argv, name_perhaps
 from weft.tool.shell.options import names
@@ -69,7 +68,8 @@ class Running:
             scene.unclear(spelled(argv), why if not argv[0].is_known else "there is too much of it")
         elif name in _RESERVED or name.startswith("="):
             scene.unclear(spelled(argv), "it is not shell as we can read it")
-        elif not self._call(name, stdin):
+        elif not self._call(name, stdin) or self._scene.where.has_program(name):
+            # A function may not be there when it is called, or be passed over.
             self._run_program(argv, named, stdin)
 
     def _run_program(self, argv: Reading, named: list[Part], stdin: Feed | None) -> None:
@@ -77,8 +77,9 @@ class Running:
         strange = "/" in name and not scene.where.is_program(name)
         if strange:
             scene.touch(argv[0], "look")
-        for variable in list_filled(name, argv[1:]):
-            self.set(variable, hole(name))
+        for variable, value in list_filled(name, argv[1:]):
+            self.set(variable, value)
+            scene.variables.forget(variable)
         scene.landed = None
         found = look_at(argv, scene, stdin)
         if strange or not found.quiet:
@@ -93,6 +94,7 @@ class Running:
         """A variable gets a value, which may be the name of a program that is run later."""
         if has_hole(name):
             self._scene.unclear(f"{name}={value}", "which variable is set is known only when it runs")
+            self._scene.variables.forget_all()
         self._obey(assign(name, value, self._scene))
 
     def _obey(self, inner: Iterable[Inner]) -> None:

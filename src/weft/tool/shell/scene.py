@@ -1,6 +1,7 @@
 """The scene of a command: where it may be by now, what its variables may hold, and what was found out about it."""
 
 import os
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 
 from weft.model.permission import hole
 from weft.tool.paths import list_patterns
-from weft.tool.shell.field import Field, Listing, has_hole
+from weft.tool.shell.field import Field, Listing, Value, has_hole
 from weft.tool.shell.places import Where, deep_listing, expand, files_of, is_secret, notable
 from weft.tool.shell.variables import Variables
 
@@ -44,12 +45,14 @@ class Feed(Struct, frozen=True, kw_only=True):
 class Scene:
     """Everything found out goes into `parts`, in the order found, each once."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: Where, variables: Variables | None = None) -> None:
         self.where = where
         self.cwds: tuple[str, ...] | None = (where.directory,)
         self.been: tuple[str, ...] = (where.directory,)
         self.landed: tuple[str, ...] | None = None
-        self.variables = Variables(where.environment)
+        self.variables = variables or Variables(where.environment)
+        # All that a variable may hold here.
+        self.lookup: Callable[[str], Sequence[Value] | None] = lambda _: None
         self.parts: dict[tuple[str, str], Part] = {}
 
     def add(self, part: Part) -> None:
@@ -109,14 +112,17 @@ class Scene:
         if use == "write":
             self.touch_below(*self.rooted(field))
         else:
-            self.touch_tree(Listing(roots=self.rooted(field)), use, links=links)
+            self.touch_tree(Listing(roots=self.rooted(field)), use, links=links, follow=links)
 
-    def touch_tree(self, listing: Listing, use: Use, *, links: bool = False) -> None:
-        """All below some directories is used; with `links` also what links there lead to."""
+    def touch_tree(self, listing: Listing, use: Use, *, links: bool = False, follow: bool = False) -> None:
+        """All below some directories is used; with `links` also what links there lead to.
+
+        With `follow`, all that is in directories which links lead to.
+        """
         for root in listing.roots:
             self._spot(root, root, "look")
         if use == "read":
-            for path in notable(listing, links=links):
+            for path in notable(listing, links=links, follow=follow):
                 self._spot(path, path, "read")
         if use == "write":
             self._write_tree(listing)
@@ -159,6 +165,8 @@ class Scene:
         if found is None:
             self._touch_unknown(field.text, use)
             return
+        if field.wild and any(text.startswith("-") for text in found):
+            self.unclear(field.text, "the name of a file would be taken for an option")
         for text in found:
             self._spot(text, cwd, use)
 

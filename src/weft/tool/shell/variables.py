@@ -7,14 +7,41 @@ from itertools import pairwise
 from typing import Final
 
 from weft.tool.shell.field import Listing, Value
-from weft.tool.shell.parse import Node, text_of
+from weft.tool.shell.tree import Node, text_of
 
 LONGEST: Final = 4096
 MOST: Final = 24
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _GIVEN: Final = re.compile(r"[@*_0-9-]|[0-9]+")
+# They hold a number, nobody knows which.
+NUMBERS: Final = frozenset(
+    [
+        "?",
+        "$",
+        "!",
+        "#",
+        "PPID",
+        "RANDOM",
+        "SRANDOM",
+        "SECONDS",
+        "LINENO",
+        "BASHPID",
+        "UID",
+        "EUID",
+        "EPOCHSECONDS",
+    ]
+)
+# The shell itself puts something into these.
+_IMPLICIT: Final = re.compile(
+    r"BASH\w*|COMP_\w+|READLINE_\w+|REPLY|MAPFILE|OPTARG|OPTIND|PIPESTATUS|COPROC\w*|DIRSTACK|FUNCNAME|GROUPS|HISTCMD|OLDPWD|PS[0-4]"
+)
 # Builtins that put something into the variables they are given the names of.
-FILLING: Final = frozenset({"read", "mapfile", "readarray", "getopts", "let", "printf", "wait", "vared"})
+FILLING: Final = frozenset(
+    {"read", "mapfile", "readarray", "getopts", "let", "printf", "wait", "vared", "unset"}
+)
+
+_COUNTS: Final = re.compile(r"(?<![=!<>])=(?!=)|<<=|>>=|\+\+|--")
+_NUMBER: Final = Node(type="arithmetic_expansion", source="", start=0, end=0)
 
 # The values of a word; of one in the head of a loop, those it is made of in turn.
 Values = Callable[[Node, bool], Sequence[Value]]
@@ -31,15 +58,49 @@ class Variables:
         self._anything = False
         self._settled: set[str] = set()
         self._one_of: dict[str, Listing] = {}
+        self._started = False
+        # Something was learned after the first look at the command: what was told before may be wrong.
+        self.learned_late = False
 
     def collect(self, root: Node) -> None:
         """Note every assignment below a node."""
+        before = self._size()
         waiting = [root]
         while waiting:
             node = waiting.pop()
             self._note(node)
             waiting.extend(node.named_children)
         self._found.clear()
+        self.learned_late |= self._started and self._size() > before
+        self._started = True
+
+    def _size(self) -> int:
+        return sum(len(each) + 1 for each in self._assigned.values())
+
+    def restart(self) -> None:
+        """The command is gone through once more, with all that was learned about what it sets."""
+        self._settled.clear()
+        self._found.clear()
+        self._started = self.learned_late = False
+
+    def forget(self, name: str) -> None:
+        """Something was run that set this one."""
+        assigned = self._assigned.setdefault(name.partition("[")[0], [])
+        if None not in assigned:
+            assigned.append(None)
+            self._found.clear()
+            self.learned_late |= self._started
+
+    def is_unset(self, name: str) -> bool:
+        """Whether nobody gives it a value, neither the command nor its surroundings."""
+        return not (
+            self._anything
+            or name in self._assigned
+            or name in self._environment
+            or name in self._one_of
+            or _GIVEN.fullmatch(name)
+            or _IMPLICIT.fullmatch(name)
+        )
 
     @contextmanager
     def reading(self, name: str, listing: Listing | None) -> Iterator[None]:
@@ -57,6 +118,7 @@ class Variables:
 
     def forget_all(self) -> None:
         """Something was run that may have set any of them."""
+        self.learned_late |= self._started and not self._anything
         self._anything = True
         self._found.clear()
 
@@ -76,7 +138,7 @@ class Variables:
 
     def _look(self, name: str, values: Values) -> Sequence[Value] | None:
         assigned = self._assigned.get(name)
-        if self._anything or _GIVEN.fullmatch(name):
+        if self._anything or _GIVEN.fullmatch(name) or _IMPLICIT.fullmatch(name):
             return None
         if assigned is None:
             return [self._environment[name]] if name in self._environment else None
@@ -104,7 +166,11 @@ class Variables:
                     self._assigned.setdefault(name, []).append(None)
             case "expansion" if "=" in text_of(node):
                 for child in node.named_children[:1]:
-                    self._assigned.setdefault(text_of(child), []).append(None)
+                    self._assigned.setdefault(text_of(child).partition("[")[0], []).append(None)
+            case "arithmetic_expansion" | "arithmetic_command" | "subscript" if _COUNTS.search(text_of(node)):
+                for child in node.named_children:
+                    if child.type == "variable_name":
+                        self._assigned.setdefault(text_of(child), []).append((_NUMBER, False))
 
     def _note_assignment(self, node: Node) -> None:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
@@ -129,13 +195,15 @@ class Variables:
         if name is None or text_of(name) not in FILLING:
             return
         if text_of(name) == "printf":
-            words = [after for word, after in pairwise(words) if word == "-v"]
+            words = (
+                [word.removeprefix("-v") for word in words[:2]] if words[:1] and words[0][:2] == "-v" else []
+            )
         for before, word in pairwise(("", *words)):
             if before == "-p" and text_of(name) == "read":
                 continue  # the words it asks with
             if "$" in word or "`" in word:
                 self.forget_all()
-            for found in _NAME.findall(word):
+            for found in _NAME.findall(word[2:] if word.startswith("-") else word):
                 self._assigned.setdefault(found, []).append(None)
 
     def _note_declared(self, node: Node) -> None:

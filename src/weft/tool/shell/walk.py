@@ -1,24 +1,28 @@
 """Walk through a command as the shell would, and note all that it may do."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Final
 
 from weft.model.permission import hole
+from weft.tool.shell.arithmetic import is_countable, names_countable
 from weft.tool.shell.field import Field, has_hole
 from weft.tool.shell.foresight import foresee, read_lines
 from weft.tool.shell.naming import name_line
-from weft.tool.shell.parse import Node, parse, text_of
+from weft.tool.shell.parse import parse
 from weft.tool.shell.program.builtins import look_at_builtin
 from weft.tool.shell.program.listing import output
-from weft.tool.shell.redirect import Redirect, redirects_of
+from weft.tool.shell.redirect import redirects_of
 from weft.tool.shell.running import TOO_DEEP, Depth, Running
 from weft.tool.shell.scene import Feed, Scene
 from weft.tool.shell.steps import Stage, Step, steps_of
+from weft.tool.shell.tree import Node, text_of
 
 _SUBSTITUTIONS: Final = frozenset({"command_substitution", "process_substitution"})
+_COUNTED: Final = frozenset({"arithmetic_expansion", "arithmetic_command", "subscript"})
+_COMPARING: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_COUNTED_WITH: Final = "what is counted with is known only when it runs, and may run something itself"
 
 
 class Walk:
@@ -81,22 +85,16 @@ class Walk:
         return feed or Feed()
 
     def _stage(self, stage: Stage, stdin: Feed | None) -> Feed:
-        redirect = redirects_of(stage.redirects, self._words)
-        stdin = self._redirect(redirect, stdin)
-        if stage.node is None:
-            return Feed()
+        stdin = self._redirect(stage.redirects, stdin)
         if stage.node.type == "command":
-            return self._command(stage.node, redirect, stdin)
-        if redirect.arguments:
-            self._scene.unclear(text_of(stage.node), "there are words behind it that belong to nothing")
+            return self._command(stage.node, stdin)
         return self._compound(stage.node, stdin)
 
-    def _redirect(self, redirect: Redirect, stdin: Feed | None) -> Feed | None:
+    def _redirect(self, nodes: Sequence[Node], stdin: Feed | None) -> Feed | None:
+        """Note what redirections do; gives what is read then."""
+        redirect = redirects_of(nodes, self._words)
         for node in redirect.nested:
             self._inside(node)
-        for text in redirect.scripts:
-            with self._apart():
-                self.script(re.sub(r"\\([`\\$])", r"\1", text))
         for field in redirect.reads:
             self._scene.touch(field, "read")
         for field in redirect.writes:
@@ -119,7 +117,10 @@ class Walk:
             case "variable_assignment":
                 self._assign(node)
                 self._settle(node)
-            case "declaration_command" | "unset_command" | "test_command":
+            case "test_command":
+                self._test(node)
+                self._declare(node)
+            case "declaration_command" | "unset_command":
                 self._declare(node)
             case _:
                 self._inside(node)
@@ -133,16 +134,45 @@ class Walk:
             return
         if node.type == "expansion":
             self._expand(node)
+        if node.type in _COUNTED or (
+            node.type == "expansion" and any(child.type == ":" for child in node.children)
+        ):
+            self._count(node)
         for child in node.named_children:
             if child.children:
                 self._inside(child)
 
     def _expand(self, node: Node) -> None:
         kinds = {child.type for child in node.children}
+        prefix, name, *rest = node.children[1:]
+        keys = (rest and rest[0].type in ("@", "*")) or name.text.endswith(("[@]", "[*]"))
+        if prefix.type == "!" and not keys:
+            self._scene.unclear(text_of(node), "a variable names another one")
         if "P" in kinds:  # ${name@P}
             self._scene.unclear(text_of(node), "what is in the variable is run")
         if not kinds.isdisjoint({"=", ":="}):
             self._running.set(text_of(node.named_children[0]), hole(text_of(node)))
+
+    def _count(self, node: Node) -> None:
+        """What is counted with must be known to be a number."""
+        named = node.named_children
+        for child in named[1:] if node.type in ("subscript", "expansion") else named:
+            if child.type == "variable_name":
+                known = names_countable(text_of(child), self._scene)
+            else:
+                known = all(is_countable(value, self._scene) for value in self._words.values(child))
+            if not known:
+                self._scene.unclear(text_of(node), _COUNTED_WITH)
+
+    def _test(self, node: Node) -> None:
+        """`[[ … ]]` counts on both sides of some operators, and `-v` takes a name that may be counted with."""
+        double = node.children[0].type == "[["
+        for before, middle, after in zip(node.children, node.children[1:], node.children[2:], strict=False):
+            sides = [before, after] if double and text_of(middle) in _COMPARING else []
+            sides += [middle] if text_of(before) in ("-v", "-R") else []
+            for side in sides:
+                if not all(is_countable(value, self._scene) for value in self._words.values(side)):
+                    self._scene.unclear(text_of(node), _COUNTED_WITH)
 
     def _loop(self, node: Node, stdin: Feed | None) -> None:
         before = self._scene.cwds
@@ -172,7 +202,7 @@ class Walk:
         with self._apart():
             self._statement(body)
         redirects = [child for child in node.named_children if child.type.endswith("_redirect")]
-        if self._redirect(redirects_of(redirects, self._words), None) is not None:
+        if self._redirect(redirects, None) is not None:
             self._scene.unclear(text_of(node), "what it reads does not come from where it is called")
 
     def _call(self, name: str, stdin: Feed | None) -> bool:
@@ -215,27 +245,14 @@ class Walk:
             if equals or has_hole(name):
                 self._running.set(name, text)
 
-    def _command(self, node: Node, outer: Redirect, stdin: Feed | None) -> Feed:
-        words: list[Node] = []
-        more, fed = outer.arguments, outer.stdin is not None
+    def _command(self, node: Node, stdin: Feed | None) -> Feed:
         for child in node.children:
-            if child.type == "variable_assignment":
-                if not _only_for_read(child, node):
-                    self._assign(child)
-            elif child.type.endswith("_redirect"):
-                redirect = redirects_of([child], self._words)
-                stdin = self._redirect(redirect, stdin)
-                more = [*more, *redirect.arguments]
-                # Of several inputs one is read: the last as it is written, which is not known here.
-                stdin = Feed() if fed and redirect.stdin is not None else stdin
-            else:
-                words.append(child)
-        words += more
+            if child.type == "variable_assignment" and not _only_for_read(child, node):
+                self._assign(child)
+        stdin = self._redirect([child for child in node.children if child.type.endswith("_redirect")], stdin)
+        words = [child for child in node.children if child.field in ("name", "argument")]
         for word in words:
-            if word.children:
-                self._inside(word)
-            if word.type == "extglob_pattern":
-                self._scene.unclear(text_of(node), "some shells run programs from such a pattern")
+            self._inside(word)
         if [text_of(word) for word in words] == ["exec"]:
             self._input = stdin or self._input
         return self._run_readings(words, stdin or self._input)

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from weft.model.permission import HOLE, hole
 from weft.tool.shell.braces import Atom, Atoms, expand
-from weft.tool.shell.field import Field, Listing, Number, Reading, Value, has_hole, unknown
-from weft.tool.shell.options import names
-from weft.tool.shell.parse import Node, text_of
+from weft.tool.shell.field import Field, Listing, Number, Reading, Value, unknown
+from weft.tool.shell.tree import Node, text_of
+from weft.tool.shell.variables import NUMBERS
 
 MOST: Final = 24
 
@@ -21,16 +21,15 @@ MOST: Final = 24
 Lookup = Callable[[str], Sequence[Value] | None]
 Output = Callable[[Node], Sequence[Value] | None]
 
-_PLAIN: Final = re.compile(rb"[A-Za-z0-9_@%+=:,./^-]+")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+")
 _ESCAPED: Final = re.compile(r"\\(?:\n|(.))", re.DOTALL)
 _ESCAPED_IN_QUOTES: Final = re.compile(r"\\(?:\n|([$`\"\\]))")
 _ANSI: Final = re.compile(
     r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL
 )
 _ANSI_LETTERS: Final = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
+_BLANKS: Final = re.compile(r"[ \t\n]+")
 _WILD: Final = frozenset("*?[")
-# They hold a number, nobody knows which.
-_NUMBERS: Final = names("? $ ! # PPID RANDOM SRANDOM SECONDS LINENO BASHPID UID EUID EPOCHSECONDS")
 
 
 class Words(Struct, frozen=True, kw_only=True):
@@ -42,9 +41,8 @@ class Words(Struct, frozen=True, kw_only=True):
 
     def readings(self, node: Node) -> list[Reading]:
         """Every way a word may turn out, each with the fields it becomes: none, one or several."""
-        raw = node.text or b""
-        if node.type in ("word", "number") and _PLAIN.fullmatch(raw):
-            return [(Field(raw.decode()),)]
+        if node.type == "word" and _PLAIN.fullmatch(node.text):
+            return [(Field(node.text),)]
         words = expand(tuple(self._atoms(node)))
         if words is None:
             return [(unknown(text_of(node)),)]
@@ -99,9 +97,7 @@ class Words(Struct, frozen=True, kw_only=True):
     def _atoms(self, node: Node, *, quoted: bool = False) -> Iterator[Atom]:
         text = text_of(node)
         match node.type:
-            case "word" | "number" | "brace_expression" | "variable_name" | "command_name" if not _has_parts(
-                node
-            ):
+            case "word" | "variable_name":
                 yield from _bare(text)
             case "raw_string":
                 yield Atom(text[1:-1], True)
@@ -109,13 +105,11 @@ class Words(Struct, frozen=True, kw_only=True):
                 yield Atom(_decode_ansi(text[2:-1]), True)
             case "string":
                 yield from self._in_quotes(node)
-            case "concatenation" | "command_name" | "translated_string":
-                yield from (atom for child in node.children for atom in self._atoms(child))
-            case "$" if not node.is_named:
-                pass  # the beginning of $"…"
+            case "concatenation" | "translated_string":
+                yield from (atom for child in node.named_children for atom in self._atoms(child))
             case "simple_expansion" | "expansion":
                 name = _name_of(node)
-                if name in _NUMBERS:
+                if name in NUMBERS or _is_count(node):
                     yield Atom(text, True, number=True)
                 else:
                     yield Atom(text, quoted, name=name) if name else Atom(hole(text), True)
@@ -131,15 +125,13 @@ class Words(Struct, frozen=True, kw_only=True):
 
     def _in_quotes(self, node: Node) -> Iterator[Atom]:
         """The inside of a string. What lies between its parts belongs to it as well."""
-        source, start = node.text or b"", node.start_byte
+        source, start = node.text, node.start
         place = 1
         yield Atom("", True)
         for child in node.named_children:
-            if child.type == "string_content":
-                continue
-            yield _quoted(source[place : child.start_byte - start])
+            yield _quoted(source[place : child.start - start])
             yield from self._atoms(child, quoted=True)
-            place = child.end_byte - start
+            place = child.end - start
         yield _quoted(source[place:-1])
 
 
@@ -160,14 +152,14 @@ class _Joined:
 
     def split(self, value: str) -> None:
         """The value of a variable without quotes: its blanks end words, its stars are wild."""
-        parts = value.split()
-        if value[:1].isspace():
+        parts = [part for part in _BLANKS.split(value) if part]
+        if _BLANKS.match(value):
             self._end()
         for place, part in enumerate(parts):
             if place:
                 self._end()
             self.add(part, part if is_wild(part) else "")
-        if parts and value[-1:].isspace():
+        if parts and _BLANKS.match(value[-1:]):
             self._end()
 
     def _end(self) -> None:
@@ -183,7 +175,7 @@ class _Joined:
 def _to_value(way: Reading) -> Value:
     if len(way) == 1 and way[0].listing is not None:
         return way[0].listing
-    if len(way) == 1 and way[0].wild == "*" and has_hole(way[0].text):
+    if len(way) == 1 and way[0].is_number:
         return Number.SOME
     return " ".join(field.text for field in way)
 
@@ -211,10 +203,6 @@ def _count(ways: Sequence[Sequence[object]]) -> int:
     return count
 
 
-def _has_parts(node: Node) -> bool:
-    return node.type == "command_name" and bool(node.children)
-
-
 def _bare(text: str) -> Iterator[Atom]:
     """Text without quotes: a backslash quotes the next character."""
     place = 0
@@ -228,8 +216,8 @@ def _bare(text: str) -> Iterator[Atom]:
         yield Atom(text[place:])
 
 
-def _quoted(source: bytes) -> Atom:
-    return Atom(_ESCAPED_IN_QUOTES.sub(lambda found: found[1] or "", source.decode(errors="replace")), True)
+def _quoted(source: str) -> Atom:
+    return Atom(_ESCAPED_IN_QUOTES.sub(lambda found: found[1] or "", source), True)
 
 
 def _name_of(node: Node) -> str:
@@ -238,6 +226,11 @@ def _name_of(node: Node) -> str:
     if len(parts) == 1 and parts[0].type in ("variable_name", "special_variable_name"):
         return text_of(parts[0])
     return ""
+
+
+def _is_count(node: Node) -> bool:
+    """`${#name}`: how long it is."""
+    return node.type == "expansion" and node.children[1].type == "#"
 
 
 def _decode_ansi(text: str) -> str:

@@ -3,7 +3,8 @@
 import subprocess
 import sys
 
-from weft.tool.shell.parse import parse, text_of
+from weft.tool.shell.parse import parse
+from weft.tool.shell.tree import text_of
 
 FAR = """
 import random

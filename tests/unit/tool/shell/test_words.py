@@ -8,7 +8,8 @@ from weft.tool.shell.arity import lasting, prefix
 from weft.tool.shell.braces import Atom, expand
 from weft.tool.shell.field import Field, Listing, Number, Reading, Value, spelled, unknown
 from weft.tool.shell.options import Given, names, split
-from weft.tool.shell.parse import Node, parse
+from weft.tool.shell.parse import parse
+from weft.tool.shell.tree import Node
 from weft.tool.shell.words import Words
 
 KNOWN: dict[str, Sequence[Value]] = {
@@ -135,8 +136,9 @@ def fields(text: str) -> Reading:
         ("-ox b", Given(options=(("-o", Field("x")),), words=fields("b"))),
         ("-aox", Given(options=(("-a", None), ("-o", Field("x"))), words=())),
         ("--output=x", Given(options=(("--output", Field("x")),), words=())),
-        ("--outp x", Given(options=(("--output", Field("x")),), words=())),
-        ("--out=x", Given(options=(("--out", Field("x")),), words=())),
+        ("--outp x", Given(options=(("--output", Field("x")),), words=fields("x"), guessed=True)),
+        ("--out=x", Given(options=(("--outline", Field("x")), ("--output", Field("x"))), words=())),
+        ("--o=x", Given(options=(("--outline", Field("x")), ("--output", Field("x"))), words=())),
         ("--output", Given(options=(("--output", None),), words=())),
         ("a -- -o", Given(options=(), words=fields("a -o"))),
         ("- -o", Given(options=(("-o", None),), words=fields("-"))),

@@ -1,14 +1,16 @@
 """Builtins of the shell that change how the rest of the command is to be read."""
 
 import re
-from itertools import pairwise
 from typing import Final
 
-from weft.model.permission import HOLE, HOLE_END
+from weft.model.permission import HOLE, HOLE_END, hole
+from weft.tool.shell.arithmetic import is_countable
 from weft.tool.shell.field import Field, Reading, has_hole
 from weft.tool.shell.options import names, split
 from weft.tool.shell.scene import Scene
 from weft.tool.shell.variables import FILLING
+
+DECLARING: Final = names("declare typeset local export readonly")
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _HOLES: Final = re.compile(f"{HOLE}[^{HOLE_END}]*{HOLE_END}")
@@ -16,6 +18,7 @@ _HOLES: Final = re.compile(f"{HOLE}[^{HOLE_END}]*{HOLE_END}")
 _READING_NAMES: Final = names(
     "test [ [[ let declare typeset local export readonly read unset printf mapfile readarray wait getopts"
 )
+_COUNTING: Final = names("let unset test [ declare typeset local")
 _LOOSE_OPTIONS: Final = names(
     "expand_aliases dotglob extglob globstar nullglob failglob sourcepath cdable_vars autocd lastpipe nocaseglob"
     " allexport physical"
@@ -27,6 +30,8 @@ def look_at_builtin(name: str, rest: Reading, scene: Scene) -> bool:
     texts = [field.text for field in rest]
     if name in _READING_NAMES and any(map(runs_as_name, texts)):
         scene.unclear(" ".join([name, *texts]), "a name in it runs a command")
+    if name in _COUNTING and not all(is_countable(field.text, scene) for field in _counted(name, rest)):
+        scene.unclear(" ".join([name, *texts]), "a name in it may run a command")
     match name:
         case "cd" | "pushd" | "chdir":
             _go(rest, scene)
@@ -48,18 +53,52 @@ def look_at_builtin(name: str, rest: Reading, scene: Scene) -> bool:
     return True
 
 
+def _counted(name: str, rest: Reading) -> Reading:
+    """The words that are counted with, or that name what is."""
+    texts = [field.text for field in rest]
+    match name:
+        case "let":
+            return rest
+        case "unset":
+            return tuple(field for field in rest if not field.text.startswith("-"))
+        case "test" | "[":
+            return tuple(
+                field for before, field in zip(texts, rest[1:], strict=False) if before in ("-v", "-R")
+            )
+        case _:
+            return rest if any(re.fullmatch(r"[-+]\w*i\w*", text) for text in texts) else ()
+
+
 def runs_as_name(text: str) -> bool:
     """Whether a text, read as the name of a variable or as a number, runs something: `a[$(…)]`."""
     known = _HOLES.sub("", text)
     return ("[" in known or known.startswith(("$(", "`"))) and ("$(" in known or "`" in known)
 
 
-def list_filled(name: str, rest: Reading) -> list[str]:
-    """The variables that a builtin fills with what it reads or counts."""
+def list_filled(name: str, rest: Reading) -> list[tuple[str, str]]:
+    """The variables that a builtin sets, each with its value as far as that is known."""
     texts = [field.text for field in rest]
+    if name in DECLARING:
+        declared = [text.partition("=") for text in texts if not text.startswith("-")]
+        return [
+            (variable.rstrip("+"), value)
+            for variable, equals, value in declared
+            if equals or has_hole(variable)
+        ]
+    if name not in FILLING:
+        return []
     if name == "printf":
-        texts = [after for before, after in pairwise(texts) if before == "-v"]
-    return [text for text in texts if _NAME.fullmatch(text) or has_hole(text)] if name in FILLING else []
+        texts = _given_to_printf(texts)
+    named = [text[2:] if text.startswith("-") else text for text in texts]
+    found = [text for text in named if _NAME.match(text) or has_hole(text)]
+    return [(text if has_hole(text) else _NAME.findall(text)[0], hole(name)) for text in found]
+
+
+def _given_to_printf(texts: list[str]) -> list[str]:
+    """The name behind `-v`, which a first word that is not known may turn out to be."""
+    if texts[:1] and texts[0].startswith("-v"):
+        return [texts[0].removeprefix("-v") or next(iter(texts[1:]), "")]
+    return texts[1:2] if texts[:1] and has_hole(texts[0]) and _NAME.fullmatch(" ".join(texts[1:2])) else []
 
 
 def _go(rest: Reading, scene: Scene) -> None:

@@ -31,13 +31,6 @@ _WAY: Final = re.compile(
 )
 _SHELL_QUOTES: Final = re.compile(r"`|%x\s*\W|\bqx\b|<\s*\$?\w*\s*>|\|\s*-?['\"]")
 
-_AWK_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
-_AWK_REGEX: Final = re.compile(r"(^|[(,~!{;&|\n])(\s*)/(?:[^/\\\n]|\\.)*/")
-_AWK_WAYS: Final = re.compile(
-    r"\bsystem\b|\bgetline\b|@(?:load|include)|(?<!\|)\|(?!\|)|\bprintf?\b[^;}\n]*>"
-)
-_AWK_SAVED: Final = re.compile(r'\bprintf?\b[^;}\n"]*>>?\s*"([^"\\]*)"')
-
 
 def look_at_code(code: str, scene: Scene, *, quotes_run: bool = False) -> None:
     """Note the files that code names. What may reach further is unclear. `quotes_run`: backticks run programs."""
@@ -72,16 +65,3 @@ def _is_path(text: str, scene: Scene) -> bool:
     if is_secret(text.rpartition("/")[2]) or text.startswith(("/", "~/", "../")):
         return text not in ("/", "//")
     return "/" in text and any(scene.where.exists(text, cwd) for cwd in scene.cwds or ())
-
-
-def look_at_awk(program: str, scene: Scene) -> bool:
-    """Note what an awk program does beside reading lines. Gives whether it only tells."""
-    for path in _AWK_SAVED.findall(program):
-        scene.touch(Field(path), "write")
-    saved = bool(_AWK_SAVED.search(program))
-    left = _AWK_SAVED.sub("print", program)
-    left = _AWK_REGEX.sub(r"\1\2", _AWK_STRING.sub('""', left))
-    if _AWK_WAYS.search(left):
-        scene.unclear(f"awk {program}", "the awk program writes files or runs programs")
-        return False
-    return not saved

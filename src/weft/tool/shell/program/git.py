@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from weft.model.permission import HOLE
 from weft.tool.shell.field import Field, Listing, Reading
 from weft.tool.shell.options import Given, names, split
 from weft.tool.shell.program.inner import Argv, Found, Inner, Script
@@ -57,6 +58,11 @@ _RUNS_CONFIGURED: Final = names(
 )
 # Verbs that bring something from another repository, or to it; that may be a directory.
 _REACHING: Final = names("clone fetch pull push ls-remote submodule fetch-pack send-pack remote")
+# A word of which the beginning is not known; but for what git itself puts out, which is a name or a number.
+_UNKNOWN: Final = re.compile(
+    rf"{HOLE}(?!\"?\$\(git (?:rev-parse|merge-base|describe|branch|symbolic-ref|rev-list|tag|log|config|ls-files|diff|stash)\b)"
+)
+_UNKNOWN_OPTION: Final = re.compile(rf"-[\w-]*{HOLE}")
 _AFAR: Final = re.compile(r"[\w+.-]+://|[\w.@-]+:")
 
 
@@ -70,6 +76,7 @@ def look_at_git(rest: Reading, scene: Scene) -> Found:
         return Found(inner=(Argv(fields=(Field("git"), *given.words)),))
     verb, arguments = given.words[0].text, given.words[1:]
     own = split(arguments, _TAKING | names("-u -c --config") if verb == "clone" else _TAKING)
+    _look_at_unknown(given.words, own, scene)
     inner = _runs(verb, own, arguments, scene)
     _touch(verb, own, scene)
     if any(field.text.startswith(("ext::", "fd::")) for field in arguments):
@@ -77,12 +84,31 @@ def look_at_git(rest: Reading, scene: Scene) -> Found:
     return Found(inner=tuple(inner), quiet=_only_tells(verb, own, arguments))
 
 
+def _look_at_unknown(words: Sequence[Field], own: Given, scene: Scene) -> None:
+    """Words of which it is not known whether they are options."""
+    texts = [field.text for field in words]
+    options = texts[: texts.index("--")] if "--" in texts else texts
+    maybe = [field for field in (words[0], *own.words) if not field.is_number and field.listing is None]
+    odd = [field.text for field in maybe if _UNKNOWN.match(field.text) and field.text in options]
+    odd += [text for text in options if _UNKNOWN_OPTION.match(text)]
+    if odd:
+        scene.unclear(" ".join(["git", *texts]), f"{odd[0]} may be an option")
+
+
 def _look_at_globals(given: Given, scene: Scene) -> None:
     _look_at_settings(given.values("-c", "--config-env"), scene)
     for place in given.values("-C", "--git-dir", "--work-tree"):
         scene.touch(place, "look")
+    for place in given.values("--git-dir"):
+        look_at_repository(place.text, scene)
     for place in given.values("--exec-path"):
         scene.unclear(f"git --exec-path={place.text}", "it takes git's own programs from elsewhere")
+
+
+def look_at_repository(path: str, scene: Scene) -> None:
+    """A directory that is said to be a repository has settings, and these may run a program."""
+    if path.rstrip("/").rpartition("/")[2] != ".git":
+        scene.unclear(f"git --git-dir={path}", "settings of git's may run a program")
 
 
 def _look_at_settings(settings: Sequence[Field], scene: Scene) -> None:

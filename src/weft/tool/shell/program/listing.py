@@ -30,7 +30,17 @@ def output(argv: Reading, scene: Scene, stdin: Feed | None) -> Feed:
             return stdin or Feed(text="")
         case "git":
             return _git(rest, scene)
-        case "nproc" | "wc" if all(field.text.startswith("-") for field in rest):
+        case "wc" if all(
+            re.fullmatch(r"-[lwcmL]+|--(?:lines|words|bytes|chars)", field.text) for field in rest
+        ):
+            return Feed(number=True)
+        case "seq" if all(re.fullmatch(r"-?\d+", field.text) for field in rest):
+            return Feed(number=True)
+        case "grep" | "egrep" | "fgrep" if len(rest) == 3 and rest[0].text in ("-c", "-ci", "-cE"):  # noqa: PLR2004  -c, words, a file
+            return Feed(number=True)
+        case "nproc" if not rest:
+            return Feed(number=True)
+        case "id" if [field.text for field in rest] in (["-u"], ["-g"]):
             return Feed(number=True)
         case _ if name in _PASSING:
             return _passed(name, rest, stdin, scene)

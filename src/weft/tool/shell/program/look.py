@@ -6,6 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from weft.tool.shell.field import Reading
+from weft.tool.shell.options import names
 from weft.tool.shell.program.archive import look_at_cpio, look_at_tar, look_at_unzip, look_at_zip
 from weft.tool.shell.program.build import look_at_make
 from weft.tool.shell.program.builtins import look_at_builtin
@@ -26,8 +27,8 @@ from weft.tool.shell.program.network import (
 )
 from weft.tool.shell.program.stream import look_at_awks, look_at_dd, look_at_jq, look_at_sed
 from weft.tool.shell.program.table import PROGRAMS, is_asked, only_tells
-from weft.tool.shell.program.uses import use_files, use_looks
-from weft.tool.shell.program.wrappers import LASTING, unwrap
+from weft.tool.shell.program.uses import hides_option, use_files, use_looks
+from weft.tool.shell.program.wrappers import FETCHING, LASTING, WRAPPING, unwrap
 from weft.tool.shell.scene import Feed, Scene
 
 _LOOKS: Final[dict[str, Look]] = {
@@ -59,6 +60,18 @@ _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl", "kubectl"})
 _CLIENTS: Final = frozenset({"psql", "mysql", "mariadb"})
 
 
+# All whose options we know; but for those that only say something.
+_TOLD_APART: Final = (
+    frozenset(PROGRAMS)
+    | frozenset(_LOOKS)
+    | WRAPPING
+    | names("less more most date history mapfile readarray man info")
+) - names(
+    "echo printf yes seq sleep expr basename dirname true false : exit return break continue shift test [ [[ kill wait set"
+    " export declare local readonly unset read let which type printenv"
+)
+
+
 def look_at(argv: Reading, scene: Scene, stdin: Feed | None) -> Found:
     """Note what a command does with files, and give what it runs."""
     name, rest = argv[0].text.rpartition("/")[2], argv[1:]
@@ -69,9 +82,11 @@ def look_at(argv: Reading, scene: Scene, stdin: Feed | None) -> Found:
             " ".join(field.text for field in argv), "it starts what runs on after the command has ended"
         )
         return Found(quiet=False)
+    if name in _TOLD_APART and (hidden := hides_option(argv[1:], PROGRAMS.get(name))):
+        scene.unclear(" ".join(field.text for field in argv), f"{hidden} may be an option")
     inner = unwrap(argv, scene, stdin)
     if inner is not None:
-        return Found(inner=tuple(inner), quiet=name != "ssh")
+        return Found(inner=tuple(inner), quiet=name not in FETCHING)
     if stdin is None and is_asked(argv):
         return Found()
     inner = interpret(name, rest, scene, stdin)
@@ -94,12 +109,17 @@ def _program(name: str, rest: Reading, scene: Scene, stdin: Feed | None) -> Foun
         return look_at_client(name, rest, scene, stdin)
     if name in PROGRAMS:
         _look_at_table(name, rest, scene)
-        return Found()
+        # It has more options that write than anybody knows.
+        return Found(quiet=name != "openssl")
     use_looks(rest, scene)
     return Found(quiet=False, known=False)
 
 
 def _look_at_table(name: str, rest: Reading, scene: Scene) -> None:
+    if name == "file" and any(re.match(r"-\w*C|--comp", field.text) for field in rest):
+        scene.unclear(
+            " ".join([name, *(field.text for field in rest)]), "it writes what it makes of its rules"
+        )
     if name in ("less", "more", "most") and any(_is_told(field.text) for field in rest):
         scene.unclear(" ".join([name, *(field.text for field in rest)]), "it is told to do something at once")
     use_files(name, PROGRAMS[name], rest, scene)

@@ -39,7 +39,7 @@ class _Script:
             elif command in _PLAIN:
                 self._match(r"[ \t]*\d*")
             elif command in _LABELS:
-                self._match(r"[^\n;}]*")
+                self._match(r"[ \t]*[^\s;}]*")
             elif command in _TEXTS:
                 self._line(continued=True)
             elif command in _FILES:

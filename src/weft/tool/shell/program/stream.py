@@ -4,21 +4,25 @@ import re
 from typing import Final
 
 from weft.tool.shell.field import Field, Reading, has_hole
-from weft.tool.shell.options import names, split
-from weft.tool.shell.program.code import look_at_awk
+from weft.tool.shell.options import is_meant, names, split
+from weft.tool.shell.program.awk import look_at_awk
 from weft.tool.shell.program.inner import Found
 from weft.tool.shell.program.sed import deeds
 from weft.tool.shell.program.table import PROGRAMS
 from weft.tool.shell.program.uses import use_files
 from weft.tool.shell.scene import Scene
 
-_IN_PLACE: Final = re.compile(r"-[nErsuz]*i|--in-place")
+_IN_PLACE: Final = re.compile(r"(-[nErsuz]*)i.*", re.DOTALL)
 
 
 def look_at_sed(rest: Reading, scene: Scene) -> Found:
     # `-i` may have an ending right behind it, and never in the next word (but on a Mac).
-    in_place = any(_IN_PLACE.match(field.text) for field in rest)
-    given = split([field for field in rest if not re.fullmatch(r"-i.*|--in-place.*", field.text)], _SED)
+    cut = [_IN_PLACE.fullmatch(field.text) for field in rest]
+    left = [Field(found[1]) if found else field for field, found in zip(rest, cut, strict=True)]
+    given = split(
+        [field for field, found in zip(left, cut, strict=True) if not found or found[1] != "-"], _SED
+    )
+    in_place = any(cut) or given.has("--in-place")
     scripts = given.values("-e", "--expression")
     words = given.words
     if not scripts and not given.has("-f", "--file"):
@@ -52,23 +56,31 @@ def _look_at_script(script: Field, scene: Scene) -> bool:
     return all(what == "read" for what, _ in found)
 
 
-_AWK: Final = names("-F -v -f -i -e --file --source --include --assign --field-separator")
+_AWK: Final = names("-F -v -f -i -e -E -l -W -d -o -p -D -L --field-separator --assign")
+# Options of the several awks that change only how a program is read. Any other may run, load or write something.
+_QUIET_AWK: Final = names(
+    "-F -v -V -h -b -c -C -n -N -O -P -r -s -S -t -M --field-separator --assign --version --help --posix --traditional"
+    " --re-interval --sandbox --lint --characters-as-bytes --csv -k --bignum"
+)
 
 
 def look_at_awks(rest: Reading, scene: Scene) -> Found:
-    given = split(rest, _AWK)
-    programs, words = given.values("-e", "--source"), given.words
-    for field in given.values("-f", "--file", "-i", "--include"):
-        scene.touch(field, "read")
-        scene.unclear(f"awk -f {field.text}", "an awk program may write files and run programs")
-    if not programs and not given.has("-f", "--file"):
-        programs, words = list(words[:1]), words[1:]
-    quiet = True
-    for program in programs:
+    given = split(rest, _AWK, until_word=True)
+    odd = [option for option, _ in given.options if not any(is_meant(option, quiet) for quiet in _QUIET_AWK)]
+    for option, value in given.options:
+        if option in odd:
+            for file in [value] if value is not None else []:
+                scene.touch(file, "read")
+            scene.unclear(
+                " ".join(["awk", *(field.text for field in rest)]),
+                f"{option} may write files and run programs",
+            )
+    quiet = not odd
+    for program in given.words[:1]:
         if has_hole(program.text):
             scene.unclear(f"awk {program.text}", "an awk program may write files and run programs")
         quiet &= look_at_awk(program.text, scene)
-    for field in words:
+    for field in given.words[1:]:
         if not re.match(r"[A-Za-z_]\w*=", field.text):
             scene.touch(field, "read")
     return Found(quiet=quiet)

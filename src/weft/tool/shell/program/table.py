@@ -13,14 +13,19 @@ Role = Literal["none", "look", "read", "write", "copy", "link", "move", "out", "
 # | words before the files | options that take a value; with `<` a file that is read, with `>` one that is written, with
 # `!` something that is run; with `^` the words before the files fall away.
 _TABLE = """
-true false : pwd whoami id groups uname arch hostname uptime nproc lscpu free tty logname users who w last | none
+true false : pwd whoami id groups uname arch uptime nproc lscpu free tty logname users w | none
 echo printf yes seq sleep expr factor numfmt basename dirname cal tput stty clear reset | none
 which whereis type hash printenv locale getconf umask ulimit times jobs wait fg bg shift return exit break continue | none
-set export declare local readonly unset getopts read let enable shopt help fc disown | none
+set export declare local readonly unset getopts read let enable shopt help disown | none
+fc | none || !-e !-s
 mapfile readarray | none || -d -n -O -s -u -c !-C
 history | none || -d -s -p <-r <-n >-w >-a
-logger wall kill pkill killall pgrep ps top htop vmstat iostat pidof lsof ss netstat ip ifconfig ping dig host nslookup | none
+kill pkill killall pgrep ps top htop vmstat iostat pidof netstat ping host nslookup | none
 test [ [[ | none
+who last | read || -f
+ss | none || >-D >--diag <-F <--filter -f -A -N
+dig | none || <-f <-k -b -p -q -t -x -c
+lsof | none || >-D -a -c -d -F -g -i -k -m -o -p -P -r -s -S -T -u
 date | none || <-f <-r --reference -d -s --date
 ls dir vdir exa eza | look || -I -w -T --ignore --hide --width --color --format --sort --time --time-style -L --level
 tree | look || -L -P -I >-o --filelimit --charset
@@ -52,7 +57,7 @@ grep egrep fgrep zgrep bzgrep xzgrep | read | 1 | ^-e ^<-f ^--regexp ^<--file -m
 rg ag ack | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -g -t -T -j -M -r -E -d --glob --iglob --type --type-not --max-count --max-depth --replace --sort --color --context --threads !--pre --pre-glob ^--files ^--type-list <--ignore-file
 jq gojq jaq | read | 1 | ^<-f ^<--from-file -L --indent --tab --arg --argjson --slurpfile --rawfile
 yq | read | 1 | >-i >--inplace -o -p --output-format --input-format -I
-file | look || <-f <-m -F -P -e
+file | look || <-f <--files-from <-m <--magic-file -F -P -e --exclude --separator --parameter
 base64 base32 basenc uuencode | read || -w --wrap -b <-i >-o
 zcat bzcat xzcat zstdcat gzcat | read
 iconv | read || -f -t --from-code --to-code >-o >--output
@@ -76,10 +81,11 @@ split csplit | out || -a -b -C -l -n --bytes --lines --number !--filter
 gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 unlz4 compress uncompress | pack || -S -T >-o
 shuf | read || -n -i <--random-source >-o
 xmllint | read || --xpath <--schema >--output <--dtdvalid
-openssl | none || <-in <-inkey >-out <-cert <-key <-CAfile <-config !-engine !-provider-path
-gpg gpg2 | read || >-o >--output -r -u --recipient --local-user
 ping6 traceroute | none
-man info tldr | none || !-P !--pager !-H !--html <-l -s -S
+openssl | none || <-in <-inkey >-out >-keyout >-writerand <-cert <-key <-CAfile <-config !-engine !-provider-path
+man | none || !-P !--pager !-H !--html !-X !--gxditview !-T !--troff-device !-C !--config-file <-l --local-file -s -S -M -m -L -e -r -R -E -p
+info | none || >-o >--output >--dribble <-f <--file <--restore -n --node -k -d
+tldr | none
 cloc tokei scc shellcheck | read || -e -s -f
 nm objdump readelf size ldd otool | read || -j -M -x -p
 patch | patch || <-i <--input -p -d >-o >--output >-r --strip --directory

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from weft.model.permission import HOLE, HOLE_END
+from weft.model.permission import HOLE
 from weft.tool.shell.field import Field, Listing, Reading, has_hole
 from weft.tool.shell.options import Given, split
 from weft.tool.shell.places import is_secret
@@ -25,7 +25,7 @@ _TO_STDOUT: Final = ("-c", "--stdout", "--to-stdout", "-t", "--test", "-l", "--l
 
 def use_files(name: str, program: Program, rest: Reading, scene: Scene) -> None:
     """Note the files of a program in the table."""
-    given = split(rest, program.taking)
+    given = split(_apart(rest) if name == "xxd" else rest, program.taking)
     words = given.words[0 if given.has(*program.instead) else program.skip :]
     _use_options(name, given, program, scene)
     _use_words(program, words, given, scene)
@@ -33,6 +33,13 @@ def use_files(name: str, program: Program, rest: Reading, scene: Scene) -> None:
         _read_trees(name, given, words, scene)
     if name in _NAMING and len(words) <= 1:
         scene.touch(Field("xaa"), "write")
+
+
+def _apart(rest: Reading) -> Reading:
+    """The options of xxd: their first letter says it all, and only some of them take a value."""
+    return tuple(
+        Field(field.text[:2]) if re.match(r"-[abCdeEiprtuv]", field.text) else field for field in rest
+    )
 
 
 def _use_options(name: str, given: Given, program: Program, scene: Scene) -> None:
@@ -57,7 +64,7 @@ def _use_words(program: Program, words: Sequence[Field], given: Given, scene: Sc
         case "none":
             # The shell looks for names all the same.
             for field in words:
-                if field.wild and not _is_number(field):
+                if field.wild and not field.is_number:
                     scene.touch(field, "look")
         case "look" | "read":
             for field in words:
@@ -80,11 +87,6 @@ def _use_words(program: Program, words: Sequence[Field], given: Given, scene: Sc
                 scene.touch_below(*(scene.cwds or ()))
         case "copy" | "link" | "move":
             _use_copies(program, words, given, scene)
-
-
-def _is_number(field: Field) -> bool:
-    """Nothing but a number that is not known, as `$?`."""
-    return field.text.startswith(HOLE) and field.text.endswith(HOLE_END)
 
 
 def _write(words: Sequence[Field], scene: Scene, *, below: bool) -> None:
@@ -144,11 +146,30 @@ def _read_trees(name: str, given: Given, words: Sequence[Field], scene: Scene) -
     if any(is_excluded(field.text) for field in given.values("--exclude")):
         return
     listing = Listing(roots=roots, name=included[0] if len(included) == 1 else None)
-    scene.touch_tree(listing, "read", links=given.has("-R", "--dereference-recursive", "-L", "--follow"))
+    follow = given.has("-R", "--dereference-recursive", "-L", "--follow")
+    scene.touch_tree(listing, "read", links=follow, follow=follow)
 
 
 def is_excluded(pattern: str) -> bool:
     return pattern in (".env*", "*.env*", ".*", ".env")
+
+
+def hides_option(rest: Reading, program: Program | None) -> str:
+    """A word of which it is not known which option it is, if there is one."""
+    taking = program.taking if program is not None else frozenset()
+    for field in rest:
+        if field.text == "--":
+            return ""
+        option, sign, _ = field.text.partition(HOLE)
+        if not sign or field.is_number or field.listing is not None:
+            continue
+        if not option.startswith("-"):
+            # Where its words are files, one that is not known is asked about as such.
+            if not option and program is not None and program.role == "none":
+                return field.text
+        elif not (option in taking or (option.startswith("--") and "=" in option) or field.wild):
+            return field.text
+    return ""
 
 
 def use_looks(rest: Reading, scene: Scene) -> None:

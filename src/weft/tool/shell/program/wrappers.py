@@ -22,7 +22,7 @@ timeout 1 -k -s --kill-after --signal
 gtimeout 1 -k -s --kill-after --signal
 nice 0 -n --adjustment
 ionice 0 -c -n -p -t --class --classdata
-chrt 1 -T -P -D
+chrt 1 -T -P -D --sched-runtime --sched-deadline --sched-period
 taskset 1 -p
 nohup 0
 setsid 0
@@ -103,6 +103,9 @@ _RUNNERS: Final = {
     "asdf": "exec", "rbenv": "exec", "pyenv": "exec", "dotnet": "exec", "devbox": "run", "pipx": "run", "op": "run",
 }  # fmt: skip
 _RUNNER_VALUES: Final = names("-n -p --name --prefix --with --from --python --package --extra --group")
+WRAPPING: Final = frozenset(_WRAPPERS) | names("env xargs")
+# They fetch the program that they run, or what belongs to it, and keep it.
+FETCHING: Final = frozenset(_RUNNERS) | names("npx bunx uvx pipx ssh perf valgrind script hyperfine gdb")
 # They start what goes on after the command has ended, where nobody finds it.
 LASTING: Final = names(
     "at batch crontab systemd-run tmux screen launchctl daemonize start-stop-daemon abduco dtach zellij"
@@ -148,14 +151,14 @@ def _alias(rest: Reading, scene: Scene) -> list[Inner]:
 
 def _plain(name: str, rest: Reading, scene: Scene, stdin: Feed | None) -> list[Inner]:
     skipped, taking = _WRAPPERS[name]
-    given = split(rest, taking, until_word=True)
+    given = _split(name, rest, taking, scene)
     inner: list[Inner] = [Script(text=field.text) for field in _texts_run(name, given)]
     _touch_files(name, given, scene)
     if name == "command" and given.has("-v", "-V"):
         return []
     words = given.words
     if skipped:
-        behind = split(words[skipped:], taking, until_word=True)
+        behind = _split(name, words[skipped:], taking, scene)
         inner += [Script(text=field.text) for field in _texts_run(name, behind)]
         words = behind.words
     if name == "hyperfine":
@@ -163,6 +166,16 @@ def _plain(name: str, rest: Reading, scene: Scene, stdin: Feed | None) -> list[I
     if name == "watch" and words:
         return [*inner, Script(text=" ".join(field.text for field in words))]
     return [*inner, *_settle(words, stdin)]
+
+
+def _split(name: str, rest: Reading, taking: frozenset[str], scene: Scene) -> Given:
+    """The options before a command. Where one is cut short, which word is the command is a guess."""
+    given = split(rest, taking, until_word=True)
+    if given.guessed:
+        scene.unclear(
+            " ".join([name, *(field.text for field in rest)]), "which program it runs cannot be told"
+        )
+    return given
 
 
 def _texts_run(name: str, given: Given) -> list[Field]:
@@ -212,7 +225,7 @@ _ENV: Final = names("-u --unset -C --chdir -S --split-string -P -a --argv0")
 
 
 def _env(rest: Reading, scene: Scene, stdin: Feed | None) -> list[Inner]:
-    given = split(rest, _ENV, until_word=True)
+    given = _split("env", rest, _ENV, scene)
     words = list(given.words)
     for text in given.values("-S", "--split-string"):
         words = [*map(Field, _words_of(text.text)), *words]
@@ -235,7 +248,7 @@ def _words_of(text: str) -> list[str]:
 
 
 _XARGS: Final = names(
-    "-I -n -P -L -d -E -s -a -J -R -S --arg-file --replace --max-args --max-procs --max-lines --delimiter --eof --max-chars"
+    "-I -n -P -L -d -E -s -a -J -R -S --process-slot-var --arg-file --replace --max-args --max-procs --max-lines --delimiter --eof --max-chars"
 )
 
 
@@ -243,7 +256,7 @@ _SOME: Final = ("-n", "-L", "-l", "-s", "-P", "--max-args", "--max-lines", "--ma
 
 
 def _xargs(rest: Reading, scene: Scene, stdin: Feed | None) -> list[Inner]:
-    given = split(rest, _XARGS, until_word=True)
+    given = _split("xargs", rest, _XARGS, scene)
     for field in given.values("-a", "--arg-file"):
         scene.touch(field, "read")
         stdin = Feed()
@@ -326,7 +339,7 @@ def _ssh(rest: Reading, scene: Scene) -> list[Inner]:
 
 def _runner(name: str, rest: Reading, stdin: Feed | None) -> list[Inner] | None:
     given = split(rest, _RUNNER_VALUES, until_word=True)
-    if not given.words or given.words[0].text not in (_RUNNERS[name], "dlx", "x"):
+    if len(given.words) <= 1 or given.words[0].text not in (_RUNNERS[name], "dlx", "x"):
         return None
     inner = split(given.words[1:], _RUNNER_VALUES | {"-c"}, until_word=True)
     scripts: list[Inner] = [Script(text=field.text) for field in inner.values("-c", "--call")]

@@ -1,0 +1,72 @@
+"""The judgement of shell commands beside what a real shell does with them."""
+
+import tempfile
+from itertools import islice
+from pathlib import Path
+
+from msgspec import Struct
+
+from given.shell import Grounds
+from given.shell_commands import Maker
+from given.shell_trial import Deeds, Trial, lay_out_trial, open_trial
+from weft.app.explaining import hold
+from weft.tool.shell.command import judge
+
+RULES = ("default", "plan", "no-rm", "listed")
+# Changed by looking: the index when git looks at files. The plan agent may write its plans.
+_CHANGED_BY_LOOKING = ("project/.git/index", "project/.opencode/plans")
+_GUARDED = ("outside", "home", "project/.git/hooks", "project/opencode.json", "project/.opencode/agent")
+
+
+class Hole(Struct, frozen=True, kw_only=True):
+    """A command that some rules allow, and what of it they forbid."""
+
+    command: str
+    rules: str
+    deeds: Deeds
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    tried: int
+    run: int
+    holes: tuple[Hole, ...]
+
+
+def fuzz(seed: int, count: int) -> Found:
+    """Try so many commands."""
+    with tempfile.TemporaryDirectory() as bare:
+        grounds = lay_out_trial(Path(bare).resolve())
+        with open_trial(grounds) as trial:
+            commands = list(dict.fromkeys(islice(Maker(seed).commands(), count)))
+            tried = [_try(command, grounds, trial) for command in commands]
+    holes = tuple(hole for each in tried if each is not None for hole in each)
+    return Found(tried=len(commands), run=sum(each is not None for each in tried), holes=holes)
+
+
+def _try(command: str, grounds: Grounds, trial: Trial) -> list[Hole] | None:
+    """The holes of a command; None if no rules allow it, so that it is not run."""
+    parts = judge(command, grounds.where()).in_order
+    allowing = [rules for rules in RULES if hold(parts, grounds.limits(rules)).verdict == "allow"]
+    # Of a program that nobody knows, and that is allowed all the same, nothing was said.
+    if any(part.may_write for part in parts):
+        allowing = [rules for rules in allowing if rules == "plan"]
+    if not allowing:
+        return None
+    deeds = trial.run(command)
+    return [
+        Hole(command=command, rules=rules, deeds=deeds) for rules in allowing if _is_forbidden(deeds, rules)
+    ]
+
+
+def _is_forbidden(deeds: Deeds, rules: str) -> bool:
+    if deeds.read or any(path.startswith(_GUARDED) for path in deeds.changed):
+        return True
+    match rules:
+        case "plan":
+            return any(not path.startswith(_CHANGED_BY_LOOKING) for path in deeds.changed)
+        case "no-rm":
+            return "rm" in deeds.ran
+        case "listed":
+            return bool(deeds.ran)
+        case _:
+            return False

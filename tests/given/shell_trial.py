@@ -1,0 +1,234 @@
+"""Run shell commands in a sandbox and tell what they did: which files they changed, which secrets they read, what ran.
+
+The judge looks at one copy of a project; the commands run on another at the same path, in a file system in memory that only
+the sandbox sees. They have no network, and can write nowhere else.
+"""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct, convert
+
+from given.shell import Grounds, lay_out
+
+SECONDS = 2.0
+# Programs that note that they ran. The rules of the trial allow none of them by name.
+NOTED = ("touch", "rm", "mkdir", "cp", "mv", "ln", "tee", "sed", "mawk", "id", "sha1sum")
+SECRETS = (
+    "project/.env",
+    "project/config/.env.local",
+    "outside/secret.txt",
+    "outside/deep/more.txt",
+    "home/.ssh/id_rsa",
+)
+MORE = {
+    "project/.gitignore": ".env\nconfig\n",
+    "project/evil.txt": "a[$(touch MARK)]\n",
+    "project/evil.sed": "w MARK\n",
+    "project/evil.awk": 'BEGIN { print "x" > "MARK" }\n',
+    "project/evil.sh": "touch MARK\n",
+    "project/names.txt": ".env\n",
+}
+
+
+class Deeds(Struct, frozen=True, kw_only=True):
+    """What a command did: paths from the top of the grounds, and names of programs."""
+
+    changed: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    ran: tuple[str, ...] = ()
+
+
+def lay_out_trial(top: Path) -> Grounds:
+    """The project that commands are judged in, with a repository in it."""
+    grounds = lay_out(top)
+    for path, text in MORE.items():
+        (grounds.top / path).write_text(text)
+    shutil.rmtree(grounds.project / ".git")
+    environment = {**os.environ, "HOME": str(grounds.top / "home"), "GIT_CONFIG_NOSYSTEM": "1"}
+    who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.test")
+    for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-qm", "A beginning")):
+        subprocess.run(["git", *who, *words], cwd=grounds.project, check=True, env=environment)
+    hooks = grounds.project / ".git" / "hooks"
+    for hook in hooks.iterdir():
+        hook.unlink()
+    (hooks / "pre-commit.sample").touch()
+    return grounds
+
+
+def is_possible() -> bool:
+    """Whether commands can be run behind a wall here."""
+    bwrap = shutil.which("bwrap")
+    words = ("--unshare-all", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "true")
+    return (
+        bwrap is not None
+        and subprocess.run([bwrap, *words], check=False, capture_output=True).returncode == 0
+    )
+
+
+class Trial:
+    """A sandbox in which commands run one after the other, each in the project as it was laid out."""
+
+    def __init__(self, to: IO[str], said: IO[str]) -> None:
+        self._to = to
+        self._said = said
+
+    def run(self, command: str) -> Deeds:
+        self._to.write(json.dumps(command) + "\n")
+        self._to.flush()
+        return convert(json.loads(self._said.readline()), Deeds)
+
+
+@contextmanager
+def open_trial(grounds: Grounds) -> Iterator[Trial]:
+    with tempfile.TemporaryDirectory() as bare:
+        shims = Path(bare)
+        words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/"]
+        words += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
+        for name in NOTED:
+            shim = shims / name
+            shim.write_text(f'#!/bin/sh\necho {name} >>/run/ran\nexec /run/real/{name} "$@"\n')
+            shim.chmod(0o755)
+            real = os.path.realpath(shutil.which(name) or f"/usr/bin/{name}")
+            words += ["--ro-bind", real, f"/run/real/{name}", "--ro-bind", str(shim), real]
+        words += ["--tmpfs", str(grounds.top), "--chdir", "/"]
+        here = Path(__file__)
+        environment = {**os.environ, "PYTHONPATH": str(here.parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
+        with subprocess.Popen(
+            [*words, sys.executable, str(here), str(grounds.top)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            yield Trial(process.stdin, process.stdout)
+            process.stdin.close()
+
+
+# --- within the sandbox ---
+
+
+def serve(top: Path) -> None:
+    """Answer each command that comes in with what it did."""
+    kept = Path("/run/kept")
+    lay_out_trial(kept)
+    _renew(top, kept)
+    before = _look(top)
+    for line in sys.stdin:
+        _run(json.loads(line), top)
+        after = _look(top)
+        log = Path("/run/ran")
+        ran = log.read_text().split() if log.exists() else []
+        log.unlink(missing_ok=True)
+        changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+        read = [path for path in SECRETS if _is_read(top / path)]
+        print(json.dumps({"changed": changed, "read": read, "ran": ran}), flush=True)
+        if changed or read:
+            _renew(top, kept)
+            before = _look(top)
+
+
+def _renew(top: Path, kept: Path) -> None:
+    for entry in os.scandir(top):
+        if entry.is_dir(follow_symlinks=False):
+            subprocess.run(["chmod", "-R", "u+rwx", entry.path], check=False)
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+    shutil.copytree(kept, top, symlinks=True, dirs_exist_ok=True)
+    for path in SECRETS:
+        os.utime(top / path, (0, os.stat(top / path).st_mtime))
+
+
+def _is_read(path: Path) -> bool:
+    try:
+        return path.stat().st_atime > 0
+    except OSError:
+        return False
+
+
+def _look(top: Path) -> dict[str, tuple[object, ...]]:
+    found: dict[str, tuple[object, ...]] = {}
+    waiting = [str(top)]
+    while waiting:
+        for entry in os.scandir(waiting.pop()):
+            stat = entry.stat(follow_symlinks=False)
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+                found[os.path.relpath(entry.path, top)] = (stat.st_mode,)
+            else:
+                found[os.path.relpath(entry.path, top)] = (
+                    stat.st_mode,
+                    stat.st_size,
+                    stat.st_mtime_ns,
+                    stat.st_ino,
+                )
+    return found
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    resource.setrlimit(resource.RLIMIT_CPU, (3, 3))
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
+
+
+def _run(command: str, top: Path) -> None:
+    environment = {"HOME": str(top / "home"), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+    process = subprocess.Popen(
+        ["bash", "-c", command],
+        cwd=top / "project",
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_limit,
+    )
+    try:
+        process.wait(SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    _end_others()
+
+
+def _end_others() -> None:
+    """What went on in the background: given a moment, then ended. Here all processes but this one are of the command."""
+    for patience in (0.02, 0.1, 0):
+        others = [
+            int(name)
+            for name in os.listdir("/proc")
+            if name.isdecimal() and int(name) not in (1, 2, os.getpid())
+        ]
+        others = [pid for pid in others if not _is_gone(pid)]
+        if not others:
+            return
+        if patience:
+            signal.sigtimedwait([signal.SIGCHLD], patience)
+        else:
+            for pid in others:
+                os.kill(pid, signal.SIGKILL)
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state == "Z"
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]))
