@@ -19,6 +19,7 @@ from weft.model.around.place import (
 from weft.model.around.provider import AnyAuth, AuthMethod, Authorization, ProviderList
 from weft.model.around.terminal import Pty, PtyChange, PtyInput
 from weft.model.around.worktree import WorktreeInfo
+from weft.model.damage import Damage
 from weft.model.ids import ProjectID, PtyID
 from weft.model.part import ModelRef
 from weft.model.project import Project
@@ -31,10 +32,13 @@ class Surroundings(Protocol):
     * `list_tools` gives them as a model is told of them, as any model is if none is named;
     * language servers are listed that were started; formatters all, and whether they are used here;
     * `update_project` changes a record and tells `project.updated`;
-    * `check_store` raises `StoreError` when nothing can be stored.
+    * `check_store` raises `StoreError` when nothing can be stored;
+    * `list_damage` reads every stored document, and names those that cannot be read.
     """
 
     async def check_store(self) -> None: ...
+
+    async def list_damage(self) -> list[Damage]: ...
 
     async def get_whereabouts(self) -> Whereabouts: ...
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from given.files import age, files, opened, shelved
 from weft.errors import InvalidIdError, NewerFormatError
 from weft.host.files import Disk, locked
+from weft.model.damage import Damage
 from weft.model.diff import FileDiff
 from weft.model.event import (
     MessageRemoved,
@@ -30,7 +31,6 @@ from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import AssistantTime
 from weft.model.project import Project, ProjectTime
 from weft.model.todo import Todo
-from weft.store.damage import Damage
 from weft.store.files import FileStore
 from weft.store.tree import Tree
 from weft.testing.store_values import (

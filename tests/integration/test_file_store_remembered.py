@@ -1,14 +1,18 @@
 """What the file store remembers of a session, and everybody whose writing makes it look again."""
 
+import asyncio
 import json
+import sys
+import threading
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from given.files import age, opened
 from weft.host.files import locked
 from weft.model.event import MessageRemoved, MessageUpdated, PartUpdated, SessionCreated
-from weft.model.ids import MessageID
+from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.part import TextPart
 from weft.store.files import FileStore
@@ -207,3 +211,55 @@ async def test_the_newest_few_are_those_of_all(store: FileStore) -> None:
     everything = await store.list_messages(SESSION)
     assert few == everything[5:9]
     assert await store.list_messages(SESSION, last=4, before=MessageID(name(9))) == few
+
+
+async def test_threads_that_read_write_and_push_each_other_out_do_not_trip_over_one_another(
+    tmp_path: Path,
+) -> None:
+    store = await opened(tmp_path / "storage")
+    names = [SessionID(f"ses_{number}") for number in range(4)]
+    for id in names:
+        await store.apply(
+            SessionCreated(info=session(id)),
+            MessageUpdated(info=replace(prompt(f"msg_{id}"), session_id=id)),
+            PartUpdated(part=replace(text(f"prt_{id}", "warp", of=f"msg_{id}"), session_id=id)),
+        )
+    # Room for one of them: whoever reads pushes out what another thread is just about to use.
+    remembered = Remembered(Messages(Tree(str(tmp_path / "storage"))), room=1)
+    faults: list[BaseException] = []
+
+    def work(id: SessionID) -> None:
+        try:
+            for number in range(300):
+                part = replace(text(f"prt_{id}", f"weft {number}", of=f"msg_{id}"), session_id=id)
+                assert len(remembered.list_messages(id, b"")) == 1
+                with remembered.writing([PartUpdated(part=part)]):
+                    remembered.marked(session_lock(id), b"", b"")
+        except Exception as fault:  # noqa: BLE001  told to whoever joins
+            faults.append(fault)
+
+    often = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(id,)) for id in (*names, *names)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    finally:
+        sys.setswitchinterval(often)
+    assert faults == []
+
+
+async def test_whoever_waits_for_a_lock_keeps_nobody_else_from_working(root: Path, store: FileStore) -> None:
+    await store.apply(SessionCreated(info=session("ses_other")))
+    with locked(str(root / ".weft/lock" / session_lock(SESSION))):
+        waiting = [asyncio.ensure_future(store.edit(SESSION, lambda it: it)) for _ in range(40)]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(
+            60
+        ):  # ours is the lock they wait for: without threads to spare nothing ends
+            await asyncio.get_running_loop().getaddrinfo("localhost", 80)
+            assert (await store.get_session(SessionID("ses_other"))).id == "ses_other"
+        assert not any(each.done() for each in waiting)
+    await asyncio.gather(*waiting)

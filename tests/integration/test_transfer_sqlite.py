@@ -1,7 +1,10 @@
 """A database of OpenCode as its tables say it: every row comes across, a bad one is named, and nothing is written."""
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -138,3 +141,41 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE session (id text)")
     with pytest.raises(DocumentError, match="no table 'message'"), open_opencode_database(str(path)):
         pass
+
+
+WEFT = str(Path(sys.executable).with_name("weft"))
+
+
+def weft(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [WEFT, *arguments, "--store", str(tmp_path / "storage")]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_a_home_of_a_newer_opencode_is_said_to_be_one_and_nothing_of_it_is_touched(database: Path) -> None:
+    home = database.parent
+    for number in (1, 9):  # the first is a session of the database, the other one of nobody
+        path = home / "storage/session_diff" / f"{session_id(number)}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("[]")
+        os.utime(path, (1, 1))
+    (home / "storage/migration").write_text("2")
+    before = database.read_bytes()
+    live = str(home / "storage/session_diff" / f"{session_id(1)}.json")
+    said = (
+        f"OpenCode 1.2 or later keeps its sessions in {database}, which weft does not work in"
+        f" (weft import --from opencode-sqlite {database} brings them here and leaves it as it is)"
+    )
+
+    listed = weft(home, "session", "list", "--all")
+    assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", f"note: {said}\n")
+    found = json.loads(weft(home, "doctor", "--format", "json").stdout)["findings"]
+    [newer] = [each for each in found if "OpenCode 1.2" in each["what"]]
+    assert newer["repair"] == f"weft import --from opencode-sqlite {database}"
+    assert live not in json.dumps(found)
+    swept = json.loads(weft(home, "storage", "gc", "--dry-run", "--age", "0d", "--format", "json").stdout)
+    assert live not in [each["path"] for each in swept["found"]]
+    assert database.read_bytes() == before
+    assert sorted(path.name for path in home.iterdir()) == ["opencode.db", "storage"]
+
+    assert weft(home, "import", "--from", "opencode-sqlite", str(database)).returncode == 0
+    assert weft(home, "session", "list", "--all").stderr == ""

@@ -58,6 +58,8 @@ from weft.tool.guard import Guard
 from weft.tool.spill import Spill
 from weft.window.recall import recall
 
+Warn = Callable[[WeftError], None]
+
 
 def unheard(_: WeftError) -> None:
     """For who wants no warnings."""
@@ -110,16 +112,9 @@ class Beside(Struct, frozen=True):
 
 @asynccontextmanager
 async def open_local(  # noqa: PLR0913  the last is said by name
-    place: Place,
-    store: Store,
-    models: Registry,
-    settings: Settings,
-    seams: Seams,
-    *,
-    warn: Callable[[WeftError], None] = unheard,
+    place: Place, store: Store, models: Registry, settings: Settings, seams: Seams, *, warn: Warn = unheard
 ) -> AsyncIterator[Local]:
-    """An `Api` over this directory. Leaving ends its runs and writes what is unwritten. `warn` hears of what dead
-    processes left and could not be settled."""
+    """An `Api` over this directory. Leaving ends its runs and writes what is unwritten."""
     clock, bus, mint = seams.clock, Bus(), Mint(seams.clock.now, seams.random)
     statuses = Statuses(bus, directory=place.directory)
     spill = Spill(settings.tool_output, mint)

@@ -44,10 +44,11 @@ from weft.config.schema import Budget as BudgetConfig
 from weft.config.schema import CompactAt, Config, Experimental, Limits, Own
 from weft.config.skills import SkillFinder
 from weft.config.sources import Situation
-from weft.errors import StoreError, WeftError
+from weft.errors import DocumentError, StoreError, WeftError
 from weft.host.paths import Paths, paths_from
 from weft.host.process import tool_environment
 from weft.model.agent import Skill
+from weft.model.damage import Damage
 from weft.model.project import Place
 from weft.model.spent import Budget, Budgets
 from weft.project.facts import Resolution
@@ -95,11 +96,16 @@ async def open_app(opening: Opening) -> AsyncIterator[Local]:
     """An `Api` over a directory. Configuration that cannot be understood is refused here, not half obeyed."""
     env, paths = opening.env, paths_from(opening.env)
     url = store_url(env, paths, opening.store)
-    async with open_store(url) as store:
+
+    def damaged(damage: Damage) -> None:
+        opening.warn(DocumentError(damage.where, f"{damage.reason}; it is left out"))
+
+    async with open_store(url, damaged=damaged) as store:
         found = await find_place(store, opening.directory, env, opening.seams.clock.now())
         situation = await asyncio.to_thread(to_situation, found.place, paths, env)
         loaded = await asyncio.to_thread(load_config, situation, strict=True)
         await _tell_held(loaded, situation, opening)
+        await _tell_newer_home(url, opening)
         finder = SkillFinder(situation)
         skills = await asyncio.to_thread(finder.find)
         for warning in (*loaded.warnings, *skills.problems):
@@ -205,6 +211,17 @@ def to_known(loaded: Loaded, situation: Situation, around: Around, finder: Skill
         skills=lambda: finder.find().skills,
         ways=around.ways,
     )
+
+
+async def _tell_newer_home(url: str, opening: Opening) -> None:
+    """Say where the sessions are that a person with a later OpenCode looks for in vain."""
+    if not url.startswith("file:"):
+        return
+    database = await asyncio.to_thread(Tree(url.removeprefix("file:")).find_newer_home)
+    if database is not None:
+        said = f"OpenCode 1.2 or later keeps its sessions in {database}, which weft does not work in"
+        hint = f"weft import --from opencode-sqlite {database} brings them here and leaves it as it is"
+        opening.warn(StoreError(said, hint=hint))
 
 
 async def _tell_held(loaded: Loaded, situation: Situation, opening: Opening) -> None:

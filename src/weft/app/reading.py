@@ -13,13 +13,13 @@ from weft.app.listing import list_shelved
 from weft.errors import DirectoryError, NotFoundError
 from weft.host.now import now
 from weft.host.paths import paths_from
+from weft.model.damage import Damage
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, checked
 from weft.model.project import Place, root_of
 from weft.model.session import Session, without_secret
 from weft.project.facts import Checkout, Known, Resolution, alias_from_plain, alias_key
 from weft.project.look import look
 from weft.project.settled import find_settled
-from weft.store.damage import Damage
 from weft.store.tree import Tree
 
 UNNAMED: Final = "."  # what a person stands in who names no directory

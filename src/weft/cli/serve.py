@@ -26,7 +26,7 @@ from weft.cli.share.serving import let_look, to_pages
 from weft.config.load import load_config
 from weft.config.schema import Server as Configured
 from weft.config.sources import Situation
-from weft.errors import InvalidInputError, WeftError
+from weft.errors import DocumentError, InvalidInputError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.paths import paths_from
 from weft.project.look import look
@@ -188,7 +188,13 @@ def to_config(app: Any) -> uvicorn.Config:
 def make_server(serving: Serving, env: Mapping[str, str]) -> Server:
     chosen, log = serving.chosen, serving.log
 
+    known: set[str] = set()
+
     def warn(warning: WeftError) -> None:
+        if isinstance(warning, DocumentError):  # all directories share one store, and each comes across it
+            if str(warning) in known:
+                return
+            known.add(str(warning))
         log.warn(f"{warning} ({warning.hint})" if warning.hint else str(warning))
 
     def opening(directory: str) -> Opening:

@@ -38,6 +38,8 @@ def list_sessions(chosen: argparse.Namespace) -> int:
     elif shown:
         print_table(shown, now=read_clock())
     warn_of_damage(reading)
+    if not found:
+        tell_of_newer_home(reading)
     return 0
 
 
@@ -86,3 +88,12 @@ def warn_of_damage(reading: Reading) -> None:
     paint = Paint(sys.stderr)
     for damage in reading.problems():
         print(f"{paint.yellow('warning:')} {damage.where}: {damage.reason}; it is left out", file=sys.stderr)
+
+
+def tell_of_newer_home(reading: Reading) -> None:
+    """Say why nothing is shown to a person who has sessions: they are in a database of a later OpenCode."""
+    database = reading.tree.find_newer_home()
+    if database is not None:
+        way = f"weft import --from opencode-sqlite {database} brings them here and leaves it as it is"
+        said = f"OpenCode 1.2 or later keeps its sessions in {database}, which weft does not work in ({way})"
+        print(f"{Paint(sys.stderr).yellow('note:')} {said}", file=sys.stderr)

@@ -22,6 +22,7 @@ from weft.model.around.place import (
     Whereabouts,
 )
 from weft.model.around.provider import AnyAuth, AuthMethod, Authorization, ProviderList
+from weft.model.damage import Damage
 from weft.model.ids import ProjectID
 from weft.model.part import ModelRef
 from weft.model.project import Project
@@ -78,6 +79,10 @@ class RemoteSurroundings:
             raise
         except ServerError as error:
             raise StoreError(f"the server says that it is not ready: {error}") from error
+
+    async def list_damage(self) -> list[Damage]:
+        need_weft(self._line, "naming documents that cannot be read")
+        return await self._line.ask(get(own("/damage")), list[Damage])
 
 
 class RemoteConfiguration:

@@ -11,10 +11,10 @@ from typing import Any
 
 from weft.errors import DocumentError, InvalidIdError
 from weft.host.files import Disk, read_file
+from weft.model.damage import Damage
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, file_name
 from weft.model.project import Project, ProjectTime
 from weft.model.wire import encode_pretty, parse
-from weft.store.damage import Damage
 from weft.store.documents import LIMIT
 from weft.store.layout import SUFFIX, Layout
 

@@ -3,13 +3,13 @@
 import os
 from typing import Any
 
+from weft.model.damage import Damage
 from weft.model.diff import FileDiff
 from weft.model.message import AnyMessage
 from weft.model.part import AnyPart
 from weft.model.project import Project
 from weft.model.session import Session
 from weft.model.todo import Todo
-from weft.store.damage import Damage
 from weft.store.layout import KEPT_WITH_OPENCODE, SUFFIX
 from weft.store.tree import Tree
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from weft.model.damage import Damage
 from weft.model.diff import FileDiff
 from weft.model.event import Durable
 from weft.model.ids import MessageID, ProjectID, SessionID
@@ -11,7 +12,6 @@ from weft.model.message import MessageWithParts
 from weft.model.project import Project
 from weft.model.session import Session, Trashed
 from weft.model.todo import Todo
-from weft.store.damage import Damage
 
 Key = tuple[str, ...]
 SessionEditor = Callable[[Session], Session]

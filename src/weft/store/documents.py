@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 from weft.errors import DocumentError, InvalidIdError
 from weft.host.files import Stamp, is_settled, read_bytes, read_file, stamp_of, wait_a_moment
+from weft.model.damage import Damage
 from weft.model.ids import file_name
 from weft.model.wire import decode
-from weft.store.damage import Damage
 
 T = TypeVar("T")
 
@@ -38,6 +38,7 @@ class Documents:
 
     def __init__(self, *, remembered: int = 0) -> None:
         self._problems: dict[str, str] = {}
+        self._told: set[Damage] = set()
         self._values: dict[str, tuple[Stamp, Any]] = {}
         self._remembers = remembered > 0
         self._room = remembered
@@ -113,6 +114,14 @@ class Documents:
             elif self._is_id(entry.name, entry.path):
                 found.append(entry.name)
         return found
+
+    def take_news(self) -> list[Damage]:
+        """The problems that were found since this was last asked, each once."""
+        if not self._problems:
+            return []
+        news = [each for each in self.problems() if each not in self._told]
+        self._told.update(news)
+        return news
 
     def problems(self) -> list[Damage]:
         """What could not be read so far, and has not been read since."""

@@ -3,12 +3,14 @@
 import asyncio
 import errno
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from weft.errors import NotFoundError, StoreError, UnreadableError
 from weft.host.files import Disk
 from weft.host.undivided import undivided
+from weft.model.damage import Damage
 from weft.model.diff import FileDiff
 from weft.model.event import Durable, SessionDeleted, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID
@@ -21,7 +23,6 @@ from weft.store.batch import Batch, Plan, is_promise, lock_of
 from weft.store.carry_over import RootCommit
 from weft.store.checkup import find_damage
 from weft.store.contract import Key, SessionEditor
-from weft.store.damage import Damage
 from weft.store.guard import Guard
 from weft.store.layout import kept_lock, session_lock
 from weft.store.lease import Lease, drop_abandoned, find_holder, list_abandoned
@@ -36,6 +37,7 @@ from weft.store.writer import Writer
 T = TypeVar("T")
 
 REMEMBERED = 32 << 20
+THREADS = 64
 
 WAYS_OUT = {
     errno.ENOSPC: "free some space and try again; nothing needs a restart",
@@ -49,7 +51,11 @@ WAYS_OUT = {
 class FileStore:
     """Open one with `open_file_store`, so that what a crash left behind is seen to."""
 
-    def __init__(self, root: str, *, disk: Disk | None = None) -> None:
+    def __init__(
+        self, root: str, *, disk: Disk | None = None, damaged: Callable[[Damage], None] | None = None
+    ) -> None:
+        """`damaged` is told, once each, of documents that turn out to be unreadable."""
+        self._damaged = damaged
         self._disk = disk or Disk()
         self._tree = Tree(root, remembered=REMEMBERED)
         self._messages = Messages(self._tree)
@@ -58,10 +64,17 @@ class FileStore:
         self._writer = Writer(self._tree.layout, self._disk, self._guard)
         self._trash = Trash(self._tree)
         self._not_upgraded: list[Damage] = []
+        # Of its own: who waits for a lock that another process holds must not take a thread from whoever looks up names
+        # or reads files. Threads come when they are needed, and go with the store.
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="weft-store")
 
     async def prepare(self, root_commit: RootCommit) -> None:
         """Bring an older tree up to date, and finish what a crash cut short."""
         await self._in_thread(lambda: self._prepare(root_commit))
+
+    def close(self) -> None:
+        """Take no more work. What is under way comes to its end."""
+        self._threads.shutdown(wait=False)
 
     async def apply(self, *events: Durable) -> None:
         await self._in_thread(lambda: self._apply(events))
@@ -253,7 +266,7 @@ class FileStore:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
-            return await asyncio.to_thread(work)
+            return await self._told(work)
         except OSError as error:
             reason = error.strerror or str(error)
             place = error.filename or self._tree.layout.root
@@ -261,9 +274,22 @@ class FileStore:
                 f"the store cannot use {place}: {reason}", hint=WAYS_OUT.get(error.errno or 0, "")
             ) from error
 
+    async def _told(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            if self._damaged is not None:
+                for damage in self._tree.documents.take_news():
+                    self._damaged(damage)
+
 
 @asynccontextmanager
-async def open_file_store(root: str, root_commit: RootCommit) -> AsyncIterator[FileStore]:
-    store = FileStore(root)
-    await store.prepare(root_commit)
-    yield store
+async def open_file_store(
+    root: str, root_commit: RootCommit, damaged: Callable[[Damage], None] | None = None
+) -> AsyncIterator[FileStore]:
+    store = FileStore(root, damaged=damaged)
+    try:
+        await store.prepare(root_commit)
+        yield store
+    finally:
+        store.close()

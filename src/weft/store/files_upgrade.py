@@ -9,10 +9,10 @@ from typing import Any
 
 from weft.errors import DocumentError
 from weft.host.files import Disk, locked, read_file
+from weft.model.damage import Damage
 from weft.model.ids import SessionID
 from weft.model.wire import encode_pretty, parse
 from weft.store.carry_over import CarryOver, RootCommit
-from weft.store.damage import Damage
 from weft.store.documents import LIMIT
 from weft.store.guard import Guard
 from weft.store.layout import SUFFIX, session_lock

@@ -33,6 +33,8 @@ class Layout:
         self.own = f"{self.root}/.weft"
         # Beside the tree, not in it: there the first versions kept each project's sessions.
         self.oldest = f"{os.path.dirname(self.root)}/project"
+        # OpenCode 1.2 and later keep sessions there, and their diffs still in this tree.
+        self.database = f"{os.path.dirname(self.root)}/opencode.db"
         self.migration = f"{self.root}/migration"
         self.temps = f"{self.own}/temp"
         self.locks = f"{self.own}/lock"

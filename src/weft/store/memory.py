@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from weft.errors import ConflictError, NotFoundError, SessionBusyError
+from weft.model.damage import Damage
 from weft.model.diff import FileDiff
 from weft.model.event import (
     Durable,
@@ -28,7 +29,6 @@ from weft.model.todo import Todo
 from weft.model.transcript import Transcript
 from weft.model.wire import encode, parse
 from weft.store.contract import Key, SessionEditor
-from weft.store.damage import Damage
 
 Drawers = tuple[dict[SessionID, Any], ...]
 

@@ -76,6 +76,15 @@ class OpenCodeDatabase:
             raise DocumentError(self.path, f"the database cannot be read: {error}") from error
 
 
+def list_session_ids(path: str) -> frozenset[str] | None:
+    """The sessions of the database at a path; None if it cannot be read, so that nobody can say which they are."""
+    try:
+        with open_opencode_database(path) as database:
+            return frozenset(str(row["id"]) for row in database.sessions())
+    except (DocumentError, StoreError, OSError):
+        return None
+
+
 @contextmanager
 def open_opencode_database(path: str) -> Generator[OpenCodeDatabase]:
     """The database at a path, or in the directory there."""

@@ -72,22 +72,28 @@ def _order(message: MessageWithParts) -> tuple[int, int, str]:
 
 
 class Remembered:
-    """Up to so many bytes of documents (`room`), of the sessions that were read last."""
+    """Up to so many bytes of documents (`room`), of the sessions that were read last.
+
+    Many threads use it at once. `_lock` guards which sessions are known, `Known.lock` what is known of one; nobody waits
+    for the first while holding the second.
+    """
 
     def __init__(self, messages: Messages, *, room: int, now: Callable[[], int] = system_now) -> None:
         self._messages = messages
         self._room = room
         self._now = now
         self._sessions: dict[str, Known] = {}
+        self._lock = threading.Lock()
 
     def knows(self, session: SessionID) -> bool:
-        return session_lock(session) in self._sessions
+        return self._find(session_lock(session)) is not None
 
     def list_messages(self, session: SessionID, mark: bytes | None) -> list[MessageWithParts]:
         """All of them, oldest first. Whoever asks keeps writers out, and says whose mark it found."""
         lock = session_lock(session)
-        known = self._sessions.pop(lock, None) or Known()
-        self._sessions[lock] = known  # last: the one that was asked for longest ago is the first to go
+        with self._lock:
+            known = self._sessions.pop(lock, None) or Known()
+            self._sessions[lock] = known  # last: the one that was asked for longest ago is the first to go
         with known.lock:
             self._bring_up_to_date(session, known, mark)
             found = list(known.messages)
@@ -96,9 +102,14 @@ class Remembered:
 
     def marked(self, lock: str, before: bytes, mark: bytes) -> None:
         """We are about to write under this lock, and have left our mark in place of another."""
-        known = self._sessions.get(lock)
+        known = self._find(lock)
         if known is not None:
-            known.mark = mark if known.mark == before else None
+            with known.lock:
+                known.mark = mark if known.mark == before else None
+
+    def _find(self, lock: str) -> Known | None:
+        with self._lock:
+            return self._sessions.get(lock)
 
     @contextmanager
     def writing(self, events: Sequence[Durable]) -> Generator[None]:
@@ -116,19 +127,23 @@ class Remembered:
 
     def _take(self, parts: Sequence[AnyPart]) -> None:
         """Parts alone were written: of messages that we know there is no need to read them again."""
-        taken: dict[SessionID, set[str]] = {}
+        for session in {part.session_id for part in parts}:
+            known = self._find(session_lock(session))
+            if known is not None:
+                with known.lock:
+                    self._put_parts(known, [part for part in parts if part.session_id == session])
+
+    def _put_parts(self, known: Known, parts: Sequence[AnyPart]) -> None:
+        changed: set[str] = set()
         for part in parts:
-            known = self._sessions.get(session_lock(part.session_id))
-            if known is None:
-                continue
             entry = None if part.message_id in known.ours else known.entries.get(part.message_id)
             written = entry and self._messages.with_part(entry, part)
             if written is None:
                 known.ours.add(part.message_id)
             elif known.put(part.message_id, written):
-                taken.setdefault(part.session_id, set()).add(part.message_id)
-        for session, changed in taken.items():
-            self._sessions[session_lock(session)].arrange(changed)
+                changed.add(part.message_id)
+        if changed:
+            known.arrange(changed)
 
     def _touch(self, events: Iterable[Durable]) -> None:
         for event in events:
@@ -145,12 +160,14 @@ class Remembered:
                     pass
 
     def _add(self, session: SessionID, message: MessageID) -> None:
-        known = self._sessions.get(session_lock(session))
+        known = self._find(session_lock(session))
         if known is not None:
-            known.ours.add(message)
+            with known.lock:
+                known.ours.add(message)
 
     def forget(self, session: SessionID) -> None:
-        self._sessions.pop(session_lock(session), None)
+        with self._lock:
+            self._sessions.pop(session_lock(session), None)
 
     def _bring_up_to_date(self, session: SessionID, known: Known, mark: bytes | None) -> None:
         now, ids = self._now(), known.listing.names
@@ -184,10 +201,10 @@ class Remembered:
         return changed
 
     def _make_room(self) -> None:
-        held = sum(known.size for known in list(self._sessions.values()))
-        while held > self._room and self._sessions:
-            gone = self._sessions.pop(next(iter(self._sessions)), None)
-            held -= gone.size if gone else 0
+        with self._lock:
+            held = sum(known.size for known in self._sessions.values())
+            while held > self._room and self._sessions:
+                held -= self._sessions.pop(next(iter(self._sessions))).size
 
 
 def _is_fresh(known: Known, now: int) -> bool:

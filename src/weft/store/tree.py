@@ -10,12 +10,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from weft.errors import NewerFormatError, StoreError
+from weft.model.damage import Damage
 from weft.model.diff import FileDiff
 from weft.model.ids import ProjectID, SessionID, file_name
 from weft.model.project import Project
 from weft.model.session import Session, newest_first
 from weft.model.todo import Todo
-from weft.store.damage import Damage
 from weft.store.documents import Documents
 from weft.store.layout import SUFFIX, Layout
 
@@ -57,6 +57,13 @@ class Tree:
                 return next(entries, None) is not None
         except FileNotFoundError:
             return False
+
+    def find_newer_home(self) -> str | None:
+        """The database of OpenCode 1.2 or later, if it lies beside this tree and no session is in the tree."""
+        database = self.layout.database
+        if not os.path.isfile(database):
+            return None
+        return None if any(self._sessions_of(project) for project in self._projects()) else database
 
     def list_projects(self) -> list[Project]:
         names = self.documents.names(self.layout.shelf("project"))

@@ -3,8 +3,8 @@
 from contextlib import suppress
 
 from weft.host.files import Disk
+from weft.model.damage import Damage
 from weft.store.carry_over import RootCommit
-from weft.store.damage import Damage
 from weft.store.files_upgrade import Upgrade
 from weft.store.guard import Guard
 from weft.store.tree import Tree

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import unquote
 
 from weft.errors import GitError, InvalidInputError
+from weft.model.damage import Damage
 from weft.store.contract import Store
 
 RootCommit = Callable[[str], str | None]
@@ -14,10 +15,13 @@ KNOWN = "file:<path> or memory:"
 
 
 @asynccontextmanager
-async def open_store(url: str, *, root_commit: RootCommit | None = None) -> AsyncIterator[Store]:
+async def open_store(
+    url: str, *, root_commit: RootCommit | None = None, damaged: Callable[[Damage], None] | None = None
+) -> AsyncIterator[Store]:
     """Open the store at `file:<path>`, or an empty one at `memory:`.
 
     `root_commit` says which commit a checkout began with; only sessions of the oldest versions need it.
+    `damaged` is told, once each, of documents that turn out to be unreadable.
     """
     scheme, colon, rest = url.partition(":")
     if scheme == "memory" and colon and not rest.strip("/"):
@@ -27,7 +31,7 @@ async def open_store(url: str, *, root_commit: RootCommit | None = None) -> Asyn
     elif scheme == "file" and colon:
         from weft.store.files import open_file_store  # noqa: PLC0415
 
-        async with open_file_store(_path(rest), root_commit or ask_git) as store:
+        async with open_file_store(_path(rest), root_commit or ask_git, damaged) as store:
             yield store
     else:
         raise InvalidInputError("store", f"{url!r} is no address of a store", hint=f"use {KNOWN}")

@@ -20,6 +20,7 @@ from weft.model.around.place import (
     Vcs,
     Whereabouts,
 )
+from weft.model.damage import Damage
 from weft.model.event import ProjectUpdated
 from weft.model.ids import ProjectID
 from weft.model.part import ModelRef
@@ -65,6 +66,9 @@ class Around(Struct, frozen=True, kw_only=True):
     async def check_store(self) -> None:
         for value in ({"at": self.kit.clock.now()}, None):  # and nothing stays behind
             await self.kit.store.keep(PROBE, value)
+
+    async def list_damage(self) -> list[Damage]:
+        return await self.kit.store.damage()
 
     # --- projects ---
 

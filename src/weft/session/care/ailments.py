@@ -130,6 +130,15 @@ OUTDATED: Final = Finding(
 )
 
 
+NEWER_HOME: Final = Finding(
+    severity="warning",
+    area=AREA,
+    what="OpenCode 1.2 or later keeps its sessions in {}, which weft does not work in",
+    means="nothing of it is shown or changed here; importing brings its sessions here and leaves it as it is",
+    repair="weft import --from opencode-sqlite {}",
+)
+
+
 def about(ailment: Finding, items: list[Item]) -> list[Finding]:
     """One finding about all of them, none about nothing."""
     return [replace(ailment, what=ailment.what.format(len(items)), items=tuple(items))] if items else []

@@ -6,6 +6,8 @@ This is asked when something is broken already, so whatever stands in the way of
 import os
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
+
 from weft.errors import IndexFailedError, WeftError
 from weft.index.place import index_path, reading
 from weft.session.care.ailments import (
@@ -18,6 +20,7 @@ from weft.session.care.ailments import (
     LEFT,
     LOST,
     MISPLACED,
+    NEWER_HOME,
     ORPHANED,
     OUTDATED,
     OVERSIZED,
@@ -74,6 +77,7 @@ def examine_store(case: Case, told: Told) -> list[Finding]:
     outdated = [OUTDATED] if reader.tree.format() < FORMAT else []
     return [
         *outdated,
+        *_newer_home(reader),
         *_guarded(AREA, lambda: _documents(verify_tree(reader, now=case.now, told=told))),
         *_guarded(AREA, lambda: _leftovers(reader, case)),
         *_guarded(AREA, lambda: about(OVERSIZED, _oversized(reader))),
@@ -126,6 +130,14 @@ def examine_index(case: Case) -> list[Finding]:
 def _oversized(reader: Reader) -> list[Item]:
     found = find_oversized(reader.tree, reader.inventory)
     return [Item(where=each.path, reason=f"{each.bytes} bytes") for each in found]
+
+
+def _newer_home(reader: Reader) -> list[Finding]:
+    database = reader.tree.find_newer_home()
+    if database is None:
+        return []
+    repair = NEWER_HOME.repair.format(database)
+    return [replace(NEWER_HOME, what=NEWER_HOME.what.format(database), repair=repair)]
 
 
 def _dead_runs(reader: Reader) -> list[Finding]:

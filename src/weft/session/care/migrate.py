@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import NotFoundError, WeftError
+from weft.model.damage import Damage
 from weft.model.event import (
     Durable,
     MessageUpdated,
@@ -27,7 +28,6 @@ from weft.session.care.tally import Tally, Told, read_parcel, tally
 from weft.session.sharing.book import carry_over
 from weft.session.transfer.relate import relate
 from weft.store.contract import Key, Store
-from weft.store.damage import Damage
 
 Outcome = Literal["copied", "same", "grown", "ahead", "differs", "failed"]
 

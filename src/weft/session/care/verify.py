@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from weft.errors import WeftError
+from weft.model.damage import Damage
 from weft.model.ids import SessionID
 from weft.model.parcel import Parcel
 from weft.model.session import Session
@@ -10,7 +11,6 @@ from weft.session.care.faults import Fault, find_faults
 from weft.session.care.tally import Tally, Told, read_parcel, tally
 from weft.store.checkup import find_damage
 from weft.store.contract import Store
-from weft.store.damage import Damage
 from weft.store.files_care.inventory import Inventory, take_inventory
 from weft.store.files_care.places import find_misplaced
 from weft.store.messages import Messages

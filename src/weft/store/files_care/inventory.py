@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from weft.store.damage import Damage
+from weft.model.damage import Damage
 from weft.store.documents import Documents
 from weft.store.layout import Layout
 

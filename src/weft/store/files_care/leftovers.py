@@ -4,7 +4,9 @@ A document counts as there even if it cannot be read, and a directory that holds
 alone, as is whatever changed a short while ago: it may be half of something that is still being written.
 """
 
+import os
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 from msgspec import Struct
@@ -18,6 +20,7 @@ from weft.store.files_care.heap import Heap, is_id, list_names, weigh
 from weft.store.files_care.inventory import Inventory
 from weft.store.growth import digest
 from weft.store.layout import SUFFIX, TEMP_MARK, Layout, session_lock
+from weft.store.opencode_database import list_session_ids
 from weft.store.tree import Tree
 
 LOCK_OF_SESSION = "session."
@@ -65,13 +68,26 @@ class Leftovers:
             *self._backups(),
         ]
 
+    @cached_property
+    def _elsewhere(self) -> frozenset[str] | None:
+        """The sessions that OpenCode 1.2 or later keeps in its database; it leaves their diffs in the tree."""
+        database = self._layout.database
+        return list_session_ids(database) if os.path.isfile(database) else frozenset()
+
+    def _is_there(self, session: str) -> bool:
+        """Whether the session is in the tree or in the database beside it, or may be in one that cannot be read."""
+        return self._inventory.is_there(session) or self._is_elsewhere(session)
+
+    def _is_elsewhere(self, session: str) -> bool:
+        return self._elsewhere is None or session in self._elsewhere
+
     # --- documents that nothing leads to ---
 
     def _lost_messages(self) -> Iterator[Leftover]:
         """Messages whose session has no document, and their parts with them."""
         for session in sorted(self._inventory.messages):
             heap = self._old(self._layout.messages(SessionID(session)))
-            if self._inventory.is_there(session) or heap is None:
+            if heap is None or self._is_there(session):
                 continue
             reason = f"its session {session} is gone"
             yield Leftover(
@@ -89,7 +105,7 @@ class Leftovers:
     def _lost_parts(self) -> Iterator[Leftover]:
         for message in sorted(self._inventory.parts - self._inventory.owners.keys()):
             session = self._named_session(message)
-            if session:
+            if session and not self._is_elsewhere(session):
                 reason = f"its message {message} is gone"
                 for found in self._parts_of(message, session, reason):
                     yield replace(found, message=message)
@@ -120,7 +136,7 @@ class Leftovers:
         place = self._layout.diff if kind == "diff" else self._layout.todo
         for name in sorted(names):
             heap = self._old(place(SessionID(name)))
-            if not self._inventory.is_there(name) and heap is not None:
+            if heap is not None and not self._is_there(name):
                 yield Leftover(
                     kind=kind,
                     path=place(SessionID(name)),

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from weft.model.damage import Damage
 from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import AnyMessage
 from weft.model.part import AnyPart
 from weft.model.session import Session
-from weft.store.damage import Damage
 from weft.store.files_care.inventory import Inventory
 from weft.store.layout import SUFFIX
 from weft.store.tree import Tree

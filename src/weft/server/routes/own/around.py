@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from weft.model.agent import Command
 from weft.model.around.place import ToolInfo
+from weft.model.damage import Damage
 from weft.model.ids import GrantID, PermissionID
 from weft.model.permission import USUAL_TERMS, Grant, GrantTerms, Reply
 from weft.model.wire import Wire
@@ -57,7 +58,13 @@ async def list_tools(call: Call) -> list[ToolInfo]:
     return await call.api.surroundings.list_tools()
 
 
+async def list_damage(call: Call) -> list[Damage]:
+    """Stored documents that cannot be read, and why. Every document is read for it."""
+    return await call.api.surroundings.list_damage()
+
+
 ROUTES = (
+    route("GET", "/weft/damage", "weft.damage", list_damage, gives=list[Damage]),
     route(
         "POST",
         "/weft/permission/{requestID}/reply",

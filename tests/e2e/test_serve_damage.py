@@ -1,0 +1,39 @@
+"""A server says which documents it cannot read: in its log, and to whoever asks."""
+
+import signal
+from pathlib import Path
+
+import httpx2
+
+from given.serving import prompt, served
+from given.weft_serve import serving
+
+
+def test_damaged_documents_are_named_in_the_log_once_and_on_a_route(tmp_path: Path) -> None:
+    with served(tmp_path) as site:
+        ids = [site.post("/session", {"title": title})["id"] for title in ("Whole", "Cut off")]
+        site.post(f"/session/{ids[0]}/message", prompt("Go."))
+    root = tmp_path / "storage"
+    [session] = root.glob(f"session/*/{ids[1]}.json")
+    session.write_text('{"id": "ses_')
+    part = next(root.glob("part/*/*.json"))
+    part.write_text("")
+    stray = session.parent / "notes.txt"
+    stray.write_text("mine")
+    damaged = [str(part), str(session), str(stray)]
+
+    with (
+        serving(tmp_path / "project", "--auth", "none", "--store", str(root)) as server,
+        httpx2.Client(base_url=server.url, timeout=60) as client,
+    ):
+        for _ in range(2):
+            assert [each["title"] for each in client.get("/session").json()] == ["Whole"]
+            assert len(client.get(f"/session/{ids[0]}/message").json()) == 2
+        told = client.get("/weft/damage").json()
+        assert server.end(signal.SIGTERM) == 0
+    assert sorted(each["where"] for each in told) == sorted(damaged)
+    for path in damaged:
+        lines = [line for line in server.noted if path in line]
+        assert len(lines) == 1, server.noted
+        assert lines[0].startswith("warning: ")
+        assert lines[0].endswith("; it is left out")
