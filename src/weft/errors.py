@@ -21,6 +21,7 @@ WeftError
 │   └── SharingDisabledError  … because it is switched off
 ├── GitError                 git refused
 ├── SnapshotMissingError     what a file was like cannot be read any more
+├── RestoreFailedError       files could not be brought back
 ├── ConfigError              a configuration file, and where in it
 ├── SessionBusyError         another run holds the session
 ├── CursorLostError          the event to resume after is no longer held
@@ -223,6 +224,21 @@ class SnapshotMissingError(WeftError):
         )
         self.reason = reason
         self.files = tuple(files)
+
+
+class RestoreFailedError(WeftError):
+    """Files could not be brought back. `files` are those that could not be written, `left` those that were brought back
+    and could not be put as they were again. What both need is kept, and the next attempt goes on from there."""
+
+    def __init__(self, reason: str, *, files: Sequence[str] = (), left: Sequence[str] = ()) -> None:
+        stand = f"{len(left)} stay as they were brought back" if left else "nothing was changed"
+        super().__init__(
+            f"{len(files)} files could not be brought back: {reason}; {stand}",
+            hint="free some space, or make the files writable, and do it again; nothing is lost meanwhile",
+        )
+        self.reason = reason
+        self.files = tuple(files)
+        self.left = tuple(left)
 
 
 class ConfigError(WeftError):

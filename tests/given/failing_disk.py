@@ -1,8 +1,22 @@
 """A disk that fails when it is told to."""
 
 import errno
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from weft.host.files import Disk
+
+
+@contextmanager
+def no_file_over(size: int) -> Iterator[None]:
+    """The system itself refuses to write a file beyond so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 class FailingDisk(Disk):

@@ -1,20 +1,17 @@
 """The file store when the disk fails: nothing half done, reading goes on, and it works again without a restart."""
 
 import json
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from given.failing_disk import FailingDisk
+from given.failing_disk import FailingDisk, no_file_over
 from weft.errors import StoreError
 from weft.model.event import (
     Durable,
@@ -137,16 +134,6 @@ def left_behind(root: Path) -> list[str]:
 
 
 # --- the machine itself says no ---
-
-
-@contextmanager
-def no_file_over(size: int) -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_a_write_that_the_system_cuts_off_is_refused_and_leaves_nothing(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from given.failing_disk import no_file_over
 from given.serving import Site, prompt, served
 from weft.provider.scripted import Call, Say, Wait
 
@@ -359,3 +360,20 @@ def test_commands_and_shell_are_carried_out(tmp_path: Path) -> None:
         assert "over here" in ran["parts"][0]["state"]["output"]
         unknown = site.client.post(f"/session/{session}/command", json={"command": "nope", "arguments": ""})
         assert site.refused(unknown) == (404, "NotFoundError")
+
+
+def test_an_undo_that_does_not_fit_on_the_disk_is_refused_with_its_files(tmp_path: Path) -> None:
+    run = Call(tool="bash", input={"command": "echo small > big.txt", "description": "Shrink it"})
+    script = [[run], [Say(text="Done.")]]
+    with served(tmp_path, script, config={"permission": "allow"}) as site:
+        big = site.project / "big.txt"
+        big.write_text("large\n" * 100_000)
+        session = site.post("/session", {})["id"]
+        asked = site.post(f"/session/{session}/message", prompt("go"))["info"]["parentID"]
+        for path in (f"/session/{session}/revert", f"/weft/session/{session}/revert"):
+            with no_file_over(300_000):
+                refused = site.post(path, {"messageID": asked}, 507)
+            assert (refused["name"], refused["data"]["files"]) == ("RestoreFailedError", [str(big)])
+        assert (big.read_text(), "revert" in site.get(f"/session/{session}")) == ("small\n", False)
+        site.post(f"/session/{session}/revert", {"messageID": asked})
+        assert big.read_text() == "large\n" * 100_000

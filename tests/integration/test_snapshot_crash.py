@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from given.undoing import SESSION, as_repository, files_below, open_desk, write
-from weft.errors import ConflictError
+from weft.errors import RestoreFailedError
 from weft.model.ids import SessionID
 from weft.snapshot.contract import Recovered
 
@@ -60,7 +60,7 @@ async def test_a_restoring_killed_at_any_step_is_settled(tmp_path: Path, finish:
                 break
             write(root / ".weft-0123456789abcdef", "half")  # as if it had died while it wrote
             if settled == 0:
-                with pytest.raises(ConflictError):
+                with pytest.raises(RestoreFailedError):
                     await desk.snapshots.restore(plan)
             recovered = await desk.snapshots.recover(stands if finish else falls)
             assert files_below(root) == (before if finish else changed)

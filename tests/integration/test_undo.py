@@ -2,22 +2,31 @@
 
 import asyncio
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from given.failing_disk import no_file_over
 from given.house import say
-from given.loom import Use, bash, edits, open_loom, reads, writes
-from given.undoing import as_repository, files_below, write
-from weft.errors import InvalidInputError, NotFoundError, SessionBusyError, SnapshotMissingError
+from given.loom import Loom, Use, bash, edits, open_loom, reads, writes
+from given.undoing import as_repository, files_below, git, write
+from weft.errors import (
+    InvalidInputError,
+    NotFoundError,
+    RestoreFailedError,
+    SessionBusyError,
+    SnapshotMissingError,
+)
 from weft.host.paths import paths_from
 from weft.model.diff import FileDiff, FileFate
-from weft.model.event import MessageUpdated, PartUpdated, SessionDiffed
+from weft.model.event import MessageUpdated, PartUpdated, SessionDiffed, SessionUpdated
 from weft.model.ids import MessageID, PartID
 from weft.model.input import SessionInput, ShellInput
 from weft.model.message import UserMessage
 from weft.model.part import PatchPart, StepFinishPart, StepStartPart, TextPart, ToolPart
-from weft.model.session import SessionSummary, own_of
+from weft.model.session import SessionRevert, SessionSummary, own_of
 from weft.model.todo import Todo
 from weft.session.undo.point import FOREIGN, UNKEPT
 from weft.session.undo.revert import COMMANDS
@@ -341,6 +350,100 @@ async def test_what_opencode_changed_is_left_alone_and_told(root: Path) -> None:
         assert text(root / "a.txt") == "one\n"
 
 
+class OpenCode:
+    """The snapshot repository that OpenCode keeps for a project, written as OpenCode writes it."""
+
+    def __init__(self, root: Path, project: str) -> None:
+        self.git_dir = Path(paths_from(os.environ).snapshots) / project
+        self._root = root
+        self.git_dir.parent.mkdir(parents=True, exist_ok=True)
+        git(root, "init", "-q", "--bare", str(self.git_dir))
+
+    def tracks(self) -> str:
+        where = (f"--git-dir={self.git_dir}", f"--work-tree={self._root}")
+        git(self._root, *where, "add", ".")
+        return git(self._root, *where, "write-tree")
+
+
+async def taken_back_by_opencode(loom: Loom, root: Path) -> tuple[OpenCode, SessionRevert]:
+    """OpenCode's agent changed, made and removed a file, and OpenCode took that back."""
+    prompt = await loom.works()
+    answer = (await loom.history())[-1].info
+    opencode = OpenCode(root, (await loom.api.get_session(loom.session)).project_id)
+    before = opencode.tracks()
+    write(root / "a.txt", "by opencode\n")
+    write(root / "deep" / "n.txt", "new\n")
+    (root / "b.txt").unlink()
+    after = opencode.tracks()
+    names = ("a.txt", "deep/n.txt", "b.txt")
+    await loom.api.update_part(
+        PatchPart(
+            id=PartID("prt_1e10b972b001AbCdEfGhIjKlMn"),
+            session_id=loom.session,
+            message_id=answer.id,
+            hash=before,
+            files=tuple(str(root / name) for name in names),
+        )
+    )
+    write(root / "a.txt", "one\n")
+    write(root / "b.txt", "b\n")
+    (root / "deep" / "n.txt").unlink()
+    mark = SessionRevert(message_id=prompt, snapshot=after)
+    info = await loom.api.get_session(loom.session)
+    await loom.api.kit.journal.commit(SessionUpdated(info=replace(info, revert=mark)))
+    return opencode, mark
+
+
+async def test_what_opencode_took_back_is_brought_back_from_its_own_snapshots(root: Path) -> None:
+    async with open_loom(root) as loom:
+        await taken_back_by_opencode(loom, root)
+        assert await loom.redoes() == {"a.txt": "restored", "b.txt": "removed", "deep/n.txt": "restored"}
+        assert (text(root / "a.txt"), text(root / "deep" / "n.txt")) == ("by opencode\n", "new\n")
+        assert not exists(root / "b.txt")
+        assert (await loom.api.get_session(loom.session)).revert is None
+
+
+async def test_what_a_person_changed_since_opencode_took_it_back_is_kept(root: Path) -> None:
+    async with open_loom(root) as loom:
+        await taken_back_by_opencode(loom, root)
+        write(root / "a.txt", "mine\n")
+        write(root / "deep" / "n.txt", "mine\n")
+        assert await loom.redoes() == {"a.txt": "kept", "b.txt": "removed", "deep/n.txt": "kept"}
+        assert (text(root / "a.txt"), text(root / "deep" / "n.txt")) == ("mine\n", "mine\n")
+
+
+@pytest.mark.parametrize("gone", ["repository", "tree"])
+async def test_without_opencodes_snapshots_its_way_back_is_kept(root: Path, gone: str) -> None:
+    async with open_loom(root) as loom:
+        opencode, mark = await taken_back_by_opencode(loom, root)
+        if gone == "repository":
+            shutil.rmtree(opencode.git_dir)
+        else:
+            assert mark.snapshot is not None
+            (opencode.git_dir / "objects" / mark.snapshot[:2] / mark.snapshot[2:]).unlink()
+        before = files_below(root)
+        with pytest.raises(SnapshotMissingError) as refused:
+            await loom.api.unrevert(loom.session)
+        assert sorted(refused.value.files) == [str(root / name) for name in ("a.txt", "b.txt", "deep/n.txt")]
+        assert ((await loom.api.get_session(loom.session)).revert, files_below(root)) == (mark, before)
+        # The conversation alone can be had.
+        await loom.api.unrevert(loom.session, files=())
+        assert ((await loom.api.get_session(loom.session)).revert, files_below(root)) == (None, before)
+
+
+async def test_going_further_back_keeps_the_way_back_of_opencode(root: Path) -> None:
+    async with open_loom(root) as loom:
+        first = await loom.does(bash("echo early > early.txt"))
+        _, mark = await taken_back_by_opencode(loom, root)
+        await loom.api.revert(loom.session, first)
+        now = (await loom.api.get_session(loom.session)).revert
+        assert now is not None
+        assert (now.message_id, now.snapshot) == (first, mark.snapshot)
+        assert not exists(root / "early.txt")
+        await loom.redoes()
+        assert (text(root / "a.txt"), text(root / "early.txt")) == ("by opencode\n", "early\n")
+
+
 # --- going on ---
 
 
@@ -607,3 +710,68 @@ async def test_numbers_stay_true_past_what_is_listed(root: Path) -> None:
         )
         assert len(listed) == 500
         assert sum(diff.additions for diff in listed) == 511
+
+
+# --- a disk that is full ---
+
+LIMIT = 300_000
+LARGE = "large\n" * 100_000
+
+
+async def test_what_cannot_be_brought_back_whole_is_an_error_with_its_list_and_changes_nothing(
+    root: Path,
+) -> None:
+    write(root / "big.txt", LARGE)
+    write(root / "gone.txt", "mine, and not committed\n")
+    async with open_loom(root) as loom:
+        first = await loom.does(bash("echo two > a.txt; echo small > big.txt; rm gone.txt"))
+        before = files_below(root)
+        with no_file_over(LIMIT), pytest.raises(RestoreFailedError) as failed:
+            await loom.api.revert(loom.session, first)
+        assert (failed.value.files, failed.value.left) == ((str(root / "big.txt"),), ())
+        assert "nothing was changed" in str(failed.value)
+        assert files_below(root) == before
+        assert (await loom.api.get_session(loom.session)).revert is None
+        # Going on loses nothing: it can be done when there is room.
+        await loom.does(bash("echo three > b.txt"))
+        await loom.undoes(first)
+        assert (text(root / "big.txt"), text(root / "gone.txt")) == (LARGE, "mine, and not committed\n")
+        with no_file_over(LIMIT):
+            await loom.redoes()
+        assert (text(root / "big.txt"), exists(root / "gone.txt")) == ("small\n", False)
+
+
+async def test_what_can_be_neither_brought_back_nor_put_as_it_was_is_settled_when_there_is_room(
+    root: Path,
+) -> None:
+    write(root / "big.txt", LARGE)
+    async with open_loom(root) as loom:
+        first = await loom.does(bash("yes large | head -n 100000 > a.txt; echo small > big.txt"))
+        with no_file_over(LIMIT):
+            with pytest.raises(RestoreFailedError) as failed:
+                await loom.api.revert(loom.session, first)
+            assert (failed.value.files, failed.value.left) == (
+                (str(root / "big.txt"),),
+                (str(root / "a.txt"),),
+            )
+            assert "1 stay as they were brought back" in str(failed.value)
+            with pytest.raises(RestoreFailedError):
+                await loom.api.revert(loom.session, first)
+        assert (text(root / "a.txt"), text(root / "big.txt")) == ("one\n", "small\n")
+        await loom.api.revert(loom.session, first)
+        assert (text(root / "a.txt"), text(root / "big.txt")) == ("one\n", LARGE)
+        await loom.redoes()
+        assert (text(root / "a.txt"), text(root / "big.txt")) == (LARGE, "small\n")
+
+
+async def test_a_redo_that_does_not_fit_is_an_error_and_can_be_done_later(root: Path) -> None:
+    async with open_loom(root) as loom:
+        first = await loom.does(bash("yes large | head -n 100000 > a.txt; echo new > n.txt"))
+        await loom.undoes(first)
+        with no_file_over(LIMIT), pytest.raises(RestoreFailedError) as failed:
+            await loom.api.unrevert(loom.session)
+        assert failed.value.files == (str(root / "a.txt"),)
+        assert (text(root / "a.txt"), exists(root / "n.txt")) == ("one\n", False)
+        assert (await loom.api.get_session(loom.session)).revert is not None
+        await loom.redoes()
+        assert (text(root / "a.txt"), text(root / "n.txt")) == (LARGE, "new\n")

@@ -14,6 +14,7 @@ from given.undoing import files_below, write
 from opencode.engine import open_engine, say
 from opencode.fake_model import Answer, Called, FakeModel, called_slowly, said
 from opencode.sandbox import PATIENCE, Sandbox
+from weft.errors import SnapshotMissingError
 from weft.model.diff import FileFate
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import SessionInput
@@ -158,3 +159,29 @@ async def test_what_opencode_changed_weft_leaves_alone_and_says_so(
 
         assert done.files == (FileFate(file=made, fate="uncovered", reason=FOREIGN),)
         assert files_below(sandbox.project) == changed
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "gone"])
+async def test_what_opencode_took_back_weft_brings_back_or_leaves_to_opencode(
+    sandbox: Sandbox, server: str, model: FakeModel, kept: bool
+) -> None:
+    made = sandbox.project / f"taken-back-{kept}.txt"
+    writing = Called("write", {"filePath": str(made), "content": "opencode\n"})
+    model.plays(Answer(words=("Let me ", "see ", "first."), calls=(writing,), pause=0.5), said("Done."))
+    [first, *_] = sandbox.opencode("run", "--format", "json", "Make a file.").splitlines()
+    session = json.loads(first)["sessionID"]
+    prompt = ask(server, f"/session/{session}/message")[0]["info"]["id"]
+    reverted = ask(server, f"/session/{session}/revert", {"messageID": prompt})
+    assert (reverted["revert"]["messageID"], made.exists()) == (prompt, False)
+    snapshots, aside = sandbox.storage.parent / "snapshot", sandbox.root / "aside"
+    async with open_engine(sandbox) as weft:
+        if kept:
+            await weft.api.unrevert(session)
+            assert (made.read_text(), "revert" in ask(server, f"/session/{session}")) == ("opencode\n", False)
+            return
+        snapshots.rename(aside)
+        with pytest.raises(SnapshotMissingError):
+            await weft.api.unrevert(session)
+    aside.rename(snapshots)
+    ask(server, f"/session/{session}/unrevert", {})
+    assert made.read_text() == "opencode\n"

@@ -159,7 +159,7 @@ async def open_local(  # noqa: PLR0913  the last is said by name
             subtasks=settings.subtasks,
             deadlines=settings.deadlines,
             purse=Purse(store, settings.budgets),
-            undoer=to_undoer(maker, store, snapshots),
+            undoer=to_undoer(maker, store, snapshots, theirs=settings.undoing.theirs),
         )
         await spill.sweep(clock.now())
         runner = Runner(kit, tasks)

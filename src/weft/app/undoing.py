@@ -31,7 +31,7 @@ from weft.store.contract import Store
 class Undoing(Struct, frozen=True, kw_only=True):
     """How snapshots are kept. Without a `base` they are not; one that is `passing` goes when it is closed.
 
-    `avoid` is never looked at: our own data. `home` is the person's: a directory that holds it is not looked through.
+    `theirs` is where OpenCode keeps its own. `avoid` is never looked at: our own data. `home` is the person's: a directory that holds it is not looked through.
     """
 
     base: str = ""
@@ -41,6 +41,7 @@ class Undoing(Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str] = {}
     limits: Limits = Limits()
     off: bool = False
+    theirs: str = ""
 
 
 def to_undoing(config: Config, vouched: Config, paths: Paths, env: Mapping[str, str], url: str) -> Undoing:
@@ -61,6 +62,7 @@ def undoing_at(
         environ=env,
         limits=limits or Limits(),
         off=off,
+        theirs=os.path.join(os.path.dirname(url.removeprefix("file:")), "snapshot"),
     )
 
 
@@ -91,7 +93,7 @@ async def _open(undoing: Undoing, place: Place, base: str) -> AsyncIterator[Snap
         yield snapshots
 
 
-def to_undoer(maker: Maker, store: Store, snapshots: Snapshots) -> Undoer:
+def to_undoer(maker: Maker, store: Store, snapshots: Snapshots, *, theirs: str = "") -> Undoer:
     return Undoer(
         store=store,
         journal=maker.journal,
@@ -99,6 +101,7 @@ def to_undoer(maker: Maker, store: Store, snapshots: Snapshots) -> Undoer:
         mint=maker.mint,
         snapshots=snapshots,
         tally=Tally(snapshots, root_of(maker.place)),
+        theirs=theirs,
     )
 
 
@@ -115,7 +118,7 @@ async def open_undoer(resting: Resting, session: Session) -> AsyncIterator[Undoe
     limits = to_limits(find_own_setting(paths, KEY))
     undoing = undoing_at(paths, env, store_url(env, paths, resting.url), limits=limits)
     async with open_undoing(undoing, maker.place) as snapshots:
-        undoer = to_undoer(maker, resting.store, snapshots)
+        undoer = to_undoer(maker, resting.store, snapshots, theirs=undoing.theirs)
         await recover(undoer)
         yield undoer
 

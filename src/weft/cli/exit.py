@@ -6,6 +6,7 @@ from weft.errors import (
     McpError,
     NotPermittedError,
     ProviderError,
+    RestoreFailedError,
     ServerError,
     SharingDisabledError,
     SharingError,
@@ -44,7 +45,14 @@ def exit_for(error: WeftError) -> Exit:
     match error:
         case SharingDisabledError():
             return Exit.USAGE
-        case ProviderError() | StoreError() | SnapshotMissingError() | McpError() | SharingError():
+        case (
+            ProviderError()
+            | StoreError()
+            | SnapshotMissingError()
+            | RestoreFailedError()
+            | McpError()
+            | SharingError()
+        ):
             return Exit.FAILED
         case ServerError():
             return Exit.FAILED

@@ -30,6 +30,7 @@ STATUS: tuple[tuple[type[WeftError], int], ...] = (
     (errors.CursorLostError, 410),
     (errors.StoreError, 507),
     (errors.SnapshotMissingError, 409),
+    (errors.RestoreFailedError, 507),
     (errors.CompactionIneffectiveError, 409),
     (errors.ProviderError, 502),
     (errors.McpError, 502),

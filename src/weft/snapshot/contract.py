@@ -1,6 +1,6 @@
 """Snapshots: what an agent changed, kept so that it can be shown, and taken back without harm to a person's work."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Literal, Protocol
 
@@ -66,6 +66,8 @@ class Snapshots(Protocol):
     * bytes, links, permission to execute and names come back exactly; other permissions as far as they are known;
     * a change belongs to the agent if it was made while one of its calls was `watch`ed, and to no other session;
     * restoring changes a file only if it is as the agent left it, and all of them or, if one is missing, none;
+    * if a file cannot be written, restoring puts the others as they were and raises `RestoreFailedError`. What cannot be
+      put back either is left to `recover`, and until then nothing more is restored;
     * a restoring that was cut short is finished or rolled back by `recover`, as the caller wants;
     * a tree is kept as long as a session has it pinned.
 
@@ -131,6 +133,13 @@ class Snapshots(Protocol):
 
     # --- taking it back ---
 
+    async def borrow(self, git_dir: str, snapshot: str, left: Mapping[str, str]) -> Patch:
+        """Return as a patch what OpenCode did to files when it took a session back, read from its own repository.
+
+        `left` says for each file which tree it was brought back to. Raise `SnapshotMissingError` if that is not there.
+        """
+        ...
+
     async def preview(self, plan: Plan) -> Restoration:
         """What `restore` would do. Changes nothing."""
         ...
@@ -145,6 +154,10 @@ class Snapshots(Protocol):
 
     async def recover(self, wanted: Callable[[SessionID, str], Awaitable[bool]]) -> Recovered:
         """Settle what dead processes left. `wanted` says of a restoring, by session and note, if it is to stand."""
+        ...
+
+    async def is_unsettled(self, session: SessionID) -> bool:
+        """Return whether a restoring of the session is still to be finished or rolled back: keep what it names."""
         ...
 
     # --- keeping it ---

@@ -1,6 +1,6 @@
 """Snapshots switched off: nothing is kept, nothing can be taken back, and nothing stands in the way."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -57,6 +57,10 @@ class NoSnapshots:
         del before, after, files
         return ""
 
+    async def borrow(self, git_dir: str, snapshot: str, left: Mapping[str, str]) -> Patch:
+        del git_dir, snapshot
+        raise SnapshotMissingError(self._reason, files=sorted(left))
+
     async def preview(self, plan: Plan) -> Restoration:
         if plan.patches:
             raise SnapshotMissingError(self._reason)
@@ -72,6 +76,10 @@ class NoSnapshots:
     async def recover(self, wanted: Callable[[SessionID, str], Awaitable[bool]]) -> Recovered:
         del wanted
         return Recovered()
+
+    async def is_unsettled(self, session: SessionID) -> bool:
+        del session
+        return False
 
     async def pin(self, session: SessionID, trees: Sequence[Tree]) -> None:
         del session, trees

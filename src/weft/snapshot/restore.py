@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.errors import ConflictError, SnapshotMissingError
+from weft.errors import ConflictError, RestoreFailedError, SnapshotMissingError, StoreError
 from weft.host.files import Disk, Stamp, read_bytes, share_locked, try_locked, write_atomic
 from weft.model.diff import FileFate, Patch, Uncovered
 from weft.model.ids import SessionID
@@ -34,6 +34,7 @@ UNREADABLE: Final = "it cannot be read"
 FAILED: Final = "it could not be written"
 LOST: Final = "what it was like cannot be read any more"
 UNTOLD: Final = "nothing was kept of it"
+UNSETTLED: Final = "an earlier attempt could be neither finished nor taken back yet"
 
 
 class Intent(Struct, frozen=True, kw_only=True):
@@ -64,25 +65,63 @@ class Restorer:
 
     @contextmanager
     def restoring(self, plan: Plan) -> Generator[Restoration]:
-        """The files are restored in the body, and stay so if it does not raise."""
+        """The files are restored in the body, and stay so if it does not raise.
+
+        Raise `RestoreFailedError` if a file cannot be written. Then all are as they were or, as long as that cannot be
+        written either, the intent stays, to be settled by `recover`.
+        """
         with self._alone() as mine, share_locked(self._place.lock):
             if not mine:
                 raise ConflictError("directory", self._place.root, "is being restored by another process")
-            if self._find_intent() is not None:
-                raise ConflictError("directory", self._place.root, "holds a restoring that was cut short")
-            intent = self._prepare(plan)
+            self._refuse_unsettled()
+            intent = self._begin(plan)
             if intent is None:
                 yield self.preview(plan)
                 return
-            self._write_intent(intent)
             failed = self._go(intent.steps, intent.emptied)
+            if unwritten := _unwritten(failed):
+                raise self._give_up(intent, unwritten)
             try:
                 yield _corrected(intent.restoration, self._told(failed))
             except BaseException:
-                self._go_back(intent)
+                self._settle(self._go_back(intent))
                 raise
-            finally:
-                Disk().remove(self._place.intent)
+            self._settle({})
+
+    def _begin(self, plan: Plan) -> Intent | None:
+        """Write down what is about to change; None if nothing is."""
+        try:
+            intent = self._prepare(plan)
+            if intent is not None:
+                self._write_intent(intent)
+        except OSError as error:
+            raise StoreError(
+                f"what files are like cannot be kept ({error.strerror or error}); nothing was changed",
+                hint="free some space and try again",
+            ) from error
+        return intent
+
+    def _refuse_unsettled(self) -> None:
+        """Raise `RestoreFailedError` if an earlier restoring could be neither finished nor taken back."""
+        intent = self._find_intent()
+        if intent is not None:
+            files = [self._shown(step.path) for step in intent.steps]
+            raise RestoreFailedError(UNSETTLED, files=files, left=files)
+
+    def _give_up(self, intent: Intent, unwritten: Mapping[bytes, str]) -> RestoreFailedError:
+        """Put the other files as they were, too, and return what to raise."""
+        left = self._go_back(intent)
+        self._settle(left)
+        return RestoreFailedError(
+            unwritten[min(unwritten)],
+            files=[self._shown(path) for path in sorted(unwritten)],
+            left=[self._shown(path) for path in sorted(_unwritten(left))],
+        )
+
+    def _settle(self, failed: Mapping[bytes, str]) -> None:
+        """Forget the intent, unless something of it is still to be written."""
+        if not _unwritten(failed):
+            Disk().remove(self._place.intent)
 
     def recover(self, *, finish: bool) -> Restoration | None:
         """Settle what a dead process began. None if there is nothing, or its process lives."""
@@ -93,7 +132,7 @@ class Restorer:
             for step in intent.steps:
                 self._beneath.sweep(step.path)
             failed = self._go(intent.steps, intent.emptied) if finish else self._go_back(intent)
-            Disk().remove(self._place.intent)
+            self._settle(failed)
             return _corrected(intent.restoration, self._told(failed))
 
     def interrupted(self) -> tuple[SessionID, str] | None:
@@ -181,9 +220,13 @@ class Restorer:
     def _save(self, steps: Iterable[Step]) -> None:
         """Have what is about to be replaced, whatever it takes: the way back must not depend on older snapshots."""
         for step in steps:
-            if step.found is not None:
-                with suppress(OSError, TooLargeError):
-                    self._objects.write(self._beneath.read(step.path, limit=self._limit)[1], always=True)
+            if step.found is None:
+                continue
+            try:
+                content = self._beneath.read(step.path, limit=self._limit)[1]
+            except (OSError, TooLargeError):
+                continue  # it is not what it was found to be, and will be left alone
+            self._objects.write(content, always=True)
 
     def _links(self, steps: Iterable[Step], gone: frozenset[bytes]) -> list[Link]:
         links = []
@@ -212,8 +255,15 @@ class Restorer:
         return failed
 
     def _go_back(self, intent: Intent) -> dict[bytes, str]:
+        """Put the files as they were found. Each that is done may make room for the next, so it is tried while it helps."""
         back = [Step(step.path, step.goal, step.found) for step in intent.steps]
-        return self._go(back, intent.made)
+        failed = self._go(back, intent.made)
+        while again := [step for step in back if step.path in _unwritten(failed)]:
+            now = self._go(again, intent.made)
+            if len(_unwritten(now)) == len(again):
+                break
+            failed = {path: reason for path, reason in failed.items() if reason == CHANGED} | now
+        return failed
 
     def _take(self, step: Step, content: bytes) -> dict[bytes, str]:
         """One step, if the file is what it was found to be. Done already is fine."""
@@ -277,6 +327,11 @@ class Restorer:
             raw = read_bytes(self._place.intent, limit=LIMIT)
             return msgspec.json.decode(raw, type=Intent)
         return None
+
+
+def _unwritten(failed: Mapping[bytes, str]) -> dict[bytes, str]:
+    """Return the files that should have been written and could not be. A file that a person changed is theirs."""
+    return {path: reason for path, reason in failed.items() if reason != CHANGED}
 
 
 def _permitted(found: Entry | None, goal: Entry | None) -> bool:

@@ -165,6 +165,10 @@ class Shadow:
 
     # --- taking it back ---
 
+    async def borrow(self, git_dir: str, snapshot: str, left: Mapping[str, str]) -> Patch:
+        await asyncio.to_thread(self._works.make)
+        return await asyncio.to_thread(self._works.borrow, git_dir, snapshot, left)
+
     async def preview(self, plan: Plan) -> Restoration:
         return await asyncio.to_thread(self._works.restorer.preview, plan)
 
@@ -196,6 +200,10 @@ class Shadow:
                 (finished if finish else rolled_back).append(restored)
         patches = await undivided(self._rescue())
         return Recovered(finished=tuple(finished), rolled_back=tuple(rolled_back), patches=tuple(patches))
+
+    async def is_unsettled(self, session: SessionID) -> bool:
+        begun = await asyncio.to_thread(self._works.restorer.interrupted)
+        return begun is not None and begun[0] == session
 
     async def _rescue(self) -> list[tuple[SessionID, Patch]]:
         patches: list[tuple[SessionID, Patch]] = []

@@ -22,6 +22,7 @@ from weft.snapshot.intake import NO_ROOM, TOO_LARGE, UNREADABLE
 from weft.snapshot.ledger import Link, group, join, to_states
 from weft.snapshot.listing import Listing
 from weft.snapshot.objects import NoRoomError, Objects
+from weft.snapshot.opencode import OpenCodeSnapshots
 from weft.snapshot.pins import pin
 from weft.snapshot.place import Place, is_below, place_of
 from weft.snapshot.restore import Restorer
@@ -70,6 +71,7 @@ class Works:
         real = map(os.path.realpath, site.avoid)
         self._avoid = tuple(each for each in real if is_below(each, self.place.root))
         self._git = Git(environ)
+        self._environ = environ
         self._limits = limits
         self._made = False
         self._tree: tuple[Stamp | None, Tree] | None = None
@@ -87,6 +89,11 @@ class Works:
         scanner.intake.max_file_bytes = self._limits.max_file_bytes
         scanner.is_remote = any(file_system(each) in NETWORKED for each in (self.place.root, index))
         return scanner
+
+    def borrow(self, git_dir: str, snapshot: str, left: Mapping[str, str]) -> Patch:
+        """What OpenCode did to files when it took a session back."""
+        theirs = OpenCodeSnapshots(self._environ, git_dir, self.place.root)
+        return theirs.read_patch(self.objects, snapshot, left)
 
     def make(self) -> None:
         """Have a place to keep things in. Nothing is made before there is something to keep."""

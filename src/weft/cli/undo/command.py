@@ -16,7 +16,7 @@ from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.session.read import read
 from weft.cli.undo.telling import count_by_fate, is_refused, shown, to_lines
-from weft.errors import InvalidInputError
+from weft.errors import InvalidInputError, RestoreFailedError
 from weft.host.undivided import undivided
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts
@@ -97,7 +97,11 @@ async def _do(chosen: argparse.Namespace, deed: Deed, question: str) -> int:
             _print_files(found.reverted, sys.stderr if as_json else sys.stdout)
             if not confirmed(f"{question}: {count_by_fate(found.reverted.files)}?", yes=False):
                 return Exit.DONE
-        found = await _under_lease(resting, session, deed, _wish(chosen, dry_run=False))
+        try:
+            found = await _under_lease(resting, session, deed, _wish(chosen, dry_run=False))
+        except RestoreFailedError as error:
+            _print_failed(error)
+            raise
     _tell(found, as_json=as_json, done=True)
     return Exit.DONE
 
@@ -144,6 +148,15 @@ def _tell(outcome: Outcome, *, as_json: bool, done: bool) -> None:
         print(f"{Paint(sys.stdout).bold(outcome.reverted.session.id)} {outcome.stands}")
     elif is_refused(outcome.reverted.files):
         print("nothing can be taken back: what files were like is missing; --file takes back single ones")
+
+
+def _print_failed(error: RestoreFailedError) -> None:
+    """Which files could not be brought back, and which could not be put as they were again."""
+    paint, here = Paint(sys.stderr), os.getcwd()
+    for file in error.files:
+        print(f"{paint.red('not written')}  {shown(file, here)}", file=sys.stderr)
+    for file in error.left:
+        print(f"{paint.yellow('stays')}        {shown(file, here)}", file=sys.stderr)
 
 
 def _print_files(reverted: Reverted, stream: TextIO) -> None:

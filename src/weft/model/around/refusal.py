@@ -21,6 +21,7 @@ FACTS: Final[dict[type[WeftError], tuple[str, ...]]] = {
     errors.OutsideError: ("path",),
     errors.UnsupportedError: ("what",),
     errors.SnapshotMissingError: ("reason", "files"),
+    errors.RestoreFailedError: ("reason", "files", "left"),
     errors.SessionBusyError: ("session", "owner"),
     errors.CursorLostError: ("after", "oldest"),
     errors.CompactionIneffectiveError: ("session",),

@@ -126,6 +126,16 @@ def foreign_in(messages: Iterable[MessageWithParts]) -> list[FileFate]:
     return [FileFate(file=file, fate="uncovered", reason=FOREIGN) for file in sorted(files)]
 
 
+def left_in(messages: Iterable[MessageWithParts]) -> dict[str, str]:
+    """The files that OpenCode changed there, and for each the tree that OpenCode brings it back to: the first."""
+    left: dict[str, str] = {}
+    for part in _patches(messages):
+        if part.weft is None:
+            for file in part.files:
+                left.setdefault(file, part.hash)
+    return left
+
+
 def untold_in(messages: Iterable[MessageWithParts]) -> list[FileFate]:
     """The files that tools changed while nothing was kept."""
     files: set[str] = set()

@@ -3,6 +3,7 @@
 Whoever calls this holds the session's lease. Nothing is removed yet: `cleanup` does that when the session goes on.
 """
 
+import os
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -20,11 +21,13 @@ from weft.session.undo.point import (
     cut_at,
     find_point,
     foreign_in,
+    left_in,
     patches_in,
     ran_commands,
     trees_of,
     untold_in,
 )
+from weft.session.undo.rescue import recover
 from weft.session.undo.tally import is_within
 from weft.session.undo.undoer import Undoer
 from weft.snapshot.contract import Plan, Restoration
@@ -60,6 +63,7 @@ async def revert(
     or forward: what was undone then and stays now is brought back."""
     point = find_point(history, *to)
     parted = cut(history, point)
+    _check_foreign_mark(session, history, parted.gone)
     undone = own_of(session).undo
     plan = _plan(undoer, session, [*patches_in(parted.gone), *undone], wish)
     others = _asked_for([*untold_in(parted.gone), *foreign_in(parted.gone)], wish)
@@ -70,7 +74,10 @@ async def revert(
     async with _restoring(undoer, plan) as restored:
         way_back = undone if restored.undo is None else (*undone, restored.undo)
         mark = SessionRevert(
-            message_id=point.message_id, part_id=point.part_id, diff=await _diff(undoer, way_back)
+            message_id=point.message_id,
+            part_id=point.part_id,
+            snapshot=None if session.revert is None else session.revert.snapshot,
+            diff=await _diff(undoer, way_back),
         )
         taken = await undoer.tell(
             session.id,
@@ -85,11 +92,15 @@ async def revert(
 async def unrevert(
     undoer: Undoer, session: Session, history: Sequence[MessageWithParts], wish: Wish = ALL
 ) -> Reverted:
-    """Bring all of it back. What the person changed in between stays as it is. Not taken back, it is as it was."""
+    """Bring all of it back. What the person changed in between stays as it is. Not taken back, it is as it was.
+
+    What OpenCode took back is read from its own snapshots. Raise `SnapshotMissingError` if they are gone: the session
+    stays as it is, and OpenCode's way back is not lost.
+    """
     if session.revert is None:
         return Reverted(session=session)
     parted = cut_at(session.revert, history)
-    undone = own_of(session).undo
+    undone = (*await _foreign(undoer, session, parted.gone, wish), *own_of(session).undo)
     plan = _plan(undoer, session, undone, wish)
     foreign = _asked_for(foreign_in(parted.gone), wish)
     if wish.dry_run:
@@ -104,6 +115,35 @@ async def unrevert(
     spent = undone if restored.undo is None else (*undone, restored.undo)
     await undoer.let_go(session.id, trees_of(spent), still=history)
     return Reverted(session=back, files=_told(restored, foreign))
+
+
+# --- what OpenCode took back ---
+
+
+async def _foreign(
+    undoer: Undoer, session: Session, gone: Sequence[MessageWithParts], wish: Wish
+) -> tuple[Patch, ...]:
+    """Return what OpenCode did to files when it took the session back."""
+    snapshot = None if session.revert is None else session.revert.snapshot
+    left = left_in(gone)
+    if snapshot is None or not left or wish.files == ():
+        return ()
+    git_dir = os.path.join(undoer.theirs, session.project_id)
+    return (await undoer.snapshots.borrow(git_dir, snapshot, left),)
+
+
+def _check_foreign_mark(
+    session: Session, history: Sequence[MessageWithParts], gone: Sequence[MessageWithParts]
+) -> None:
+    """Raise `InvalidInputError` if messages would come back without the files that OpenCode took back with them."""
+    if session.revert is None or session.revert.snapshot is None:
+        return
+    if not left_in(cut_at(session.revert, history).gone).keys() <= left_in(gone).keys():
+        raise InvalidInputError(
+            "message",
+            "OpenCode took this session back further than to there",
+            hint="bring it forward first: weft redo",
+        )
 
 
 # --- the plan ---
@@ -128,6 +168,7 @@ async def _restoring(undoer: Undoer, plan: Plan) -> AsyncIterator[Restoration]:
     if not plan.patches:
         yield Restoration(session=plan.session, fates=(), note=plan.note)
         return
+    await recover(undoer)  # an earlier attempt that ran out of space
     async with undoer.snapshots.restoring(plan) as restored:
         yield restored
 

@@ -27,6 +27,7 @@ class Undoer(Struct, frozen=True, kw_only=True):
     mint: Mint
     snapshots: Snapshots
     tally: Tally
+    theirs: str = ""  # where OpenCode keeps its snapshots, a repository for each project
 
     async def tell(
         self, session: SessionID, patches: Sequence[Patch], editor: Editor = lambda it: it
@@ -48,5 +49,8 @@ class Undoer(Struct, frozen=True, kw_only=True):
     async def let_go(
         self, session: SessionID, gone: Iterable[Tree], *, still: Iterable[MessageWithParts]
     ) -> None:
-        """Snapshots are needed no more, unless something that is still there names them."""
+        """Snapshots are needed no more, unless something that is still there names them, or files are yet to be restored
+        from them."""
+        if await self.snapshots.is_unsettled(session):
+            return
         await self.snapshots.unpin(session, sorted({*gone} - trees_in(still)))
