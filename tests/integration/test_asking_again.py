@@ -10,13 +10,14 @@ import pytest
 
 from given.gate import open_post, standing, waiting
 from given.house import ECHO, House, open_house, say
+from given.loom import bash, open_loom
 from weft.app.books import log_of
 from weft.app.gates import Permitting
 from weft.errors import ConflictError, RejectedError
 from weft.model.event import PermissionAsked, PermissionReplied, QuestionAsked, QuestionRejected
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
-from weft.model.part import CompletedState, ErrorState, ToolPart
+from weft.model.part import CompletedState, ErrorState, TextPart, ToolPart
 from weft.model.permission import PermissionRequest, Rule
 from weft.permission.log_check import find_break
 from weft.permission.terms import Terms
@@ -280,3 +281,14 @@ async def test_a_question_of_an_aborted_run_is_withdrawn(tmp_path: Path) -> None
         [rejected] = await told(house, QuestionRejected)
         assert rejected.request_id == asked.request.id
         assert await house.api.list_questions() == []
+
+
+async def test_a_run_goes_on_after_a_refusal_if_the_configuration_says_so(tmp_path: Path) -> None:
+    config = {"permission": {"bash": "ask"}, "experimental": {"continue_loop_on_deny": True}}
+    async with open_loom(tmp_path / "project", config=config) as loom:
+        await loom.works([bash("true")])
+        _, refused, last = await loom.history()
+
+    [call] = [part for part in refused.parts if isinstance(part, ToolPart)]
+    assert isinstance(call.state, ErrorState)
+    assert [part.text for part in last.parts if isinstance(part, TextPart)] == ["Done."]

@@ -111,7 +111,7 @@ async def test_opened_listed_and_prompted_in_it_does_nothing(hostile: Hostile, w
 
     assert (hostile.ran(), web.asked, shared) == ([], [], None)
     assert SECRET not in str(provider.requests)
-    assert "forbids" in came.pop("bash")
+    assert came.pop("invalid") == "done"  # `bash` is forbidden altogether, so it was not offered
     assert "permission" in came.pop("read .env")
     assert came == {"read greet.py": "done", "write greet.py": "done"}
     (line,) = [str(each) for each in said if "not trusted" in str(each)]

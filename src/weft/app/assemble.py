@@ -86,6 +86,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     compaction: Compaction = Compaction()
     subtasks: Subtasks = Subtasks()
     deadlines: Deadlines = Deadlines()
+    continue_on_deny: bool = False
     budgets: Budgets = Budgets()
     instructions: ReadInstructions = no_instructions
     plans: str = ""
@@ -116,8 +117,7 @@ async def open_local(  # noqa: PLR0913  the last is said by name
 ) -> AsyncIterator[Local]:
     """An `Api` over this directory. Leaving ends its runs and writes what is unwritten."""
     clock, bus, mint = seams.clock, Bus(), Mint(seams.clock.now, seams.random)
-    statuses = Statuses(bus, directory=place.directory)
-    spill = Spill(settings.tool_output, mint)
+    statuses, spill = Statuses(bus, directory=place.directory), Spill(settings.tool_output, mint)
     async with (
         open_journal(store, bus, clock, directory=place.directory) as journal,
         open_sharer(_ground(store, journal, clock, models, settings), bus) as sharer,
@@ -158,6 +158,7 @@ async def open_local(  # noqa: PLR0913  the last is said by name
             listen=bus.listen,
             subtasks=settings.subtasks,
             deadlines=settings.deadlines,
+            continue_on_deny=settings.continue_on_deny,
             purse=Purse(store, settings.budgets),
             undoer=to_undoer(maker, store, snapshots, theirs=settings.undoing.theirs),
         )

@@ -268,6 +268,7 @@ def to_settings(
         compaction=to_compaction(loaded.config),
         subtasks=to_subtasks(loaded.config),
         deadlines=to_deadlines(loaded.config),
+        continue_on_deny=bool((loaded.config.experimental or Experimental()).continue_loop_on_deny),
         budgets=to_budgets(loaded) if opening.budgets is None else opening.budgets,
         instructions=partial(read_instructions, sources),
         plans=paths.plans,

@@ -59,6 +59,11 @@ class Deadline:
                 self._left -= 0 if self._holds else passed
         scope.reschedule(asyncio.get_running_loop().time())
 
+    @property
+    def left(self) -> float | None:
+        """The seconds of work that are left, to within ten; None for no end."""
+        return self._left
+
     def hold(self) -> None:
         self._holds += 1
 
@@ -77,3 +82,8 @@ def off_the_clock() -> Iterator[None]:
     finally:
         for deadline in around:
             deadline.release()
+
+
+def find_time_left() -> float | None:
+    """Return the seconds of work until the first deadline around the caller; None if there is none."""
+    return min((deadline.left for deadline in _around.get() if deadline.left is not None), default=None)

@@ -1,7 +1,8 @@
 """The same thing, again and again: seen over the whole turn, before it is done once more (pure).
 
 OpenCode 1.1.34 looks inside one message only, so a model that makes one call per step is never caught, and it looks
-after the call has begun. Here a call is compared with all that answered this prompt, whatever message it stands in.
+after the call has begun. Here a call is compared with all that answered this prompt, whatever message it stands in;
+calls of the same message that are still under way count, too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
-from weft.model.part import CompletedState, ErrorState, TextPart, ToolPart
+from weft.model.part import CompletedState, ErrorState, PendingState, RunningState, TextPart, ToolPart
+from weft.model.permission import CallRef
 
 SAME = 3  # this often the same call may be wanted, with the same outcome each time
 SAME_BUT_NEWS = 10  # … when its outcome differs: whoever waits for something asks for it again and again
@@ -25,12 +27,21 @@ BLOCKED = "This call was not carried out:"
 
 
 class Made(Struct, frozen=True):
-    """A call that was made, and what came of it."""
+    """A call that was made, and what came of it; None while it is under way."""
 
     tool: str
     input: dict[str, Any]
-    outcome: str
+    outcome: str | None
     failed: bool = False
+
+    @property
+    def was_blocked(self) -> bool:
+        return self.outcome is not None and self.outcome.startswith(BLOCKED)
+
+    def is_like(self, other: "Made") -> bool:
+        """Whether both are the same call with the same outcome. One that is under way may come to any."""
+        same = (self.tool, self.input) == (other.tool, other.input)
+        return same and (None in (self.outcome, other.outcome) or self.outcome == other.outcome)
 
 
 class Doom(Struct, frozen=True, kw_only=True):
@@ -42,21 +53,33 @@ class Doom(Struct, frozen=True, kw_only=True):
     kind: Literal["calls", "invalid", "failures", "words"] = "calls"
 
 
-def made_for(history: Sequence[MessageWithParts], prompt: UserMessage) -> list[Made]:
-    """The calls that have settled in answering a prompt, oldest first."""
+def made_for(
+    history: Sequence[MessageWithParts], prompt: UserMessage, *, before: CallRef | None = None
+) -> list[Made]:
+    """Return the calls made in answering a prompt, oldest first: those `before` a call, or all."""
     after = list(takewhile(lambda message: message.info.id != prompt.id, reversed(history)))
-    return [
-        Made(
-            part.tool,
-            part.state.input,
-            part.state.output if isinstance(part.state, CompletedState) else part.state.error,
-            failed=isinstance(part.state, ErrorState),
-        )
+    calls = (
+        part
         for message in reversed(after)
         if isinstance(message.info, AssistantMessage) and message.info.parent_id == prompt.id
         for part in message.parts
-        if isinstance(part, ToolPart) and isinstance(part.state, CompletedState | ErrorState)
-    ]
+        if isinstance(part, ToolPart)
+    )
+    # Some servers begin to count anew in every answer, so that an id alone names several calls.
+    earlier = takewhile(
+        lambda part: CallRef(message_id=part.message_id, call_id=part.call_id) != before, calls
+    )
+    return [_to_made(part, part.state) for part in earlier if not isinstance(part.state, PendingState)]
+
+
+def _to_made(part: ToolPart, state: RunningState | CompletedState | ErrorState) -> Made:
+    match state:
+        case RunningState():
+            return Made(part.tool, state.input, None)
+        case CompletedState():
+            return Made(part.tool, state.input, state.output)
+        case ErrorState():
+            return Made(part.tool, state.input, state.error, failed=True)
 
 
 def said_for(history: Sequence[MessageWithParts], prompt: UserMessage) -> list[str]:
@@ -80,11 +103,12 @@ def find_doom(
 
 def _rut(made: Sequence[Made], tool: str, said: Sequence[str]) -> Doom | None:
     """Calls that differ, and get nowhere all the same. What was blocked was pointed out; it counts from there anew."""
-    recent = list(takewhile(lambda call: not call.outcome.startswith(BLOCKED), reversed(made)))
+    recent = list(takewhile(lambda call: not call.was_blocked, reversed(made)))
     unreadable = sum(1 for _ in takewhile(lambda call: call.tool == INVALID, recent))
     if tool == INVALID and unreadable >= UNREADABLE:
         return Doom(times=unreadable + 1, kind="invalid")
-    failures = sum(1 for _ in takewhile(lambda call: call.failed or call.tool == INVALID, recent))
+    settled = (call for call in recent if call.outcome is not None)
+    failures = sum(1 for _ in takewhile(lambda call: call.failed or call.tool == INVALID, settled))
     if failures >= FRUITLESS:
         return Doom(times=failures + 1, kind="failures")
     alike = len(said) == SAME_WORDS and len(set(said)) == 1 and len(said[0]) >= ENOUGH_WORDS
@@ -92,7 +116,7 @@ def _rut(made: Sequence[Made], tool: str, said: Sequence[str]) -> Doom | None:
 
 
 def _circle(made: Sequence[Made], tool: str, input: dict[str, Any]) -> Doom | None:
-    made = [call for call in made if not call.outcome.startswith(BLOCKED)]
+    made = [call for call in made if not call.was_blocked]
     for length in range(1, LONGEST_CYCLE + 1):
         if _closes_circle(made, (tool, input), length, SAME):
             return Doom(length=length, times=SAME)
@@ -102,7 +126,7 @@ def _circle(made: Sequence[Made], tool: str, input: dict[str, Any]) -> Doom | No
 
 def was_blocked(made: Iterable[Made]) -> bool:
     """Whether a circle was pointed out before in this turn."""
-    return any(call.outcome.startswith(BLOCKED) for call in made)
+    return any(call.was_blocked for call in made)
 
 
 def hint(doom: Doom) -> str:
@@ -132,9 +156,9 @@ def _closes_circle(made: Sequence[Made], call: tuple[str, dict[str, Any]], lengt
     cycle = recent[:length]
     if (cycle[-1].tool, cycle[-1].input) != call:
         return False
-    if length > 1 and all(each == cycle[0] for each in cycle):
+    if length > 1 and all(each.is_like(cycle[0]) for each in cycle):
         return False  # one call over and over is a circle of one, and is judged as that
-    return all(each == cycle[index % length] for index, each in enumerate(recent))
+    return all(each.is_like(cycle[index % length]) for index, each in enumerate(recent))
 
 
 def _tail(made: Sequence[Made], tool: str, input: dict[str, Any]) -> int:

@@ -80,7 +80,7 @@ class Kit(Struct, frozen=True, kw_only=True):
     """Made once for a directory. `desk` gives what the tools of a session share; `owner` says who we are.
 
     With `plan_files` a plan is written to a file, which lies in `plans` where there is no checkout. `listen` hears all
-    that is told from then on. `spawn` sends a child on an errand for a call; the runner brings it. `view` remembers what
+    that is told from then on. With `continue_on_deny` a run goes on after the person refused a call. `spawn` sends a child on an errand for a call; the runner brings it. `view` remembers what
     a model was shown: every run has its own. `hooks` are what plugins have a say in, `guests` what MCP servers bring. `bases` remember what the models of
     sessions that are being run were told first.
     """
@@ -110,6 +110,7 @@ class Kit(Struct, frozen=True, kw_only=True):
     listen: Callable[[], Listener]
     subtasks: Subtasks = Subtasks()
     deadlines: Deadlines = Deadlines()
+    continue_on_deny: bool = False
     purse: Purse
     undoer: Undoer
     spawn: Callable[[ToolContext, Errand], Awaitable[Brought]] = nobody

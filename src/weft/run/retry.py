@@ -8,7 +8,7 @@ FIRST_MS = 2_000
 LONGEST_MS = 30_000
 SHORTEST_MS = 250
 ATTEMPTS = 5
-# All waiting of one answer together. OpenCode 1.1.34 tries for ever, and waits as long as a header says.
+# All waiting of one answer together, as far as its length is our choice. OpenCode 1.1.34 tries for ever.
 PATIENCE_MS = 15 * 60_000
 
 
@@ -18,15 +18,19 @@ OURS: frozenset[FaultKind] = frozenset({"bad-request", "overflow", "content-filt
 
 
 class Patience(Struct, frozen=True, kw_only=True):
-    """How often to try again, and how long to wait in all."""
+    """How often to try again, how long to wait in all, and how long at most if a provider names the time.
+
+    With `asked_ms` None such a wait takes as long as the deadline allows.
+    """
 
     attempts: int = ATTEMPTS
     total_ms: int = PATIENCE_MS
+    asked_ms: int | None = None
 
 
 ALONE = Patience()
 # With another model at hand: a hiccup is sat out, a limit or an outage is not.
-IN_COMPANY = Patience(attempts=2, total_ms=20_000)
+IN_COMPANY = Patience(attempts=2, total_ms=20_000, asked_ms=20_000)
 
 
 class Again(Struct, frozen=True, kw_only=True):
@@ -35,14 +39,30 @@ class Again(Struct, frozen=True, kw_only=True):
     wait_ms: int
 
 
-def decide_retry(
-    error: ProviderError, *, attempt: int, waited_ms: int, chance: float, patience: Patience = ALONE
+def decide_retry(  # noqa: PLR0913  all but the first are said by name
+    error: ProviderError,
+    *,
+    attempt: int,
+    waited_ms: int,
+    chance: float,
+    patience: Patience = ALONE,
+    left_ms: int | None = None,
 ) -> Again | None:
-    """Whether to try again after the `attempt`-th try failed. `chance` (0 to 1) spreads those who wait alike."""
+    """Decide whether to try again after the `attempt`-th try failed. `chance` (0 to 1) spreads those who wait alike.
+
+    `waited_ms` is how long was waited so far without the provider having named the time; `left_ms` is what the deadline
+    leaves, None without one. A wait that would outlast the deadline is not begun: nobody would be there to try again.
+    """
     if not error.retryable or attempt > patience.attempts:
         return None
-    wait = wait_after(attempt, chance) if error.wait_ms is None else max(error.wait_ms, SHORTEST_MS)
-    return Again(wait_ms=wait) if waited_ms + wait <= patience.total_ms else None
+    if error.wait_ms is None:
+        wait = wait_after(attempt, chance)
+        most = patience.total_ms - waited_ms
+    else:
+        wait = max(error.wait_ms, SHORTEST_MS)
+        most = wait if patience.asked_ms is None else patience.asked_ms
+    fits = wait <= most and (left_ms is None or wait < left_ms)
+    return Again(wait_ms=wait) if fits else None
 
 
 def is_for_another(error: ProviderError) -> bool:

@@ -4,7 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from given.conversation import answered, asked, called, text
+from weft.model.ids import MessageID
 from weft.model.message import UserMessage
+from weft.model.permission import CallRef
 from weft.run.doom import BLOCKED, Doom, Made, find_doom, hint, made_for, said_for, was_blocked
 
 
@@ -87,6 +89,28 @@ def test_b14_calls_are_counted_over_messages_and_only_of_this_prompt() -> None:
 
     assert calls == [Made("read", {"x": 1}, "out")] * 2
     assert find_doom(calls, "read", {"x": 1}) == Doom(length=1, times=3)
+
+
+def test_calls_of_one_message_count_while_they_are_under_way() -> None:
+    running = [Made("read", {}, None)] * 2
+
+    assert find_doom(running, "read", {}) == Doom(length=1, times=3)
+    assert find_doom(running, "read", {"x": 1}) is None
+    assert find_doom([Made("read", {}, "out"), Made("read", {}, None)], "read", {}) == Doom(length=1, times=3)
+    assert find_doom(running[:1], "read", {}) is None
+
+
+def test_only_calls_before_the_one_in_question_are_looked_at() -> None:
+    history = [
+        asked("U1", 1),
+        answered("A1", 2, "U1", called("A1", 1), called("A1", 2)),
+        answered("A2", 3, "U1", called("A2", 1), called("A2", 2), called("A2", 3)),
+    ]
+    prompt = history[0].info
+    assert isinstance(prompt, UserMessage)
+    second = CallRef(message_id=MessageID("A2"), call_id="call_2")
+
+    assert made_for(history, prompt, before=second) == [Made("read", {"x": 1}, "out")] * 3
 
 
 def test_the_hint_is_known_again_as_one() -> None:

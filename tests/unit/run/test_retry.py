@@ -27,8 +27,20 @@ def test_what_the_provider_asks_for_is_waited_but_never_no_time_at_all() -> None
         assert decide_retry(fault(wait_ms=asked), attempt=1, waited_ms=0, chance=0.5) == Again(wait_ms=waited)
 
 
-def test_b12_an_hour_is_too_long_to_wait() -> None:
-    assert decide_retry(fault(wait_ms=3_600_000), attempt=1, waited_ms=0, chance=0) is None
+def test_an_hour_that_the_provider_asks_for_is_waited_if_the_deadline_allows() -> None:
+    hour = 3_600_000
+
+    def decided(left_ms: int | None) -> Again | None:
+        return decide_retry(fault(wait_ms=hour), attempt=1, waited_ms=0, chance=0, left_ms=left_ms)
+
+    assert decided(None) == Again(wait_ms=hour)
+    assert decided(hour + 1) == Again(wait_ms=hour)
+    assert decided(hour) is None
+
+
+def test_b12_a_wait_of_our_own_choice_ends_with_patience_and_with_the_deadline() -> None:
+    assert decide_retry(fault(), attempt=1, waited_ms=PATIENCE_MS, chance=0) is None
+    assert decide_retry(fault(), attempt=1, waited_ms=0, chance=0, left_ms=1000) is None
 
 
 def test_a_fault_that_will_not_pass_is_not_tried_again() -> None:
@@ -76,7 +88,7 @@ def test_however_a_provider_fails_it_ends_within_its_attempts_and_its_patience(
         if again is None:
             break
         assert again.wait_ms >= 250
-        waited, tries = waited + again.wait_ms, tries + 1
+        waited, tries = waited + (again.wait_ms if wait_ms is None else 0), tries + 1
 
     assert tries <= ATTEMPTS
     assert waited <= PATIENCE_MS

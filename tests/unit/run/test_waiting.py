@@ -15,7 +15,8 @@ from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolInpu
 from weft.provider.contract import ModelRequest
 from weft.provider.faults import fault
 from weft.provider.scripted import Fail, Say, Think
-from weft.run.retry import ATTEMPTS, PATIENCE_MS
+from weft.run.kit import Deadlines
+from weft.run.retry import ATTEMPTS
 from weft.testing.clock import HandClock
 
 
@@ -56,24 +57,26 @@ async def test_what_the_provider_asks_for_is_waited_to_the_millisecond_and_told(
         ]
 
 
-async def test_a_wait_of_hours_is_a_failure_at_once_that_says_what_was_asked() -> None:
-    async with asyncio.timeout(60), open_house([limited(3_600_000)], quick=True) as house:
+async def test_a_wait_beyond_the_deadline_is_a_failure_at_once_that_says_what_was_asked() -> None:
+    deadlines = Deadlines(turn=1800)
+    async with asyncio.timeout(60), open_house([limited(3_600_000)], deadlines=deadlines) as house:
         answer = await house.api.prompt(await start(house), say("go"))
         error = info(answer).error
 
         assert isinstance(error, ApiFailure)
         assert (error.data.status_code, error.data.is_retryable) == (429, True)
+        assert error.data.message == "slow down (it asks to be left alone for 60 minutes)"
         assert len(house.provider.requests) == 1
 
 
-async def test_many_long_waits_end_when_patience_does() -> None:
+async def test_many_long_waits_end_when_the_tries_do() -> None:
     clock = QuickClock(NOW)
     async with asyncio.timeout(60), open_house(*[[limited(400_000)]] * 9, clock=clock) as house:
         answer = await house.api.prompt(await start(house), say("go"))
 
         assert isinstance(info(answer).error, ApiFailure)
-        assert clock.now() - NOW <= PATIENCE_MS
-        assert len(house.provider.requests) == 3
+        assert clock.now() - NOW == ATTEMPTS * 400_000
+        assert len(house.provider.requests) == ATTEMPTS + 1
 
 
 async def test_tries_are_counted_however_short_their_waits() -> None:

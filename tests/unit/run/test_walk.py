@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from given.house import ALLOW, ECHO, MODEL, NOW, EchoInput, House, open_house, say
+from weft.app.gates import Permitting
 from weft.errors import InvalidIdError, ModelNotFoundError, NotFoundError
-from weft.model.event import PartGrew, PartUpdated, StatusChanged, Told
+from weft.model.event import PartGrew, PartUpdated, PermissionAsked, StatusChanged, Told
 from weft.model.failure import AbortedFailure, ApiFailure, unknown
 from weft.model.ids import Mint, SessionID
 from weft.model.input import SessionInput
@@ -26,9 +27,11 @@ from weft.model.part import (
 from weft.model.permission import Rule
 from weft.model.status import Retry
 from weft.model.transcript import Transcript
+from weft.permission.terms import Terms
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolCall, Usage
 from weft.provider.contract import AssistantTurn, ModelRequest, ResultContent, TextContent, ToolTurn, UserTurn
 from weft.provider.scripted import Call, End, Fail, Say, Think, Wait
+from weft.run.kit import Deadlines
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.tool.batch import BATCH
@@ -291,6 +294,40 @@ async def test_a_wait_for_another_try_can_be_aborted() -> None:
 
         assert isinstance(info(await asking).error, AbortedFailure)
         assert len(house.provider.requests) == 1
+
+
+HOUR = 3_600_000
+LIMITED = Fail(message="slow down", status=429, retryable=True, wait_ms=HOUR)
+
+
+async def test_an_hour_that_a_provider_asks_for_is_waited_and_seen_and_can_be_aborted() -> None:
+    async with asyncio.timeout(60), open_house([LIMITED], [Say(text="never")]) as house:
+        session = await start(house)
+        listening = house.api.events()
+        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        await until_retry(listening)
+
+        assert await house.api.get_status(session) == Retry(attempt=1, message="slow down", next=NOW + HOUR)
+        await house.api.abort(session)
+        assert isinstance(info(await asking).error, AbortedFailure)
+
+
+@pytest.mark.parametrize(
+    ("turn", "texts"), [(None, "after an hour"), (2 * HOUR / 1000, "after an hour"), (HOUR / 1000, "")]
+)
+async def test_a_wait_that_would_outlast_the_deadline_is_not_begun(turn: float | None, texts: str) -> None:
+    clock, deadlines = HandClock(NOW), Deadlines(turn=turn)
+    script = [LIMITED], [Say(text="after an hour")]
+    async with asyncio.timeout(60), open_house(*script, clock=clock, deadlines=deadlines) as house:
+        session = await start(house)
+        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        if texts:
+            await clock.somebody_sleeps(HOUR / 1000)
+            clock.turn(HOUR)
+        answer = await asking
+
+        assert "".join(part.text for part in answer.parts if isinstance(part, TextPart)) == texts
+        assert isinstance(info(answer).error, ApiFailure) == (not texts)
 
 
 async def test_an_answer_that_broke_off_after_its_calls_is_not_asked_for_again() -> None:
@@ -630,6 +667,73 @@ async def test_b14_a_model_that_repeats_itself_is_told_and_then_stopped() -> Non
             "echo!This call was not carried out: you ",
             "echo!This call was not carried out: you ",
         ]
+
+
+DOOM = (*ALLOW, Rule(permission="doom_loop", pattern="*", action="ask"))
+SIX = [Call(tool="echo", input={"words": "again"})] * 6
+
+
+def calls_in(messages: list[MessageWithParts]) -> list[str]:
+    return [short(part)[:34] for each in messages for part in each.parts if isinstance(part, ToolPart)]
+
+
+async def test_b14_the_same_calls_in_one_answer_are_told_of_before_they_are_made() -> None:
+    async with open_house(SIX, [Say(text="enough")], rules=DOOM) as house:
+        session = await start(house)
+        await house.api.prompt(session, say("go"))
+
+        assert calls_in(await house.api.list_messages(session)) == [
+            *["echo=again"] * 2,
+            *["echo!This call was not carried out"] * 4,
+        ]
+        assert (await story(house, session))[-1] == ("A", "StepStart 'enough' StepFinish")
+
+
+@pytest.mark.parametrize("continue_on_deny", [False, True])
+async def test_a_person_who_says_no_to_a_loop_ends_the_run(continue_on_deny: bool) -> None:
+    permitting = Permitting(terms=Terms(answered=True))
+    async with (
+        asyncio.timeout(60),
+        open_house(
+            SIX, [Say(text="never")], rules=DOOM, permitting=permitting, continue_on_deny=continue_on_deny
+        ) as house,
+    ):
+        session = await start(house)
+        listening = house.api.events()
+        running = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        asked = await anext(
+            told.event.request async for told in listening if isinstance(told.event, PermissionAsked)
+        )
+        await house.api.reply_permission(asked.id, "reject")
+        await running
+
+        assert (asked.permission, asked.patterns) == ("doom_loop", ("echo",))
+        assert "echo=again" not in calls_in(await house.api.list_messages(session))[2:]
+        assert len(house.provider.requests) == 1
+
+
+@pytest.mark.parametrize(("continue_on_deny", "steps"), [(False, 1), (True, 2)])
+async def test_a_run_goes_on_after_a_no_only_if_that_is_configured(
+    continue_on_deny: bool, steps: int
+) -> None:
+    rules = (Rule(permission="echo", pattern="*", action="ask"),)
+    script = [Call(tool="echo", input={"words": "x"})], [Say(text="another way")]
+    permitting = Permitting(terms=Terms(answered=True))
+    async with (
+        asyncio.timeout(60),
+        open_house(*script, rules=rules, permitting=permitting, continue_on_deny=continue_on_deny) as house,
+    ):
+        session = await start(house)
+        listening = house.api.events()
+        running = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        asked = await anext(
+            told.event.request async for told in listening if isinstance(told.event, PermissionAsked)
+        )
+        await house.api.reply_permission(asked.id, "reject")
+        await running
+
+        assert calls_in(await house.api.list_messages(session)) == ["echo!The user rejected permission "]
+        assert len(house.provider.requests) == steps
 
 
 async def test_a_model_may_repeat_itself_where_that_is_allowed() -> None:

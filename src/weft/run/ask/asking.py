@@ -13,6 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from weft.errors import ModelNotFoundError, ProviderError
+from weft.host.deadline import find_time_left
 from weft.host.tasks import open_tasks
 from weft.model.catalog import Model
 from weft.model.event import Event, StatusChanged
@@ -165,13 +166,20 @@ class Asking:
         """Ask until there is an answer, or no point in asking again."""
         attempt, waited = 1, 0
         while (error := await self._attempt(served, request)) is not None:
+            left = find_time_left()
             again = decide_retry(
-                error, attempt=attempt, waited_ms=waited, chance=self._kit.chance(), patience=patience
+                error,
+                attempt=attempt,
+                waited_ms=waited,
+                chance=self._kit.chance(),
+                patience=patience,
+                left_ms=None if left is None else int(left * 1000),
             )
             if again is None or (_is_empty(error) and attempt > 1):
                 return error
             await self._again(error, _ref(served), wait_ms=again.wait_ms)
-            attempt, waited = attempt + 1, waited + again.wait_ms
+            attempt += 1
+            waited += again.wait_ms if error.wait_ms is None else 0
         return None
 
     async def _attempt(self, served: Served, request: ModelRequest) -> ProviderError | None:

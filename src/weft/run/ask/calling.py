@@ -7,7 +7,13 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from weft.errors import DeadlineError, NotPermittedError
+from weft.errors import (
+    CorrectedError,
+    DeadlineError,
+    NotPermittedError,
+    RejectedError,
+    UnansweredError,
+)
 from weft.host.deadline import Deadline
 from weft.model.agent import Agent
 from weft.model.permission import CallRef
@@ -15,7 +21,7 @@ from weft.provider.chunk import ToolCall
 from weft.run.ask.answer import Answer
 from weft.run.ask.stream import Queue
 from weft.run.calls import Caller, ask_for, carry_out, context_for, permits_for, prepare, unavailable
-from weft.run.doom import find_doom, hint, made_for, said_for, was_blocked
+from weft.run.doom import Doom, find_doom, hint, made_for, said_for, was_blocked
 from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted
 from weft.run.structure.verdict import hand_over
 from weft.run.unclear import NOT_AGAIN, is_unclear
@@ -45,6 +51,8 @@ class Calling:
         self._open: set[str] = set()
         self._awaited: dict[str, asyncio.Future[bool]] = {}
         self._hopeless: dict[str, str] = {}
+        self._asking_of_loops = asyncio.Lock()
+        self._loop_refused = False
         self.offered: tuple[str, ...] = ()
         self.begun = 0
         self.refused = False
@@ -105,24 +113,48 @@ class Calling:
         tool = INVALID if call.tool == INVALID.name else self._kit.tools[call.tool]
         try:
             async with Deadline(f"tool {call.tool}", seconds, self._kit.clock).running():
-                return await carry_out(call, tool, context, self._kit.hooks)
+                outcome = await carry_out(call, tool, context, self._kit.hooks)
         except DeadlineError as error:
             return CallFailed(call_id=call.call_id, error=str(error))
+        if isinstance(outcome, CallFailed) and self._kit.continue_on_deny:
+            return replace(outcome, refused=False)
+        return outcome
 
     async def _blocked(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
-        """A call that goes round in a circle is made only if that is allowed: first it is pointed out, then it ends."""
+        """Ask whether a call that goes round in a circle may be made. Return its failure if not.
+
+        A person who says no ends the run. A rule that forbids it, or nobody to ask, first has the model told; a circle in
+        a later answer then ends the run.
+        """
         history, prompt = self._answer.transcript.messages(), self._answer.step.prompt
-        made = made_for(history, prompt)
+        here = CallRef(message_id=self._answer.message.id, call_id=call.call_id)
+        made = made_for(history, prompt, before=here)
         doom = find_doom(made, call.tool, call.input, said_for(history, prompt))
         if doom is None:
             return None
+        # One at a time: a no to the first answers for the others, too.
+        async with self._asking_of_loops:
+            if self._loop_refused:
+                return CallFailed(call_id=call.call_id, error=hint(doom), refused=True)
+            return await self._asked_of_loop(call, context, doom)
+
+    async def _asked_of_loop(self, call: CallStarted, context: ToolContext, doom: Doom) -> CallFailed | None:
+        metadata = {"tool": call.tool, "input": call.input}
         try:
-            await context.ask(
-                "doom_loop", call.tool, always=(call.tool,), metadata={"tool": call.tool, "input": call.input}
-            )
-        except NotPermittedError:
-            return CallFailed(call_id=call.call_id, error=hint(doom), refused=was_blocked(made))
+            await context.ask("doom_loop", call.tool, always=(call.tool,), metadata=metadata)
+        except CorrectedError as error:
+            return CallFailed(call_id=call.call_id, error=f"{hint(doom)} {error}")
+        except NotPermittedError as error:
+            self._loop_refused = isinstance(error, RejectedError) and not isinstance(error, UnansweredError)
+            refused = self._loop_refused or self._was_blocked_before()
+            return CallFailed(call_id=call.call_id, error=hint(doom), refused=refused)
         return None
+
+    def _was_blocked_before(self) -> bool:
+        """Whether the model has read in an earlier answer that it goes round in a circle."""
+        own, history = self._answer.message.id, self._answer.transcript.messages()
+        before = [message for message in history if message.info.id != own]
+        return was_blocked(made_for(before, self._answer.step.prompt))
 
     async def _doubted(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
         """What a crash cut off is not simply done again: whether it took effect is for the person to say."""
