@@ -47,6 +47,7 @@ from weft.config.sources import Situation
 from weft.errors import DocumentError, StoreError, WeftError
 from weft.host.paths import Paths, paths_from
 from weft.host.process import tool_environment
+from weft.host.web import fetch
 from weft.model.agent import Skill
 from weft.model.damage import Damage
 from weft.model.project import Place
@@ -103,7 +104,7 @@ async def open_app(opening: Opening) -> AsyncIterator[Local]:
     async with open_store(url, damaged=damaged) as store:
         found = await find_place(store, opening.directory, env, opening.seams.clock.now())
         situation = await asyncio.to_thread(to_situation, found.place, paths, env)
-        loaded = await asyncio.to_thread(load_config, situation, strict=True)
+        loaded = await asyncio.to_thread(load_config, situation, fetch=fetch, strict=True)
         await _tell_held(loaded, situation, opening)
         await _tell_newer_home(url, opening)
         finder = SkillFinder(situation)
@@ -255,7 +256,7 @@ def to_settings(
 ) -> Settings:
     flags, paths = read_flags(opening.env), situation.paths
     agents = build_agents(loaded.config, paths, place.worktree, loaded.vouched)
-    sources = to_sources(loaded, situation)
+    sources = to_sources(loaded, situation, fetch)
     return Settings(
         agents=agents,
         default_agent=choose_agent(agents, loaded.config),

@@ -7,17 +7,18 @@ with the reason, where its words would stand.
 
 import os
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 
 from weft.config.flags import Flags, read_flags
 from weft.config.load import Loaded
 from weft.config.patterns import find_files
-from weft.config.remote import Fetch
+from weft.config.remote import Fetch, Remote, is_address
 from weft.config.sources import Situation
 from weft.config.trust.bounds import is_inside
 from weft.config.trust.held import Held, leads_out
-from weft.errors import WeftError
+from weft.errors import ConfigError
 from weft.host.files import read_file
 from weft.model.agent import Instruction
 
@@ -26,6 +27,7 @@ NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
 LIMIT = 64 * 1024
 READABLE = 4 << 20
 MOST_FILES = 100
+MOST_ADDRESSES = 20
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -38,7 +40,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class Sources(Struct, frozen=True, kw_only=True):
-    """Where to look. Without `fetch`, nothing is fetched."""
+    """Where to look. Without `fetch`, nothing is fetched, and copies are read."""
 
     situation: Situation
     asked: tuple[Asked, ...] = ()
@@ -75,14 +77,17 @@ def read_instructions(sources: Sources, known: Mapping[str, str] | None = None) 
     for file in _list_files(sources):
         files.setdefault(file.path, file)
     found = [_read(file) for file in list(files.values())[:MOST_FILES]]
-    found += [_fetch(sources, asked, known or {}) for asked in sources.asked if _is_address(asked.pattern)]
+    addresses = [asked for asked in sources.asked if is_address(asked.pattern)][:MOST_ADDRESSES]
+    if addresses:  # all at once: the wait for many is the wait for one
+        with ThreadPoolExecutor(len(addresses)) as pool:
+            found += pool.map(lambda asked: _fetch(sources, asked, known or {}), addresses)
     return tuple(each for each in found if each.text)
 
 
 def list_held(sources: Sources) -> list[Held]:
     """What the project has for instructions that is not read, since nobody has vouched for it."""
     files = dict.fromkeys(file.path for file in _list_files(sources) if not _is_bounded(file))
-    asked = [each for each in sources.asked if _is_address(each.pattern) and not each.own]
+    asked = [each for each in sources.asked if is_address(each.pattern) and not each.own]
     return [
         *(Held(kind="instructions", name=_spelled(path), path=path, does=leads_out()) for path in files),
         *(Held(kind="instructions", name=each.pattern, path=each.path, does="is fetched") for each in asked),
@@ -95,7 +100,7 @@ def _list_files(sources: Sources) -> Iterator[_File]:
         yield from _project_files(situation)
     yield from _own_file(situation, flags)
     for asked in sources.asked:
-        if not _is_address(asked.pattern):
+        if not is_address(asked.pattern):
             yield from _asked_files(asked, situation, flags)
 
 
@@ -179,17 +184,14 @@ def _fetch(sources: Sources, asked: Asked, known: Mapping[str, str]) -> Instruct
     url = asked.pattern
     if url in known:
         return Instruction(source=url, text=known[url])
-    if sources.fetch is None or not asked.own:
+    if not asked.own:
         # What a project points to can be another text tomorrow than the one that was looked at today.
         return _unread(url, "it is not fetched")
     try:
-        return _to_instruction(url, sources.fetch(url))
-    except (OSError, WeftError) as error:
-        return _unread(url, f"it could not be fetched ({type(error).__name__})")
-
-
-def _is_address(pattern: str) -> bool:
-    return pattern.startswith(("http://", "https://"))
+        remote = Remote(sources.situation.paths.cache, sources.fetch)
+        return remote.get(url, lambda body: _to_instruction(url, body))
+    except ConfigError as error:
+        return _unread(url, f"it {error.reason}" if error.reason.startswith("could") else "it is not fetched")
 
 
 def _to_instruction(source: str, raw: bytes) -> Instruction:

@@ -34,7 +34,7 @@ from weft.config.jsonc import Document
 from weft.config.layer import Layer, Origin, Problems, make_layer, read_text
 from weft.config.legacy import from_toml
 from weft.config.merge import Merged
-from weft.config.remote import Fetch, fetch_layer, list_logins
+from weft.config.remote import Fetch, Remote, fetch_layer, list_logins
 from weft.config.schema import Config
 from weft.config.sources import Directory, File, Inline, Situation, Source, list_sources
 from weft.config.substitute import Resolve, bounded_resolver, resolver
@@ -68,13 +68,18 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
 
 def load_config(situation: Situation, *, fetch: Fetch | None = None, strict: bool = False) -> Loaded:
-    """The configuration in force. With `strict`, raises the first problem instead of going on without."""
+    """The configuration in force. With `strict`, raises the first problem instead of going on without.
+
+    Without `fetch`, what an organisation publishes is read from the copy that was made when it was last fetched.
+    """
     flags, problems = read_flags(situation.env), Problems()
     problems.warnings += [ConfigError("environment", warning) for warning in flags.warnings]
     logins = list_logins(situation.paths.auth_file, problems)
     environment = {login.key: login.token for login in logins}
     env = {**situation.env, **environment}
-    layers = [layer for login in logins if (layer := fetch_layer(login, fetch, env, problems)) is not None]
+    remote = Remote(situation.paths.cache, fetch)
+    layers = [layer for login in logins if (layer := fetch_layer(login, remote, env, problems)) is not None]
+    problems.warnings += remote.stale
     sources = list_sources(situation, flags)
     layers += [layer for source in sources for layer in _read(source, situation, env, problems)]
     held: list[Held] = []

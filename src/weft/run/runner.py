@@ -9,7 +9,6 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from weft.errors import InvalidInputError, SessionBusyError, StoreError, WeftError
-from weft.host.tasks import open_tasks
 from weft.host.undivided import undivided
 from weft.model.event import PartUpdated, SessionRested, StatusChanged
 from weft.model.failure import AnyFailure, StorageFailure, aborted
@@ -41,7 +40,7 @@ from weft.run.failure import to_failure
 from weft.run.kit import Kit
 from weft.run.loop import run
 from weft.run.person.turning import turned
-from weft.run.title import Titles
+from weft.run.title import open_titles
 from weft.session.settle import to_settle
 from weft.session.undo.cleanup import clean_up
 from weft.session.undo.point import cut_at
@@ -322,11 +321,8 @@ class Runner:
         with self._views.of(going.session.id) as view:
             kit = replace(self._kit, view=view)
             while True:
-                async with open_tasks() as beside:
-                    titles = Titles(kit, going.session, going.transcript)
-                    giving = beside.create_task(titles.give())
+                async with open_titles(kit, going.session, going.transcript):
                     seen = await run(kit, going.session, going.transcript)
-                    await titles.finish(giving)
                 newest = newest_prompt(going.transcript.messages())
                 if newest is None or newest.id == seen:
                     return

@@ -3,11 +3,13 @@ Each is made once, and a session's never replaces a person's own."""
 
 import asyncio
 import re
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 
 from msgspec.structs import replace
 
 from weft.errors import NotFoundError, StoreError
+from weft.host.tasks import open_tasks
 from weft.model.catalog import Model
 from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, UserMessage, UserSummary
 from weft.model.part import SubtaskPart, TextPart
@@ -54,7 +56,7 @@ class Said:
 class Titles:
     """The titles that one run gives: to its session, if that has none yet, and to the prompts that it answers.
 
-    Make one when a run begins, let `give` work beside it, and call `finish` when the answer is there. OpenCode asks the
+    `give` works beside a run, and `finish` is for when the answer is there. OpenCode asks the
     model twice for the first prompt, once for each title, and lets two writers overwrite one another.
     """
 
@@ -125,6 +127,16 @@ class Titles:
                 await self._kit.journal.edit_message(
                     self._session.id, message.info.id, lambda it: _titled(it, title), into=self._transcript
                 )
+
+
+@asynccontextmanager
+async def open_titles(kit: Kit, session: Session, transcript: Transcript) -> AsyncIterator[None]:
+    """Give titles beside a run, and finish when it has come to its end."""
+    async with open_tasks() as beside:
+        titles = Titles(kit, session, transcript)
+        giving = beside.create_task(titles.give())
+        yield
+        await titles.finish(giving)
 
 
 def _titled(message: AnyMessage, title: str) -> AnyMessage:

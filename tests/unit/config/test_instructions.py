@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from unit.config.conftest import Home
 from weft.config.instructions import LIMIT, read_instructions, to_sources
@@ -204,6 +205,27 @@ def test_nothing_is_fetched_unless_there_is_a_way_to_and_it_is_the_persons_own_w
         ("https://mine.test/a", "from https://mine.test/a"),
         ("https://theirs.test/b", unread),
     ]
+
+
+def test_a_projects_own_addresses_are_fetched_once_it_is_trusted(home: Home) -> None:
+    home.write(home.project / "opencode.json", '{"instructions": ["https://theirs.test/b"]}')
+    situation = home.situation()
+    for trusted, text in ((False, "[not read: it is not fetched]"), (True, "Theirs.")):
+        at = replace(situation, trusted=trusted)
+        found = read_instructions(to_sources(load_config(at), at, lambda _: b"Theirs."))
+        assert [(each.source, each.text) for each in found] == [("https://theirs.test/b", text)]
+
+
+def test_what_was_fetched_once_is_there_without_a_network(home: Home) -> None:
+    home.write(home.config / "opencode.json", '{"instructions": ["https://mine.test/a"]}')
+
+    def fail(url: str) -> bytes:
+        raise ConnectionRefusedError(url)
+
+    assert read(home, fetch=lambda _: b"Be kind.") == [("https://mine.test/a", "Be kind.")]
+    (copy,) = (Path(home.paths.cache) / "weft" / "remote").iterdir()
+    os.utime(copy, (0, 0))
+    assert read(home, fetch=fail) == read(home) == [("https://mine.test/a", "Be kind.")]
 
 
 def test_what_is_known_is_not_fetched_again_and_what_fails_is_named(home: Home) -> None:

@@ -1,6 +1,7 @@
 """Layers, in order, merged; and where each setting came from."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -425,7 +426,13 @@ def test_what_an_organisation_publishes_is_the_weakest_layer(home: Any) -> None:
     assert (loaded.config.theme, loaded.config.small_model) == ("mine", "x/t0ken")
     assert loaded.config.provider["o"].options == {"apiKey": "t0ken"}
     assert loaded.environment == {"ORG_TOKEN": "t0ken"}
-    assert [error.reason for error in loaded.problems] == ["a file cannot be named here"]
+    # Nobody here can mend what an organisation publishes: it keeps nobody from starting.
+    assert (loaded.problems, [error.reason for error in loaded.warnings]) == (
+        (),
+        ["a file cannot be named here"],
+    )
+    # The next to ask, also without a network, has the same.
+    assert (home.load().config, len(asked)) == (loaded.config, 1)
 
 
 def unreachable(url: str) -> bytes:
@@ -440,16 +447,16 @@ def nothing(url: str) -> bytes:
     return b"{}"
 
 
-def test_an_organisation_that_does_not_answer_is_a_problem_and_no_more(home: Any) -> None:
+def test_an_organisation_that_does_not_answer_keeps_nobody_from_starting(home: Any) -> None:
     auth(home)
     home.write(home.config / "opencode.json", '{"theme": "mine"}')
     url = "https://org.example/.well-known/opencode"
     said = {}
     for fetch in (unreachable, nonsense, nothing):
-        loaded = home.load(fetch=fetch)
-        said[fetch.__name__] = (loaded.config.theme, [str(error) for error in loaded.problems])
+        loaded = home.load(fetch=fetch, strict=True)
+        said[fetch.__name__] = (loaded.config.theme, [str(error) for error in loaded.warnings])
     assert said == {
-        "unreachable": ("mine", [f"{url}: did not answer (ConnectionRefusedError)"]),
+        "unreachable": ("mine", [f"{url}: could not be fetched (ConnectionRefusedError)"]),
         "nonsense": ("mine", [f"{url}: the answer is not JSON"]),
         "nothing": ("mine", []),
     }
@@ -457,7 +464,33 @@ def test_an_organisation_that_does_not_answer_is_a_problem_and_no_more(home: Any
 
 def test_without_a_way_to_fetch_it_is_said_that_nothing_was(home: Any) -> None:
     auth(home)
-    assert [error.reason for error in home.load().warnings] == ["not fetched"]
+    assert [error.reason for error in home.load().warnings] == ["not fetched yet"]
+
+
+def test_when_an_organisation_does_not_answer_its_last_word_holds(home: Any) -> None:
+    auth(home)
+    home.load(fetch=lambda _: b'{"config": {"theme": "org"}}')
+    (copy,) = (Path(home.paths.cache) / "weft" / "remote").iterdir()
+    os.utime(copy, (0, 0))
+    for fetch, told in (
+        (unreachable, "could not be fetched (ConnectionRefusedError)"),
+        (nonsense, "the answer is not JSON"),
+    ):
+        loaded = home.load(fetch=fetch, strict=True)
+        assert loaded.config.theme == "org"
+        assert [error.reason for error in loaded.warnings] == [f"{told}; the copy of an earlier time is used"]
+    assert home.load(fetch=lambda _: b'{"config": {"theme": "new"}}').config.theme == "new"
+    assert home.load(fetch=unreachable).config.theme == "new"  # it is fresh: nobody is asked
+
+
+def test_a_login_that_is_no_address_is_said_and_not_asked(home: Any) -> None:
+    entries = {"file:///etc": {"type": "wellknown", "key": "K", "token": "t"}}
+    home.write(Path(home.paths.auth_file), json.dumps(entries))
+    loaded = home.load(fetch=lambda _: b'{"config": {"theme": "org"}}')
+    assert (loaded.config.theme, [error.reason for error in loaded.warnings]) == (
+        None,
+        ["is not an http or https address"],
+    )
 
 
 def test_a_broken_credentials_file_is_a_problem_that_quotes_nothing(home: Any) -> None:

@@ -1,0 +1,107 @@
+"""SECURITY.md is true: what it names exists, every promise names a test, and no part that meets strangers is left out."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "SECURITY.md"
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+CODE = re.compile(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py)?)`")
+# What the page calls missing, in words that were once true.
+ABSENT = re.compile(
+    r"\b(?:there is|there are) no (?:server|snapshot|undo|plugins?|MCP|sharing)|do(?:es)? not exist yet",
+    re.IGNORECASE,
+)
+# Packages that meet input from strangers: over a port, from a repository, from a model, from another program.
+MEETING_STRANGERS = (
+    "acp",
+    "client",
+    "config",
+    "host",
+    "model",
+    "permission",
+    "plugin",
+    "run",
+    "server",
+    "session",
+    "snapshot",
+    "store",
+    "tool",
+)
+# These hand on what the others have read, or show it.
+MEETING_NOBODY = (
+    "app",
+    "cli",
+    "index",
+    "page",
+    "project",
+    "provider",
+    "telemetry",
+    "testing",
+    "window",
+)
+
+
+def promises() -> Iterator[list[str]]:
+    """Yield the cells of every row below "What holds"."""
+    below = PAGE.read_text().partition("\n## What holds\n")[2].partition("\n## ")[0]
+    for line in below.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| ") and cells[0] != "promise":
+            yield cells
+
+
+def problems_of(cells: list[str]) -> list[str]:
+    """Return what is untrue about one promise."""
+    promise, keeper, shown = cells
+    found = [] if TEST.search(shown) else [f"no test shows: {promise}"]
+    found += [
+        f"there is no {file}::{name}"
+        for file, name in TEST.findall(shown)
+        if not (ROOT / file).is_file()
+        or re.search(rf"^(?:async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE) is None
+    ]
+    code = CODE.findall(keeper)
+    found += [] if code else [f"no code keeps: {promise}"]
+    found += [f"there is no {path}" for path in code if not (ROOT / "src" / "weft" / path).exists()]
+    return found
+
+
+@pytest.mark.parametrize("cells", list(promises()), ids=lambda cells: cells[0][:40])
+def test_a_promise_names_code_and_tests_that_exist(cells: list[str]) -> None:
+    assert problems_of(cells) == []
+
+
+def test_there_are_promises() -> None:
+    assert len(list(promises())) > 20
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        (["All is well.", "`model/ids.py`", ""], "no test shows: All is well."),
+        (["All is well.", "", "`tests/unit/model/test_ids.py::test_gone`"], "no code keeps: All is well."),
+        (
+            ["All is well.", "`model/ids.py`", "`tests/unit/model/test_ids.py::test_gone`"],
+            "there is no tests/unit/model/test_ids.py::test_gone",
+        ),
+        (["All is well.", "`model/gone.py`", "`tests/none.py::test_gone`"], "there is no model/gone.py"),
+    ],
+)
+def test_an_untrue_promise_is_found(cells: list[str], problem: str) -> None:
+    assert problem in problems_of(cells)
+
+
+def test_nothing_that_exists_is_called_missing() -> None:
+    assert ABSENT.findall(PAGE.read_text()) == []
+    assert ABSENT.findall("There is no server, so nothing listens. Plugins do not exist yet.") != []
+
+
+def test_every_package_that_meets_strangers_keeps_a_promise_and_every_other_is_known() -> None:
+    packages = {path.parent.name for path in (ROOT / "src" / "weft").glob("*/__init__.py")}
+    assert packages == {*MEETING_STRANGERS, *MEETING_NOBODY}
+    keeping = {path.partition("/")[0] for _, keeper, _ in promises() for path in CODE.findall(keeper)}
+    assert [package for package in MEETING_STRANGERS if package not in keeping] == []
