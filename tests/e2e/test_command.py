@@ -412,3 +412,78 @@ def test_a_run_goes_on_with_a_copy_of_a_session_and_leaves_it_as_it_was(shell: S
     assert shell.weft("session", "show", str(first["id"]), "--format", "json").stdout == before
     refused = shell.weft("run", "-m", "scripted/demo", "--fork", "alone")
     assert (refused.returncode, "--fork" in refused.stderr) == (2, True)
+
+
+# --- odd surroundings ---
+
+
+def in_bash(shell: Shell, line: str, **env: str) -> tuple[int, str, str]:
+    ran = subprocess.run(
+        ["bash", "-c", line],
+        cwd=shell.repository,
+        env={**os.environ, "WEFT": WEFT, **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    return ran.returncode, ran.stdout.decode("latin-1"), ran.stderr.decode("latin-1")
+
+
+def test_closed_streams_are_taken_as_nobody_who_reads(shell: Shell) -> None:
+    assert in_bash(shell, "$WEFT --version >&-") == (0, "", "")
+    assert in_bash(shell, "$WEFT session list >&-") == (0, "", "")
+    code, out, err = in_bash(shell, "$WEFT run -m scripted/demo hi >&-")
+    assert (code, out, err.splitlines()[-1].startswith("4 steps")) == (0, "", True)
+    code, out, err = in_bash(shell, "$WEFT run -m scripted/demo --format json hi 2>&- <&-")
+    assert (code, json.loads(out.splitlines()[-1])["status"], err) == (0, "done", "")
+    assert in_bash(shell, "$WEFT run -m scripted/demo hi <&- >&- 2>&-") == (0, "", "")
+    assert in_bash(shell, "$WEFT session show nosuch 2>&-") == (2, "", "")
+    assert len(shell.sessions()) == 3
+
+
+def test_what_the_output_has_no_character_for_is_escaped(shell: Shell) -> None:
+    line = "$WEFT run -m scripted/demo --title 'gr\u00fc\u00df \u2026 \U0001f600' hi"
+    code, _, err = in_bash(shell, line, PYTHONIOENCODING="ascii", LC_ALL="C.UTF-8")
+    assert (code, "\\u00b7" in err) == (0, True), err
+    code, out, err = in_bash(shell, "$WEFT session list", PYTHONIOENCODING="latin-1")
+    assert (code, "gr\u00fc\u00df \\u2026 \\ud83d\\ude00" in out, err) == (0, True, "")
+    code, out, err = in_bash(shell, "$WEFT session list --format json", PYTHONIOENCODING="ascii")
+    assert (code, json.loads(out)[0]["title"], err) == (0, "gr\u00fc\u00df \u2026 \U0001f600", "")
+
+
+def test_what_is_piped_in_and_is_no_text_is_escaped(shell: Shell) -> None:
+    code, _, err = in_bash(shell, "printf 'gr\\374n' | $WEFT run -m scripted/demo")
+    assert code == 0, err
+    [session] = shell.sessions()
+    shown = json.loads(shell.weft("session", "show", str(session["id"]), "--format", "json").stdout)
+    assert shown["messages"][0]["parts"][0]["text"] == "gr\\xfcn"
+
+
+@pytest.mark.parametrize(
+    "command", ["session list", "run -m scripted/demo hi", "serve", "doctor", "config", "models"]
+)
+def test_without_a_home_it_says_one_sentence(shell: Shell, command: str) -> None:
+    gone = " ".join(f"-u {name}" for name in os.environ if name.startswith("XDG_") or name == "HOME")
+    code, out, err = in_bash(shell, f"env {gone} $WEFT {command}")
+    assert (code, out, err.splitlines()) == (
+        2,
+        "",
+        ["error: HOME: is not set", "       set HOME to your home directory"],
+    )
+
+
+def test_an_exporter_that_cannot_be_loaded_is_warned_of_and_the_run_goes_on(shell: Shell) -> None:
+    broken = shell.root / "broken/opentelemetry/exporter/otlp/proto/http"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").touch()
+    for name in ("trace_exporter", "metric_exporter"):
+        (broken / f"{name}.py").write_text("raise TypeError('Descriptors cannot be created directly')\n")
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "opencode/opencode.json"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_text(json.dumps({"experimental": {"openTelemetry": True}}))
+    code, out, err = in_bash(shell, "$WEFT run -m scripted/demo hi", PYTHONPATH=str(shell.root / "broken"))
+    assert (code, "Done." in out) == (0, True), err
+    [warning] = [line for line in err.splitlines() if "warning" in line]
+    assert "opentelemetry-exporter-otlp-proto-http" in warning
+    assert "TypeError: Descriptors cannot be created directly" in warning

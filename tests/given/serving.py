@@ -15,6 +15,7 @@ import httpx2
 from msgspec import Struct
 
 from weft.app.open import Opening, open_app
+from weft.app.watcher import watch_files
 from weft.cli.serve import Listener, to_config
 from weft.host.clock import SystemClock
 from weft.provider.demo import scripted_model
@@ -129,6 +130,7 @@ def served(
         note=notes.append,
         now=SystemClock().now,
         allowed=tuple(str(each) for each in allowed),
+        watch_files=lambda directory, tell: watch_files(directory, env, tell),
     )
     server = Server(setup, list_routes(**(routes or {})))
     with running(server) as url, httpx2.Client(base_url=url, timeout=30) as client:

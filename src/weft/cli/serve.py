@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from weft.app.address import store_url
 from weft.app.open import Opening, open_app
 from weft.app.trust import is_trusted
+from weft.app.watcher import watch_files
 from weft.cli.exit import Exit
 from weft.cli.serving.announced import announced
 from weft.cli.serving.door import Entrance, to_entrance
@@ -211,6 +212,7 @@ def make_server(serving: Serving, env: Mapping[str, str]) -> Server:
         now=SystemClock().now,
         allowed=tuple(os.path.abspath(each) for each in chosen.allow_dir),
         access=log.visit if chosen.access_log else unvisited,
+        watch_files=lambda directory, tell: watch_files(directory, env, tell),
     )
     return Server(
         setup, list_routes(shell=not chosen.no_shell, files=not chosen.no_files, share=chosen.share)

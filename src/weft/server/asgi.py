@@ -28,7 +28,7 @@ from weft.model.session import Session
 from weft.model.surroundings import GlobalDisposed
 from weft.server.admission import check_known, is_below
 from weft.server.control import Control
-from weft.server.directories import LONGEST_REST, Directories, Open, Opened, Terms
+from weft.server.directories import LONGEST_REST, Directories, Open, Opened, Terms, WatchFiles, watch_nothing
 from weft.server.door import Door
 from weft.server.ending import ENDING, Ending
 from weft.server.feed import Numbering
@@ -59,7 +59,7 @@ def unvisited(_: Visit) -> None:
 class Setup(Struct, frozen=True, kw_only=True):
     """What a server is made with. `here` is the directory of who names none; `allowed` are others that callers may name,
     beside those of known projects, with all below them. `note` takes lines for the log, `access` one for each request.
-    `now` is the time in milliseconds."""
+    `now` is the time in milliseconds. `watch_files` tells what others do to files, while somebody listens."""
 
     open: Open
     here: str
@@ -70,6 +70,7 @@ class Setup(Struct, frozen=True, kw_only=True):
     allowed: tuple[str, ...] = ()
     access: Visited = unvisited
     rest: float = LONGEST_REST
+    watch_files: WatchFiles = watch_nothing
 
 
 class Server:
@@ -91,7 +92,13 @@ class Server:
     @asynccontextmanager
     async def running(self, _: Starlette) -> AsyncIterator[None]:
         setup = self.setup
-        terms = Terms(open=setup.open, note=setup.note, rest=setup.rest, watch=self.tally.take)
+        terms = Terms(
+            open=setup.open,
+            note=setup.note,
+            rest=setup.rest,
+            watch=self.tally.take,
+            watch_files=setup.watch_files,
+        )
         async with asyncio.TaskGroup() as tasks:
             self.directories = Directories(terms, self.numbering, tasks)
             tidying = tasks.create_task(self._tidy(self.directories))

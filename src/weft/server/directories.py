@@ -1,7 +1,7 @@
 """Directories: one server for many projects. Each is opened when first asked for, and closed when long idle."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager, contextmanager
 
 from msgspec import Struct
@@ -79,14 +79,23 @@ def unwatched(_: Event) -> None:
     pass
 
 
+# Tells of changes in a directory by the function it is given, until it is cancelled.
+WatchFiles = Callable[[str, Callable[[Event], Awaitable[None]]], Awaitable[None]]
+
+
+async def watch_nothing(_: str, __: Callable[[Event], Awaitable[None]]) -> None:
+    pass
+
+
 class Terms(Struct, frozen=True, kw_only=True):
-    """How directories are opened, after how many seconds of rest they are closed, where trouble is noted, and who is told
-    of all that happens."""
+    """How directories are opened, after how many seconds of rest they are closed, where trouble is noted, who is told of
+    all that happens, and what watches their files while somebody listens."""
 
     open: Open
     note: Callable[[str], None]
     rest: float = LONGEST_REST
     watch: Watch = unwatched
+    watch_files: WatchFiles = watch_nothing
 
 
 class Keeper:
@@ -209,22 +218,25 @@ class Directories:
                 self._terms.note(f"{keeper.directory}: {type(keeper.failure).__name__}: {keeper.failure}")
 
     async def _serve(self, keeper: Keeper, tasks: asyncio.TaskGroup) -> None:
-        following: asyncio.Task[None] | None = None
+        beside: list[asyncio.Task[None]] = []
         opened: Opened | None = None
         try:
             async with self._terms.open(keeper.directory) as api:
                 project = await api.current_project()
                 feed = Feed(self.numbering, directory=keeper.directory, project=project.id)
                 opened = Opened(keeper.directory, api, feed, asyncio.get_running_loop().time())
-                following = tasks.create_task(self._follow(keeper, opened))
+                beside = [
+                    tasks.create_task(self._follow(keeper, opened)),
+                    tasks.create_task(self._watch_files(keeper, api, feed)),
+                ]
                 keeper.ready.set_result(opened)
                 await keeper.closing.wait()
         finally:
             keeper.closing.set()
             for _ in range(TURNS):  # so that how its runs ended is heard, too
                 await asyncio.sleep(0)
-            if following is not None:
-                following.cancel()
+            for task in beside:
+                task.cancel()
             if opened is not None:
                 opened.feed.take(InstanceDisposed(directory=keeper.directory))
                 opened.feed.close()
@@ -249,3 +261,19 @@ class Directories:
             opened.lose()
         self._terms.note(f"{keeper.directory} is closed, for its events cannot be followed")
         keeper.closing.set()
+
+    async def _watch_files(self, keeper: Keeper, api: Api, feed: Feed) -> None:
+        """Have files watched while somebody listens. What cannot be watched is noted, and tried again for the next."""
+        while True:
+            await feed.heard.wait()
+            async with asyncio.TaskGroup() as tasks:
+                watching = tasks.create_task(self._try_to_watch(keeper, api))
+                await feed.unheard.wait()
+                watching.cancel()
+
+    async def _try_to_watch(self, keeper: Keeper, api: Api) -> None:
+        try:
+            await self._terms.watch_files(keeper.directory, api.tell)
+        except Exception as error:  # noqa: BLE001  everything else goes on without
+            told = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+            self._terms.note(f"{keeper.directory}: files are not watched: {type(told).__name__}: {told}")

@@ -165,6 +165,8 @@ class Feed:
         self.signal = Signal()
         self.closed = False
         self.listeners: dict[Grain, int] = {"fine": 0, "whole": 0}
+        self.heard, self.unheard = asyncio.Event(), asyncio.Event()  # whether anybody listens
+        self.unheard.set()
         self._numbering = numbering
         self._head = encode({"directory": directory, "project": project})[:-1] + b',"payload":'
         self._frames: deque[Frame] = deque()
@@ -184,6 +186,19 @@ class Feed:
             self._numbering.closed = max(self._numbering.closed, self._frames[-1].number)
         self.signal.fire()
         self._numbering.signal.fire()
+
+    def join(self, grain: Grain) -> None:
+        """Count a listener."""
+        self.listeners[grain] += 1
+        self.heard.set()
+        self.unheard.clear()
+
+    def leave(self, grain: Grain) -> None:
+        """Count a listener no more."""
+        self.listeners[grain] -= 1
+        if not any(self.listeners.values()):
+            self.heard.clear()
+            self.unheard.set()
 
     async def settle(self) -> None:
         """Give what has happened by now to whoever listens, as far as it can be given at once."""

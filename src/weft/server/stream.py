@@ -77,7 +77,7 @@ class Listening:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             for feed in self._at:
-                feed.listeners[self._style.grain] -= 1
+                feed.leave(self._style.grain)
 
     def _begin(self, after: str | None) -> bytes:
         """Find where to read from, and say so. What was heard before is known by its id, if all since is still held."""
@@ -95,7 +95,7 @@ class Listening:
 
     def _join(self, feed: Feed, position: int) -> None:
         self._at[feed] = position
-        feed.listeners[self._style.grain] += 1
+        feed.join(self._style.grain)
 
     def _take(self) -> bytes | None:
         """What is new, in the order it happened, whichever directory it was in: who is cut off and goes on after the last

@@ -115,8 +115,7 @@ def _spans(kind: str, endpoint: str | None, env: Mapping[str, str]) -> SpanExpor
         case "console":
             return ConsoleSpanExporter(out=sys.stderr)
         case "otlp":
-            module = _import(env, "trace_exporter")
-            made: SpanExporter = module.OTLPSpanExporter(**_at(endpoint, env, "/v1/traces"))
+            made: SpanExporter = _make(env, "trace_exporter.OTLPSpanExporter", endpoint, "/v1/traces")
             return made
         case _:
             raise InvalidInputError("OTEL_TRACES_EXPORTER", f"{kind[:40]!r} is none of otlp, console, none")
@@ -129,8 +128,7 @@ def _metrics(kind: str, endpoint: str | None, env: Mapping[str, str]) -> MetricE
         case "console":
             return ConsoleMetricExporter(out=sys.stderr)
         case "otlp":
-            module = _import(env, "metric_exporter")
-            made: MetricExporter = module.OTLPMetricExporter(**_at(endpoint, env, "/v1/metrics"))
+            made: MetricExporter = _make(env, "metric_exporter.OTLPMetricExporter", endpoint, "/v1/metrics")
             return made
         case _:
             raise InvalidInputError("OTEL_METRICS_EXPORTER", f"{kind[:40]!r} is none of otlp, console, none")
@@ -145,7 +143,9 @@ def _protocol(env: Mapping[str, str]) -> str:
     return said
 
 
-def _import(env: Mapping[str, str], module: str) -> Any:
+def _make(env: Mapping[str, str], named: str, endpoint: str | None, path: str) -> Any:
+    """Return an exporter of the package that the environment asks for. Raises `UnsupportedError` if there is none, or if
+    it cannot be loaded: packages that do not fit one another raise all kinds of errors on import."""
     package, place = PACKAGES[_protocol(env)]
     if not _is_there(place):
         raise UnsupportedError(
@@ -153,7 +153,14 @@ def _import(env: Mapping[str, str], module: str) -> Any:
         )
     # It says by itself, again and again, what we tell once.
     logging.getLogger("opentelemetry.exporter.otlp").setLevel(logging.CRITICAL)
-    return import_module(f"{place}.{module}")
+    module, _, kind = named.partition(".")
+    try:
+        return getattr(import_module(f"{place}.{module}"), kind)(**_at(endpoint, env, path))
+    except Exception as error:
+        raise UnsupportedError(
+            f"sending telemetry by {package}, which cannot be loaded: {type(error).__name__}: {error}",
+            hint=f"pip install --force-reinstall {package}",
+        ) from error
 
 
 def _is_there(module: str) -> bool:

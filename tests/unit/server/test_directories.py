@@ -1,7 +1,7 @@
 """Many directories in one server: each opened once, when asked for; closed when idle; failures not remembered."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -10,13 +10,13 @@ import pytest
 from given.house import open_house, say
 from weft.api import Api
 from weft.errors import ConflictError, DirectoryError
-from weft.model.event import SessionRested, Told
+from weft.model.event import BranchChanged, Event, SessionRested, Told
 from weft.model.event_wire import UnknownEvent
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.provider.scripted import Say, Wait
 from weft.server import directories as module
-from weft.server.directories import Directories, Terms
+from weft.server.directories import Directories, Terms, WatchFiles, watch_nothing
 from weft.server.feed import Numbering
 
 
@@ -55,9 +55,11 @@ async def open_directories(
     *,
     rest: float = 60,
     note: Callable[[str], None] = print,
+    watch_files: WatchFiles = watch_nothing,
 ) -> AsyncIterator[Directories]:
     async with asyncio.TaskGroup() as tasks:
-        found = Directories(Terms(open=doors, note=note, rest=rest), Numbering("boot"), tasks)
+        terms = Terms(open=doors, note=note, rest=rest, watch_files=watch_files)
+        found = Directories(terms, Numbering("boot"), tasks)
         try:
             yield found
         finally:
@@ -254,3 +256,54 @@ async def test_a_directory_whose_events_cannot_be_followed_is_closed_and_it_is_s
             "/a: an event could not be told: OSError: the line is dead",
             "/a is closed, for its events cannot be followed",
         ]
+
+
+# --- watching files ---
+
+
+async def test_files_are_watched_while_somebody_listens_and_not_otherwise() -> None:
+    seen: list[str] = []
+
+    async def watch(directory: str, tell: Callable[[Event], Awaitable[None]]) -> None:
+        seen.append(f"watch {directory}")
+        await tell(BranchChanged(branch="one"))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append(f"leave {directory}")
+
+    async with asyncio.timeout(30), open_directories(Doors(), watch_files=watch) as directories:
+        feed = (await directories.get("/a")).feed
+        await turn_over()
+        assert seen == []
+        feed.join("fine")
+        feed.join("whole")
+        await turn_over()
+        feed.leave("fine")
+        await turn_over()
+        assert (seen, feed.position()) == (["watch /a"], 1)
+        feed.leave("whole")
+        await turn_over()
+        assert seen == ["watch /a", "leave /a"]
+        feed.join("fine")
+        await turn_over()
+    assert seen == ["watch /a", "leave /a", "watch /a", "leave /a"]
+
+
+async def test_files_that_cannot_be_watched_are_noted_and_all_else_goes_on() -> None:
+    noted: list[str] = []
+
+    async def watch(_: str, __: Callable[[Event], Awaitable[None]]) -> None:
+        raise OSError("no more watches")
+
+    async with (
+        asyncio.timeout(30),
+        open_directories(Doors(), note=noted.append, watch_files=watch) as directories,
+    ):
+        opened = await directories.get("/a")
+        opened.feed.join("fine")
+        await turn_over()
+        assert noted == ["/a: files are not watched: OSError: no more watches"]
+        await opened.api.tell(SessionRested(session_id=SessionID("ses_1")))
+        await turn_over()
+        assert opened.feed.position() == 1

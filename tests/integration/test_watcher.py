@@ -1,0 +1,130 @@
+"""The file watcher: what others do to files is told to who listens, as flags and configuration say."""
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from given.serving import Site, listening, make_project, served
+from weft.app.watcher import Scope, find_scope
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path / "project")
+
+
+def environment(**flags: str) -> dict[str, str]:
+    return {**os.environ, **flags}
+
+
+WATCH_ALL = "OPENCODE_EXPERIMENTAL_FILEWATCHER"
+WATCH_NOTHING = "OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER"
+
+
+def test_what_is_watched_is_as_flags_and_configuration_say(project: Path) -> None:
+    where = os.path.realpath(project)
+    nothing = Scope(directory=where)
+    head = Scope(directory=where, worktree=where, git_dir=f"{where}/.git")
+    assert find_scope(where, environment()) == head
+    assert find_scope(where, environment(**{WATCH_NOTHING: "1"})) == nothing
+    whole = find_scope(where, environment(**{WATCH_ALL: "1"}))
+    assert (whole.git_dir, whole.whole) == (f"{where}/.git", True)
+    (project / "opencode.json").write_text(json.dumps({"watcher": {"ignore": [".git", "made/**"]}}))
+    ignoring = find_scope(where, environment(**{WATCH_ALL: "1"}))
+    assert (ignoring.git_dir, ignoring.whole, ignoring.ignore) == ("", True, (".git", "made/**"))
+
+
+def test_without_a_repository_nothing_is_watched(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    where = os.path.realpath(bare)
+    assert find_scope(where, environment(**{WATCH_ALL: "1"})) == Scope(directory=where)
+
+
+def test_the_head_of_a_worktree_is_its_own(project: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    subprocess.run(["git", "worktree", "add", "-q", str(other)], cwd=project, check=True)
+    scope = find_scope(str(other), environment())
+    assert scope.git_dir == os.path.realpath(project / ".git/worktrees/other")
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("a.py", True),
+        ("deep/er/a.py", True),
+        ("made", False),
+        ("made/a.py", False),
+        ("deep/made.gen", False),
+        (".git/index", False),
+        ("node_modules/x/a.js", False),
+        ("deep/__pycache__/a.pyc", False),
+        ("a.py.swp", False),
+        ("4913", False),
+    ],
+)
+def test_what_programs_make_is_not_told(path: str, told: bool) -> None:
+    scope = Scope(directory="/p", whole=True, ignore=("made", "*.gen"))
+    assert scope.wants(f"/p/{path}") is told
+
+
+def hear(events: Iterator[dict[str, Any]], *types: str) -> Iterator[dict[str, Any]]:
+    return (event for event in events if event["type"] in types)
+
+
+class Stirring:
+    """Changes something over and over until it is heard: when watching has begun nobody says."""
+
+    def __init__(self, *commands: list[str], cwd: Path) -> None:
+        self._commands, self._cwd = commands, cwd
+        self._heard = threading.Event()
+        self._thread = threading.Thread(target=self._stir)
+
+    def _stir(self) -> None:
+        while not self._heard.is_set():
+            for command in self._commands:
+                subprocess.run(command, cwd=self._cwd, check=True, capture_output=True)
+                if self._heard.wait(0.5):
+                    return
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._heard.set()
+        self._thread.join()
+
+
+def test_a_branch_that_is_checked_out_is_told_to_who_listens(tmp_path: Path) -> None:
+    with served(tmp_path) as site, listening(site, "/event") as events:
+        subprocess.run(["git", "branch", "other"], cwd=site.project, check=True)
+        told = hear(events, "vcs.branch.updated", "file.watcher.updated")
+        with Stirring(["git", "switch", "other"], ["git", "switch", "main"], cwd=site.project):
+            first, second = next(told), next(told)
+    head = {"file": os.path.realpath(site.project / ".git/HEAD"), "event": first["properties"]["event"]}
+    assert (first["type"], first["properties"]) == ("file.watcher.updated", head)
+    assert second["type"] == "vcs.branch.updated"
+    assert second["properties"]["branch"] in {"main", "other"}
+
+
+def told_files(site: Site, events: Iterator[dict[str, Any]]) -> dict[str, Any]:
+    script = "echo x >> node_modules/b.js; echo x >> a.txt"
+    (site.project / "node_modules").mkdir()
+    with Stirring(["sh", "-c", script], cwd=site.project):
+        return next(hear(events, "file.watcher.updated"))
+
+
+def test_all_files_are_told_of_if_the_flag_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(WATCH_ALL, "1")
+    with served(tmp_path) as site, listening(site, "/event") as events:
+        told = told_files(site, events)
+    assert told["properties"]["file"] == os.path.realpath(site.project / "a.txt")
+    assert told["properties"]["event"] in {"add", "change"}
