@@ -1,8 +1,10 @@
 """The rest of the promise: what is around conversations. Configuration, models, files, terminals."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from weft.model.agent import Agent, Skill
 from weft.model.around.files import FileChange, FileContent, FileNode, Kind, Symbol, TextMatch
@@ -20,8 +22,9 @@ from weft.model.around.provider import AnyAuth, AuthMethod, Authorization, Provi
 from weft.model.around.terminal import Pty, PtyChange, PtyInput
 from weft.model.around.worktree import WorktreeInfo
 from weft.model.damage import Damage
-from weft.model.ids import ProjectID, PtyID
+from weft.model.ids import ProjectID, PtyID, SessionID
 from weft.model.part import ModelRef
+from weft.model.permission import CallRef
 from weft.model.project import Project
 
 
@@ -59,6 +62,54 @@ class Surroundings(Protocol):
     async def list_formatters(self) -> list[FormatterStatus]: ...
 
     async def list_mcp(self) -> dict[str, AnyMcpStatus]: ...
+
+
+class EditorFiles(Protocol):
+    """The text files that an editor has, with what a person typed into them and did not save.
+
+    * `read` gives a file's text as the editor has it, None if it has none or cannot say;
+    * `write` gives the editor a text to show and to save; gives whether it took it.
+    """
+
+    async def read(self, session: SessionID, path: str) -> str | None: ...
+
+    async def write(self, session: SessionID, path: str, text: str) -> bool: ...
+
+
+class TerminalEnd(Struct, frozen=True, kw_only=True):
+    """How the command in a terminal ended: by itself, or by a signal of that name. Neither, if nobody knows."""
+
+    code: int | None = None
+    signal: str | None = None
+
+
+class EditorTerminal(Protocol):
+    """A command that runs in a terminal of the editor.
+
+    * `read` gives all that it has said, as far as the editor keeps it;
+    * `wait` returns when it has ended; `kill` ends it, `release` gives the terminal back. Neither fails if it is gone.
+    """
+
+    async def read(self) -> str: ...
+
+    async def wait(self) -> TerminalEnd: ...
+
+    async def kill(self) -> None: ...
+
+    async def release(self) -> None: ...
+
+
+class EditorTerminals(Protocol):
+    """Terminals that a person sees in their editor. `open_terminal` starts a command for a call of a session's tool; None
+    if the editor gives none."""
+
+    async def open_terminal(
+        self, session: SessionID, call: CallRef, argv: Sequence[str], directory: str
+    ) -> EditorTerminal | None: ...
+
+
+class EditorWorkspace(EditorFiles, EditorTerminals, Protocol):
+    """What of an editor tools may use."""
 
 
 class Mcp(Protocol):

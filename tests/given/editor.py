@@ -13,13 +13,22 @@ from acp import PROTOCOL_VERSION, RequestError, connect_to_agent, text_block
 from acp.schema import (
     AllowedOutcome,
     ClientCapabilities,
+    CreateTerminalResponse,
     DeniedOutcome,
     ElicitationCapabilities,
     ElicitationFormCapabilities,
+    FileSystemCapabilities,
+    KillTerminalResponse,
+    ReadTextFileResponse,
+    ReleaseTerminalResponse,
     RequestPermissionResponse,
+    TerminalOutputResponse,
     ToolCallProgress,
     ToolCallStart,
+    WaitForTerminalExitResponse,
+    WriteTextFileResponse,
 )
+from msgspec.structs import replace
 
 from given.serving import make_project
 from weft.acp.agent import Setup
@@ -32,11 +41,40 @@ from weft.provider.registry import Served
 from weft.provider.scripted import AnyMove, ScriptedProvider
 
 FORMS = ClientCapabilities(elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities()))
+FILES = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True, write_text_file=True))
+TERMINALS = ClientCapabilities(terminal=True)
 Choose = Callable[[Any, list[Any]], str | None]
 
 
 def allow(_: Any, options: list[Any]) -> str | None:
     return "once"
+
+
+def _read_file(path: str) -> str | None:
+    return Path(path).read_text(errors="replace") if Path(path).exists() else None
+
+
+class Terminal:
+    """A command at work, and what it has said."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.said = b""
+        self._over = asyncio.ensure_future(self._hear())
+
+    async def _hear(self) -> int:
+        assert self._process.stdout is not None
+        while piece := await self._process.stdout.read(65536):
+            self.said += piece
+        return await self._process.wait()
+
+    async def wait(self) -> int | None:
+        code = await asyncio.shield(self._over)
+        return code if code >= 0 else None
+
+    def kill(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
 
 
 class Editor:
@@ -52,6 +90,13 @@ class Editor:
         self.waiting = asyncio.Event()
         self.hold: asyncio.Event | None = None
         self.agent: Any = None
+        self.buffers: dict[str, str] = {}
+        self.read: list[tuple[str, str]] = []
+        self.written: list[tuple[str, str, str]] = []
+        self.cannot_write = False
+        self.terminals: dict[str, Terminal] = {}
+        self.opened: list[tuple[str, str, list[str]]] = []
+        self.released: list[str] = []
 
     def on_connect(self, conn: Any) -> None:
         pass
@@ -75,6 +120,48 @@ class Editor:
         if self.fill_in is None:
             return {"action": "decline"}
         return {"action": "accept", "content": self.fill_in}
+
+    # --- what it has open ---
+
+    async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
+        self.read.append((session_id, path))
+        text = self.buffers.get(path) or await asyncio.to_thread(_read_file, path)
+        if text is None:
+            raise RequestError.resource_not_found(path)
+        return ReadTextFileResponse(content=text)
+
+    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> Any:
+        if self.cannot_write:
+            raise RequestError.internal_error({"why": "read-only"})
+        self.written.append((session_id, path, content))
+        self.buffers.pop(path, None)
+        await asyncio.to_thread(Path(path).write_text, content)
+        return WriteTextFileResponse()
+
+    # --- its terminals ---
+
+    async def create_terminal(self, session_id: str, command: str, args: list[str], **more: Any) -> Any:
+        id = f"term_{len(self.terminals)}"
+        process = await asyncio.create_subprocess_exec(
+            command, *args, cwd=more["cwd"], stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        self.terminals[id] = Terminal(process)
+        self.opened.append((session_id, command, args))
+        return CreateTerminalResponse(terminal_id=id)
+
+    async def terminal_output(self, session_id: str, terminal_id: str, **_: Any) -> Any:  # noqa: ARG002  as the SDK calls it
+        return TerminalOutputResponse(output=self.terminals[terminal_id].said.decode(), truncated=False)
+
+    async def wait_for_terminal_exit(self, session_id: str, terminal_id: str, **_: Any) -> Any:  # noqa: ARG002
+        return WaitForTerminalExitResponse(exit_code=await self.terminals[terminal_id].wait())
+
+    async def kill_terminal(self, session_id: str, terminal_id: str, **_: Any) -> Any:  # noqa: ARG002
+        self.terminals[terminal_id].kill()
+        return KillTerminalResponse()
+
+    async def release_terminal(self, session_id: str, terminal_id: str, **_: Any) -> Any:  # noqa: ARG002
+        self.released.append(terminal_id)
+        return ReleaseTerminalResponse()
 
     # --- what it saw ---
 
@@ -143,7 +230,7 @@ async def open_pipe(
 
     noted = [] if notes is None else notes
     setup = Setup(
-        open=lambda directory: open_app(opening(directory)),
+        open=lambda directory, editor: open_app(replace(opening(directory), editor=editor)),
         here=str(tmp_path / "project"),
         note=noted.append,
         version="1",

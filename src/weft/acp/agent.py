@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from acp import RequestError
@@ -41,15 +42,18 @@ from msgspec.structs import replace
 from weft.acp.asking import Editor
 from weft.acp.content import Block, Given, find_command, to_parts
 from weft.acp.entering import Doorway, Wanted, to_id
-from weft.acp.houses import Houses, Open
+from weft.acp.houses import Houses
 from weft.acp.options import COMPACT, MODE, MODEL, USUAL, to_modes, to_name, to_options
 from weft.acp.refusal import refusing
 from weft.acp.room import Room, Send
 from weft.acp.telling import to_iso
+from weft.acp.workspace import Workspace
+from weft.api import Api
 from weft.errors import InvalidInputError, NotFoundError, WeftError
 from weft.model.catalog import parse_ref
 from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput
 from weft.model.session import Session, SessionQuery, is_archived
+from weft.outlook import EditorWorkspace
 
 PROTOCOL: Final = 1
 LOGIN: Final = "weft-auth-login"
@@ -59,9 +63,9 @@ LATEST: Final = 10**15
 
 
 class Setup(Struct, frozen=True, kw_only=True):
-    """How a directory is opened, which one is meant when none is named, and where lines for the log go."""
+    """How a directory is opened for an editor, which one is meant when none is named, and where lines for the log go."""
 
-    open: Open
+    open: Callable[[str, EditorWorkspace], AbstractAsyncContextManager[Api]]
     here: str
     note: Callable[[str], None]
     version: str
@@ -77,12 +81,15 @@ class Front:
 
     def on_connect(self, conn: Client) -> None:
         self._editor = Editor(client=conn, note=self._setup.note)
-        self._houses = Houses(self._setup.open, self._editor, self._tasks)
+        self._houses = Houses(self._open, self._editor, self._tasks)
         self._doorway = Doorway(self._houses, self._get_editor, self._tasks)
 
     def _get_editor(self) -> Editor:
         assert self._editor is not None, "a connection says who it is before it calls"
         return self._editor
+
+    def _open(self, directory: str) -> AbstractAsyncContextManager[Api]:
+        return self._setup.open(directory, Workspace(self._get_editor, self._houses.find_room_of))
 
     async def close(self) -> None:
         """The editor is gone: what runs is ended, and settled."""
@@ -98,9 +105,13 @@ class Front:
         **_: Any,
     ) -> InitializeResponse:
         del protocol_version  # there is one; an editor that wants another hangs up
-        elicitation = client_capabilities.elicitation if client_capabilities else None
+        able = client_capabilities or ClientCapabilities()
         self._editor = replace(
-            self._get_editor(), forms=elicitation is not None and elicitation.form is not None
+            self._get_editor(),
+            forms=able.elicitation is not None and able.elicitation.form is not None,
+            reads=able.fs is not None and able.fs.read_text_file is True,
+            writes=able.fs is not None and able.fs.write_text_file is True,
+            terminals=able.terminal is True,
         )
         return InitializeResponse(
             protocol_version=PROTOCOL,

@@ -46,11 +46,15 @@ Answers = tuple[tuple[str, ...], ...]
 
 
 class Editor(Struct, frozen=True, kw_only=True):
-    """Who is asked: the client, and whether it has forms to fill in. `note` takes lines for the log."""
+    """Who is asked: the client, and whether it has forms to fill in, and lets us read and write what it has open. `note`
+    takes lines for the log."""
 
     client: Client
     note: Callable[[str], None]
     forms: bool = False
+    reads: bool = False
+    writes: bool = False
+    terminals: bool = False
 
 
 class Asker:

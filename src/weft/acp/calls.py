@@ -53,10 +53,11 @@ MOST_FILES: Final = 50
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """A call as it is to be shown. Paths of the model are from `directory`."""
+    """A call as it is to be shown. Paths of the model are from `directory`; a `terminal` shows what it says by itself."""
 
     part: ToolPart
     directory: str
+    terminal: str | None = None
 
     @property
     def kind(self) -> ToolKind:
@@ -129,6 +130,8 @@ class Call(Struct, frozen=True, kw_only=True):
         return getattr(self.part.state, "metadata", None) or {}
 
     def content(self) -> list[CallContent]:
+        if self.terminal is not None:
+            return [TerminalToolCallContent(type="terminal", terminal_id=self.terminal)]
         match self.part.state:
             case PendingState():
                 return []

@@ -82,6 +82,11 @@ class Houses:
         rooms = (house.rooms.get(session) for house in self._houses.values())
         return next((room for room in rooms if room is not None), None)
 
+    def find_room_of(self, session: SessionID) -> Room | None:
+        """The room of the session that the editor knows, which this one is or works for."""
+        rooms = (house.room_of(session) for house in self._houses.values())
+        return next((room for room in rooms if room is not None), None)
+
     def get_room(self, session: SessionID) -> Room:
         if (found := self.find_room(session)) is not None:
             return found

@@ -81,6 +81,7 @@ class Teller:
         self._thoughts: set[PartID] = set()
         self._calls: dict[PartID, ToolPart] = {}  # those under way
         self._done: set[PartID] = set()
+        self._terminals: dict[CallRef, str] = {}
         self._title = ""
         self.usage: UsageUpdate | None = None
         self._writes = Writes(worktree)
@@ -132,11 +133,17 @@ class Teller:
                 for part in message.parts:
                     yield from self._answer(part)
 
+    def show_terminal(self, ref: CallRef, terminal: str) -> ToolCallProgress | None:
+        """From now on a call is shown with this terminal. None if the editor was not told of the call."""
+        self._terminals[ref] = terminal
+        call = self.find_call(ref)
+        return call.to_progress() if call is not None else None
+
     def find_call(self, ref: CallRef) -> Call | None:
         """The call that a question is about, if it was shown."""
         for part in self._calls.values():
             if (part.message_id, part.call_id) == (ref.message_id, ref.call_id):
-                return Call(part=part, directory=self._directory)
+                return Call(part=part, directory=self._directory, terminal=self._terminals.get(ref))
         return None
 
     # --- pieces ---
@@ -190,7 +197,9 @@ class Teller:
         )
 
     def _call(self, part: ToolPart) -> Iterator[Update]:
-        call, known = Call(part=part, directory=self._directory), part.id in self._calls
+        ref = CallRef(message_id=part.message_id, call_id=part.call_id)
+        call = Call(part=part, directory=self._directory, terminal=self._terminals.get(ref))
+        known = part.id in self._calls
         if part.id in self._done or self._calls.get(part.id) == part:
             return
         if isinstance(part.state, OpenState):

@@ -40,6 +40,7 @@ from weft.model.ids import Mint, SessionID
 from weft.model.part import ModelRef
 from weft.model.project import Place
 from weft.model.spent import Budgets
+from weft.outlook import EditorWorkspace
 from weft.permission.gate import Gate
 from weft.permission.questions import Questions
 from weft.permission.terms import Around
@@ -52,6 +53,7 @@ from weft.session.purse import Purse
 from weft.session.todo import SessionTodos
 from weft.session.undo.rescue import recover
 from weft.store.contract import Store
+from weft.tool.buffers import Files
 from weft.tool.contract import AnyTool
 from weft.tool.desk import Desk, Recall
 from weft.tool.guard import Guard
@@ -98,6 +100,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     known: Known = Known()
     sharing: ShareSettings = ShareSettings()
     hooks: Hooks = UNHOOKED
+    editor: EditorWorkspace | None = None
 
 
 class Beside(Struct, frozen=True):
@@ -262,6 +265,8 @@ def _desks(
             edited=edited,
             recall=recall_in(session),
             environment=settings.environment,
+            files=Files(session, settings.editor),
+            terminals=settings.editor,
             lookout=aides.lookout,
             jobs=aides.jobs,
             sandbox=settings.workshop.sandbox,

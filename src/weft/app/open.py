@@ -52,6 +52,7 @@ from weft.model.agent import Skill
 from weft.model.damage import Damage
 from weft.model.project import Place
 from weft.model.spent import Budget, Budgets
+from weft.outlook import EditorWorkspace
 from weft.project.facts import Resolution
 from weft.provider.registry import Served
 from weft.provider.tape import Tape, TapedModels
@@ -74,7 +75,8 @@ class Opening(Struct, frozen=True, kw_only=True):
     configured ones. `tape` records what models answer, or answers in their place. `warn` hears what is odd in the
     configuration and in force all the same, and what is wrong with the store and no reason to stop. `plugins` are
     modules, or functions that are hooks or tools, besides those that are found. `one_shot` says that one prompt is all
-    there will be. `budgets` stand in place of the configured ones. `pages` is the address at
+    there will be. `editor` has files open whose text may not be saved. `budgets` stand in place of the configured ones.
+    `pages` is the address at
     which shared sessions are shown, by whoever serves them.
     """
 
@@ -83,6 +85,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     store: str | None = None
     answered: bool = False
     one_shot: bool = False
+    editor: EditorWorkspace | None = None
     models: tuple[Served, ...] = ()
     tape: Tape | None = None
     budgets: Budgets | None = None
@@ -277,6 +280,7 @@ def to_settings(
         guard_off=flags.disable_filetime_check,
         mcp=to_mcp(loaded.config, auth_file=paths.mcp_auth_file, one_shot=opening.one_shot),
         permitting=to_permitting(loaded, paths, opening),
+        editor=opening.editor,
         sharing=to_share_settings(loaded.config, opening.env, opening.pages),
         undoing=to_undoing(
             loaded.config, loaded.vouched, paths, opening.env, store_url(opening.env, paths, opening.store)

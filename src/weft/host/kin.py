@@ -14,6 +14,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 MARK: Final = "WEFT_CHILD"
+# No process has this number.
+NOBODY: Final = -1
 GRACE_SECONDS: Final = 0.2
 LOOK_SECONDS: Final = 0.01
 # Bubblewrap, which stays a moment longer than what it keeps: it ends with the rest, and is not told of.
@@ -37,6 +39,17 @@ def end_all(leader: int, token: str) -> int:
         time.sleep(GRACE_SECONDS)
         _signal_group(leader, signal.SIGKILL)
         return 0
+    counted = _end_kin(leader, token)
+    _end_watcher(leader)
+    return counted
+
+
+def end_marked(token: str) -> int:
+    """The same for those that somebody else has started, with our mark in their environment."""
+    return _end_kin(NOBODY, token) if sys.platform.startswith("linux") else 0
+
+
+def _end_kin(leader: int, token: str) -> int:
     found = kin(leader, token)
     counted = sum(_read(pid, "comm").strip() != KEEPER for pid in found)
     _signal(found, signal.SIGTERM)
@@ -49,7 +62,6 @@ def end_all(leader: int, token: str) -> int:
         _signal(left, signal.SIGKILL)
         time.sleep(LOOK_SECONDS)
         left = kin(leader, token)
-    _end_watcher(leader)
     return counted
 
 

@@ -8,6 +8,8 @@ from msgspec import Struct
 from weft.host.sandbox.wall import OPEN, Sandbox
 from weft.model.finding import Recalled
 from weft.model.todo import Todo
+from weft.outlook import EditorTerminals
+from weft.tool.buffers import Files
 from weft.tool.diagnostic import Lookout, Unwatched
 from weft.tool.guard import Guard
 from weft.tool.inquire import Handover, Inquire, NoHandover, nobody
@@ -45,6 +47,8 @@ class Desk(Struct, frozen=True, kw_only=True):
     edited: Edited
     recall: Recall
     environment: Mapping[str, str]
+    files: Files = Files()
+    terminals: EditorTerminals | None = None
     lookout: Lookout = Unwatched()
     reach: Reach = Reach()
     inquire: Inquire = nobody

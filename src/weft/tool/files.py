@@ -21,10 +21,12 @@ _MOVED: Final = "changed its place while it was being opened. Try again."
 
 
 class Stamp(Struct, frozen=True, kw_only=True):
-    """By what a file is known to be as it was: when it was last written (ns), and how long it is."""
+    """By what a file is known to be as it was: when it was last written (ns), how long it is, and a digest of what an
+    editor has in its place and did not save."""
 
     modified: int
     size: int
+    unsaved: str = ""
 
 
 class Text(Struct, frozen=True, kw_only=True):
@@ -141,6 +143,20 @@ def _replace(path: str, raw: bytes, mode: int | None) -> Stamp:
                 os.unlink(passing, dir_fd=within)
             raise
         return stamp
+    finally:
+        os.close(within)
+
+
+def check_replaceable(path: str) -> None:
+    """Raise `ToolError` if a file may not be replaced, as `replace_text` would."""
+    parent, name = os.path.split(path)
+    try:
+        within = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return  # it is made when the file is
+    try:
+        _check_place(within, parent)
+        _mode_of(name, within)
     finally:
         os.close(within)
 

@@ -26,6 +26,11 @@ class Guard:
             return
         if seen is None:
             raise ToolError(f"You must read file {path} before overwriting it. Use the Read tool first")
+        if found.unsaved:
+            raise ToolError(
+                f"File {path} has been changed in the editor since it was last read, and is not saved. "
+                "Read it again before changing it."
+            )
         # OpenCode asks whether the file is newer than the reading of it. An older one (checked out again, moved
         # into place) is another file just as well.
         raise ToolError(

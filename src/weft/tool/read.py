@@ -4,6 +4,7 @@ import asyncio
 import os
 from base64 import b64encode
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Annotated, BinaryIO, Final
 
 from msgspec import Meta, Struct
@@ -11,7 +12,7 @@ from msgspec import Meta, Struct
 from weft.errors import ToolError
 from weft.tool.about import about
 from weft.tool.contract import Attachment, Tool, ToolContext, ToolResult
-from weft.tool.files import Stamp, open_to_read, stamp_of, told
+from weft.tool.files import Stamp, Text, open_to_read, stamp_of, told
 from weft.tool.paths import Place, enter, title_of
 
 LINES: Final = 2000
@@ -62,7 +63,10 @@ async def read(wanted: ReadInput, ctx: ToolContext) -> ToolResult:
     place = await enter(wanted.file_path, ctx)
     # Where a link leads counts as well: a rule for `.env` is not to be passed under another name.
     await ctx.ask("read", *dict.fromkeys((place.path, place.real)), always=("*",))
-    found = await asyncio.to_thread(told(lambda: _read(place, wanted)))
+    unsaved = await ctx.desk.files.find_unsaved(place.real)
+    found = await asyncio.to_thread(
+        told(lambda: _read(place, wanted) if unsaved is None else _held(unsaved, wanted))
+    )
     ctx.desk.guard.saw(place.real, found.stamp)
     ctx.desk.lookout.warm(place.path)
     title = title_of(place, ctx)
@@ -78,6 +82,11 @@ async def read(wanted: ReadInput, ctx: ToolContext) -> ToolResult:
     page = found.page or Page(lines=[], last=0, full=False, more=False)
     metadata = {"preview": "\n".join(page.lines[:PREVIEW_LINES]), "truncated": page.full or page.more}
     return ToolResult(title=title, output=_shown(page, wanted.offset), metadata=metadata)
+
+
+def _held(unsaved: Text, wanted: ReadInput) -> Found:
+    """What an editor has open and did not save."""
+    return Found(stamp=unsaved.stamp, page=_page(BytesIO(unsaved.content.encode()), wanted))
 
 
 def _read(place: Place, wanted: ReadInput) -> Found:

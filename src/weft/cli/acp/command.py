@@ -9,6 +9,8 @@ from asyncio.streams import FlowControlMixin
 from importlib.util import find_spec
 from typing import TextIO
 
+from msgspec.structs import replace
+
 from weft.acp.lines import LONGEST_LINE
 from weft.app.open import Opening, open_app
 from weft.cli.exit import Exit
@@ -16,6 +18,7 @@ from weft.cli.paint import Paint, plain
 from weft.cli.running.stop import Stop
 from weft.errors import InvalidInputError, UnsupportedError, WeftError
 from weft.host.ending import LastResort
+from weft.outlook import EditorWorkspace
 from weft.version import VERSION
 
 
@@ -41,11 +44,12 @@ async def _serve(chosen: argparse.Namespace, out: int, last_resort: LastResort) 
     from weft.acp.agent import Setup  # noqa: PLC0415  the protocol's package is an extra, and takes a second to import
     from weft.acp.serving import serve_editor  # noqa: PLC0415
 
-    def opening(directory: str) -> Opening:
-        return Opening(directory=directory, env=os.environ, store=chosen.store, answered=True, warn=warn)
+    def opening(directory: str, editor: EditorWorkspace) -> Opening:
+        usual = Opening(directory=directory, env=os.environ, store=chosen.store, answered=True, warn=warn)
+        return replace(usual, editor=editor)
 
     setup = Setup(
-        open=lambda directory: open_app(opening(directory)),
+        open=lambda directory, editor: open_app(opening(directory, editor)),
         here=chosen.cwd,
         note=note,
         version=VERSION,

@@ -85,7 +85,7 @@ async def rewrite(path: str, change: Callable[[str], str], ctx: ToolContext, *, 
 
 async def _seen(place: Place, ctx: ToolContext, *, makes: bool) -> str:
     """The file's text, if the session has seen it so."""
-    found = await find_text(place.real)
+    found = await ctx.desk.files.find_text(place.real)
     if found is None:
         if not makes:
             raise ToolError(f"File {place.path} not found")

@@ -15,6 +15,7 @@ from weft.tool.change.diff import diff
 from weft.tool.change.edit import SHOWN_WHOLE, keeping_form, sendable
 from weft.tool.change.patch_text import Add, Delete, Section, Update, parse_patch, patched
 from weft.tool.change.together import Turn, change_together
+from weft.tool.change.write import save_unsaved
 from weft.tool.contract import Tool, ToolContext, ToolResult
 from weft.tool.diagnostic import Diagnostics, to_metadata, told_of
 from weft.tool.files import Text, find_stamp, find_text
@@ -61,6 +62,8 @@ async def apply_patch(wanted: PatchInput, ctx: ToolContext) -> ToolResult:
         # Asking may take an hour: what this session did meanwhile is built upon, anybody else's work is refused.
         texts = await _seen(places, ctx)
         changes = await _verified(sections, places, texts)
+        for place in places.values():
+            await save_unsaved(place, ctx)
         async with ctx.watch(*(place.real for place in places.values())):
             await change_together(list(_turns(changes, texts)))
             changes = [await _tidied(change, ctx) for change in changes]
@@ -99,7 +102,7 @@ async def _seen(places: Places, ctx: ToolContext) -> dict[str, Text | None]:
     """The texts of all the files, if the session has seen them so."""
     texts = {}
     for place in places.values():
-        texts[place.real] = found = await find_text(place.real)
+        texts[place.real] = found = await ctx.desk.files.find_text(place.real)
         if found is not None:
             # OpenCode lets a patch overwrite and delete files that nobody has looked at.
             ctx.desk.guard.check(place.real, found.stamp)
@@ -193,6 +196,7 @@ async def _tidied(change: Change, ctx: ToolContext) -> Change:
     if stands is None:
         return change
     ctx.desk.guard.saw(place.real, stands.stamp)
+    await ctx.desk.files.show(place.real, change.before)
     return replace(change, after=stands.content)
 
 

@@ -10,7 +10,7 @@ from weft.tool.change.choice import write_to_others
 from weft.tool.change.diff import diff
 from weft.tool.contract import Tool, ToolContext, ToolResult
 from weft.tool.diagnostic import to_metadata, told_of, told_of_others
-from weft.tool.files import Stamp, find_stamp, find_text, write_text
+from weft.tool.files import Stamp, find_stamp
 from weft.tool.paths import Place, enter, lasting_edit, patterns_of, title_of
 
 
@@ -23,7 +23,7 @@ class WriteInput(Struct, frozen=True, kw_only=True, rename="camel"):
 
 async def write(wanted: WriteInput, ctx: ToolContext) -> ToolResult:
     place = await enter(wanted.file_path, ctx)
-    before = await find_text(place.real)
+    before = await ctx.desk.files.find_text(place.real)
     if before is not None:
         ctx.desk.guard.check(place.real, before.stamp)
     old = before.content if before else ""
@@ -50,18 +50,28 @@ async def ask_to_edit(place: Place, before: str, after: str, ctx: ToolContext) -
 
 async def check_unchanged(place: Place, ctx: ToolContext, *, new: bool) -> None:
     """Nobody changed or made the file while the person was thinking: asking may take an hour."""
-    found = await find_stamp(place.real)
+    found = await ctx.desk.files.find_stamp(place.real)
     if found is not None or not new:
         ctx.desk.guard.check(place.real, found or Stamp(modified=0, size=-1))
 
 
 async def put(place: Place, content: str, ctx: ToolContext) -> None:
     """Write it, have it tidied up, and remember how it then stands."""
+    await save_unsaved(place, ctx)
     async with ctx.watch(place.real):
-        ctx.desk.guard.saw(place.real, await write_text(place.real, content))
+        ctx.desk.guard.saw(place.real, await ctx.desk.files.write_text(place.real, content))
         await ctx.desk.edited(place.path)
+    await ctx.desk.files.show(place.real, content)
     if (tidied := await find_stamp(place.real)) is not None:
         ctx.desk.guard.saw(place.real, tidied)
+
+
+async def save_unsaved(place: Place, ctx: ToolContext) -> None:
+    """Save what the person has typed. Not while changes are watched: it is their work, and undo has to leave it."""
+    unsaved = await ctx.desk.files.find_unsaved(place.real)
+    if unsaved is not None:
+        ctx.desk.guard.check(place.real, unsaved.stamp)
+        await ctx.desk.files.save(place.real, unsaved.content)
 
 
 WRITE = Tool(

@@ -3,8 +3,9 @@
 import asyncio
 from typing import Any, Final
 
-from weft.host.process import Command, Exit, Output, run
+from weft.host.process import Command, Exit, Hear, Output, run
 from weft.tool.contract import ToolContext
+from weft.tool.shell.terminal import new_token, open_terminal, run_in
 from weft.tool.truncate import cut, note
 
 SHOWN: Final = 30_000
@@ -30,11 +31,20 @@ async def follow(command: Command, output: Output, description: str, ctx: ToolCo
     try:
         async with asyncio.TaskGroup() as tasks:
             telling = tasks.create_task(tell())
-            exit = await run(command, hear)
+            exit = await _run(command, hear, ctx)
             telling.cancel()
             return exit
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None
+
+
+async def _run(command: Command, hear: Hear, ctx: ToolContext) -> Exit:
+    """In a terminal of the editor if it gives one, else as a process of our own."""
+    token = new_token()
+    terminal = await open_terminal(command, token, ctx)
+    if terminal is None:
+        return await run(command, hear)
+    return await run_in(terminal, token, command, hear)
 
 
 async def keep(output: Output, ctx: ToolContext) -> tuple[str, str | None]:

@@ -1,0 +1,144 @@
+"""What an editor has open and did not save is what tools of `weft acp` see; undo gives it back, and nothing of it is lost."""
+
+import os
+from pathlib import Path
+
+from acp.schema import ClientCapabilities, FileSystemCapabilities
+
+from given.editor import FILES, Editor, open_editor
+from weft.app.open import Opening, open_app
+from weft.model.ids import SessionID
+from weft.provider.scripted import Call, Say
+
+READ = Call(tool="read", input={"filePath": "hello.txt"})
+EDIT = Call(tool="edit", input={"filePath": "hello.txt", "oldString": "typed", "newString": "changed"})
+OVER = Call(tool="write", input={"filePath": "hello.txt", "content": "all new\n"})
+NEW = Call(tool="write", input={"filePath": "deep/new.txt", "content": "new\n"})
+PATCH = Call(
+    tool="apply_patch",
+    input={
+        "patchText": "*** Begin Patch\n*** Update File: hello.txt\n@@\n-typed, not saved\n+patched\n*** End Patch"
+    },
+)
+UNSAVED = "typed, not saved\n"
+
+
+async def undo(home: Path, session: str) -> None:
+    opening = Opening(directory=str(home / "project"), env=os.environ, store=f"file:{home / 'storage'}")
+    async with open_app(opening) as api:
+        [prompt, *_] = await api.list_messages(SessionID(session))
+        await api.revert(SessionID(session), prompt.info.id)
+
+
+def result(editor: Editor, kind: str) -> str:
+    [content] = editor.call(kind)["content"]
+    text: str = content["content"]["text"]
+    return text
+
+
+async def test_what_is_typed_and_not_saved_is_read(tmp_path: Path) -> None:
+    async with open_editor(tmp_path, [READ], [Say(text="So.")], able=FILES) as desk:
+        path = str(desk.project / "hello.txt")
+        desk.editor.buffers[path] = UNSAVED
+        session = await desk.new()
+        await desk.editor.say(session, "what does it say?")
+        assert "00001| typed, not saved" in result(desk.editor, "read")
+        assert set(desk.editor.read) == {(session, path)}
+        assert desk.editor.written == []
+
+
+async def test_an_edit_builds_on_it_and_undo_gives_it_back(tmp_path: Path) -> None:
+    async with open_editor(tmp_path, [READ], [EDIT], [Say(text="Done.")], able=FILES) as desk:
+        path = desk.project / "hello.txt"
+        desk.editor.buffers[str(path)] = UNSAVED
+        session = await desk.new()
+        await desk.editor.say(session, "change it")
+        assert path.read_text() == "changed, not saved\n"
+        # First the person's own words are saved, as theirs; then they are changed.
+        assert desk.editor.written == [
+            (session, str(path), UNSAVED),
+            (session, str(path), "changed, not saved\n"),
+        ]
+    await undo(tmp_path, session)
+    assert path.read_text() == UNSAVED
+
+
+async def test_so_does_a_patch(tmp_path: Path) -> None:
+    async with open_editor(tmp_path, [READ], [PATCH], [Say(text="Done.")], able=FILES) as desk:
+        path = desk.project / "hello.txt"
+        desk.editor.buffers[str(path)] = UNSAVED
+        session = await desk.new()
+        await desk.editor.say(session, "patch it")
+        assert path.read_text() == "patched\n"
+        assert desk.editor.written == [(session, str(path), UNSAVED), (session, str(path), "patched\n")]
+    await undo(tmp_path, session)
+    assert path.read_text() == UNSAVED
+
+
+async def test_what_is_typed_after_it_was_read_is_not_written_over(tmp_path: Path) -> None:
+    for number, call in enumerate((OVER, EDIT)):
+        editor = Editor()
+        script = [READ], [call], [Say(text="Sorry.")]
+        async with open_editor(
+            tmp_path / str(number), *script, editor=editor, able=FILES, config=ASK
+        ) as desk:
+            path = desk.project / "hello.txt"
+            path.write_text("typed\n")
+
+            def type_on(_: object, __: object, path: Path = path, editor: Editor = editor) -> str:
+                editor.buffers[str(path)] = "typed on\n"
+                return "once"
+
+            editor.choose = type_on
+            await editor.say(await desk.new(), "write over it")
+            assert (path.read_text(), editor.buffers) == ("typed\n", {str(path): "typed on\n"})
+            assert "has been changed in the editor since it was last read" in result(editor, "edit")
+
+
+ASK = {"permission": {"edit": "ask"}}
+
+
+async def test_what_the_editor_cannot_save_is_not_touched(tmp_path: Path) -> None:
+    editor = Editor()
+    editor.cannot_write = True
+    script = [READ], [EDIT], [Say(text="Sorry.")]
+    async with open_editor(tmp_path, *script, editor=editor, able=FILES) as desk:
+        path = desk.project / "hello.txt"
+        editor.buffers[str(path)] = UNSAVED
+        await editor.say(await desk.new(), "change it")
+        assert (path.read_text(), editor.buffers) == ("hello there\n", {str(path): UNSAVED})
+        assert "the editor could not save them" in result(editor, "edit")
+
+
+async def test_a_new_file_is_written_through_the_editor_and_else_on_disk(tmp_path: Path) -> None:
+    for number, cannot in enumerate((False, True)):
+        editor, at = Editor(), tmp_path / str(number)
+        editor.cannot_write = cannot
+        async with open_editor(at, [NEW], [Say(text="Done.")], editor=editor, able=FILES) as desk:
+            path = desk.project / "deep" / "new.txt"
+            if not cannot:
+                path.parent.mkdir()
+            session = await desk.new()
+            await editor.say(session, "make it")
+            assert path.read_text() == "new\n"
+            assert editor.written == ([] if cannot else [(session, str(path), "new\n")])
+
+
+async def test_bytes_that_are_not_text_are_left_to_the_disk(tmp_path: Path) -> None:
+    over = Call(tool="edit", input={"filePath": "odd.txt", "oldString": "one", "newString": "two"})
+    read = Call(tool="read", input={"filePath": "odd.txt"})
+    async with open_editor(tmp_path, [read], [over], [Say(text="Done.")], able=FILES) as desk:
+        path = desk.project / "odd.txt"
+        path.write_bytes(b"one \xff\n")
+        desk.editor.buffers[str(path)] = "one \ufffd\n"
+        await desk.editor.say(await desk.new(), "change it")
+        assert path.read_bytes() == b"two \xff\n"
+        assert desk.editor.written == []
+
+
+async def test_an_editor_that_offers_no_files_is_asked_for_none(tmp_path: Path) -> None:
+    only = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=False, write_text_file=False))
+    async with open_editor(tmp_path, [READ], [OVER], [Say(text="Done.")], able=only) as desk:
+        await desk.editor.say(await desk.new(), "write")
+        assert (desk.editor.read, desk.editor.written) == ([], [])
+        assert (desk.project / "hello.txt").read_text() == "all new\n"
