@@ -115,7 +115,7 @@ class Beside(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def open_local(  # noqa: PLR0913  the last is said by name
+async def open_local(
     place: Place, store: Store, models: Registry, settings: Settings, seams: Seams, *, warn: Warn = unheard
 ) -> AsyncIterator[Local]:
     """An `Api` over this directory. Leaving ends its runs and writes what is unwritten."""

@@ -169,7 +169,7 @@ async def _indexed(local: Local, url: str, paths: Paths) -> AsyncIterator[Local]
 
 
 @asynccontextmanager
-async def open_weft(  # noqa: PLR0913  all but the first are said by name
+async def open_weft(
     directory: str = ".",
     *,
     store: str | None = None,

@@ -131,7 +131,7 @@ def guard(environ: Mapping[str, str], directory: str) -> dict[str, str]:
     return variables
 
 
-def call_git(  # noqa: PLR0913  all but the first three are said by name
+def call_git(
     directory: str,
     args: Sequence[str],
     environ: Mapping[str, str],

@@ -39,7 +39,7 @@ class Again(Struct, frozen=True, kw_only=True):
     wait_ms: int
 
 
-def decide_retry(  # noqa: PLR0913  all but the first are said by name
+def decide_retry(
     error: ProviderError,
     *,
     attempt: int,
