@@ -8,7 +8,7 @@ OPENCODE := $(CACHE)/opencode-1.1.34
 WEFT_DRIVERS ?= ../shared/tools
 TESTS := $(RUN)/pytest -n 2 -m "not opencode"
 
-.PHONY: help setup demo fmt check test test-opencode test-clients test-schema cov bench shape release clean
+.PHONY: help setup demo fmt check test test-opencode test-clients test-schema fuzz-shell cov bench shape release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -45,6 +45,9 @@ test-clients: $(READY) ## OpenCode's own terminal UIs, `run` and SDKs against `w
 
 test-schema: $(READY) ## thousands of requests made up from GET /doc, by schemathesis
 	$(RUN)/python tools/schema.py --cache $(CACHE)/clients $(SCHEMA)
+
+fuzz-shell: $(READY) ## shell commands that are judged harmless, run in a sandbox: whether they are; FUZZ="--seed 2 --count 50000"
+	$(RUN)/python tools/fuzz_shell.py $(FUZZ)
 
 cov: $(READY) ## the tests, and which branches they never took
 	$(TESTS) --cov=weft --cov-branch --cov-report=term-missing:skip-covered tests

@@ -25,8 +25,10 @@ def main() -> int:
     given = parser.parse_args()
     found = fuzz(given.seed, given.count)
     for hole in found.holes[: given.show]:
-        print(f"{hole.rules}: {hole.command!r}\n    {hole.deeds}")
-    print(f"seed {given.seed}: {found.tried} commands, {found.run} of them run, {len(found.holes)} holes")
+        sys.stdout.write(f"{hole.rules}: {hole.command!r}\n    {hole.deeds}\n")
+    sys.stdout.write(
+        f"seed {given.seed}: {found.tried} commands, {found.run} of them run, {len(found.holes)} holes\n"
+    )
     return 1 if found.holes else 0
 
 

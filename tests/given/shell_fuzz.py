@@ -53,20 +53,21 @@ def _try(command: str, grounds: Grounds, trial: Trial) -> list[Hole] | None:
     if not allowing:
         return None
     deeds = trial.run(command)
-    return [
-        Hole(command=command, rules=rules, deeds=deeds) for rules in allowing if _is_forbidden(deeds, rules)
-    ]
+    forbidding = find_holes(deeds)
+    return [Hole(command=command, rules=rules, deeds=deeds) for rules in allowing if rules in forbidding]
 
 
-def _is_forbidden(deeds: Deeds, rules: str) -> bool:
-    if deeds.read or any(path.startswith(_GUARDED) for path in deeds.changed):
-        return True
-    match rules:
-        case "plan":
-            return any(not path.startswith(_CHANGED_BY_LOOKING) for path in deeds.changed)
-        case "no-rm":
-            return "rm" in deeds.ran
-        case "listed":
-            return bool(deeds.ran)
-        case _:
-            return False
+def find_holes(deeds: Deeds) -> tuple[str, ...]:
+    """The rules that forbid some of what was done."""
+    if deeds.read or any(_is_below(path, _GUARDED) for path in deeds.changed):
+        return RULES
+    wrote = any(not _is_below(path, _CHANGED_BY_LOOKING) for path in deeds.changed)
+    return tuple(
+        rules
+        for rules, forbidden in (("plan", wrote), ("no-rm", "rm" in deeds.ran), ("listed", bool(deeds.ran)))
+        if forbidden
+    )
+
+
+def _is_below(path: str, places: tuple[str, ...]) -> bool:
+    return any(path == place or path.startswith(f"{place}/") for place in places)

@@ -194,11 +194,47 @@ def test_an_unknown_model_is_an_error_and_nothing_is_asked(
     assert "did you mean mill/m?" in err
 
 
-def test_without_a_key_the_variable_to_set_is_told_and_the_session_stays(weft: Run) -> None:
+def listed(tmp_path: Path, capsys: pytest.CaptureFixture[str], *command: str) -> list[str]:
+    """The titles of the sessions that are there, or in the trash."""
+    run_command([*command, "--format", "json", "--dir", str(tmp_path), "--store", str(tmp_path / "store")])
+    return [each["title"] for each in json.loads(capsys.readouterr().out)]
+
+
+def test_without_a_key_the_variable_to_set_is_told_and_no_session_is_in_the_way(
+    weft: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weft("-m", "scripted/demo", "the one before")
     code, _, err = weft("-m", "anthropic/claude-sonnet-4-5", "weave")
     assert code == 1
     assert "set ANTHROPIC_API_KEY" in err
-    assert weft("-c", "-m", "scripted/demo", "go on")[0] in (0, 3)
+    assert "nothing was answered, so the session is in the trash: weft session restore ses_" in err
+    assert listed(tmp_path, capsys, "session", "list") == ["the one before"]
+
+
+def test_a_refused_key_leaves_a_session_only_in_the_trash(
+    weft: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_web({"/v1/chat/completions": Answer(b'{"error": {"message": "bad key"}}', 401)}) as web:
+        configure(monkeypatch, web, "@ai-sdk/openai-compatible")
+        code, _, err = weft("-m", "mill/m", "weave")
+    assert (code, listed(tmp_path, capsys, "session", "list")) == (1, [])
+    restored = err.splitlines()[-1].split()[-1]
+    place = ("--dir", str(tmp_path), "--store", str(tmp_path / "store"))
+    assert run_command(["session", "restore", restored, *place]) == 0
+    capsys.readouterr()
+    assert listed(tmp_path, capsys, "session", "list") == ["weave"]
+
+
+def test_a_refused_key_in_the_middle_of_a_session_takes_nothing_away(
+    weft: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_web({"/v1/chat/completions": CHAT}) as web:
+        configure(monkeypatch, web, "@ai-sdk/openai-compatible")
+        weft("-m", "mill/m", "weave")
+    with open_web({"/v1/chat/completions": Answer(b'{"error": {"message": "bad key"}}', 401)}) as web:
+        configure(monkeypatch, web, "@ai-sdk/openai-compatible")
+        assert weft("-m", "mill/m", "-c", "weave on")[0] == 1
+    assert listed(tmp_path, capsys, "session", "list") == ["weave"]
 
 
 def test_a_package_without_an_adapter_is_named(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ async def test_a_lost_session_is_named_and_made_anew_from_its_messages(root: Pat
         (f"message/{FIRST}/msg_first_1.json", "parts, diffs and todos of something that is gone: 1"),
         (f"message/{FIRST}/msg_first_2.json", "parts, diffs and todos of something that is gone: 1"),
         (f"session/p1/{FIRST}.json", "sessions whose parent is gone: 1"),
-        ("project/p1.json", "1 projects have sessions and no record"),
+        ("project/p1.json", "1 project has sessions and no record"),
     ],
 )
 async def test_a_document_that_is_missed_by_others_is_told_of(root: Path, path: str, what: str) -> None:

@@ -41,7 +41,7 @@ async def test_a_run_shows_a_line_for_each_call_of_a_child_and_not_its_words(
     assert out == "There it is.\n"
     assert err.splitlines()[:-1] == [
         "  · Echo    Echo x",
-        "  · Invalid Invalid Tool",
+        "  · Nosuch  there is no tool 'nosuch'; there are echo",
         "| Task    Do look",
     ]
     assert err.splitlines()[-1].startswith("4 steps · ")

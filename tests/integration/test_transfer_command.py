@@ -70,7 +70,7 @@ def test_secrets_are_shown_first_and_covered_then(place: Path) -> None:
 
 def test_a_bundle_goes_to_another_store_and_says_so_as_json(place: Path) -> None:
     made = weft(place, "export", "--all", "--bundle", "b.zip")
-    assert made.stderr == "b.zip: 1 sessions, 2 messages, 0 attachments\n"
+    assert made.stderr == "b.zip: 1 session, 2 messages, 0 attachments\n"
     looked = weft(place, "import", "b.zip", "--store", "other", "--dry-run", "--format", "json")
     taken = weft(place, "import", "b.zip", "--store", "other", "--format", "json")
     again = weft(place, "import", "b.zip", "--store", "other", "--format", "json")

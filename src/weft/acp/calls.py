@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from weft.acp.content import words
 from weft.model.part import CompletedState, ErrorState, PendingState, RunningState, ToolPart
+from weft.model.readable import INVALID, fault_of, name_of, readable
 
 CallContent = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 
@@ -100,8 +101,9 @@ class Call(Struct, frozen=True, kw_only=True):
     def title(self) -> str:
         if self.part.tool == "bash" and isinstance(self.input.get("command"), str):
             return cut(self.input["command"], LONGEST_TITLE)
-        said = getattr(self.part.state, "title", None) or self._subject()
-        name = self.part.tool.replace("_", " ").capitalize()
+        invalid = fault_of(self.part) if self.part.tool == INVALID else None
+        said = invalid or getattr(self.part.state, "title", None) or self._subject()
+        name = name_of(self.part).replace("_", " ").capitalize()
         return cut(f"{name} {said}".strip(), LONGEST_TITLE)
 
     def _subject(self) -> str:
@@ -138,10 +140,12 @@ class Call(Struct, frozen=True, kw_only=True):
             case RunningState():
                 return list(self._so_far())
             case ErrorState(error=error):
-                return [told(cut(error, LONGEST_OUTPUT))]
+                return [told(cut(readable(self.part.tool, error), LONGEST_OUTPUT))]
             case CompletedState(output=output):
                 # What was changed says all there is to say of an edit but what is wrong with it now.
-                return list(self.diffs()) or ([told(cut(output, LONGEST_OUTPUT))] if output else [])
+                return list(self.diffs()) or (
+                    [told(cut(readable(self.part.tool, output), LONGEST_OUTPUT))] if output else []
+                )
 
     def _so_far(self) -> Iterator[CallContent]:
         metadata = self.metadata()

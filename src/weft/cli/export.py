@@ -15,6 +15,7 @@ from weft.cli.table import to_table
 from weft.errors import InvalidInputError, NotFoundError, StoreError
 from weft.model.ids import SessionID
 from weft.model.parcel import Parcel
+from weft.model.plural import plural
 from weft.model.session import Session
 from weft.session.transfer.bundle import write_bundle
 from weft.session.transfer.document import to_document
@@ -125,7 +126,7 @@ def _bundle(path: str, reading: Reading, sessions: list[Session], redactor: Reda
     messages = sum(session.counts.messages for session in manifest.sessions)
     files = len(manifest.attachments)
     print(
-        f"{path}: {len(manifest.sessions)} sessions, {messages} messages, {files} attachments",
+        f"{path}: {plural(len(manifest.sessions), 'session')}, {plural(messages, 'message')}, {plural(files, 'attachment')}",
         file=sys.stderr,
     )
 
@@ -157,7 +158,7 @@ def _preview(redactor: Redactor, reading: Reading, sessions: list[Session], *, a
         ("Covered by", "Secret", "Times", "First in"), rows, Paint(sys.stdout), right="Times"
     ):
         print(line)
-    print(f"\n{len(found)} secrets would be covered; nothing was written", file=sys.stderr)
+    print(f"\n{plural(len(found), 'secret')} would be covered; nothing was written", file=sys.stderr)
 
 
 def _to_row(finding: Finding) -> dict[str, str | int]:

@@ -14,6 +14,7 @@ from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
 from weft.cli.table import to_table
 from weft.model.parcel import Counts, Received
+from weft.model.plural import plural
 from weft.session.transfer.rebind import parse_rebind
 
 ROWS = 50
@@ -95,7 +96,7 @@ def _arrow(before: int, after: int) -> str:
 def _story(one: Received) -> str:
     """What became of it, in a sentence."""
     counts: Counts = one.after
-    size = f"{counts.messages} messages, {counts.parts} parts"
+    size = f"{plural(counts.messages, 'message')}, {plural(counts.parts, 'part')}"
     match one.verdict:
         case "new":
             return f"new here: {size}"

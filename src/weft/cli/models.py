@@ -17,6 +17,7 @@ from weft.config.masks import mask, secret_values
 from weft.errors import ConfigError, InvalidInputError, NotFoundError, ProviderError
 from weft.host.paths import paths_from
 from weft.model.catalog import Model
+from weft.model.plural import plural
 from weft.model.wire import to_plain
 from weft.provider.offer.access import fill_in, is_loopback, missing_key
 from weft.provider.offer.catalogue import Fetch, refresh
@@ -57,7 +58,7 @@ def refresh_catalogue(env: Mapping[str, str]) -> None:
     if flags.disable_models_fetch:
         raise InvalidInputError("--refresh", "OPENCODE_DISABLE_MODELS_FETCH is set", hint="unset it to fetch")
     count = refresh(paths_from(env).models_file, flags.models_url, load_fetch())
-    say(f"the catalogue was fetched: {count} providers")
+    say(f"the catalogue was fetched: {plural(count, 'provider')}")
 
 
 def load_fetch(**more: Any) -> Fetch:

@@ -30,10 +30,11 @@ from weft.errors import InvalidInputError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.ending import LastResort
 from weft.model.catalog import parse_ref
+from weft.model.failure import ApiFailure, AuthFailure
 from weft.model.ids import SessionID
 from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput, TextInput
-from weft.model.message import AssistantMessage
-from weft.model.part import ModelRef, ToolPart
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import ModelRef, TextPart, ToolPart
 from weft.model.project import Place, root_of
 from weft.model.session import Session, SessionQuery
 from weft.model.spent import UNLIMITED, Budget
@@ -42,6 +43,7 @@ from weft.run.compaction import CONTINUE
 from weft.session.choose import choose_last
 
 TITLE_LENGTH = 50
+KEY_REFUSED = frozenset({401, 403})
 
 
 def run_prompt(chosen: argparse.Namespace) -> int:
@@ -147,7 +149,35 @@ async def hold(
     )
     code = await follow(api, session.id, input, screen, company)
     await tell_shared(api, chosen, session)
+    if code == Exit.FAILED and not (chosen.session or chosen.go_on or chosen.share):
+        await put_away_unanswered(api, session.id)
     return code
+
+
+async def put_away_unanswered(api: Api, session: SessionID) -> None:
+    """Move a session to the trash in which no model said a word because the key was missing or refused.
+
+    Else it would be the last one, which whoever has mended the key and goes on does not mean.
+    """
+    for message in await api.list_messages(session):
+        if isinstance(message.info, AssistantMessage) and not is_key_refused(message):
+            return
+    await api.remove_session(session)
+    said = f"nothing was answered, so the session is in the trash: weft session restore {session}"
+    print(Paint(sys.stderr).dim(said), file=sys.stderr)
+
+
+def is_key_refused(answer: MessageWithParts) -> bool:
+    """Whether an answer holds nothing but the failure that the key was missing or refused."""
+    assert isinstance(answer.info, AssistantMessage)
+    match answer.info.error:
+        case AuthFailure():
+            refused = True
+        case ApiFailure(data=data):
+            refused = data.status_code in KEY_REFUSED
+        case _:
+            refused = False
+    return refused and not any(isinstance(part, TextPart | ToolPart) for part in answer.parts)
 
 
 def is_watched() -> bool:

@@ -31,6 +31,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.plural import plural
+from weft.model.readable import fault_of, name_of, readable
 from weft.model.spent import Spent, add_up
 from weft.model.status import Retry
 from weft.model.wire import encode, to_plain
@@ -124,10 +125,8 @@ class Terminal:
                 self._words(part, event.delta)
             case PartGrew(part_id=part, delta=delta) if part == self._writing:
                 self._write(delta)
-            case PartUpdated(part=ToolPart(state=CompletedState() as state) as part):
-                self._call(part, state)
-            case PartUpdated(part=ToolPart(state=ErrorState(error=error)) as part):
-                self._say(f"{self._head(part)} {self._paint.red(plain(error))}")
+            case PartUpdated(part=ToolPart(state=CompletedState() | ErrorState()) as part):
+                self._call(part)
             case PartUpdated(part=StepFinishPart() as part):
                 self._count(part)
             case StatusChanged(status=Retry(message=message, next=until)):
@@ -145,10 +144,10 @@ class Terminal:
     def feed_below(self, event: Event) -> None:
         """A line for each call of a child, and what it took is counted. Its words are for whoever sent it."""
         match event:
-            case PartUpdated(part=ToolPart(state=CompletedState() as state) as part):
-                self._below(part, self._paint.dim(plain(titled(state))))
-            case PartUpdated(part=ToolPart(state=ErrorState(error=error)) as part):
-                self._below(part, self._paint.red(plain(shortened(error))))
+            case PartUpdated(part=ToolPart(state=CompletedState() | ErrorState()) as part):
+                fault = fault_of(part)
+                done = self._paint.dim(plain(titled(part)))
+                self._below(part, done if fault is None else self._paint.red(plain(shortened(fault))))
             case PartUpdated(part=StepFinishPart() as part):
                 self._count(part)
             case _:
@@ -206,17 +205,21 @@ class Terminal:
 
     # --- calls ---
 
-    def _call(self, part: ToolPart, state: CompletedState) -> None:
+    def _call(self, part: ToolPart) -> None:
         self._close()
-        self._say(f"{self._head(part)} {self._paint.dim(plain(titled(state)))}")
-        diff = state.metadata.get("diff")
+        fault = fault_of(part)
+        if fault is not None or not isinstance(part.state, CompletedState):
+            self._say(f"{self._head(part)} {self._paint.red(plain(fault or ''))}")
+            return
+        self._say(f"{self._head(part)} {self._paint.dim(plain(titled(part)))}")
+        diff = part.state.metadata.get("diff")
         if isinstance(diff, str) and diff.strip():
             self._indented(self._paint.diff(plain(hunks(diff))))
         elif part.tool == "bash":
-            self._indented(self._paint.dim(plain(shortened(state.output))))
+            self._indented(self._paint.dim(plain(shortened(readable(part.tool, part.state.output)))))
 
     def _below(self, part: ToolPart, what: str) -> None:
-        line = f"  {self._paint.dim(f'· {part.tool.capitalize().ljust(NAME_WIDTH)}')} {what}"
+        line = f"  {self._paint.dim(f'· {name_of(part).capitalize().ljust(NAME_WIDTH)}')} {what}"
         # A child works while its parent may still be speaking: its lines wait for the end of the sentence.
         if self._writing is None:
             self._say(line)
@@ -225,7 +228,7 @@ class Terminal:
 
     def _head(self, part: ToolPart) -> str:
         self._close()
-        return f"{self._paint.blue('|')} {self._paint.bold(part.tool.capitalize().ljust(NAME_WIDTH))}"
+        return f"{self._paint.blue('|')} {self._paint.bold(name_of(part).capitalize().ljust(NAME_WIDTH))}"
 
     def _indented(self, text: str) -> None:
         if text.strip():
@@ -250,10 +253,12 @@ def hunks(diff: str) -> str:
     return "\n".join(lines[first:])
 
 
-def titled(state: CompletedState) -> str:
+def titled(part: ToolPart) -> str:
     """What was done, in a line; tools of MCP servers do not say, and are shown by what they were given."""
-    if state.title or not state.input:
-        return state.title
+    state = part.state
+    title = state.title if isinstance(state, CompletedState) else ""
+    if title or not state.input:
+        return title
     given = encode(state.input).decode()
     return given if len(given) <= TITLE_WIDTH else given[: TITLE_WIDTH - 1] + "…"
 

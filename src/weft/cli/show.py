@@ -16,7 +16,6 @@ from weft.model.part import (
     AnyPart,
     AnyToolState,
     CompletedState,
-    ErrorState,
     FilePart,
     PendingState,
     ReasoningPart,
@@ -26,6 +25,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.plural import plural
+from weft.model.readable import fault_of, name_of, readable
 from weft.model.session import Session
 from weft.model.spent import add_up
 from weft.session.totals import to_spent
@@ -59,7 +59,7 @@ def transcript(
     yield ""
     if parted.gone:
         yield paint.yellow(
-            f"{len(parted.gone)} messages were taken back; weft redo {session.id} brings them back"
+            f"{plural(len(parted.gone), 'message was', 'messages were')} taken back; weft redo {session.id} brings {'it' if len(parted.gone) == 1 else 'them'} back"
         )
     yield paint.dim(totals(messages))
 
@@ -87,18 +87,18 @@ def _part(part: AnyPart, paint: Paint) -> Iterable[str]:
             yield plain(text)
         case ReasoningPart(text=text) if text:
             yield paint.dim(plain(text))
+        case ToolPart(state=state) if (fault := fault_of(part)) is not None:
+            head = f"{paint.blue('|')} {paint.bold(name_of(part).capitalize())} {paint.red(plain(fault))}"
+            yield head + paint.dim(child_of(state))
         case ToolPart(tool=tool, state=CompletedState() as state):
             yield f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.dim(plain(state.title) + child_of(state))}"
             diff = state.metadata.get("diff")
             shown = (
                 paint.diff(plain(hunks(diff)))
                 if isinstance(diff, str)
-                else paint.dim(plain(shortened(state.output)))
+                else paint.dim(plain(shortened(readable(tool, state.output))))
             )
             yield from (f"  {line}" for line in shown.splitlines())
-        case ToolPart(tool=tool, state=ErrorState(error=error) as state):
-            head = f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.red(plain(error))}"
-            yield head + paint.dim(child_of(state))
         case ToolPart(tool=tool, state=PendingState() | RunningState() as state):
             head = f"{paint.blue('|')} {paint.bold(tool.capitalize())} {paint.yellow(str(state.__struct_config__.tag))}"
             yield head + paint.dim(child_of(state))

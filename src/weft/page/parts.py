@@ -25,6 +25,7 @@ from weft.model.part import (
     ToolPart,
     UnknownPart,
 )
+from weft.model.readable import fault_of, name_of, readable
 from weft.model.wire import encode_pretty
 from weft.page.markup import NOTHING, Html, join, tag, text, void
 from weft.page.prose import prose
@@ -81,34 +82,30 @@ def _file(file: FilePart) -> Html:
 def _call(call: ToolPart) -> Html:
     state = call.state
     title = getattr(state, "title", None) or ""
-    failed = isinstance(state, ErrorState)
-    head = tag(
-        "span",
-        text(" ".join(filter(None, (call.tool, title, _fate(state))))),
-        class_="failed" if failed else "call",
-    )
-    return _folded(head, *_told(state))
+    failed = fault_of(call) is not None
+    said = (name_of(call), "" if failed else title, "(failed)" if failed else _fate(state))
+    head = tag("span", text(" ".join(filter(None, said))), class_="failed" if failed else "call")
+    return _folded(head, *_told(call))
 
 
 def _fate(state: AnyToolState) -> str:
     match state:
         case PendingState() | RunningState():
             return "(under way)"
-        case ErrorState():
-            return "(failed)"
-        case CompletedState():
+        case CompletedState() | ErrorState():
             return ""
 
 
-def _told(state: AnyToolState) -> Iterator[Html]:
+def _told(call: ToolPart) -> Iterator[Html]:
+    state = call.state
     if state.input:
         yield tag("pre", text(cut(encode_pretty(state.input).decode("utf-8", "replace"))))
     match state:
         case CompletedState():
             if state.output:
-                yield tag("pre", text(cut(state.output)))
+                yield tag("pre", text(cut(readable(call.tool, state.output))))
             yield from (_file(file) for file in state.attachments or ())
         case ErrorState():
-            yield tag("pre", text(cut(state.error)))
+            yield tag("pre", text(cut(readable(call.tool, state.error))))
         case PendingState() | RunningState():
             pass

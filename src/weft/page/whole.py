@@ -6,6 +6,7 @@ from typing import Final, Literal
 from weft.model.around.share import Shown
 from weft.model.failure import AnyFailure
 from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, UserMessage
+from weft.model.plural import plural
 from weft.model.wire import to_plain
 from weft.page.markup import NOTHING, Html, join, tag, text, void
 from weft.page.parts import cut, part
@@ -68,7 +69,7 @@ def _header(shown: Shown) -> Html:
     said = [f"begun {_when(info.time.created)}"]
     if info.summary is not None:
         changed = info.summary
-        said.append(f"{changed.files} files changed, +{changed.additions} -{changed.deletions}")
+        said.append(f"{plural(changed.files, 'file')} changed, +{changed.additions} -{changed.deletions}")
     return tag("header", tag("h1", text(info.title or "A session")), tag("p", text(" · ".join(said))))
 
 
@@ -81,7 +82,15 @@ def _messages(shown: Shown) -> Html:
     messages = shown.parcel.messages
     earlier = len(messages) - MOST_MESSAGES
     note = (
-        [tag("p", text(f"{earlier} earlier messages are not shown"), class_="about")] if earlier > 0 else []
+        [
+            tag(
+                "p",
+                text(f"{plural(earlier, 'earlier message is', 'earlier messages are')} not shown"),
+                class_="about",
+            )
+        ]
+        if earlier > 0
+        else []
     )
     busy = [tag("p", text("at work …"), class_="about", role="status")] if shown.busy else []
     return join((*note, *(_message(each) for each in messages[-MOST_MESSAGES:]), *busy))

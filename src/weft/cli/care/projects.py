@@ -20,6 +20,7 @@ from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
 from weft.journal import open_journal
 from weft.model.ids import ProjectID, SessionID, checked
+from weft.model.plural import plural
 from weft.session.care.projects import look_around_tree
 from weft.session.care.strays import Stray, adopt, find_strays, list_family, look_around, merge, to_strays
 from weft.store.contract import Store
@@ -69,10 +70,12 @@ async def _merge(chosen: argparse.Namespace) -> int:
         raise InvalidInputError("INTO", "that is the same project")
     async with open_store(store_url(os.environ, paths_from(os.environ), chosen.store)) as store:
         sessions = await store.list_sessions(source)
-        if sessions and not confirmed(f"Move {len(sessions)} sessions to {target}?", yes=chosen.yes):
+        if sessions and not confirmed(
+            f"Move {plural(len(sessions), 'session')} to {target}?", yes=chosen.yes
+        ):
             return Exit.DONE
         moved = await merge(store, source, target)
-    print(f"{len(moved)} sessions belong to {target} now")
+    print(f"{plural(len(moved), 'session belongs', 'sessions belong')} to {target} now")
     return Exit.DONE
 
 
@@ -92,8 +95,11 @@ async def _adopt(chosen: argparse.Namespace) -> int:
     else:
         for stray in strays:
             print(f"{stray.session.id} → {stray.project}  {stray.session.title}")
-        said = "would belong" if chosen.dry_run else "belong"
-        print(f"{len(strays)} sessions {said} to their project now" if strays else "nothing to adopt")
+        now = ("session belongs", "sessions belong")
+        said = plural(
+            len(strays), *(("session would belong", "sessions would belong") if chosen.dry_run else now)
+        )
+        print(f"{said} to their project now" if strays else "nothing to adopt")
     return Exit.DONE
 
 

@@ -18,6 +18,7 @@ from weft.errors import InvalidInputError
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
 from weft.model.ids import ProjectID
+from weft.model.plural import plural
 from weft.session.care.prune import Choice, Family, Policy, Pruned, choose, empty_trash, prune
 from weft.store.tree import Tree
 from weft.store.url import open_store
@@ -73,7 +74,7 @@ def _policy(chosen: argparse.Namespace, now: int) -> Policy:
 def _question(choice: Choice, old: list[str]) -> str:
     count = sum(len(family.members) for family in choice.chosen)
     parts = [
-        *([f"move {count} sessions to the trash"] if count else []),
+        *([f"move {plural(count, 'session')} to the trash"] if count else []),
         *([f"throw away {len(old)} bundles of the trash for good"] if old else []),
     ]
     return f"{' and '.join(parts)}?".capitalize()
@@ -90,7 +91,7 @@ def _print_plan(choice: Choice, old: list[str], now: int) -> None:
         print(f"trash {id}  {paint.red('for good')}")
     size = sum(family.bytes for family in choice.chosen)
     count = sum(len(family.members) for family in choice.chosen)
-    print(f"{count} sessions, {told_size(size)}, to the trash" if count else "no session to prune")
+    print(f"{plural(count, 'session')}, {told_size(size)}, to the trash" if count else "no session to prune")
 
 
 def _row(family: Family, what: str, now: int) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from weft.cli.table import to_table
 from weft.errors import InvalidInputError
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
+from weft.model.plural import plural
 from weft.session.care.migrate import Migration, Moved, migrate
 from weft.session.care.tally import Tally
 from weft.session.care.verify import Verdict, open_reader, verify_tree
@@ -109,7 +110,9 @@ def _print_migration(migration: Migration, *, dry_run: bool) -> None:
     for each in migration.moved:
         counts[each.outcome] += 1
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-    print(f"{migration.projects} projects, {len(migration.moved)} sessions{': ' if told else ''}{told}")
+    print(
+        f"{plural(migration.projects, 'project')}, {plural(len(migration.moved), 'session')}{': ' if told else ''}{told}"
+    )
     if dry_run:
         print(paint.dim("nothing was written"))
 

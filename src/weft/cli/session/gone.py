@@ -16,6 +16,7 @@ from weft.cli.sessions import told
 from weft.cli.table import to_table
 from weft.errors import NotFoundError
 from weft.host.now import now as read_clock
+from weft.model.plural import plural
 from weft.model.session import Session, own_of
 from weft.session.choose import LAST, choose
 from weft.session.remove import remove
@@ -50,7 +51,7 @@ def _question(reading: Reading, session: Session, *, trash: bool) -> str:
     also = f", {len(kin)} below it" if kin else ""
     how = "into the trash" if trash else "for good"
     title = plain(session.title).replace("\n", " ")
-    return f"Remove the {pinned}session “{title}”{also}, {messages} messages, {how}?"
+    return f"Remove the {pinned}session “{title}”{also}, {plural(messages, 'message')}, {how}?"
 
 
 async def _remove(chosen: argparse.Namespace, session: Session) -> list[Session]:

@@ -28,6 +28,7 @@ from weft.host.now import now as read_clock
 from weft.model.around.share import Share, SharePreview, ShareTerms, Shown
 from weft.model.ids import SessionID
 from weft.model.parcel import Parcel
+from weft.model.plural import plural
 from weft.model.session import Session
 from weft.page.whole import to_page
 from weft.session.sharing.book import Book, Record
@@ -195,7 +196,7 @@ def _summed(preview: SharePreview) -> str:
     many = "secret" if len(preview.covered) == 1 else "secrets"
     covered = f"{len(preview.covered)} {many} covered ({kinds})" if kinds else "no secrets found"
     pictures = f"; {preview.pictures} files that nobody looked into" if preview.pictures else ""
-    return f"{preview.messages} messages, {preview.parts} parts; {covered}{pictures}"
+    return f"{plural(preview.messages, 'message')}, {plural(preview.parts, 'part')}; {covered}{pictures}"
 
 
 def _warn(warning: WeftError) -> None:

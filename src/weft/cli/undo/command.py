@@ -20,6 +20,7 @@ from weft.errors import InvalidInputError, RestoreFailedError
 from weft.host.undivided import undivided
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts
+from weft.model.plural import plural
 from weft.model.session import Reverted, Session
 from weft.model.wire import to_plain
 from weft.session.undo.point import cut, cut_at, find_point
@@ -80,7 +81,7 @@ def _target(to: str | None, session: Session, history: Sequence[MessageWithParts
 def _before(gone: Sequence[MessageWithParts]) -> str:
     words = plain(words_of(gone, gone[0].info.id))
     short = words if len(words) <= TITLE_WIDTH else words[: TITLE_WIDTH - 1] + "…"
-    return f"stands before “{short}”; {len(gone)} messages go when it goes on, weft redo brings them back"
+    return f"stands before “{short}”; {plural(len(gone), 'message goes', 'messages go')} when it goes on, weft redo brings {'it' if len(gone) == 1 else 'them'} back"
 
 
 async def _do(chosen: argparse.Namespace, deed: Deed, question: str) -> int:

@@ -13,6 +13,7 @@ from weft.host.machine import OTHERS
 from weft.index.place import discard
 from weft.model.event import SessionCreated, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID
+from weft.model.plural import plural
 from weft.session.care.environment import Case
 from weft.session.care.finding import Finding, Item
 from weft.session.care.projects import look_around_tree
@@ -126,7 +127,7 @@ class Doctor:
         if session is None:
             return "it has no messages to make it from"
         self._caretaker.put_held(held, SessionCreated(info=session))
-        return f"made anew from {len(messages)} messages"
+        return f"made anew from {plural(len(messages), 'message')}"
 
     def _uproot(self, id: SessionID) -> str:
         with self._caretaker.holding(session_lock(id)) as held:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from weft.model.plural import plural
 from weft.project.facts import alias_from_plain, alias_key
 from weft.session.care.finding import Finding, Item
 from weft.session.care.strays import Surroundings, find_strays
@@ -19,7 +20,7 @@ def examine_projects(tree: Tree) -> list[Finding]:
             Finding(
                 severity="warning",
                 area=AREA,
-                what=f"{len(strays)} sessions are recorded elsewhere than in the project they were held in",
+                what=f"{plural(len(strays), 'session is', 'sessions are')} recorded elsewhere than in the project of the directory",
                 means="they are not in that project's list",
                 repair="weft session adopt --all",
                 cure="adopt",
@@ -36,10 +37,10 @@ def examine_projects(tree: Tree) -> list[Finding]:
             Finding(
                 severity="warning",
                 area=AREA,
-                what=f"{len(unexplained)} projects have sessions and no record",
+                what=f"{plural(len(unexplained), 'project has', 'projects have')} sessions and no record",
                 means="weft session list --all shows them; a run in the directory they were held in makes the record",
                 repair="weft project merge ID INTO",
-                items=tuple(Item(where=id, reason=f"{left[id]} sessions") for id in unexplained),
+                items=tuple(Item(where=id, reason=plural(left[id], "session")) for id in unexplained),
             )
         )
     return found

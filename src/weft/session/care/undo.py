@@ -9,6 +9,7 @@ from weft.config.sources import Situation
 from weft.errors import WeftError
 from weft.host.files import try_locked
 from weft.host.git import Plumbing
+from weft.model.plural import plural
 from weft.project.look import look
 from weft.session.care.environment import Case
 from weft.session.care.finding import Finding, Item
@@ -65,7 +66,7 @@ def _lost_in(place: Place, env: Mapping[str, str]) -> Iterator[Item]:
     for session in list_sessions(place):
         missing = objects.missing(list_pins(place, session))
         if missing:
-            yield Item(where=session, reason=f"{len(missing)} snapshots of {place.root}")
+            yield Item(where=session, reason=f"{plural(len(missing), 'snapshot')} of {place.root}")
 
 
 def _sizes(places: list[Place], case: Case) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from weft.model.around.place import (
     McpNeedsRegistration,
     McpResource,
 )
+from weft.model.plural import plural
 from weft.tool.contract import AnyTool
 from weft.tool.mcp.entry import USUAL, WAIT_SECONDS, AnyEntry, Patience
 from weft.tool.mcp.guests import MayUse
@@ -152,7 +153,9 @@ class Pool:
         made = {key: tool for key, offer in named if (tool := to_tool(key, offer, server)) is not None}
         self._made[name] = (offers, made)
         if len(made) < len(offers.tools):
-            self._note(server, f"{len(offers.tools) - len(made)} tools with too long a schema left out")
+            self._note(
+                server, f"{plural(len(offers.tools) - len(made), 'tool')} with too long a schema left out"
+            )
         return made
 
     def _key(self, server: str, tool: str) -> str:

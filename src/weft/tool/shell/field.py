@@ -1,7 +1,9 @@
 """The words of a command as a program is given them, with what cannot be known of them marked."""
 
+import re
 from collections.abc import Iterable
 from enum import Enum
+from typing import Final
 
 from msgspec import Struct
 
@@ -56,6 +58,14 @@ Reading = tuple[Field, ...]
 def unknown(source: str) -> Field:
     """A word that only the shell will know."""
     return Field(hole(source))
+
+
+_HOLES: Final = re.compile(f"{HOLE}[^{HOLE_END}]*{HOLE_END}")
+
+
+def without_holes(text: str) -> str:
+    """What is known of a text."""
+    return _HOLES.sub("", text)
 
 
 def has_hole(text: str) -> bool:

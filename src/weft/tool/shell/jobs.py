@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from weft.errors import NotFoundError, ToolError
+from weft.model.plural import plural
 from weft.model.wire import to_plain
 from weft.tool.about import about
 from weft.tool.contract import Tool, ToolContext, ToolResult
@@ -22,7 +23,7 @@ async def jobs(wanted: JobsInput, ctx: ToolContext) -> ToolResult:
     held = ctx.desk.jobs
     if wanted.stop is None:
         found = held.list(ctx.session_id)
-        return _told(f"{len(found)} jobs", found)
+        return _told(plural(len(found), "job"), found)
     try:
         return _told(f"Stop {wanted.stop}", [await held.stop(ctx.session_id, wanted.stop)])
     except NotFoundError as error:

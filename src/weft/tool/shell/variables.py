@@ -116,6 +116,16 @@ class Variables:
             self._settled.add(name)
             self._found.pop(name, None)
 
+    @contextmanager
+    def settled(self, name: str) -> Iterator[None]:
+        """Within a loop its variable has one of the values that the loop gives it, or that are set there."""
+        new = name not in self._settled
+        self.settle(name)
+        yield
+        if new:
+            self._settled.discard(name)
+            self._found.pop(name, None)
+
     def forget_all(self) -> None:
         """Something was run that may have set any of them."""
         self.learned_late |= self._started and not self._anything

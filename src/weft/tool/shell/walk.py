@@ -1,5 +1,6 @@
 """Walk through a command as the shell would, and note all that it may do."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -11,7 +12,7 @@ from weft.tool.shell.field import Field, has_hole
 from weft.tool.shell.foresight import foresee, read_lines
 from weft.tool.shell.naming import name_line
 from weft.tool.shell.parse import parse
-from weft.tool.shell.program.builtins import look_at_builtin
+from weft.tool.shell.program.builtins import look_at_builtin, takes_name
 from weft.tool.shell.program.listing import output
 from weft.tool.shell.redirect import redirects_of
 from weft.tool.shell.running import TOO_DEEP, Depth, Running
@@ -21,6 +22,7 @@ from weft.tool.shell.tree import Node, text_of
 
 _SUBSTITUTIONS: Final = frozenset({"command_substitution", "process_substitution"})
 _COUNTED: Final = frozenset({"arithmetic_expansion", "arithmetic_command", "subscript"})
+_KEY: Final = re.compile(r"\[['\"]?([^\]'\"]*)")
 _COMPARING: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _COUNTED_WITH: Final = "what is counted with is known only when it runs, and may run something itself"
 
@@ -119,7 +121,7 @@ class Walk:
                 self._settle(node)
             case "test_command":
                 self._test(node)
-                self._declare(node)
+                self._inside(node)
             case "declaration_command" | "unset_command":
                 self._declare(node)
             case _:
@@ -138,6 +140,8 @@ class Walk:
             node.type == "expansion" and any(child.type == ":" for child in node.children)
         ):
             self._count(node)
+        if node.type == "array":
+            self._count_keys(node)
         for child in node.named_children:
             if child.children:
                 self._inside(child)
@@ -164,12 +168,20 @@ class Walk:
             if not known:
                 self._scene.unclear(text_of(node), _COUNTED_WITH)
 
+    def _count_keys(self, node: Node) -> None:
+        """The keys of an array's elements, which are counted unless it was declared otherwise."""
+        for child in node.named_children:
+            key = _KEY.match(text_of(child))
+            if key is not None and not is_countable(key[1], self._scene):
+                self._scene.unclear(text_of(node), _COUNTED_WITH)
+
     def _test(self, node: Node) -> None:
         """`[[ … ]]` counts on both sides of some operators, and `-v` takes a name that may be counted with."""
         double = node.children[0].type == "[["
         for before, middle, after in zip(node.children, node.children[1:], node.children[2:], strict=False):
             sides = [before, after] if double and text_of(middle) in _COMPARING else []
-            sides += [middle] if text_of(before) in ("-v", "-R") else []
+            operators = [text_of(before)] if double else self._words.values(before) if before.is_named else []
+            sides += [middle] if any(isinstance(each, str) and takes_name(each) for each in operators) else []
             for side in sides:
                 if not all(is_countable(value, self._scene) for value in self._words.values(side)):
                     self._scene.unclear(text_of(node), _COUNTED_WITH)
@@ -178,7 +190,9 @@ class Walk:
         before = self._scene.cwds
         if (variable := node.child_by_field_name("variable")) is not None:
             self._running.set(text_of(variable), hole("each of them"))
-        with self._scene.variables.reading(_read_name(node), (stdin or Feed()).listing):
+        loop = text_of(variable) if variable is not None and node.children_by_field_name("value") else ""
+        reading = self._scene.variables.reading(_read_name(node), (stdin or Feed()).listing)
+        with reading, self._scene.variables.settled(loop):
             self._branches(node, stdin)
             if self._scene.cwds != before:
                 # It goes further every time round.
@@ -253,8 +267,6 @@ class Walk:
         words = [child for child in node.children if child.field in ("name", "argument")]
         for word in words:
             self._inside(word)
-        if [text_of(word) for word in words] == ["exec"]:
-            self._input = stdin or self._input
         return self._run_readings(words, stdin or self._input)
 
     def _run_readings(self, nodes: list[Node], stdin: Feed | None) -> Feed:
@@ -265,6 +277,9 @@ class Walk:
         feeds = []
         for line in lines:
             argv = tuple(word.field for word in line)
+            if argv[-1].text == "exec" and {field.text for field in argv} <= {"exec", "command", "builtin"}:
+                # From here on the shell itself reads from there.
+                self._input = stdin
             self._running.run(argv, name_line(line), stdin)
             own = argv[0].text in self._functions
             feeds.append(Feed() if own else output(argv, self._scene, stdin))

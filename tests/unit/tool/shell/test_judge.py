@@ -34,7 +34,7 @@ def parts(grounds: Grounds, command: str, permission: str) -> list[str]:
         ("timeout 5 nice ls", ["timeout 5 nice ls", "nice ls", "ls"]),
         ("bash -c 'ls; pwd'", ["bash -c 'ls; pwd'", "ls", "pwd"]),
         ("echo $(date)", ["date", "echo⟦ $(date)⟧"]),
-        ("for i in a b; do echo $i; done", ["echo", "echo $i", "echo a", "echo b"]),
+        ("for i in a b; do echo $i; done", ["echo $i", "echo a", "echo b"]),
         ("git -C src push", ["git -C src push", "git push"]),
         ("kubectl -n x delete y", ["kubectl -n x delete y", "kubectl delete y"]),
         ("find src -exec wc -l {} +", ["find src -exec wc -l {} +", "wc -l⟦ {}⟧"]),

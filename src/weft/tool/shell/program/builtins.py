@@ -1,11 +1,12 @@
 """Builtins of the shell that change how the rest of the command is to be read."""
 
 import re
+from itertools import pairwise
 from typing import Final
 
-from weft.model.permission import HOLE, HOLE_END, hole
+from weft.model.permission import hole
 from weft.tool.shell.arithmetic import is_countable
-from weft.tool.shell.field import Field, Reading, has_hole
+from weft.tool.shell.field import Field, Reading, has_hole, without_holes
 from weft.tool.shell.options import names, split
 from weft.tool.shell.scene import Scene
 from weft.tool.shell.variables import FILLING
@@ -13,7 +14,6 @@ from weft.tool.shell.variables import FILLING
 DECLARING: Final = names("declare typeset local export readonly")
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
-_HOLES: Final = re.compile(f"{HOLE}[^{HOLE_END}]*{HOLE_END}")
 # They read a name that is computed: `a[$(…)]` runs what is in it.
 _READING_NAMES: Final = names(
     "test [ [[ let declare typeset local export readonly read unset printf mapfile readarray wait getopts"
@@ -62,16 +62,19 @@ def _counted(name: str, rest: Reading) -> Reading:
         case "unset":
             return tuple(field for field in rest if not field.text.startswith("-"))
         case "test" | "[":
-            return tuple(
-                field for before, field in zip(texts, rest[1:], strict=False) if before in ("-v", "-R")
-            )
+            return tuple(field for before, field in pairwise(rest) if takes_name(before.text))
         case _:
             return rest if any(re.fullmatch(r"[-+]\w*i\w*", text) for text in texts) else ()
 
 
+def takes_name(operator: str) -> bool:
+    """Whether an operator of a test takes the name of a variable, or may turn out to be one that does."""
+    return operator in ("-v", "-R") or has_hole(operator)
+
+
 def runs_as_name(text: str) -> bool:
     """Whether a text, read as the name of a variable or as a number, runs something: `a[$(…)]`."""
-    known = _HOLES.sub("", text)
+    known = without_holes(text)
     return ("[" in known or known.startswith(("$(", "`"))) and ("$(" in known or "`" in known)
 
 

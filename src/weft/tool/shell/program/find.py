@@ -1,14 +1,20 @@
 """find and fd: they go through directories, and run what they are told for what they find."""
 
+from itertools import pairwise
 from typing import Final
 
 from weft.model.permission import hole
-from weft.tool.shell.field import Field, Listing, Reading, unknown
+from weft.tool.shell.field import Field, Listing, Reading, has_hole, unknown
 from weft.tool.shell.options import names, split
 from weft.tool.shell.program.inner import Argv, Found, Inner
 from weft.tool.shell.program.listing import find_listing
 from weft.tool.shell.scene import Scene
 
+_TAKING: Final = names(
+    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname -ilname -type -xtype -size -perm -user -group -uid"
+    " -gid -mtime -mmin -atime -amin -ctime -cmin -newer -anewer -cnewer -newermt -samefile -inum -links -maxdepth -mindepth"
+    " -fstype -printf -regextype"
+)
 _RUNS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
 
@@ -19,6 +25,7 @@ def look_at_find(rest: Reading, scene: Scene) -> Found:
         if field.text not in ("-H", "-L", "-P"):
             scene.touch(field, "look")
     texts = [field.text for field in rest]
+    _look_at_unknown(rest, scene)
     listing = find_listing([field for field in rest if field.text not in _RUNS], scene)
     quiet = True
     for place, text in enumerate(texts):
@@ -32,6 +39,15 @@ def look_at_find(rest: Reading, scene: Scene) -> Found:
         elif text == "-files0-from" and after is not None:
             scene.touch(after, "read")
     return Found(inner=tuple(_executed(rest, listing)), quiet=quiet)
+
+
+def _look_at_unknown(rest: Reading, scene: Scene) -> None:
+    """Words that are not known, where they may turn out to be `-delete`."""
+    running = False
+    for before, field in pairwise(rest):
+        running = (running or before.text in _RUNS) and before.text not in (";", "+")
+        if has_hole(field.text) and field.listing is None and not running and before.text not in _TAKING:
+            scene.unclear(" ".join(["find", *(each.text for each in rest)]), f"{field.text} may be an option")
 
 
 def _delete(listing: Listing | None, scene: Scene) -> None:

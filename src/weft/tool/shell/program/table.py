@@ -20,13 +20,14 @@ set export declare local readonly unset getopts read let enable shopt help disow
 fc | none || !-e !-s
 mapfile readarray | none || -d -n -O -s -u -c !-C
 history | none || -d -s -p <-r <-n >-w >-a
-kill pkill killall pgrep ps top htop vmstat iostat pidof netstat ping host nslookup | none
+kill killall ps top htop vmstat iostat pidof netstat ping host nslookup | none
 test [ [[ | none
-who last | read || -f
+pkill pgrep | none || <-F <--pidfile -d -g -G -P -s -t -u -U -O
+who last | read || <-f <--file -n -s -t -p
 ss | none || >-D >--diag <-F <--filter -f -A -N
 dig | none || <-f <-k -b -p -q -t -x -c
 lsof | none || >-D -a -c -d -F -g -i -k -m -o -p -P -r -s -S -T -u
-date | none || <-f <-r --reference -d -s --date
+date | none || <-f <--file <-r <--reference -d --date !-s !--set
 ls dir vdir exa eza | look || -I -w -T --ignore --hide --width --color --format --sort --time --time-style -L --level
 tree | look || -L -P -I >-o --filelimit --charset
 stat | look || -c -f --format --printf -t
@@ -38,11 +39,11 @@ nl | read || -b -d -f -h -i -l -n -s -v -w
 head tail | read || -n -c -s --lines --bytes --pid --sleep-interval
 wc | read || <--files0-from
 od | read || -A -j -N -S -t
-hexdump hd | read || -e <-f -n -s
+hexdump hd | read || -e <-f <--format-file -n -s --format --length --skip
 strings | read || -n -t -e -s -T
 xxd | out || -c -g -l -s -o -n
 less more most bat batcat | read || -p -P -x -y -z -j -b -h >-o >-O >--log-file -t <-T <-k --style --theme -l --language -r --line-range -H
-sort | read || -k -t -S -T --key --field-separator >-o >--output --parallel --buffer-size !--compress-program <--files0-from --batch-size
+sort | read || -k -t -S -T --key --field-separator >-o >--output --parallel --buffer-size !--compress-program <--files0-from <--random-source --temporary-directory --batch-size --sort
 uniq | out || -f -s -w --skip-fields --skip-chars --check-chars
 cut | read || -b -c -d -f --bytes --characters --delimiter --fields --output-delimiter
 paste | read || -d --delimiters
@@ -50,16 +51,17 @@ join | read || -t -1 -2 -j -o -e -a -v
 comm tsort look | read || --output-delimiter
 fold fmt | read || -w --width -p -g
 expand unexpand | read || -t --tabs
-pr ptx | read || -h -l -w -o -e -i -n -N -D -s -S -W
+ptx | out || <-b <--break-file <-i <--ignore-file <-o <--only-file -F -M -S -W -g -w
+pr | read || -h -l -w -o -e -i -n -N -D -s -S -W
 column | read || -s -o -c -N -O -R -H -T --separator --output-separator --table-columns
-diff cmp colordiff diff3 sdiff | read || -C -U -I -x -F -W -i -n -j >-o <-X --exclude <--exclude-from --label -L --width --color --palette
+diff cmp colordiff diff3 sdiff | read || !--diff-program >--output <--from-file <--to-file <-S <--starting-file -D -C -U -I -x -F -W -i -n -j >-o <-X --exclude <--exclude-from --label -L --width --color --palette
 grep egrep fgrep zgrep bzgrep xzgrep | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -D -d --max-count --include --exclude --exclude-dir <--exclude-from --color --label --after-context --before-context --context
-rg ag ack | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -g -t -T -j -M -r -E -d --glob --iglob --type --type-not --max-count --max-depth --replace --sort --color --context --threads !--pre --pre-glob ^--files ^--type-list <--ignore-file
+rg ag ack | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -g -t -T -j -M -r -E -d --glob --iglob --type --type-not --max-count --max-depth --replace --sort --color --context --threads !--pre !--hostname-bin --pre-glob ^--files ^--type-list <--ignore-file
 jq gojq jaq | read | 1 | ^<-f ^<--from-file -L --indent --tab --arg --argjson --slurpfile --rawfile
-yq | read | 1 | >-i >--inplace -o -p --output-format --input-format -I
-file | look || <-f <--files-from <-m <--magic-file -F -P -e --exclude --separator --parameter
+yq | read | 1 | >-i >--inplace >--in-place -o -p --output-format --input-format -I
+file | read || <-f <--files-from <-m <--magic-file -F -P -e --exclude --separator --parameter
 base64 base32 basenc uuencode | read || -w --wrap -b <-i >-o
-zcat bzcat xzcat zstdcat gzcat | read
+zcat bzcat xzcat gzcat | read || <--files <--files0 -S -T
 iconv | read || -f -t --from-code --to-code >-o >--output
 tr | none
 tee | write
@@ -72,14 +74,15 @@ truncate | write || -s -r --size --reference
 chmod chown chgrp setfacl chattr chcon | write | 1 | ^--reference
 mkfifo mknod | write || -m
 mktemp | none || >-p >--tmpdir --suffix
-cp gcp | copy || -S --suffix --backup --reflink --sparse -t --target-directory
-install ginstall | copy || -m -o -g -S -t --target-directory --mode --owner --group
+cp gcp | copy || --no-preserve -S --suffix --backup --reflink --sparse -t --target-directory
+install ginstall | copy || !--strip-program --suffix -m -o -g -S -t --target-directory --mode --owner --group
 ln gln | link || -S -t --target-directory
 mv gmv | move || -S --suffix -t --target-directory
 rename | write | 1 |
-split csplit | out || -a -b -C -l -n --bytes --lines --number !--filter
-gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 unlz4 compress uncompress | pack || -S -T >-o
-shuf | read || -n -i <--random-source >-o
+csplit | out || >-f >--prefix -b -n --suffix-format --digits
+split | out || -t --separator -a -b -C -l -n --bytes --lines --number !--filter
+gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd zstdcat lz4 unlz4 compress uncompress | pack || -S -T >-o <-D >--trace <--filelist >--output-dir-flat >--output-dir-mirror <--patch-from <--files <--files0
+shuf | read || --input-range --head-count >--output -n -i <--random-source >-o
 xmllint | read || --xpath <--schema >--output <--dtdvalid
 ping6 traceroute | none
 openssl | none || <-in <-inkey >-out >-keyout >-writerand <-cert <-key <-CAfile <-config !-engine !-provider-path
@@ -87,8 +90,8 @@ man | none || !-P !--pager !-H !--html !-X !--gxditview !-T !--troff-device !-C 
 info | none || >-o >--output >--dribble <-f <--file <--restore -n --node -k -d
 tldr | none
 cloc tokei scc shellcheck | read || -e -s -f
-nm objdump readelf size ldd otool | read || -j -M -x -p
-patch | patch || <-i <--input -p -d >-o >--output >-r --strip --directory
+nm objdump readelf size ldd otool | read || !--plugin -b -m -I -P -t -f -R --target -j -M -x -p
+patch | patch || >--reject-file >-B >--prefix >-Y >--basename-prefix -z --suffix -F -D -V -g -x <-i <--input -p -d >-o >--output >-r --strip --directory
 dos2unix unix2dos | write
 """
 

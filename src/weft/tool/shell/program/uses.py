@@ -6,15 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from weft.model.permission import HOLE
-from weft.tool.shell.field import Field, Listing, Reading, has_hole
+from weft.tool.shell.field import Field, Listing, Reading, has_hole, without_holes
 from weft.tool.shell.options import Given, split
 from weft.tool.shell.places import is_secret
 from weft.tool.shell.program.table import Program
 from weft.tool.shell.scene import Scene, Use
+from weft.tool.shell.words import is_wild
 
 _URL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 # Programs that read whole directories when told to, and those that do unless told otherwise.
 _RECURSIVE: Final = frozenset({"grep", "egrep", "fgrep", "diff", "colordiff"})
+# They give each file to another program as its input, which then goes through the directory that it is in.
+_FEEDING: Final = frozenset({"zgrep", "bzgrep", "xzgrep"})
 _SEARCHING: Final = frozenset({"rg", "ag", "ack"})
 _HIDDEN: Final = ("-u", "-.", "--hidden", "--no-ignore", "--unrestricted")
 _ALL_BELOW: Final = ("-r", "-R", "-a", "--recursive", "--archive")
@@ -64,7 +67,7 @@ def _use_words(program: Program, words: Sequence[Field], given: Given, scene: Sc
         case "none":
             # The shell looks for names all the same.
             for field in words:
-                if field.wild and not field.is_number:
+                if field.wild and is_wild(without_holes(field.text)):
                     scene.touch(field, "look")
         case "look" | "read":
             for field in words:
@@ -138,15 +141,20 @@ def _write_copy(source: Field, target: Field, scene: Scene, *, within: bool, bel
 def _read_trees(name: str, given: Given, words: Sequence[Field], scene: Scene) -> None:
     # Newer ones pass over what begins with a dot unless told not to.
     hidden = name in _SEARCHING and given.has(*_HIDDEN)
-    recursive = name in _RECURSIVE and given.has("-r", "-R", "--recursive", "--dereference-recursive")
-    if not hidden and not recursive:
+    recursive = name in _RECURSIVE | _FEEDING and given.has(
+        "-r", "-R", "--recursive", "--dereference-recursive"
+    )
+    follow = given.has("-R", "--dereference-recursive", "-L", "--follow")
+    if not hidden and not recursive and not (name in _SEARCHING and follow):
         return
-    roots = tuple(root for field in words for root in scene.rooted(field)) or scene.cwds or ()
+    named = () if name in _FEEDING else tuple(root for field in words for root in scene.rooted(field))
+    roots = named or scene.cwds or ()
     included = [field.text for field in given.values("--include")]
     if any(is_excluded(field.text) for field in given.values("--exclude")):
         return
-    listing = Listing(roots=roots, name=included[0] if len(included) == 1 else None)
-    follow = given.has("-R", "--dereference-recursive", "-L", "--follow")
+    listing = Listing(
+        roots=roots, name=included[0] if len(included) == 1 else None, hidden=hidden or recursive
+    )
     scene.touch_tree(listing, "read", links=follow, follow=follow)
 
 
@@ -164,8 +172,8 @@ def hides_option(rest: Reading, program: Program | None) -> str:
         if not sign or field.is_number or field.listing is not None:
             continue
         if not option.startswith("-"):
-            # Where its words are files, one that is not known is asked about as such.
-            if not option and program is not None and program.role == "none":
+            # Where all its words are files, one that is not known is asked about as such.
+            if not option and program is not None and (program.role == "none" or program.skip):
                 return field.text
         elif not (option in taking or (option.startswith("--") and "=" in option) or field.wild):
             return field.text

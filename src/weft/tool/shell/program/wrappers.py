@@ -187,12 +187,9 @@ def _texts_run(name: str, given: Given) -> list[Field]:
 
 def _touch_files(name: str, given: Given, scene: Scene) -> None:
     match name:
-        case "script":
+        case "script" | "flock":
             for field in given.words[:1]:
                 scene.touch(field, "write")
-        case "flock":
-            for field in given.words[:1]:
-                scene.touch(field, "look")
         case "time" | "strace" | "ltrace" | "perf":
             for field in given.values("-o", "--output"):
                 if field.text.startswith(("|", "!")):

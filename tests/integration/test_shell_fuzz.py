@@ -1,0 +1,58 @@
+"""Commands that are judged harmless, run by a real bash in a sandbox: none of them does what the rules forbid."""
+
+from pathlib import Path
+
+import pytest
+
+from given.shell_commands import Maker
+from given.shell_fuzz import find_holes, fuzz
+from given.shell_trial import Deeds, is_possible, lay_out_trial, open_trial
+
+pytestmark = pytest.mark.skipif(not is_possible(), reason="bubblewrap cannot put up a sandbox here")
+
+
+def test_a_trial_tells_what_a_command_did(tmp_path: Path) -> None:
+    grounds = lay_out_trial(tmp_path.resolve())
+    commands = (
+        "ls",
+        "touch MARK",
+        "md5sum settings",
+        "/bin/rm build/out.o",
+        "(sleep 0.01; echo x >../outside/y) &",
+        "ls",
+    )
+    with open_trial(grounds) as trial:
+        told = [trial.run(command) for command in commands]
+    assert told == [
+        Deeds(),
+        Deeds(changed=("project/MARK",), ran=("touch",)),
+        Deeds(read=("project/.env",)),
+        Deeds(changed=("project/build/out.o",), ran=("rm",)),
+        Deeds(changed=("outside/y",)),
+        Deeds(),
+    ]
+    assert (grounds.project / "build" / "out.o").exists()
+
+
+def test_what_was_done_is_held_against_what_the_rules_forbid() -> None:
+    changed, read = Deeds(changed=("project/MARK",)), Deeds(read=("project/.env",))
+    removed, hook = Deeds(ran=("rm",)), Deeds(changed=("project/.git/hooks/pre-commit",))
+    assert [find_holes(deeds) for deeds in (Deeds(), changed, read, removed, hook)] == [
+        (),
+        ("plan",),
+        ("default", "plan", "no-rm", "listed"),
+        ("no-rm", "listed"),
+        ("default", "plan", "no-rm", "listed"),
+    ]
+
+
+def test_nothing_that_is_judged_harmless_does_what_is_forbidden() -> None:
+    found = fuzz(seed=20, count=400)
+    assert found.holes == ()
+    assert found.tried > 300
+    assert found.run > 60
+
+
+def test_the_same_seed_makes_the_same_commands() -> None:
+    first, second = Maker(5).commands(), Maker(5).commands()
+    assert [next(first) for _ in range(50)] == [next(second) for _ in range(50)]

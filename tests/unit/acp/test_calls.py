@@ -1,0 +1,41 @@
+"""A call as an editor shows it."""
+
+import pytest
+
+from weft.acp.calls import Call, told
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.part import AnyToolState, CallTime, CompletedState, ErrorState, ToolPart
+
+TIME = CallTime(start=1, end=2)
+NOTES = "no\n\n\n<bash_metadata>\nexit code 3\n</bash_metadata>"
+
+
+def call(tool: str, state: AnyToolState) -> Call:
+    part = ToolPart(
+        id=PartID("prt_1"),
+        session_id=SessionID("ses_1"),
+        message_id=MessageID("msg_1"),
+        call_id="c",
+        tool=tool,
+        state=state,
+    )
+    return Call(part=part, directory="/work")
+
+
+def done(name: str, output: str, **input: str) -> Call:
+    return call(
+        name, CompletedState(input=input, output=output, title="Invalid Tool", metadata={}, time=TIME)
+    )
+
+
+@pytest.mark.parametrize(
+    "shown", [done("bash", NOTES), call("bash", ErrorState(input={}, error=NOTES, time=TIME))]
+)
+def test_an_output_comes_without_the_tags_for_the_model(shown: Call) -> None:
+    assert shown.content() == [told("no\n(exit code 3)")]
+
+
+def test_a_call_that_made_no_sense_is_titled_by_the_tool_that_was_meant() -> None:
+    assert done("invalid", "…", tool="rread", error="there is no tool 'rread'").title() == (
+        "Rread there is no tool 'rread'"
+    )

@@ -1,0 +1,45 @@
+"""The demo: a script that every prompt plays from its beginning, free of charge."""
+
+from weft.host.clock import SystemClock
+from weft.provider.contract import (
+    AssistantTurn,
+    CallContent,
+    ModelMessage,
+    ModelRequest,
+    ResultContent,
+    TextContent,
+    ToolTurn,
+    UserTurn,
+)
+from weft.provider.demo import serve_demo
+from weft.run.usage import is_free
+from weft.testing.provider_stand import hear
+
+ASKED = UserTurn(content=(TextContent(text="greet"),))
+CALLED = AssistantTurn(content=(CallContent(call_id="c", tool="read", input={}),))
+SHOWN = ToolTurn(content=(ResultContent(call_id="c", tool="read", output="x"),))
+SAID = AssistantTurn(content=(TextContent(text="Done."),))
+FIRST, LAST = "I'll look at the file first.", "Done. `greet.py` now greets"
+
+
+async def answer(*turns: ModelMessage) -> str:
+    served = serve_demo(SystemClock())
+    heard = await hear(served.provider, ModelRequest(model=served.model, system=(), messages=turns))
+    return heard.text()
+
+
+async def test_every_prompt_plays_the_script_from_its_beginning() -> None:
+    step = (CALLED, SHOWN)
+    assert await answer(ASKED) == FIRST
+    assert (await answer(ASKED, *step, *step, *step)).startswith(LAST)
+    assert await answer(ASKED, *step, *step, *step, SAID, ASKED) == FIRST
+
+
+async def test_a_prompt_that_needs_more_steps_is_told_that_the_demo_is_over() -> None:
+    assert await answer(ASKED, *(CALLED, SHOWN) * 9) == (
+        "That is all there is in the demo. Every new prompt plays it from the beginning."
+    )
+
+
+def test_the_demo_costs_nothing() -> None:
+    assert is_free(serve_demo(SystemClock()).model)
