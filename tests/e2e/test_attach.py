@@ -76,6 +76,10 @@ def test_a_conversation_is_held_line_by_line(site: Site, tmp_path: Path) -> None
     assert again.returncode == 0, again.stderr
     assert "> hello" in again.stderr
     assert "there is no command 'nonsense'" in again.stderr
+    copied = weft("attach", site.url, "-s", session["id"], "--fork", typed="aside\n", cwd=tmp_path)
+    assert copied.returncode == 0, copied.stderr
+    assert len(site.get("/session")) == 2
+    assert weft("attach", site.url, "--fork", cwd=tmp_path).returncode == 2
 
 
 def test_what_is_asked_is_answered_at_the_terminal(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from given.house import ALLOW, MODEL, NOW, House, open_house
 from given.simulated import SimulatedClock
 from given.wires import SUMMARISER, WIRES, Reader, next_requests
 from weft.app.gates import Permitting
-from weft.errors import InvalidInputError, NotFoundError, SessionBusyError
+from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError
 from weft.model.agent import Agent
 from weft.model.catalog import Limit, Model, ref
 from weft.model.event import Durable, Event, PermissionAsked, SessionDeleted, SessionRested, session_of
@@ -205,7 +205,9 @@ class World:
             for asked in self._waiting[:]:
                 self._waiting.remove(asked)
                 reply = self.random.choices(("once", "always", "reject"), (6, 2, 1))[0]
-                with suppress(NotFoundError):  # its run was aborted meanwhile
+                with suppress(
+                    NotFoundError, ConflictError
+                ):  # its run was aborted, or another answer settled it
                     await house.api.reply_permission(asked, reply)
 
     async def _work(self, house: House, tasks: asyncio.TaskGroup, turns: int) -> None:

@@ -222,11 +222,13 @@ async def open_pipe(
     own.mkdir(parents=True, exist_ok=True)
     (own / "opencode.json").write_text(json.dumps({"model": "scripted/test", **(config or {})}))
     provider = ScriptedProvider(script, SystemClock()) if isinstance(script, list | tuple) else script
-    model, env = Served(scripted_model("test"), provider), dict(os.environ)
+    env = dict(os.environ)
+    # The second is offered patches, as OpenAI's models are.
+    models = tuple(Served(scripted_model(name), provider) for name in ("test", "gpt-test"))
     store = f"file:{tmp_path / 'storage'}"
 
     def opening(directory: str) -> Opening:
-        return Opening(directory=directory, env=env, store=store, answered=True, models=(model,))
+        return Opening(directory=directory, env=env, store=store, answered=True, models=models)
 
     noted = [] if notes is None else notes
     setup = Setup(

@@ -14,8 +14,8 @@ from typing import Any
 import httpx2
 from msgspec import Struct
 
+from weft.app.around.watcher import watch_files
 from weft.app.open import Opening, open_app
-from weft.app.watcher import watch_files
 from weft.cli.serve import Listener, to_config
 from weft.host.clock import SystemClock
 from weft.provider.demo import scripted_model

@@ -15,6 +15,8 @@ from weft.tool.shell.command import judge
 RULES = ("default", "plan", "no-rm", "listed")
 # Changed by looking: the index when git looks at files. The plan agent may write its plans.
 _CHANGED_BY_LOOKING = ("project/.git/index", "project/.opencode/plans")
+# Programs keep what was typed in them.
+_KEPT = ("home/.lesshst", "home/.npm")
 _GUARDED = ("outside", "home", "project/.git/hooks", "project/opencode.json", "project/.opencode/agent")
 
 
@@ -59,9 +61,10 @@ def _try(command: str, grounds: Grounds, trial: Trial) -> list[Hole] | None:
 
 def find_holes(deeds: Deeds) -> tuple[str, ...]:
     """The rules that forbid some of what was done."""
-    if deeds.read or any(_is_below(path, _GUARDED) for path in deeds.changed):
+    changed = [path for path in deeds.changed if not _is_below(path, _KEPT)]
+    if deeds.read or any(_is_below(path, _GUARDED) for path in changed):
         return RULES
-    wrote = any(not _is_below(path, _CHANGED_BY_LOOKING) for path in deeds.changed)
+    wrote = any(not _is_below(path, _CHANGED_BY_LOOKING) for path in changed)
     return tuple(
         rules
         for rules, forbidden in (("plan", wrote), ("no-rm", "rm" in deeds.ran), ("listed", bool(deeds.ran)))

@@ -134,7 +134,8 @@ def serve(top: Path) -> None:
         ran = log.read_text().split() if log.exists() else []
         log.unlink(missing_ok=True)
         changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
-        read = [path for path in SECRETS if _is_read(top / path)]
+        # Who changes a file by `touch` changes when it was read.
+        read = [path for path in SECRETS if path not in changed and _is_read(top / path)]
         print(json.dumps({"changed": changed, "read": read, "ran": ran}), flush=True)
         if changed or read:
             _renew(top, kept)

@@ -64,7 +64,10 @@ async def test_an_edit_builds_on_it_and_undo_gives_it_back(tmp_path: Path) -> No
 
 
 async def test_so_does_a_patch(tmp_path: Path) -> None:
-    async with open_editor(tmp_path, [READ], [PATCH], [Say(text="Done.")], able=FILES) as desk:
+    patching = {"model": "scripted/gpt-test"}
+    async with open_editor(
+        tmp_path, [READ], [PATCH], [Say(text="Done.")], able=FILES, config=patching
+    ) as desk:
         path = desk.project / "hello.txt"
         desk.editor.buffers[str(path)] = UNSAVED
         session = await desk.new()

@@ -75,8 +75,11 @@ def words(answer: MessageWithParts) -> str:
 
 
 def setbacks(answer: MessageWithParts) -> list[dict[str, str] | None]:
+    """What is kept of each attempt that failed, but for the address, whose port is another every time."""
     return [
-        part.error.data.metadata if isinstance(part.error, ApiFailure) else None
+        {key: value for key, value in (part.error.data.metadata or {}).items() if key != "url"}
+        if isinstance(part.error, ApiFailure)
+        else None
         for part in answer.parts
         if isinstance(part, RetryPart)
     ]

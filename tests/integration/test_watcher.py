@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from given.serving import Site, listening, make_project, served
-from weft.app.watcher import Scope, find_scope
+from weft.app.around.watcher import Scope, find_scope
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_branch_that_is_checked_out_is_told_to_who_listens(tmp_path: Path) -> 
         told = hear(events, "vcs.branch.updated", "file.watcher.updated")
         with Stirring(["git", "switch", "other"], ["git", "switch", "main"], cwd=site.project):
             first, second = next(told), next(told)
-    head = {"file": os.path.realpath(site.project / ".git/HEAD"), "event": first["properties"]["event"]}
+    head = {"file": os.path.realpath(site.project / ".git/HEAD"), "event": "change"}
     assert (first["type"], first["properties"]) == ("file.watcher.updated", head)
     assert second["type"] == "vcs.branch.updated"
     assert second["properties"]["branch"] in {"main", "other"}

@@ -63,12 +63,17 @@ def run_prompt(chosen: argparse.Namespace) -> int:
     return code
 
 
-def words_of(chosen: argparse.Namespace) -> str:
-    words = message_of(chosen.message, piped(sys.stdin))
+def check_fork(chosen: argparse.Namespace) -> None:
+    """Raise `InvalidInputError` if a copy is asked for, and of nothing."""
     if chosen.fork and not (chosen.session or chosen.go_on):
         raise InvalidInputError(
             "--fork", "there is no session to copy", hint="name it by -s, or -c for the last"
         )
+
+
+def words_of(chosen: argparse.Namespace) -> str:
+    words = message_of(chosen.message, piped(sys.stdin))
+    check_fork(chosen)
     if not words.strip() and not (chosen.session or chosen.go_on or chosen.command):
         raise InvalidInputError("message", "there is none", hint='type one: weft run "fix the failing test"')
     return words

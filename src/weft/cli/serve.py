@@ -14,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.app.address import store_url
+from weft.app.around.watcher import watch_files
 from weft.app.open import Opening, open_app
 from weft.app.trust import is_trusted
-from weft.app.watcher import watch_files
 from weft.cli.exit import Exit
 from weft.cli.serving.announced import announced
 from weft.cli.serving.door import Entrance, to_entrance

@@ -26,7 +26,6 @@ async def watch_changes(
         debounce=GATHER_MS,
         recursive=recursive,
         ignore_permission_denied=True,
-        raise_interrupt=False,
     )
     async for changes in watching:
         yield sorted(((names[kind], path) for kind, path in changes), key=lambda each: each[1])

@@ -68,7 +68,7 @@ def refusals_in(message: MessageWithParts) -> list[Mapping[str, Any]]:
 def is_refused(answers: Iterable[MessageWithParts], model: Model) -> bool:
     """Whether a model's API took a request for one of these answers to be wrong as a whole."""
     refused = mark(BAD_REQUEST, ref(model))
-    return any(told == refused for message in answers for told in refusals_in(message))
+    return any(refused.items() <= told.items() for message in answers for told in refusals_in(message))
 
 
 def left_out_for(model: Model, refusals: Iterable[Refusal]) -> LeftOut:

@@ -43,11 +43,6 @@ def parse_script(text: str) -> Node:
     return _Grammar(text).script()
 
 
-def expanded_in(body: str) -> list[Node]:
-    """What the shell expands in the body of a here-document without quotes. Raises UnreadableError."""
-    return _Grammar(body).lexer.body()
-
-
 class _Grammar:
     def __init__(self, text: str) -> None:
         self.lexer = Lexer(text, self._inner)
@@ -324,7 +319,7 @@ class _Grammar:
                     lexer.place += 1
                 case "|" if depth:
                     lexer.place += 1
-                case "$" if lexer.char(1) in _ENDS_WORD:
+                case "$" if lexer.char(1) in ("", *" \t\n)|"):
                     lexer.place += 1
                 case "$" if lexer.char(1) not in ("'", '"'):
                     parts += lexer.quoted_dollar()

@@ -57,6 +57,8 @@ def _file(node: Node, words: Words, found: Redirect) -> Feed | None:
     if operator in (">&", "<&") and _DUPLICATE.fullmatch(text_of(target)):
         return Feed() if operator == "<&" else None
     fields = [field for reading in words.readings(target) for field in reading]
+    # Here a dash is a name like any other.
+    fields = [Field("./-") if field.text == "-" else field for field in fields]
     if operator in _WRITING:
         found.writes.extend(fields)
         return None

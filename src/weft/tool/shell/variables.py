@@ -206,7 +206,7 @@ class Variables:
             return
         if text_of(name) == "printf":
             words = (
-                [word.removeprefix("-v") for word in words[:2]] if words[:1] and words[0][:2] == "-v" else []
+                [word.removeprefix("-v") for word in words] if any(word[:2] == "-v" for word in words) else []
             )
         for before, word in pairwise(("", *words)):
             if before == "-p" and text_of(name) == "read":

@@ -100,7 +100,7 @@ def list_filled(name: str, rest: Reading) -> list[tuple[str, str]]:
 def _given_to_printf(texts: list[str]) -> list[str]:
     """The name behind `-v`, which a first word that is not known may turn out to be."""
     if texts[:1] and texts[0].startswith("-v"):
-        return [texts[0].removeprefix("-v") or next(iter(texts[1:]), "")]
+        return [text.removeprefix("-v") for text in texts if text != "-v"]
     return texts[1:2] if texts[:1] and has_hole(texts[0]) and _NAME.fullmatch(" ".join(texts[1:2])) else []
 
 

@@ -38,6 +38,14 @@ _LISTING: Final = {
     "notes": {"list", "show"},
     "bisect": {"log", "view"},
 }  # fmt: skip
+_SUBCOMMANDS: Final = names("remote stash worktree reflog submodule notes bisect")
+_CONFIGURING: Final = names("add set-url set-branches set-head rename remove rm")
+# With one of these, a verb that may list does not.
+_CHANGING: Final = names(
+    "-d -D -m -M -c -C -f -u -t -s -F -e -E --delete --move --copy --force --set-upstream-to --unset-upstream --track --annotate"
+    " --edit-description --create-reflog --sign --message --file --local-user --unset --unset-all --add --replace-all --edit"
+    " --rename-section --remove-section"
+)
 _BARE: Final = frozenset({"branch", "tag", "remote", "reflog", "notes"})
 _TAKING: Final = names(
     "-o -O --output --output-directory --upload-pack --receive-pack --exec -x --extcmd -m -F -S -G -n -U -e -f -A -B --file"
@@ -140,7 +148,7 @@ def _runs(verb: str, own: Given, arguments: Sequence[Field], scene: Scene) -> li
             scene.touch(Field(".git/hooks"), "write")
         case "maintenance" if texts[:1] in (["start"], ["register"]):
             scene.outside(f"{scene.where.home}/.gitconfig")
-        case "remote" if texts[:1] and texts[0] in ("add", "set-url", "rename", "remove", "rm", "set-head"):
+        case "remote" if own.words and own.words[0].text in _CONFIGURING:
             scene.touch(Field(".git/config"), "write")
         case _ if verb in _RUNS_CONFIGURED:
             scene.unclear(f"git {verb}", "it runs whatever is configured")
@@ -223,5 +231,16 @@ def _only_tells(verb: str, own: Given, arguments: Sequence[Field]) -> bool:
         return True
     if verb not in _LISTING:
         return False
-    texts = {field.text for field in arguments}
-    return bool(texts & _LISTING[verb]) if texts else verb in _BARE
+    listing = _LISTING[verb]
+    if verb in _SUBCOMMANDS:
+        # Only the first word says what is done: `git stash push -m list` does not list.
+        return own.words[0].text in listing if own.words else verb in _BARE
+    changing = _CHANGING - {"-f", "--file"} if verb == "config" else _CHANGING
+    if own.has(*changing) or not changing.isdisjoint(field.text for field in arguments):
+        return False
+    # With `-v` and a name a branch is made.
+    return (
+        own.has(*(listing - {"-v", "-vv"} if own.words else listing))
+        or bool(listing & {field.text for field in own.words[:1]})
+        or (not arguments and verb in _BARE)
+    )

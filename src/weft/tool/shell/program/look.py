@@ -6,7 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from weft.tool.shell.field import Reading
-from weft.tool.shell.options import names
+from weft.tool.shell.options import names, split
 from weft.tool.shell.program.archive import look_at_cpio, look_at_tar, look_at_unzip, look_at_zip
 from weft.tool.shell.program.build import look_at_make
 from weft.tool.shell.program.builtins import look_at_builtin
@@ -116,10 +116,8 @@ def _program(name: str, rest: Reading, scene: Scene, stdin: Feed | None) -> Foun
 
 
 def _look_at_table(name: str, rest: Reading, scene: Scene) -> None:
-    if name == "file" and any(re.match(r"-\w*C|--comp", field.text) for field in rest):
-        scene.unclear(
-            " ".join([name, *(field.text for field in rest)]), "it writes what it makes of its rules"
-        )
+    if name == "file" and split(rest, PROGRAMS[name].taking).has("-C", "--compile", "-p", "--preserve-date"):
+        scene.unclear(" ".join([name, *(field.text for field in rest)]), "an option of it writes")
     if name in ("less", "more", "most") and any(_is_told(field.text) for field in rest):
         scene.unclear(" ".join([name, *(field.text for field in rest)]), "it is told to do something at once")
     use_files(name, PROGRAMS[name], rest, scene)

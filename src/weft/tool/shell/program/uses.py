@@ -15,7 +15,7 @@ from weft.tool.shell.words import is_wild
 
 _URL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 # Programs that read whole directories when told to, and those that do unless told otherwise.
-_RECURSIVE: Final = frozenset({"grep", "egrep", "fgrep", "diff", "colordiff"})
+_RECURSIVE: Final = frozenset({"grep", "egrep", "fgrep", "diff", "colordiff", "zcat", "gzcat"})
 # They give each file to another program as its input, which then goes through the directory that it is in.
 _FEEDING: Final = frozenset({"zgrep", "bzgrep", "xzgrep"})
 _SEARCHING: Final = frozenset({"rg", "ag", "ack"})
@@ -23,12 +23,16 @@ _HIDDEN: Final = ("-u", "-.", "--hidden", "--no-ignore", "--unrestricted")
 _ALL_BELOW: Final = ("-r", "-R", "-a", "--recursive", "--archive")
 # They make names up if they are given none.
 _NAMING: Final = frozenset({"split", "csplit"})
-_TO_STDOUT: Final = ("-c", "--stdout", "--to-stdout", "-t", "--test", "-l", "--list")
+_TO_STDOUT: Final = ("-c", "--stdout", "--to-stdout")
+_TELLING: Final = ("-t", "--test", "--list")
+# Of several modes the last counts.
+_PACKING: Final = ("-z", "--compress", "-d", "--decompress", "--uncompress", "--train", "-b")
 
 
 def use_files(name: str, program: Program, rest: Reading, scene: Scene) -> None:
     """Note the files of a program in the table."""
-    given = split(_apart(rest) if name == "xxd" else rest, program.taking)
+    odd = name == "xxd"
+    given = split(_apart(rest) if odd else rest, program.taking, until_word=odd)
     words = given.words[0 if given.has(*program.instead) else program.skip :]
     _use_options(name, given, program, scene)
     _use_words(program, words, given, scene)
@@ -77,11 +81,7 @@ def _use_words(program: Program, words: Sequence[Field], given: Given, scene: Sc
         case "out":
             _use_out(words, scene)
         case "pack":
-            quiet = given.has(*_TO_STDOUT)
-            for field in words:
-                scene.touch(field, "read")
-                if not quiet:
-                    scene.touch(field, "write")
+            _pack(words, given, scene)
         case "patch":
             for directory in given.values("-d", "--directory"):
                 scene.touch_all(directory, "write")
@@ -92,12 +92,28 @@ def _use_words(program: Program, words: Sequence[Field], given: Given, scene: Sc
             _use_copies(program, words, given, scene)
 
 
-def _write(words: Sequence[Field], scene: Scene, *, below: bool) -> None:
+def _pack(words: Sequence[Field], given: Given, scene: Scene) -> None:
+    quiet = given.has(*_TO_STDOUT) or (given.has(*_TELLING) and not given.has(*_PACKING))
+    below = given.has("-r", "--recursive")
     for field in words:
         if below:
-            scene.touch_all(field, "write")
+            scene.touch_all(field, "read", links=True)
         else:
-            scene.touch(field, "write")
+            scene.touch(field, "read")
+        if not quiet:
+            _write([field], scene, below=below)
+    if given.has("--train"):
+        scene.touch(Field("dictionary"), "write")
+
+
+def _write(words: Sequence[Field], scene: Scene, *, below: bool) -> None:
+    for field in words:
+        # To these a dash is a name like any other.
+        named = Field("./-") if field.text == "-" else field
+        if below:
+            scene.touch_all(named, "write")
+        else:
+            scene.touch(named, "write")
 
 
 def _use_out(words: Sequence[Field], scene: Scene) -> None:

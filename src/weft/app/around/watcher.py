@@ -130,7 +130,8 @@ async def _watch_head(scope: Scope, env: Mapping[str, str], tell: Tell) -> None:
     branch = await _find_branch(scope, env)
     async for changes in watch_changes(scope.git_dir, scope.is_head, recursive=False):
         for event, path in changes:
-            await tell(FileWatched(file=path, event=event))
+            # Git puts a new file in the place of the old one, which the kernel tells as one that was added.
+            await tell(FileWatched(file=path, event="change" if event == "add" else event))
         before, branch = branch, await _find_branch(scope, env)
         if branch != before:
             await tell(BranchChanged(branch=branch))
