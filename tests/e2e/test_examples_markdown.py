@@ -52,7 +52,8 @@ def test_the_agent_reads_and_may_not_write(tmp_path: Path) -> None:
     assert (example.root / "greet.py").read_text() == GREETING
     assert "review changes" in example.weft("agent", "show", "reviewer")
     said = example.weft("run", "--agent", "reviewer", "-m", "scripted/demo", "let it greet a name")
-    assert re.search(r"^\| Edit +A rule forbids this call \(edit 'greet.py'", said, re.MULTILINE)
+    assert re.search(r"^\| Edit +the tool 'edit' is not available in this step", said, re.MULTILINE)
+    assert re.search(r"^\| Bash +A rule forbids this call \(bash 'python3 greet.py", said, re.MULTILINE)
     assert (example.root / "greet.py").read_text() == GREETING
 
 

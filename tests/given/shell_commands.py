@@ -81,10 +81,14 @@ PROGRAMS = (
 VERBS = (
     "status", "log", "diff", "show", "blame", "grep", "ls-files", "ls-tree", "rev-parse", "rev-list", "cat-file", "describe", "shortlog", "for-each-ref", "show-ref",
     "branch", "tag", "remote", "stash list", "config --get", "config -l", "reflog", "notes", "worktree list", "submodule status", "check-ignore", "check-attr", "var",
-    "diff-tree", "diff-files", "diff-index", "whatchanged", "range-diff", "cherry", "name-rev", "merge-base", "count-objects", "fsck", "show-branch", "archive", "bundle", "format-patch", "bisect log", "help", "ls-remote .", "verify-commit", "annotate",
+    "diff-tree", "diff-files", "diff-index", "whatchanged", "range-diff", "cherry", "name-rev", "merge-base", "count-objects", "fsck", "show-branch", "archive", "bundle", "format-patch", "bisect log", "help", "ls-remote .", "branch -v", "branch -a", "tag -n", "stash", "stash push", "remote -v", "notes add", "worktree add", "worktree", "reflog delete", "submodule", "bisect", "config", "verify-commit", "annotate",
 )  # fmt: skip
 VALUES = (
     "MARK",
+    "list",
+    "show",
+    "add",
+    "new",
     ".env",
     "../outside/secret.txt",
     "../outside/MARK",

@@ -152,7 +152,7 @@ async def test_what_is_too_long_to_be_told_is_cut_or_left_out(tmp_path: Path) ->
         assert len(tools["huge_echo"].about) < 20_000
         status = pool.servers["deep"].status
         assert isinstance(status, McpConnected)
-        assert status.note == "1 tools with too long a schema left out"
+        assert status.note == "1 tool with too long a schema left out"
 
 
 async def test_odd_names_are_made_fit_and_stay_apart(tmp_path: Path) -> None:

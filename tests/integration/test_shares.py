@@ -256,7 +256,7 @@ async def test_an_auto_share_that_fails_is_told_and_the_session_goes_on(shares: 
         events = here.api.events()
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.catch_up()
-        warned = [told.event async for told in _first(events, 2) if isinstance(told.event, SessionWarned)]
+        warned = [told.event async for told in _first(events, 3) if isinstance(told.event, SessionWarned)]
         assert [each.session_id for each in warned] == [session.id]
         assert "403" in warned[0].message
         assert (await here.api.get_session(session.id)).share is None

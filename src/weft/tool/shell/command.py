@@ -5,6 +5,7 @@ from itertools import groupby
 
 from msgspec import Struct
 
+from weft.tool.shell.parse import reads_alike
 from weft.tool.shell.places import Where
 from weft.tool.shell.scene import PERMISSIONS, Part, Scene
 from weft.tool.shell.walk import Walk
@@ -50,6 +51,9 @@ def judge(command: str, where: Where) -> Judgement:
     every program and redirection counts, as reading or as writing; and what cannot be told counts as everything.
     """
     scene = Scene(where)
+    shell = where.environment.get("SHELL", "")
+    if not reads_alike(command, shell):
+        scene.unclear(command.strip(), f"{shell} may read it in another way than bash does")
     try:
         Walk(scene).script(command)
         if scene.variables.learned_late:

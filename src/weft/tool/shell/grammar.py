@@ -10,7 +10,7 @@ from weft.tool.shell.lexer import HereDocument, Lexer, UnreadableError
 from weft.tool.shell.options import names
 from weft.tool.shell.tree import Node
 
-MOST_NODES: Final = 60_000
+MOST_COMMANDS: Final = 3000
 
 _BLANKS: Final = re.compile(r"[ \t]+")
 _COMMENT: Final = re.compile(r"#[^\n]*")
@@ -100,9 +100,6 @@ class _Grammar:
             if lexer.char() in ("", ")") or self._leading() in stops or lexer.sees(";;") or lexer.sees(";&"):
                 return found
             found.append(self._and_or())
-            self._count += 1
-            if self._count > MOST_NODES:
-                raise UnreadableError("it is too long to be judged")
             self._skip()
             if lexer.char() == ";" and lexer.char(1) not in (";", "&"):
                 found.append(lexer.mark(";"))
@@ -142,6 +139,9 @@ class _Grammar:
 
     def _command(self) -> Node:
         lexer = self.lexer
+        self._count += 1
+        if self._count > MOST_COMMANDS:
+            raise UnreadableError("it is too long to be judged")
         with lexer.deeper():
             leading = self._leading()
             if lexer.char() == "(" or leading in _RESERVED:

@@ -34,12 +34,7 @@ class Given(Struct, frozen=True, kw_only=True):
 
 def is_meant(given: str, name: str) -> bool:
     """Whether an option may be meant by what was given: most programs take a long one that is cut short."""
-    return given == name or (
-        given.startswith("--")
-        and len(given) >= _SHORTEST
-        and name.startswith(given)
-        and not given.endswith("-")
-    )
+    return given == name or (given.startswith("--") and len(given) >= _SHORTEST and name.startswith(given))
 
 
 def names(text: str) -> frozenset[str]:

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from weft.model.permission import HOLE
 from weft.tool.shell.field import Listing
 from weft.tool.shell.options import names
 
@@ -164,10 +165,10 @@ class _TooManyError(Exception):
 
 
 def _fits(name: str, listing: Listing) -> bool:
-    # `find` reads backslashes in a pattern.
-    return (
-        listing.name is None or "\\" in listing.name or fnmatchcase(name, _BRACKETS.sub(_any, listing.name))
-    )
+    # `find` reads backslashes in a pattern; and what is not known of one may fit anything.
+    if listing.name is None or not {"\\", HOLE}.isdisjoint(listing.name):
+        return True
+    return fnmatchcase(name, _BRACKETS.sub(_any, listing.name))
 
 
 def _walk(
@@ -197,7 +198,7 @@ def _walk(
                 continue
             if not entry.is_dir(follow_symlinks=False):
                 yield entry.path, entry.name, entry.is_symlink()
-                real = os.path.realpath(entry.path) if follow and entry.is_dir() else ""
+                real = os.path.realpath(entry.path) if follow and os.path.isdir(entry.path) else ""
                 if real and real not in been:
                     been.add(real)
                     waiting.append((real, depth + 1))

@@ -16,7 +16,7 @@ from weft.tool.shell.scene import Feed, Part, Scene
 DEEPEST: Final = 8
 MOST_COMMANDS: Final = 3000
 TOO_DEEP: Final = "it is nested too deeply to be judged"
-# The grammar takes these for the name of a program where it has lost its way.
+# No program is called so: whoever runs one by such a name, in quotes or through another program, has something in mind.
 _RESERVED: Final = names(
     "if then else elif fi for while until do done case esac select function in { } ! [[ ]] (( ))"
 )

@@ -249,8 +249,14 @@ class Walk:
             elif node.type == "declaration_command" and child.type not in ("variable_name", "word"):
                 self._declare_words(child)
         self._inside(node)
-        fields = tuple(Field(word) for word in text_of(node).split())
-        look_at_builtin(fields[0].text, fields[1:], self._scene)
+        fields = [field for child in node.named_children for field in self._declared(child)]
+        look_at_builtin(node.children[0].text, tuple(fields), self._scene)
+
+    def _declared(self, node: Node) -> list[Field]:
+        """The words that a part of a declaration may turn out to be."""
+        if node.type == "variable_assignment":
+            return [Field(text_of(node))]
+        return [field for reading in self._words.readings(node) for field in reading]
 
     def _declare_words(self, node: Node) -> None:
         """`export "$name=$value"`: what is declared is put together first."""

@@ -90,6 +90,7 @@ def test_whether_an_awk_program_only_tells(tmp_path: Path, program: str, quiet: 
         ("ls \x07", "there are control characters in it"),
         ("echo `echo \\`ls\\``", "there are backslashes for backticks"),
         ("a" * 300_000, "it is too long to be judged"),
+        ("a|" * 4000 + "a", "it is too long to be judged"),
         ("( " * 130 + "ls" + " )" * 130, "it is nested too deeply to be judged"),
     ],
 )

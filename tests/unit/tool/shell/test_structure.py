@@ -138,6 +138,7 @@ SHELL = st.text(alphabet="ab rm/.'\"\\$(){}[]<>|&;`~*?=!#\n\t-_0@:,+%^", max_siz
 @example("a|" * 4000)
 @example("{" + "a," * 200 + "}")
 @example("~\0")
+@example("zip -r x /proc/1")
 @example("cd $'\\x80'; cat x")
 def test_judging_never_fails_and_always_says_the_same(text: str) -> None:
     first = judge(text, WHERE)

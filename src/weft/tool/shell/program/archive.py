@@ -44,6 +44,8 @@ def _pack(given: Given, scene: Scene) -> None:
         scene.touch_all(directory, "read")
     for field in given.words:
         scene.touch_all(field, "read", links=given.has("-h", "--dereference"))
+    if given.has("-T", "--files-from"):
+        scene.touch(unknown("files named in a list"), "read")
 
 
 def _unpack(into: list[Field], scene: Scene) -> None:

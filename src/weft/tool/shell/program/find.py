@@ -15,6 +15,7 @@ _TAKING: Final = names(
     " -gid -mtime -mmin -atime -amin -ctime -cmin -newer -anewer -cnewer -newermt -samefile -inum -links -maxdepth -mindepth"
     " -fstype -printf -regextype"
 )
+_THERE: Final = frozenset({"-execdir", "-okdir"})
 _RUNS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
 
@@ -26,6 +27,7 @@ def look_at_find(rest: Reading, scene: Scene) -> Found:
             scene.touch(field, "look")
     texts = [field.text for field in rest]
     _look_at_unknown(rest, scene)
+    _look_at_elsewhere(rest, scene)
     listing = find_listing([field for field in rest if field.text not in _RUNS], scene)
     quiet = True
     for place, text in enumerate(texts):
@@ -39,6 +41,17 @@ def look_at_find(rest: Reading, scene: Scene) -> Found:
         elif text == "-files0-from" and after is not None:
             scene.touch(after, "read")
     return Found(inner=tuple(_executed(rest, listing)), quiet=quiet)
+
+
+def _look_at_elsewhere(rest: Reading, scene: Scene) -> None:
+    """What runs in the directories that are found: there its words name other files than here."""
+    for before, field in pairwise(
+        rest[next((n for n, each in enumerate(rest) if each.text in _THERE), len(rest)) :]
+    ):
+        if before.text in _THERE or field.text in ("{}", ";", "+") or field.text.startswith("-"):
+            continue
+        scene.unclear(" ".join(["find", *(each.text for each in rest)]), "it runs in other directories")
+        return
 
 
 def _look_at_unknown(rest: Reading, scene: Scene) -> None:

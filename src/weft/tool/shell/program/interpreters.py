@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from weft.tool.shell.field import Field, Reading, has_hole
 from weft.tool.shell.options import names, split
+from weft.tool.shell.parse import reads_alike
 from weft.tool.shell.program.code import look_at_code
 from weft.tool.shell.program.inner import Inner, Script
 from weft.tool.shell.program.uses import use_looks
@@ -97,6 +98,7 @@ def _shell(name: str, rest: Reading, scene: Scene, stdin: Feed | None) -> list[I
             if "s" in option.lstrip("-+") and not command:
                 waiting.clear()
     if command:
+        _look_at_dialect(name, waiting[0].text if waiting else "", scene)
         return [Script(text=waiting[0].text, stdin=stdin)] if waiting else []
     if waiting and waiting[0].text not in _STDIN:
         _run_file(name, waiting[0], scene)
@@ -116,7 +118,13 @@ def _from_input(name: str, scene: Scene, stdin: Feed | None) -> list[Inner]:
     if stdin.text is None:
         scene.unclear(f"{name} of its input", f"what {name} is given to run is not known")
         return []
+    _look_at_dialect(name, stdin.text, scene)
     return [Script(text=stdin.text)]
+
+
+def _look_at_dialect(name: str, text: str, scene: Scene) -> None:
+    if not reads_alike(text, name):
+        scene.unclear(f"{name} -c {text}", f"{name} may read it in another way than bash does")
 
 
 def _foreign(name: str, rest: Reading, scene: Scene, stdin: Feed | None) -> list[Inner]:

@@ -11,7 +11,7 @@ Role = Literal["none", "look", "read", "write", "copy", "link", "move", "out", "
 # names | what the words are: none of them files, looked at by name, read, written, copied, linked or moved to the last,
 # `out` read the first and write the second, `pack` put a file in the place of each, `patch` change files that others name
 # | words before the files | options that take a value; with `<` a file that is read, with `>` one that is written, with
-# `!` something that is run; with `^` the words before the files fall away.
+# `*` one that names files which are read, with `!` something that is run; with `^` the words before the files fall away.
 _TABLE = """
 true false : pwd whoami id groups uname arch uptime nproc lscpu free tty logname users w | none
 echo printf yes seq sleep expr factor numfmt basename dirname cal tput stty clear reset | none
@@ -31,19 +31,19 @@ date | none || <-f <--file <-r <--reference -d --date !-s !--set
 ls dir vdir exa eza | look || -I -w -T --ignore --hide --width --color --format --sort --time --time-style -L --level
 tree | look || -L -P -I >-o --filelimit --charset
 stat | look || -c -f --format --printf -t
-du df | look || -d -t -B --max-depth --exclude --threshold <-X <--exclude-from <--files0-from --block-size
+du df | look || -d -t -B --max-depth --exclude --threshold <-X <--exclude-from *--files0-from --block-size
 realpath readlink | look || --relative-to --relative-base
 cat rev cksum sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum | read
 tac | read || -s --separator
 nl | read || -b -d -f -h -i -l -n -s -v -w
 head tail | read || -n -c -s --lines --bytes --pid --sleep-interval
-wc | read || <--files0-from
+wc | read || *--files0-from
 od | read || -A -j -N -S -t
 hexdump hd | read || -e <-f <--format-file -n -s --format --length --skip
 strings | read || -n -t -e -s -T
 xxd | out || -c -g -l -s -o -n
 less more most bat batcat | read || -p -P -x -y -z -j -b -h >-o >-O >--log-file -t <-T <-k --style --theme -l --language -r --line-range -H
-sort | read || -k -t -S -T --key --field-separator >-o >--output --parallel --buffer-size !--compress-program <--files0-from <--random-source --temporary-directory --batch-size --sort
+sort | read || -k -t -S -T --key --field-separator >-o >--output --parallel --buffer-size !--compress-program *--files0-from <--random-source --temporary-directory --batch-size --sort
 uniq | out || -f -s -w --skip-fields --skip-chars --check-chars
 cut | read || -b -c -d -f --bytes --characters --delimiter --fields --output-delimiter
 paste | read || -d --delimiters
@@ -59,9 +59,9 @@ grep egrep fgrep zgrep bzgrep xzgrep | read | 1 | ^-e ^<-f ^--regexp ^<--file -m
 rg ag ack | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -g -t -T -j -M -r -E -d --glob --iglob --type --type-not --max-count --max-depth --replace --sort --color --context --threads !--pre !--hostname-bin --pre-glob ^--files ^--type-list <--ignore-file
 jq gojq jaq | read | 1 | ^<-f ^<--from-file -L --indent --tab --arg --argjson --slurpfile --rawfile
 yq | read | 1 | >-i >--inplace >--in-place -o -p --output-format --input-format -I
-file | read || <-f <--files-from <-m <--magic-file -F -P -e --exclude --separator --parameter
+file | read || *-f *--files-from <-m <--magic-file -F -P -e --exclude --separator --parameter
 base64 base32 basenc uuencode | read || -w --wrap -b <-i >-o
-zcat bzcat xzcat gzcat | read || <--files <--files0 -S -T
+zcat bzcat xzcat gzcat | read || *--files *--files0 -S -T
 iconv | read || -f -t --from-code --to-code >-o >--output
 tr | none
 tee | write
@@ -81,7 +81,7 @@ mv gmv | move || -S --suffix -t --target-directory
 rename | write | 1 |
 csplit | out || >-f >--prefix -b -n --suffix-format --digits
 split | out || -t --separator -a -b -C -l -n --bytes --lines --number !--filter
-gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd zstdcat lz4 unlz4 compress uncompress | pack || -S -T >-o <-D >--trace <--filelist >--output-dir-flat >--output-dir-mirror <--patch-from <--files <--files0
+gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd zstdcat lz4 unlz4 compress uncompress | pack || -S -T >-o <-D >--trace *--filelist >--output-dir-flat >--output-dir-mirror <--patch-from *--files *--files0
 shuf | read || --input-range --head-count >--output -n -i <--random-source >-o
 xmllint | read || --xpath <--schema >--output <--dtdvalid
 ping6 traceroute | none
@@ -103,11 +103,12 @@ class Program(Struct, frozen=True, kw_only=True):
     reading: frozenset[str] = frozenset()
     writing: frozenset[str] = frozenset()
     running: frozenset[str] = frozenset()
+    naming: frozenset[str] = frozenset()
     instead: frozenset[str] = frozenset()
 
 
 def _options(words: list[str], sign: str) -> frozenset[str]:
-    return frozenset(word.lstrip("^<>!") for word in words if not sign or sign in word[: word.index("-")])
+    return frozenset(word.lstrip("^<>!*") for word in words if not sign or sign in word[: word.index("-")])
 
 
 def _program(role: Role, skip: str, words: list[str]) -> Program:
@@ -118,6 +119,7 @@ def _program(role: Role, skip: str, words: list[str]) -> Program:
         reading=_options(words, "<"),
         writing=_options(words, ">"),
         running=_options(words, "!"),
+        naming=_options(words, "*"),
         instead=_options(words, "^"),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from weft.model.permission import HOLE
-from weft.tool.shell.field import Field, Listing, Reading, has_hole, without_holes
+from weft.tool.shell.field import Field, Listing, Reading, has_hole, unknown, without_holes
 from weft.tool.shell.options import Given, split
 from weft.tool.shell.places import is_secret
 from weft.tool.shell.program.table import Program
@@ -16,12 +16,14 @@ from weft.tool.shell.words import is_wild
 _URL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 # Programs that read whole directories when told to, and those that do unless told otherwise.
 _RECURSIVE: Final = frozenset({"grep", "egrep", "fgrep", "diff", "colordiff", "zcat", "gzcat"})
+_COMPARING: Final = frozenset({"diff", "colordiff"})
 # They give each file to another program as its input, which then goes through the directory that it is in.
 _FEEDING: Final = frozenset({"zgrep", "bzgrep", "xzgrep"})
 _SEARCHING: Final = frozenset({"rg", "ag", "ack"})
 _HIDDEN: Final = ("-u", "-.", "--hidden", "--no-ignore", "--unrestricted")
 _ALL_BELOW: Final = ("-r", "-R", "-a", "--recursive", "--archive")
 # They make names up if they are given none.
+_BINARY: Final = frozenset({"nm", "objdump", "readelf", "size", "strings"})
 _NAMING: Final = frozenset({"split", "csplit"})
 _TO_STDOUT: Final = ("-c", "--stdout", "--to-stdout")
 _TELLING: Final = ("-t", "--test", "--list")
@@ -38,6 +40,10 @@ def use_files(name: str, program: Program, rest: Reading, scene: Scene) -> None:
     _use_words(program, words, given, scene)
     if program.role == "read":
         _read_trees(name, given, words, scene)
+    if name.endswith("sum") and given.has("-c", "--check"):
+        scene.touch(unknown("files named in a list of sums"), "read")
+    if name in _BINARY and any(field.text.startswith("@") for field in words):
+        scene.unclear(" ".join([name, *(field.text for field in rest)]), "it takes options from a file")
     if name in _NAMING and len(words) <= 1:
         scene.touch(Field("xaa"), "write")
 
@@ -55,6 +61,9 @@ def _use_options(name: str, given: Given, program: Program, scene: Scene) -> Non
             continue
         if option in program.running:
             scene.unclear(f"{name} {option} {value.text}", "an option of it runs a program")
+        elif option in program.naming:
+            scene.touch(value, "read")
+            scene.touch(unknown(f"files named in {value.text}"), "read")
         elif option in program.writing:
             scene.touch(value, "write")
         elif option in program.reading:
@@ -119,8 +128,7 @@ def _write(words: Sequence[Field], scene: Scene, *, below: bool) -> None:
 def _use_out(words: Sequence[Field], scene: Scene) -> None:
     for field in words[:1]:
         scene.touch(field, "read")
-    for field in words[1:]:
-        scene.touch(field, "write")
+    _write(words[1:], scene, below=False)
 
 
 def _use_copies(program: Program, words: Sequence[Field], given: Given, scene: Scene) -> None:
@@ -161,6 +169,11 @@ def _read_trees(name: str, given: Given, words: Sequence[Field], scene: Scene) -
         "-r", "-R", "--recursive", "--dereference-recursive"
     )
     follow = given.has("-R", "--dereference-recursive", "-L", "--follow")
+    links = follow
+    if name in _COMPARING and any(map(scene.is_directory, words)):
+        # Of directories the files are compared, those that links lead to as well.
+        recursive, links = True, True
+        follow = given.has("-N", "--new-file", "-P", "--unidirectional-new-file")
     if not hidden and not recursive and not (name in _SEARCHING and follow):
         return
     named = () if name in _FEEDING else tuple(root for field in words for root in scene.rooted(field))
@@ -171,7 +184,7 @@ def _read_trees(name: str, given: Given, words: Sequence[Field], scene: Scene) -
     listing = Listing(
         roots=roots, name=included[0] if len(included) == 1 else None, hidden=hidden or recursive
     )
-    scene.touch_tree(listing, "read", links=follow, follow=follow)
+    scene.touch_tree(listing, "read", links=links, follow=follow)
 
 
 def is_excluded(pattern: str) -> bool:

@@ -127,7 +127,8 @@ def unwrap(argv: Reading, scene: Scene, stdin: Feed | None) -> list[Inner] | Non
         case "trap":
             return [Script(text=field.text) for field in split(rest).words[:1]]
         case "jobs":
-            return [Argv(fields=rest[1:])] if rest and rest[0].text == "-x" else []
+            given = split(rest, until_word=True)
+            return [Argv(fields=given.words)] if given.has("-x") else []
         case "alias":
             return _alias(rest, scene)
         case "su":
