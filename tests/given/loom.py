@@ -25,6 +25,7 @@ from weft.provider.demo import scripted_model
 from weft.provider.registry import Served
 
 MODEL = scripted_model("loom")
+PATCHING = scripted_model("gpt-loom")  # offered patches, as OpenAI's models are
 
 
 class Use(Struct, frozen=True, kw_only=True):
@@ -153,7 +154,7 @@ async def open_loom(
     opening = Opening(
         directory=str(directory or root),
         env={**os.environ, "OPENCODE_CONFIG_CONTENT": json.dumps({**CONFIG, **(config or {})})},
-        models=(Served(MODEL, puppet),),
+        models=(Served(MODEL, puppet), Served(PATCHING, puppet)),
         store=store,
     )
     async with open_app(opening) as api:

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from given.loom import Loom, Use, bash, edits, reads, writes
+from given.loom import PATCHING, Loom, Use, bash, edits, reads, writes
 from given.undoing import as_repository, git, write
 from weft.model.ids import MessageID
 
@@ -116,6 +116,7 @@ async def tool_creates(loom: Loom) -> MessageID:
     undo={"a.txt": "restored", "b.txt": "restored", "moved.txt": "removed", "new.txt": "removed"},
     redo={"a.txt": "restored", "b.txt": "removed", "moved.txt": "restored", "new.txt": "restored"},
     lay=lambda root: write(root / "m.txt", "m\n"),
+    config={"model": f"{PATCHING.provider_id}/{PATCHING.id}"},
 )
 async def tool_patches(loom: Loom) -> MessageID:
     text = "\n".join(

@@ -106,10 +106,11 @@ def test_a_branch_that_is_checked_out_is_told_to_who_listens(tmp_path: Path) -> 
         subprocess.run(["git", "branch", "other"], cwd=site.project, check=True)
         told = hear(events, "vcs.branch.updated", "file.watcher.updated")
         with Stirring(["git", "switch", "other"], ["git", "switch", "main"], cwd=site.project):
-            first, second = next(told), next(told)
+            first = next(told)
+            # A branch that is switched back before anybody looked was never another.
+            second = next(event for event in told if event["type"] == "vcs.branch.updated")
     head = {"file": os.path.realpath(site.project / ".git/HEAD"), "event": "change"}
     assert (first["type"], first["properties"]) == ("file.watcher.updated", head)
-    assert second["type"] == "vcs.branch.updated"
     assert second["properties"]["branch"] in {"main", "other"}
 
 

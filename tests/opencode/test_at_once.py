@@ -86,7 +86,7 @@ async def test_weft_reads_and_writes_while_opencode_writes(sandbox: Sandbox, mod
         assert texts(await weft.api.list_messages(theirs)) == ["count\n", said]
         assert is_beginning(said)
         assert {session.id for session in await weft.api.list_sessions()} == {ours, theirs}
-        assert await weft.model.damage() == []
+        assert await weft.store.damage() == []
     listed = json.loads(sandbox.opencode("session", "list", "--format", "json"))
     assert {row["id"] for row in listed} == {ours, theirs}
 

@@ -154,7 +154,7 @@ async def test_what_opencode_deletes_is_gone_for_weft(
         assert ask(server, f"/session/{doomed}", "DELETE") is True
         assert doomed not in {session.id for session in await weft.api.list_sessions()}
         assert await weft.store.list_messages(doomed) == []
-        assert await weft.model.damage() == []
+        assert await weft.store.damage() == []
 
 
 def without(value: Any, names: set[str]) -> Any:

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from weft.tool.shell.field import Reading, has_hole, spelled
 from weft.tool.shell.naming import name_argv, name_perhaps
 from weft.tool.shell.options import names
-from weft.tool.shell.program.builtins import list_filled
+from weft.tool.shell.program.builtins import list_filled, renames_variables
 from weft.tool.shell.program.inner import Argv, Inner, Script, Setting
 from weft.tool.shell.program.look import look_at
 from weft.tool.shell.program.settings import assign
@@ -80,6 +80,8 @@ class Running:
         for variable, value in list_filled(name, argv[1:]):
             self.set(variable, value)
             scene.variables.forget(variable)
+        if renames_variables(name, argv[1:]):
+            scene.variables.forget_all()
         scene.landed = None
         found = look_at(argv, scene, stdin)
         if strange or not found.quiet:

@@ -92,15 +92,24 @@ def list_filled(name: str, rest: Reading) -> list[tuple[str, str]]:
         return []
     if name == "printf":
         texts = _given_to_printf(texts)
-    named = [text[2:] if text.startswith("-") else text for text in texts]
+    named = [text[2:] if text.startswith("-") and not has_hole(text) else text for text in texts]
     found = [text for text in named if _NAME.match(text) or has_hole(text)]
     return [(text if has_hole(text) else _NAME.findall(text)[0], hole(name)) for text in found]
+
+
+def renames_variables(name: str, rest: Reading) -> bool:
+    """Whether a builtin makes one variable another name of a second: `declare -n`."""
+    return name in DECLARING and any(
+        field.text.startswith("-") and ("n" in field.text or has_hole(field.text)) for field in rest
+    )
 
 
 def _given_to_printf(texts: list[str]) -> list[str]:
     """The name behind `-v`, which a first word that is not known may turn out to be."""
     if texts[:1] and texts[0].startswith("-v"):
         return [text.removeprefix("-v") for text in texts if text != "-v"]
+    if texts[:1] and texts[0].startswith("-") and has_hole(texts[0]):
+        return texts[:1]
     return texts[1:2] if texts[:1] and has_hole(texts[0]) and _NAME.fullmatch(" ".join(texts[1:2])) else []
 
 

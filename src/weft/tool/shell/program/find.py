@@ -15,6 +15,7 @@ _TAKING: Final = names(
     " -gid -mtime -mmin -atime -amin -ctime -cmin -newer -anewer -cnewer -newermt -samefile -inum -links -maxdepth -mindepth"
     " -fstype -printf -regextype"
 )
+_ALTERNATIVES: Final = frozenset({"-o", "-or", "-not", "!", ","})
 _THERE: Final = frozenset({"-execdir", "-okdir"})
 _RUNS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
@@ -28,7 +29,7 @@ def look_at_find(rest: Reading, scene: Scene) -> Found:
     texts = [field.text for field in rest]
     _look_at_unknown(rest, scene)
     _look_at_elsewhere(rest, scene)
-    listing = find_listing([field for field in rest if field.text not in _RUNS], scene)
+    listing = _found_before_acting(rest, scene)
     quiet = True
     for place, text in enumerate(texts):
         after = rest[place + 1] if place + 1 < len(rest) else None
@@ -41,6 +42,16 @@ def look_at_find(rest: Reading, scene: Scene) -> Found:
         elif text == "-files0-from" and after is not None:
             scene.touch(after, "read")
     return Found(inner=tuple(_executed(rest, listing)), quiet=quiet)
+
+
+def _found_before_acting(rest: Reading, scene: Scene) -> Listing | None:
+    """The files that are acted on: only what stands before the first action narrows them, and no alternative may follow."""
+    texts = [field.text for field in rest]
+    first = next((place for place, text in enumerate(texts) if text in _RUNS or text == "-delete"), len(rest))
+    listing = find_listing(rest[:first], scene)
+    if listing is not None and not _ALTERNATIVES.isdisjoint(texts):
+        return Listing(roots=listing.roots)
+    return listing
 
 
 def _look_at_elsewhere(rest: Reading, scene: Scene) -> None:

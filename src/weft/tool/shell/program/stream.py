@@ -12,7 +12,8 @@ from weft.tool.shell.program.table import PROGRAMS
 from weft.tool.shell.program.uses import use_files
 from weft.tool.shell.scene import Scene
 
-_IN_PLACE: Final = re.compile(r"(-[nErsuz]*)i.*", re.DOTALL)
+# Behind any letters but those that take a value.
+_IN_PLACE: Final = re.compile(r"(-[a-dghjkm-zA-Z]*)i.*", re.DOTALL)
 
 
 def look_at_sed(rest: Reading, scene: Scene) -> Found:

@@ -59,7 +59,7 @@ grep egrep fgrep zgrep bzgrep xzgrep | read | 1 | ^-e ^<-f ^--regexp ^<--file -m
 rg ag ack | read | 1 | ^-e ^<-f ^--regexp ^<--file -m -A -B -C -g -t -T -j -M -r -E -d --glob --iglob --type --type-not --max-count --max-depth --replace --sort --color --context --threads !--pre !--hostname-bin --pre-glob ^--files ^--type-list <--ignore-file
 jq gojq jaq | read | 1 | ^<-f ^<--from-file -L --indent --tab --arg --argjson --slurpfile --rawfile
 yq | read | 1 | >-i >--inplace >--in-place -o -p --output-format --input-format -I
-file | read || *-f *--files-from <-m <--magic-file -F -P -e --exclude --separator --parameter
+file | read || *-f *--files-from *-m *--magic-file -F -P -e --exclude --separator --parameter
 base64 base32 basenc uuencode | read || -w --wrap -b <-i >-o
 zcat bzcat xzcat gzcat | read || *--files *--files0 -S -T
 iconv | read || -f -t --from-code --to-code >-o >--output

@@ -65,7 +65,7 @@ def _use_options(name: str, given: Given, program: Program, scene: Scene) -> Non
             scene.touch(value, "read")
             scene.touch(unknown(f"files named in {value.text}"), "read")
         elif option in program.writing:
-            scene.touch(value, "write")
+            _write([value], scene, below=False)
         elif option in program.reading:
             scene.touch(value, "read")
         elif option not in program.taking:
@@ -126,7 +126,8 @@ def _write(words: Sequence[Field], scene: Scene, *, below: bool) -> None:
 
 
 def _use_out(words: Sequence[Field], scene: Scene) -> None:
-    for field in words[:1]:
+    # Without one of its options, ptx reads them all.
+    for field in words:
         scene.touch(field, "read")
     _write(words[1:], scene, below=False)
 
