@@ -37,9 +37,6 @@ def attach(parser: argparse.ArgumentParser) -> None:
         help="go on with the last session of this checkout or directory",
     )
     add("-s", "--session", metavar="ID", help="go on with this session")
-    add(
-        "--fork", action="store_true", help="with -c or -s: go on with a copy, and leave the session as it is"
-    )
     add("--fork", action="store_true", help="with -c or -s: go on with a copy, and leave that one as it is")
     add("-m", "--model", metavar="PROVIDER/MODEL", help="the model to ask")
     add("--agent", help="the agent to use")
