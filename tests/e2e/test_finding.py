@@ -72,8 +72,9 @@ def test_the_cost_that_was_kept_is_the_cost_of_the_messages(shell: Shell) -> Non
     kept = document["info"]["weft"]["spent"]
 
     assert cost["own"] == cost["tree"] == cost["sessions"][0]["own"] == kept["own"]
-    assert kept["own"]["cost"] == sum(each["cost"] for each in answers) > 0
-    assert kept["own"]["input"] == sum(each["tokens"]["input"] for each in answers)
+    # The demo is free; what it counts is tokens.
+    assert kept["own"]["cost"] == sum(each["cost"] for each in answers) == 0
+    assert kept["own"]["input"] == sum(each["tokens"]["input"] for each in answers) > 0
     assert kept["until"] == answers[-1]["time"]["created"]
     assert f"${kept['own']['cost']:.4f}" in shell.weft("session", "cost", id).stdout
     assert f"${kept['own']['cost']:.4f}" in shell.weft("session", "cost", id, "--tree").stdout
