@@ -167,7 +167,7 @@ def test_what_is_removed_comes_back_byte_for_byte(shell: Shell) -> None:
 def test_a_broken_configuration_does_not_keep_anybody_from_tidying_up(shell: Shell) -> None:
     (shell.directory / "opencode.json").write_text("{ broken")
     assert shell.run("rename", SOURCE, "x").returncode == 0
-    assert shell.run("rm", "last", "--yes").returncode == 0
+    assert shell.run("rm", OTHER, "--yes").returncode == 0
     assert shell.listed() == [SOURCE]
 
 
