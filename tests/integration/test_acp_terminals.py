@@ -16,7 +16,7 @@ def bash(command: str, **more: Any) -> Call:
 
 
 async def output_of(desk: Any, session: str) -> list[str]:
-    """What the model read of calls."""
+    """The output of every call as the editor shows it when the session is loaded again."""
     loaded = await desk.agent.load_session(cwd=str(desk.project), session_id=session, mcp_servers=[])
     assert loaded is not None
     return [call["content"][-1]["content"]["text"] for call in desk.editor.calls().values()]
@@ -40,7 +40,7 @@ async def test_a_command_runs_in_a_terminal_that_the_call_shows(
         assert desk.editor.released == ["term_0"]
         desk.editor.told.clear()
         [text] = await output_of(desk, session)
-        assert text == f"one\n{desk.project}\nkey=\n\n\n<bash_metadata>\nexit code 3\n</bash_metadata>"
+        assert text == f"one\n{desk.project}\nkey=\n(exit code 3)"
 
 
 async def test_one_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
