@@ -88,6 +88,9 @@ def _is_disabled(permission: str, ruleset: Ruleset) -> bool:
 
 
 def _is_off(tool: str, ruleset: Ruleset) -> bool:
+    """Whether a rule that bears the tool's own name switches it off, though it is asked for under another name."""
+    if permission_of(tool) == tool:
+        return False
     return _denies_all(rule for rule in reversed(ruleset) if rule.permission == tool)
 
 

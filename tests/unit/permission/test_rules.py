@@ -122,6 +122,11 @@ def test_the_order_of_patterns_does_not_matter(ruleset: Ruleset, wanted: list[st
     assert verdict("bash", wanted, ruleset).action == verdict("bash", wanted[::-1], ruleset).action
 
 
+def test_a_later_rule_on_every_tool_brings_one_back() -> None:
+    ruleset = rules("bash:*:deny", "*:*:ask")
+    assert disabled(["bash"], ruleset) == set()
+
+
 @given(some_rules)
 def test_what_is_hidden_would_always_be_denied(ruleset: Ruleset) -> None:
     for tool in disabled(["bash", "write"], ruleset):
