@@ -13,11 +13,10 @@ from pathlib import Path
 
 from trees import Forest
 
-from weft.app.resting import open_resting
+from weft.local.reader import open_resting
 from weft.model.ids import ProjectID
 from weft.session.fork import fork
-from weft.session.remove import remove
-from weft.session.trash import restore
+from weft.session.remove import remove, restore
 
 SIZES = (1000, 5000)
 

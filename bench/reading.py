@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 
 from running import MODEL, history
 
+from weft.context.view import View
 from weft.model.event import MessageUpdated, SessionCreated
 from weft.model.message import MessageWithParts
+from weft.provider.anthropic import request as claude
 from weft.provider.body import Memory, Remembering, afresh, to_bytes
-from weft.provider.chat import request as chat
-from weft.provider.claude import request as claude
 from weft.provider.contract import ModelRequest
-from weft.provider.responses import request as responses
-from weft.store.files import FileStore
+from weft.provider.openai_chat import request as chat
+from weft.provider.openai_responses import request as responses
+from weft.store.files.store import FileStore
 from weft.testing.store_values import SESSION, session
-from weft.window.view import View
 
 T = TypeVar("T")
 MESSAGES = 5_000

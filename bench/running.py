@@ -23,10 +23,10 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from weft.app.local import Local
-from weft.app.open import Opening, open_app
 from weft.host.clock import SystemClock
 from weft.host.git import Git
+from weft.local.api import Local
+from weft.local.open import Opening, open_app
 from weft.model.catalog import Limit
 from weft.model.event import Event, MessageUpdated, PartUpdated
 from weft.model.ids import Mint, SessionID
@@ -43,9 +43,9 @@ from weft.model.part import (
     Tokens,
     ToolPart,
 )
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.chunk import AnyChunk, Usage
 from weft.provider.contract import ModelRequest
-from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import Call, End, Say, ScriptedProvider
 

@@ -16,7 +16,7 @@ from random import Random
 
 from weft.model.ids import ProjectID, SessionID
 from weft.snapshot.contract import Limits, Plan
-from weft.snapshot.shadow import open_snapshots
+from weft.snapshot.git import open_snapshots
 from weft.snapshot.works import Site
 
 SIZES = (5_000, 100_000)

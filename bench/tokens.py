@@ -24,14 +24,14 @@ from typing import Final
 import httpx2
 
 from weft.model.catalog import Limit, Model, ModelApi
-from weft.provider.anthropic import AnthropicMessages
-from weft.provider.bedrock import Bedrock
+from weft.provider.anthropic.adapter import AnthropicMessages
+from weft.provider.bedrock.adapter import Bedrock
 from weft.provider.chunk import TextDelta
 from weft.provider.contract import ModelRequest, Provider, TextContent, UserTurn
 from weft.provider.endpoint import Endpoint
-from weft.provider.gemini import Gemini
-from weft.provider.openai_chat import OpenAIChat
-from weft.provider.openai_responses import OpenAIResponses
+from weft.provider.gemini.adapter import Gemini
+from weft.provider.openai_chat.adapter import OpenAIChat
+from weft.provider.openai_responses.adapter import OpenAIResponses
 
 TOKENS: Final = 20_000
 ROUNDS: Final = 3

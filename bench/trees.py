@@ -8,8 +8,7 @@ from weft.model.ids import Mint, ProjectID
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath, UserMessage
 from weft.model.part import ModelRef, Moment, Span, TextPart
 from weft.model.project import Project, ProjectTime
-from weft.model.session import Session, SessionTime
-from weft.model.slug import make_slug
+from weft.model.session import Session, SessionTime, make_slug
 from weft.model.wire import encode_pretty
 
 START = 1_780_000_000_000

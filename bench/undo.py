@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 from snapshot import CHANGED, best, cpu, git, plant, tell
 
-from weft.app.local import Local
-from weft.app.open import Opening, open_app
+from weft.local.api import Local
+from weft.local.open import Opening, open_app
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, prompt
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.chunk import AnyChunk, Finished, Started, ToolCall, Usage
 from weft.provider.contract import ModelRequest
-from weft.provider.demo import scripted_model
 from weft.provider.registry import Served
 
 SIZES = (5_000, 100_000)

@@ -13,11 +13,11 @@ __version__ = VERSION
 
 # Where each public name lives. They are loaded when asked for: `weft --version` must not pay for a single one.
 _HOMES = {
-    "open": "weft.app.open:open_weft",
-    "connect": "weft.client.remote:connect",
-    "connect_sync": "weft.client.sync:connect_sync",
+    "open": "weft.local.open:open_weft",
+    "connect": "weft.client.api:connect",
+    "connect_sync": "weft.client.blocking:connect_sync",
     "converse": "weft.client.conversation:converse",
-    "blocking": "weft.client.sync:blocking",
+    "blocking": "weft.client.blocking:blocking",
     "prompt": "weft.model.input:prompt",
     "Api": "weft.api:Api",
     "Conversation": "weft.client.conversation:Conversation",

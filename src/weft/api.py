@@ -1,33 +1,32 @@
-"""The promise: every operation a front end may ask for. Kept in process by `weft.app`, over HTTP by `weft.client`."""
+"""The promise: every operation a front end may ask for. Kept in process by `weft.local`, over HTTP by `weft.client`."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol
 
 from weft.model.agent import Command
-from weft.model.around.share import (
-    USUAL_SHARE,
-    Share,
-    ShareItem,
-    SharePreview,
-    ShareTerms,
-    ShareTicket,
-    Shown,
-)
 from weft.model.diff import FileDiff
 from weft.model.event import Event, Told
-from weft.model.finding import Figures, Hit
 from weft.model.ids import GrantID, MessageID, PartID, PermissionID, ProjectID, QuestionID, SessionID
 from weft.model.input import CommandInput, PromptInput, SessionInput, ShellInput
 from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.parcel import Parcel, Received
 from weft.model.part import AnyPart, ModelRef
-from weft.model.permission import USUAL_TERMS, Grant, GrantTerms, PermissionRequest, Reply
+from weft.model.permission import USUAL_TERMS, Grant, GrantTerms, PermissionRequest, QuestionRequest, Reply
 from weft.model.project import Project
-from weft.model.question import QuestionRequest
-from weft.model.session import EVERY, Reverted, Session, SessionChange, SessionQuery, SessionTree, Trashed
-from weft.model.spent import Spending
-from weft.model.status import AnyStatus
-from weft.model.todo import Todo
+from weft.model.search import Figures, Hit
+from weft.model.session import (
+    EVERY,
+    AnyStatus,
+    Reverted,
+    Session,
+    SessionChange,
+    SessionQuery,
+    SessionTree,
+    Todo,
+    Trashed,
+)
+from weft.model.share import USUAL_SHARE, Share, ShareItem, SharePreview, ShareTerms, ShareTicket, Shown
+from weft.model.spending import Spending
 from weft.outlook import Configuration, Files, Mcp, Surroundings, Terminals, Worktrees
 
 

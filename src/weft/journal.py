@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from weft.bus import Bus, follows
 from weft.errors import StoreError
 from weft.host.clock import Clock
-from weft.host.tasks import open_tasks
-from weft.host.undivided import undivided
+from weft.host.tasks import open_tasks, undivided
 from weft.model.event import (
     Durable,
     Event,

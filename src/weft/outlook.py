@@ -7,25 +7,32 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from weft.model.agent import Agent, Skill
-from weft.model.around.files import FileChange, FileContent, FileNode, Kind, Symbol, TextMatch
-from weft.model.around.place import (
-    AnyMcpStatus,
-    FormatterStatus,
-    LspStatus,
-    McpResource,
-    ProjectChange,
-    ToolInfo,
-    Vcs,
-    Whereabouts,
-)
-from weft.model.around.provider import AnyAuth, AuthMethod, Authorization, ProviderList
-from weft.model.around.terminal import Pty, PtyChange, PtyInput
-from weft.model.around.worktree import WorktreeInfo
 from weft.model.damage import Damage
 from weft.model.ids import ProjectID, PtyID, SessionID
 from weft.model.part import ModelRef
 from weft.model.permission import CallRef
 from weft.model.project import Project
+from weft.model.provider import AnyAuth, AuthMethod, Authorization, ProviderList
+from weft.model.workspace import (
+    AnyMcpStatus,
+    FileChange,
+    FileContent,
+    FileNode,
+    FormatterStatus,
+    Kind,
+    LspStatus,
+    McpResource,
+    ProjectChange,
+    Pty,
+    PtyChange,
+    PtyInput,
+    Symbol,
+    TextMatch,
+    ToolInfo,
+    Vcs,
+    Whereabouts,
+    WorktreeInfo,
+)
 
 
 class Surroundings(Protocol):

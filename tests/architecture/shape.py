@@ -17,14 +17,14 @@ BANNED_ENDINGS = ("Manager", "Service", "Helper", "Handler", "Controller", "Fact
 # A small command must not pay for what it does not use: these choose what to load when they know what is wanted.
 LATE_IMPORTS = {
     "__main__.py",
-    "app/address.py",
-    "app/books.py",
-    "app/reading.py",
-    "app/telemetry/following.py",
+    "config/store_address.py",
+    "local/permissions.py",
+    "local/reader.py",
+    "local/telemetry.py",
     "cli/acp/command.py",
     "host/files.py",
     "host/watcher.py",
-    "index/driver.py",
+    "search/database.py",
     "store/url.py",
     "tool/shell/parse.py",
 }

@@ -40,7 +40,7 @@ def plant(top: Path, module: str, line: str) -> None:
 
 
 def test_planted_arrows_that_point_elsewhere_are_all_found(copy: Path) -> None:
-    plant(copy, "model/todo.py", "import asyncio")
+    plant(copy, "model/session.py", "import asyncio")
     plant(copy, "model/diff.py", "from weft.store import contract")
     plant(copy, "tool/contract.py", "from weft.store import memory")
     plant(copy, "store/memory.py", "from weft.testing import clock")

@@ -65,3 +65,11 @@ def test_every_target_of_the_makefile_says_what_it_does() -> None:
 
 def test_ci_can_be_run() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "AGENTS.md"])
+def test_a_module_that_a_map_of_the_code_names_exists(page: str) -> None:
+    named = re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)*(?:\.py|/))`", (ROOT / page).read_text())
+    own = [each for each in named if not each.startswith(("tests", "test_", "docs", "changes"))]
+    assert len(own) > 10
+    assert [each for each in own if not (ROOT / "src" / "weft" / each).exists()] == []

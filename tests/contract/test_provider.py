@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from given.models import CLAUDE, GPT, LOCAL, ROUTED
-from weft.provider.anthropic import AnthropicMessages
-from weft.provider.openai_chat import OpenAIChat
+from weft.provider.anthropic.adapter import AnthropicMessages
+from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.scripted import Say
 from weft.testing.fake.anthropic import AnthropicDialect
 from weft.testing.fake.openai import Manners, OpenAIChatDialect

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from given.models import NOVA, ON_BEDROCK, QWEN_ON_BEDROCK
-from weft.provider.bedrock import Bedrock
+from weft.provider.bedrock.adapter import Bedrock
 from weft.testing.fake.converse import ConverseDialect
 from weft.testing.provider_bad_servers import IN_FRAMES
 from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from given.models import GPT
 from weft.provider.contract import Provider
 from weft.provider.endpoint import Endpoint
-from weft.provider.long_tail import LongTail
+from weft.provider.pydantic_ai.adapter import LongTail
 from weft.testing.fake.openai import Manners, OpenAIChatDialect
 from weft.testing.provider_bad_servers import (
     a_refusal_with_a_good_status_is_one,

@@ -26,9 +26,9 @@ from weft.model.event import (
 )
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
-from weft.model.todo import Todo
+from weft.model.session import Todo
 from weft.store.contract import Store
-from weft.store.files import FileStore
+from weft.store.files.store import FileStore
 from weft.store.memory import MemoryStore
 from weft.testing.store_values import answer, prompt, session, text
 

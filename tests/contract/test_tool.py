@@ -12,28 +12,26 @@ from given.web import Answer, Web, open_web
 from weft.model.agent import Skill
 from weft.testing.tool_contract import TOOL_CHECKS, Bench, Check, Trial
 from weft.tool.batch import BATCH
-from weft.tool.change.edit import EDIT
-from weft.tool.change.multiedit import MULTIEDIT
-from weft.tool.change.patch import APPLY_PATCH
-from weft.tool.change.write import WRITE
 from weft.tool.contract import AnyTool
 from weft.tool.diagnostic import Unwatched
-from weft.tool.invalid import INVALID
-from weft.tool.lsp.lsp import LSP
-from weft.tool.person.question import QUESTION
+from weft.tool.edit import EDIT, MULTIEDIT
+from weft.tool.glob import GLOB
+from weft.tool.grep import GREP
+from weft.tool.list import LIST
+from weft.tool.lsp.tool import LSP
+from weft.tool.patch import APPLY_PATCH
+from weft.tool.question import QUESTION
 from weft.tool.read import READ
 from weft.tool.recall import RECALL
-from weft.tool.registry import TOOLS
-from weft.tool.search.glob import GLOB
-from weft.tool.search.grep import GREP
-from weft.tool.search.list import LIST
+from weft.tool.registry import INVALID, TOOLS
 from weft.tool.shell.bash import BASH
 from weft.tool.shell.jobs import JOBS
 from weft.tool.skill import Shelf, skill_tool
 from weft.tool.task import TASK
 from weft.tool.todo import TODOREAD, TODOWRITE
-from weft.tool.web.search import CODESEARCH, WEBSEARCH, search_tools
-from weft.tool.web.webfetch import WEBFETCH
+from weft.tool.webfetch import WEBFETCH
+from weft.tool.websearch import CODESEARCH, WEBSEARCH, search_tools
+from weft.tool.write import WRITE
 
 WEAVING = Skill(name="weaving", description="For cloth.", location="/skills/weaving/SKILL.md")
 TRIALS = (

@@ -344,7 +344,7 @@ def test_a_person_at_a_terminal_says_yes_and_it_goes_on(place: Place) -> None:
 
 HANGS = """
 import sys, threading, time
-from weft.host.ending import LastResort
+from weft.host.exit import LastResort
 last_resort = LastResort()
 threading.Thread(target=threading.Event().wait, name="stuck").start()
 last_resort.end_within({seconds}, 7)
@@ -369,7 +369,7 @@ def test_a_process_that_something_keeps_from_ending_ends_all_the_same_and_says_w
 UNREAD = """
 import asyncio, os, sys
 from weft.cli.running.stop import Stop
-from weft.host.ending import LastResort
+from weft.host.exit import LastResort
 
 async def main():
     with Stop(LastResort(), settle_seconds=0.1).listening():

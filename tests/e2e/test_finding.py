@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from e2e.test_command import Shell
-from weft.index.place import index_path, reading
-from weft.index.search import search
+from weft.search.database import index_path, reading
+from weft.search.query import search
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from given.session_storm import BELOW, SOURCE, plant
 from weft.model.diff import FileDiff
 from weft.model.event import SessionCreated, SessionDiffed, SessionUpdated, TodoUpdated
-from weft.model.todo import Todo
+from weft.model.session import Todo
 from weft.store.url import open_store
 from weft.testing.store_values import NOW, session
 

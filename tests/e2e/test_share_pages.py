@@ -15,13 +15,12 @@ from given.parcels import parcel
 from given.serving import Site, prompt, served
 from given.web import Answer, Web, open_web
 from weft.cli.main import run_command
-from weft.model.around.share import Shown
+from weft.model.share import Shown
 from weft.model.wire import encode
-from weft.page.style import LIVE_POLICY
-from weft.page.whole import to_page
+from weft.page import LIVE_POLICY, to_page
 from weft.provider.scripted import Call, Say
-from weft.server.door import Door
-from weft.session.sharing.items import to_items
+from weft.server.access import Door
+from weft.share.items import to_items
 
 PAGES = "http://localhost"
 GONE = "document.body.textContent.includes('there is nothing to be seen here')"

@@ -15,8 +15,8 @@ from given.ends import left_open
 from given.house import ALLOW, MODEL, NOW, House, open_house
 from given.simulated import SimulatedClock
 from given.wires import SUMMARISER, WIRES, Reader, next_requests
-from weft.app.gates import Permitting
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError
+from weft.local.permissions import Permitting
 from weft.model.agent import Agent
 from weft.model.catalog import Limit, Model, ref
 from weft.model.event import Durable, Event, PermissionAsked, SessionDeleted, SessionRested, session_of
@@ -29,7 +29,7 @@ from weft.model.part import (
 )
 from weft.model.permission import Rule
 from weft.model.session import Session, own_of
-from weft.model.spent import Budget, Budgets, add_up, within_parent
+from weft.model.spending import Budget, Budgets, add_up, within_parent
 from weft.model.transcript import Transcript
 from weft.permission.terms import Terms
 from weft.provider.contract import ModelRequest
@@ -39,7 +39,7 @@ from weft.run.kit import Deadlines, Subtasks
 from weft.run.request import parameters
 from weft.session.totals import spent_by
 from weft.store.memory import MemoryStore
-from weft.tool.invalid import INVALID
+from weft.tool.registry import INVALID
 from weft.tool.task import TASK
 
 PEOPLE = 3

@@ -11,13 +11,13 @@ from msgspec import Struct
 from given.house import House, open_house
 from weft.api import Api
 from weft.cli.serve import Listener, to_config
+from weft.client.api import Remote, open_remote
 from weft.client.http import Terms
-from weft.client.remote import Remote, open_remote
 from weft.host.clock import SystemClock
 from weft.provider.scripted import AnyMove
+from weft.server.access import Door
 from weft.server.application import build_app
 from weft.server.asgi import Server, Setup
-from weft.server.door import Door
 from weft.server.routes.table import list_routes
 
 Open = Callable[[str], AbstractAsyncContextManager[Api]]

@@ -18,8 +18,8 @@ from weft.bus import Bus
 from weft.journal import Journal
 from weft.model.ids import MessageID, SessionID
 from weft.model.session import Session
-from weft.session.undo.revert import revert
 from weft.store.contract import Store
+from weft.undo.revert import revert
 
 
 def die() -> None:

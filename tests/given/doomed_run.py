@@ -4,14 +4,14 @@ import asyncio
 import os
 import sys
 
-from weft.app.open import Opening, open_app
 from weft.host.clock import SystemClock
+from weft.local.open import Opening, open_app
 from weft.model.event import PartGrew, PartUpdated, SessionRested
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, prompt
 from weft.model.part import RunningState, ToolPart
+from weft.provider.catalog.offers import PROVIDER
 from weft.provider.demo import serve_script
-from weft.provider.offer.scripted import PROVIDER
 
 
 async def main(directory: str, named: str, script: str) -> None:

@@ -14,8 +14,8 @@ import msgspec
 from given.undoing import SESSION, SMALL, open_desk, site, write
 from weft.host.files import Stamp
 from weft.model.ids import SessionID
-from weft.snapshot.beneath import Beneath
 from weft.snapshot.contract import Plan
+from weft.snapshot.directory import Beneath
 from weft.snapshot.entry import Entry
 from weft.snapshot.restore import Restorer
 from weft.snapshot.works import Works

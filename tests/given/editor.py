@@ -32,11 +32,11 @@ from msgspec.structs import replace
 
 from given.serving import make_project
 from weft.acp.agent import Setup
-from weft.acp.serving import serve_editor
-from weft.app.open import Opening, open_app
+from weft.acp.connection import serve_editor
 from weft.host.clock import SystemClock
+from weft.local.open import Opening, open_app
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.contract import Provider
-from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import AnyMove, ScriptedProvider
 

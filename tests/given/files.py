@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from weft.host.files import Disk
-from weft.store.files import FileStore
+from weft.store.files.store import FileStore
 
 
 async def opened(root: Path, disk: Disk | None = None) -> FileStore:

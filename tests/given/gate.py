@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.app.gates import open_books
+from weft.local.permissions import open_books
 from weft.model.event import Event, PermissionAsked
 from weft.model.ids import MessageID, Mint, PermissionID, ProjectID, SessionID
 from weft.model.permission import PermissionRequest, Rule, Ruleset

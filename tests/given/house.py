@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from weft.app.assemble import Seams, Settings, open_local
-from weft.app.local import Local
 from weft.host.clock import Clock
+from weft.local.api import Local
+from weft.local.assemble import Seams, Settings, open_local
 from weft.model.agent import Agent
 from weft.model.catalog import Model
 from weft.model.ids import ProjectID
@@ -19,8 +19,8 @@ from weft.model.input import PromptInput, TextInput
 from weft.model.part import ModelRef
 from weft.model.permission import Rule
 from weft.model.project import Place, Project, ProjectTime
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.contract import Provider
-from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Registry, Served
 from weft.provider.scripted import AnyMove, ScriptedProvider
 from weft.run.kit import Compaction

@@ -11,17 +11,17 @@ import msgspec
 from msgspec import Struct
 
 from given.house import say
-from weft.app.local import Local
-from weft.app.open import Opening, open_app
+from weft.local.api import Local
+from weft.local.open import Opening, open_app
 from weft.model.diff import FileFate
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import SessionInput
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import PatchPart
 from weft.model.session import Reverted
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, TextEnd, TextStart, ToolCall, Usage
 from weft.provider.contract import ModelRequest
-from weft.provider.demo import scripted_model
 from weft.provider.registry import Served
 
 MODEL = scripted_model("loom")

@@ -9,11 +9,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from weft.app.telemetry.following import following
 from weft.bus import Bus
-from weft.telemetry.emit import Emitter
+from weft.local.telemetry import following
+from weft.telemetry.export import Emitter, Outlets
 from weft.telemetry.fold import Fold
-from weft.telemetry.outlet import Outlets
 
 
 class Observed:

@@ -8,15 +8,15 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from weft.app.assemble import Seams
-from weft.app.local import Local
-from weft.app.open import Opening, open_app
 from weft.errors import ConfigError
 from weft.host.clock import Clock, SystemClock
+from weft.local.api import Local
+from weft.local.assemble import Seams
+from weft.local.open import Opening, open_app
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.message import MessageWithParts
 from weft.model.part import CompletedState, ErrorState, ModelRef, TextPart, ToolPart
-from weft.provider.offer.scripted import scripted_model
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import AnyMove, ScriptedProvider
 

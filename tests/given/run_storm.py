@@ -20,18 +20,18 @@ from typing import Any
 
 from given.ends import left_open
 from given.store_storm import answered, child
-from weft.app.local import Local
-from weft.app.open import Opening, open_app
 from weft.errors import SessionBusyError
 from weft.host.clock import SystemClock
+from weft.local.api import Local
+from weft.local.open import Opening, open_app
 from weft.model.event import Event, MessageUpdated, PartGrew, PartUpdated
 from weft.model.ids import SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ReasoningPart, TextPart
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import AnyMove, Call, Say, ScriptedProvider, Think
 

@@ -14,16 +14,16 @@ from typing import Any
 import httpx2
 from msgspec import Struct
 
-from weft.app.around.watcher import watch_files
-from weft.app.open import Opening, open_app
 from weft.cli.serve import Listener, to_config
 from weft.host.clock import SystemClock
-from weft.provider.demo import scripted_model
+from weft.local.open import Opening, open_app
+from weft.local.watcher import watch_files
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import AnyMove, Say, ScriptedProvider
+from weft.server.access import Door
 from weft.server.application import build_app
 from weft.server.asgi import Server, Setup
-from weft.server.door import Door
 from weft.server.routes.table import list_routes
 
 ANSWERS: Sequence[Sequence[AnyMove]] = [[Say(text="Here is a short answer.")]] * 100_000

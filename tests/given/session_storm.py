@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from given.store_storm import answered, child
-from weft.app.resting import Resting, open_resting
+from weft.local.reader import Resting, open_resting
 from weft.model.event import MessageUpdated, PartUpdated, SessionCreated
 from weft.model.ids import SessionID
 from weft.model.message import UserMessage

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from msgspec import Struct, convert
 
-from weft.app.explaining import Explanation, explain
 from weft.config.agents import build_agents
 from weft.config.schema import Config
 from weft.host.paths import paths_from
+from weft.local.permissions import Explanation, explain
 from weft.model.permission import Action, Limits
 from weft.tool.shell.places import Where, where_is
 

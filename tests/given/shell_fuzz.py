@@ -9,7 +9,7 @@ from msgspec import Struct
 from given.shell import Grounds
 from given.shell_commands import Maker
 from given.shell_trial import Deeds, Trial, lay_out_trial, open_trial
-from weft.app.explaining import hold
+from weft.local.permissions import hold
 from weft.tool.shell.command import judge
 
 RULES = ("default", "plan", "no-rm", "listed")

@@ -20,10 +20,9 @@ from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath, UserMessage
 from weft.model.part import Moment, TextPart
 from weft.model.project import Project, ProjectTime
-from weft.model.session import Session
-from weft.model.todo import Todo
+from weft.model.session import Session, Todo
 from weft.store.contract import Store
-from weft.store.files import FileStore
+from weft.store.files.store import FileStore
 from weft.testing.store_values import NOW, PROJECT, session
 
 FIRST, CHILD, OTHER = "ses_first", "ses_child", "ses_other"

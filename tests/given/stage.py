@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from given.cast import Cast, Script
 from given.house import ALLOW, ECHO, NOW, open_house
-from weft.app.local import Local
+from weft.local.api import Local
 from weft.model.agent import Agent
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, SubtaskInput
@@ -20,7 +20,7 @@ from weft.model.session import Session
 from weft.provider.scripted import Call
 from weft.testing.clock import HandClock
 from weft.tool.contract import AnyTool
-from weft.tool.invalid import INVALID
+from weft.tool.registry import INVALID
 from weft.tool.task import TASK
 
 GENERAL = Agent(name="general", mode="subagent", description="For work of any kind.", permission=ALLOW)

@@ -30,7 +30,7 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.message import AssistantTime
 from weft.model.session import Session
 from weft.store.contract import Store
-from weft.store.files import FileStore
+from weft.store.files.store import FileStore
 from weft.store.memory import MemoryStore
 from weft.testing.store_values import PROJECT, SESSION, answer, growth, prompt, session, text
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from weft.model.diff import FileFate, Patch
 from weft.model.ids import ProjectID, SessionID
 from weft.snapshot.contract import Limits, Plan, Restoration, Snapshots
-from weft.snapshot.shadow import open_snapshots
+from weft.snapshot.git import open_snapshots
 from weft.snapshot.works import Site
 
 SESSION = SessionID("ses_loom")

@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.app.isolation.walls import Asked, Standing, stand
 from weft.config.sources import Situation
 from weft.host.paths import paths_from
+from weft.local.sandbox import Asked, Standing, stand
 from weft.testing.tool_contract import Bench
 from weft.tool.shell.bash import BASH
 

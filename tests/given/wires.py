@@ -9,22 +9,23 @@ from msgspec.structs import replace
 from given.asked_models import GEMINI_3, GPT_5
 from given.house import open_house, say
 from given.models import CLAUDE, GPT, ON_BEDROCK
+from weft.context.system import Basis, Environment
 from weft.model.agent import Agent
 from weft.model.catalog import Model
 from weft.model.input import SessionInput
 from weft.model.message import MessageWithParts
-from weft.provider.anthropic import AnthropicMessages
-from weft.provider.bedrock import Bedrock
+from weft.provider.anthropic import request as anthropic_request
+from weft.provider.anthropic.adapter import AnthropicMessages
+from weft.provider.bedrock import request as converse_request
+from weft.provider.bedrock.adapter import Bedrock
 from weft.provider.body import to_bytes
-from weft.provider.chat import request as openai_chat_request
-from weft.provider.claude import request as anthropic_request
 from weft.provider.contract import ModelRequest
-from weft.provider.converse import request as converse_request
-from weft.provider.gemini import Gemini
-from weft.provider.google import request as gemini_request
-from weft.provider.openai_chat import OpenAIChat
-from weft.provider.openai_responses import OpenAIResponses
-from weft.provider.responses import request as responses_request
+from weft.provider.gemini import request as gemini_request
+from weft.provider.gemini.adapter import Gemini
+from weft.provider.openai_chat import request as openai_chat_request
+from weft.provider.openai_chat.adapter import OpenAIChat
+from weft.provider.openai_responses import request as responses_request
+from weft.provider.openai_responses.adapter import OpenAIResponses
 from weft.provider.scripted import Say
 from weft.run.decide import Step, newest_prompt
 from weft.run.kit import Kit
@@ -36,8 +37,6 @@ from weft.testing.fake.openai import OpenAIChatDialect
 from weft.testing.fake.responses import ResponsesDialect
 from weft.testing.fake.server import Dialect, Received
 from weft.testing.provider_stand import Make, open_stand
-from weft.window.environment import Environment
-from weft.window.system import Basis
 
 THINKING = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}
 SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")

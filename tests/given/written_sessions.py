@@ -5,7 +5,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from weft.app.library import Library
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, UserMessage
 from weft.model.part import (
@@ -20,7 +19,8 @@ from weft.model.part import (
 )
 from weft.model.session import Session, SessionTime
 from weft.model.wire import encode_pretty
-from weft.store.tree import Tree
+from weft.search.library import Library
+from weft.store.files.reader import Tree
 
 PROJECT = ProjectID("p1")
 START = 1_790_000_000_000

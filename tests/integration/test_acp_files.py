@@ -6,7 +6,7 @@ from pathlib import Path
 from acp.schema import ClientCapabilities, FileSystemCapabilities
 
 from given.editor import FILES, Editor, open_editor
-from weft.app.open import Opening, open_app
+from weft.local.open import Opening, open_app
 from weft.model.ids import SessionID
 from weft.provider.scripted import Call, Say
 

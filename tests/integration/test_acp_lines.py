@@ -10,7 +10,7 @@ import pytest
 
 from given.editor import open_pipe
 from given.serving import make_project
-from weft.acp.lines import Lines
+from weft.acp.connection import Lines
 from weft.cli.main import run_command
 from weft.provider.scripted import Say
 

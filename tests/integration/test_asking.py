@@ -18,9 +18,9 @@ from weft.model.ids import SessionID
 from weft.model.input import FileInput, PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ReasoningPart, RetryPart, TextPart
-from weft.provider.anthropic import AnthropicMessages
+from weft.provider.anthropic.adapter import AnthropicMessages
 from weft.provider.endpoint import Deadlines
-from weft.provider.openai_chat import OpenAIChat
+from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.registry import Served
 from weft.provider.scripted import Say, Think
 from weft.store.memory import MemoryStore

@@ -11,19 +11,18 @@ import pytest
 from given.gate import open_post, standing, waiting
 from given.house import ECHO, House, open_house, say
 from given.loom import bash, open_loom
-from weft.app.books import log_of
-from weft.app.gates import Permitting
 from weft.errors import ConflictError, RejectedError
+from weft.local.permissions import Permitting, log_of
 from weft.model.event import PermissionAsked, PermissionReplied, QuestionAsked, QuestionRejected
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.part import CompletedState, ErrorState, TextPart, ToolPart
 from weft.model.permission import PermissionRequest, Rule
-from weft.permission.log_check import find_break
+from weft.permission.audit import find_break
 from weft.permission.terms import Terms
 from weft.provider.scripted import AnyMove, Call, Say
 from weft.store.url import open_store
-from weft.tool.person.question import NOBODY, QUESTION
+from weft.tool.question import NOBODY, QUESTION
 
 ASK = (Rule(permission="*", pattern="*", action="ask"),)
 CALL = [Call(tool="echo", input={"words": "x"})]

@@ -17,16 +17,16 @@ from weft.model.failure import ApiFailure
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage
 from weft.model.part import TextPart
-from weft.provider.anthropic import AnthropicMessages
+from weft.provider.anthropic.adapter import AnthropicMessages
 from weft.provider.azure import AzureOpenAI
-from weft.provider.bedrock import Bedrock
+from weft.provider.bedrock.adapter import Bedrock
 from weft.provider.contract import Provider
 from weft.provider.copilot import Copilot
 from weft.provider.endpoint import Deadlines, Endpoint
-from weft.provider.gemini import Gemini
-from weft.provider.long_tail import LongTail
-from weft.provider.openai_chat import OpenAIChat
-from weft.provider.openai_responses import OpenAIResponses
+from weft.provider.gemini.adapter import Gemini
+from weft.provider.openai_chat.adapter import OpenAIChat
+from weft.provider.openai_responses.adapter import OpenAIResponses
+from weft.provider.pydantic_ai.adapter import LongTail
 from weft.provider.scripted import Say
 from weft.testing.fake.anthropic import AnthropicDialect
 from weft.testing.fake.converse import ConverseDialect

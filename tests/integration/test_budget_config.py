@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from weft.app.open import to_budgets, to_situation
 from weft.config.load import load_config
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
+from weft.local.open import to_budgets, to_situation
 from weft.model.ids import ProjectID
 from weft.model.project import Place, Project, ProjectTime
-from weft.model.spent import Budget, Budgets
+from weft.model.spending import Budget, Budgets
 
 
 def said(budget: dict[str, Any]) -> str:

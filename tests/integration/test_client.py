@@ -12,12 +12,11 @@ from given.client_house import lent, open_served, open_server
 from given.client_proxy import open_road
 from given.house import open_house, say
 from weft.api import Api
-from weft.app.gates import Permitting
+from weft.client.api import connect, open_remote
+from weft.client.blocking import blocking
 from weft.client.conversation import converse
-from weft.client.heard import RESYNC
+from weft.client.events import RESYNC
 from weft.client.http import Terms
-from weft.client.remote import connect, open_remote
-from weft.client.sync import blocking
 from weft.errors import (
     CursorLostError,
     NotFoundError,
@@ -27,7 +26,7 @@ from weft.errors import (
     UnsupportedError,
 )
 from weft.host.clock import SystemClock
-from weft.model.around.terminal import PtyInput
+from weft.local.permissions import Permitting
 from weft.model.event import (
     PartGrew,
     PartUpdated,
@@ -42,11 +41,12 @@ from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage
 from weft.model.part import TextPart
 from weft.model.permission import PermissionRequest, Reply, Rule
-from weft.model.status import Idle
+from weft.model.session import Idle
 from weft.model.transcript import Transcript
+from weft.model.workspace import PtyInput
 from weft.permission.terms import Terms as GateTerms
 from weft.provider.scripted import Call, Fail, Say, Think, Wait
-from weft.server.door import Door
+from weft.server.access import Door
 
 ANSWER = [Say(text="Here is a short answer.")]
 ANSWERED = Permitting(terms=GateTerms(answered=True))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from given.house import ALLOW, MODEL, PLACE, House, open_house
 from given.stage import AGENTS
-from weft.config.command.known import build_commands
+from weft.config.commands import build_commands
 from weft.config.schema import CommandConfig, Config
 from weft.errors import DeniedError, InvalidInputError, ModelNotFoundError, NotFoundError, UnansweredError
 from weft.model.agent import Agent, Command
@@ -22,8 +22,8 @@ from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import AgentPart, FilePart, SubtaskPart, TextPart
 from weft.model.permission import Rule
 from weft.provider.scripted import Say
+from weft.tool.list import LIST
 from weft.tool.read import READ
-from weft.tool.search.list import LIST
 from weft.tool.shell.bash import BASH
 from weft.tool.task import TASK
 

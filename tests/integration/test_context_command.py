@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from weft.app.open import Opening, open_app
-from weft.app.preview import PLACEHOLDER
 from weft.cli.main import run_command
 from weft.host.clock import SystemClock
+from weft.local.open import Opening, open_app
+from weft.local.preview import PLACEHOLDER
 from weft.model.ids import SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.part import ModelRef
 from weft.model.wire import to_plain
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.contract import ModelRequest
-from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import Say, ScriptedProvider
 

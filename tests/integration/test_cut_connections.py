@@ -5,10 +5,10 @@ import asyncio
 from given.client_house import lent, open_server
 from given.client_proxy import open_road
 from given.house import open_house
+from weft.client.api import open_remote
 from weft.client.conversation import converse
-from weft.client.heard import RESYNC
+from weft.client.events import RESYNC
 from weft.client.http import Terms
-from weft.client.remote import open_remote
 from weft.host.clock import SystemClock
 from weft.model.event_wire import UnknownEvent
 from weft.model.input import SessionInput

@@ -28,7 +28,7 @@ from weft.run.decide import newest_prompt
 from weft.session.settle import to_settle
 from weft.testing.provider_stand import ServerStand, open_stand
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
-from weft.tool.invalid import INVALID
+from weft.tool.registry import INVALID
 
 PATIENCE = 60
 LATER = 1_800_000_000_000

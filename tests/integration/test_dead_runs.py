@@ -12,13 +12,13 @@ import pytest
 
 from given.serving import make_project, prompt, served
 from given.weft_serve import serving
-from weft.store.redo import Note, Step, to_bytes
+from weft.store.files.lock import Note, Step, to_bytes
 
 WEFT = str(Path(sys.executable).with_name("weft"))
 DIES_HOLDING_A_LEASE = """
 import os, sys
-from weft.store.layout import Layout
-from weft.store.lease import Lease
+from weft.store.files.layout import Layout
+from weft.store.files.lock import Lease
 Lease(Layout(sys.argv[1]), sys.argv[2], "process 1 on elsewhere")
 os._exit(1)
 """

@@ -22,14 +22,14 @@ from given.small_tree import (
 from weft.host.machine import file_system
 from weft.host.now import now
 from weft.host.paths import paths_from
-from weft.index.place import index_path
+from weft.maintenance.doctor import examine, examine_index, examine_store
+from weft.maintenance.environment import Case
+from weft.maintenance.findings import Finding
+from weft.maintenance.repair import Doctor
 from weft.model.event import ProjectUpdated, SessionCreated, SessionUpdated
 from weft.model.ids import ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
-from weft.session.care.cure import Doctor
-from weft.session.care.environment import Case
-from weft.session.care.examine import examine, examine_index, examine_store
-from weft.session.care.finding import Finding
+from weft.search.database import index_path
 from weft.testing.store_values import NOW, session
 
 DOCUMENTS = [

@@ -14,8 +14,8 @@ from weft.host.paths import paths_from
 from weft.model.ids import ProjectID, SessionID
 from weft.model.session import Session, SessionTime
 from weft.model.wire import encode_pretty, to_plain
-from weft.tool.job import Job
-from weft.tool.shell.roll import enter, strike
+from weft.tool.contract import Job
+from weft.tool.shell.jobs import enter, strike
 
 
 @pytest.fixture

@@ -30,9 +30,9 @@ from weft.model.event import (
 from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import AssistantTime
 from weft.model.project import Project, ProjectTime
-from weft.model.todo import Todo
-from weft.store.files import FileStore
-from weft.store.tree import Tree
+from weft.model.session import Todo
+from weft.store.files.reader import Tree
+from weft.store.files.store import FileStore
 from weft.testing.store_values import (
     ANSWER,
     NOW,
@@ -370,6 +370,6 @@ async def test_the_tree_lists_sessions_and_says_what_it_left_out(root: Path, sto
 
 def test_the_tree_loads_nothing_that_listing_does_not_need() -> None:
     heavy = ["asyncio", "weft.model.event", "weft.model.message", "subprocess", "pathlib", "shutil"]
-    code = f"import sys, weft.store.tree; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, weft.store.files.reader; print([name for name in {heavy} if name in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"

@@ -13,7 +13,7 @@ from weft.model.event import (
     SessionDeleted,
 )
 from weft.model.ids import SessionID
-from weft.store.files import FileStore
+from weft.store.files.store import FileStore
 from weft.testing.store_values import (
     ANSWER,
     NOW,

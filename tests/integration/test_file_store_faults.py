@@ -24,9 +24,9 @@ from weft.model.event import (
     TodoUpdated,
 )
 from weft.model.ids import SessionID
-from weft.model.todo import Todo
+from weft.model.session import Todo
 from weft.store.contract import Store
-from weft.store.files import FileStore
+from weft.store.files.store import FileStore
 from weft.testing.store_values import PROMPT, SESSION, answer, growth, prompt, session, text
 
 OTHER = SessionID("ses_2")
@@ -157,7 +157,7 @@ async def test_a_write_that_the_system_cuts_off_is_refused_and_leaves_nothing(tm
 
 READ_ONLY = """
 import asyncio, concurrent.futures.thread, json, os, sys
-import weft.store.files
+import weft.store.files.store
 from weft.errors import StoreError
 from weft.store.url import open_store
 from weft.testing.store_values import SESSION, session

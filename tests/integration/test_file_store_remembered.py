@@ -15,11 +15,11 @@ from weft.model.event import MessageRemoved, MessageUpdated, PartUpdated, Sessio
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.part import TextPart
-from weft.store.files import FileStore
-from weft.store.layout import session_lock
-from weft.store.messages import Messages
-from weft.store.remembered import LOOKED_MS, NEWEST, Remembered
-from weft.store.tree import Tree
+from weft.store.files.cache import LOOKED_MS, NEWEST, Remembered
+from weft.store.files.layout import session_lock
+from weft.store.files.messages import Messages
+from weft.store.files.reader import Tree
+from weft.store.files.store import FileStore
 from weft.testing.store_values import NOW, SESSION, growth, prompt, session, text
 
 MANY = NEWEST + 10

@@ -10,8 +10,8 @@ from weft.errors import StoreError
 from weft.host.files import Disk
 from weft.model.event import MessageUpdated, PartUpdated, SessionCreated
 from weft.model.ids import SessionID
-from weft.store.files import FileStore
-from weft.testing.store_trash import AT, NAME, OTHER, full
+from weft.store.files.store import FileStore
+from weft.testing.store_contract import AT, NAME, OTHER, full
 from weft.testing.store_values import PROMPT, SESSION, growth, prompt, session, text
 
 

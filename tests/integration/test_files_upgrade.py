@@ -19,7 +19,7 @@ from weft.model.message import AssistantMessage, AssistantTime, MessagePath, Mes
 from weft.model.part import TextPart
 from weft.model.project import Project, ProjectTime
 from weft.model.session import Session, SessionSummary, SessionTime
-from weft.store.files import FileStore
+from weft.store.files.store import FileStore
 from weft.store.url import ask_git, open_store
 
 COMMIT = "a" * 40

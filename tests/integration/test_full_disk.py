@@ -19,7 +19,7 @@ from weft.model.input import SessionInput, ShellInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import TextPart
 from weft.provider.scripted import AnyMove, Say
-from weft.store.files import FileStore
+from weft.store.files.store import FileStore
 from weft.testing.clock import HandClock
 
 WORDS = "".join(f"{number:07} " for number in range(20_000)).rstrip()

@@ -9,10 +9,10 @@ import pytest
 from given.hooked import HandHooks, block, leave
 from given.house import ECHO, House, open_house, say
 from given.stage import AGENTS
-from weft.app.gates import Permitting
-from weft.config.command.known import build_commands
+from weft.config.commands import build_commands
 from weft.config.schema import CommandConfig, Config
 from weft.errors import BlockedError
+from weft.local.permissions import Permitting
 from weft.model.ids import SessionID
 from weft.model.input import CommandInput, PromptInput, SessionInput, SubtaskInput, TextInput
 from weft.model.part import CompletedState, ErrorState, TextPart, ToolPart
@@ -29,7 +29,7 @@ from weft.provider.contract import AssistantTurn, CallContent, ResultContent, To
 from weft.provider.scripted import Call, Say
 from weft.tool.batch import BATCH
 from weft.tool.contract import Tool, ToolContext, ToolResult
-from weft.tool.invalid import INVALID
+from weft.tool.registry import INVALID
 from weft.tool.shell.bash import BASH
 from weft.tool.task import TASK
 from weft.tool.truncate import MAX_BYTES

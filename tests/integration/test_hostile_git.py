@@ -10,8 +10,8 @@ import pytest
 from given.hostile_git import PERSON, VECTORS, HostileGit
 from given.loom import Use, bash, open_loom, reads
 from weft.errors import GitError
-from weft.host.checkouts import Checkouts
 from weft.host.git import Git
+from weft.worktree.checkouts import Checkouts
 
 
 @pytest.fixture(params=VECTORS, ids=str)

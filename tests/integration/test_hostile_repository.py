@@ -16,17 +16,17 @@ import pytest
 
 from given.hostile import SECRET, Hostile
 from given.web import Answer, Web, open_web
-from weft.app.open import Opening, open_app
-from weft.app.trust import trusting_in
 from weft.cli.main import run_command
 from weft.errors import ConfigError, ModelNotFoundError, NotFoundError
 from weft.host.clock import SystemClock
+from weft.local.open import Opening, open_app
 from weft.model.input import CommandInput, PromptInput, SessionInput, TextInput
 from weft.model.message import MessageWithParts
 from weft.model.part import CompletedState, ErrorState, ModelRef, ToolPart
-from weft.provider.offer.scripted import scripted_model
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import Call, Say, ScriptedProvider
+from weft.trust.decision import trusting_in
 
 MODEL = ModelRef(provider_id="scripted", model_id="test")
 NOW = 1_790_000_000_000

@@ -10,16 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from given.written_sessions import PROJECT, START, Written
-from weft.app.finding import want
-from weft.app.library import FEW
-from weft.app.listing import list_shelved
 from weft.errors import IndexFailedError
-from weft.index.place import reading
-from weft.model.finding import Figures, Hit, Share, ToolUse
 from weft.model.ids import ProjectID
+from weft.model.search import Figures, Hit, Share, ToolUse
 from weft.model.session import SessionTime
-from weft.model.spent import Spent
-from weft.store.tree import Tree
+from weft.model.spending import Spent
+from weft.search.database import reading
+from weft.search.library import FEW, list_shelved
+from weft.search.sessions import want
+from weft.store.files.reader import Tree
 
 
 @pytest.fixture
@@ -206,7 +205,7 @@ def test_several_processes_may_index_at_once(written: Written) -> None:
         session = written.session(f"s{number}")
         written.prompt(session, f"loom number{number}")
     code = (
-        "import sys; from weft.store.tree import Tree; from weft.app.library import Library;"
+        "import sys; from weft.store.files.reader import Tree; from weft.search.library import Library;"
         "lib = Library(Tree(sys.argv[1]), sys.argv[2], warn=lambda e: sys.exit(str(e)));"
         "print(len(lib.search('loom', limit=500)))"
     )

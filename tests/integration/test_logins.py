@@ -20,23 +20,23 @@ from given.house import NOW, QuickClock
 from given.plugins import Project
 from given.serving import served
 from given.web import Answer, Web, open_web
-from weft.app.login.built_in import list_built_in
-from weft.app.open import open_app
 from weft.cli.main import run_command
 from weft.config.schema import Config
 from weft.errors import InvalidInputError, NotFoundError, ProviderAuthError
-from weft.host.deadline import PIECE
-from weft.model.around.provider import AuthMethod, Authorization, AuthPrompt, OAuth
+from weft.host.tasks import PIECE
+from weft.local.logins import list_built_in
+from weft.local.open import open_app
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage
 from weft.model.part import ModelRef
+from weft.model.provider import AuthMethod, Authorization, AuthPrompt, OAuth
 from weft.plugin.auth import Auth, Authorized, OAuthMethod, list_auths, login_in
-from weft.plugin.room import open_room
-from weft.provider.login.github import server_of
+from weft.plugin.worker import open_room
+from weft.provider.github_login import server_of
 from weft.testing.clock import HandClock
 
 ACME = """
-    from weft.model.around.provider import AuthPrompt, OAuth
+    from weft.model.provider import AuthPrompt, OAuth
     from weft.plugin.auth import ApiMethod, Auth, Authorized, OAuthMethod
 
     def authorize(inputs):

@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 
 from weft.errors import McpError
-from weft.model.around.place import McpConnected, McpDisabled, McpFailed
+from weft.model.workspace import McpConnected, McpDisabled, McpFailed
 from weft.testing.tool_contract import Asked, Bench, processes_in
-from weft.tool.mcp.auth.book import Book
-from weft.tool.mcp.entry import LocalEntry, Patience
-from weft.tool.mcp.library import Dialling
-from weft.tool.mcp.link import MOST_TOOLS
-from weft.tool.mcp.naming import LONGEST
+from weft.tool.mcp.entry import LONGEST, LocalEntry, Patience
+from weft.tool.mcp.link import MOST_TOOLS, Dialling
+from weft.tool.mcp.login import Book
 from weft.tool.mcp.pool import Configured, Pool, open_pool
 from weft.tool.mcp.server import LONGEST_REASON
 

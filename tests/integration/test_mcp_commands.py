@@ -13,11 +13,11 @@ import httpx2
 import pytest
 
 from given.mcp_servers.remote import Registrar, guarded, serving
-from weft.app.mcp.servers import Base, McpSettings, to_configured, to_mcp
 from weft.cli.main import run_command
 from weft.config.provider_schema import McpLocal, McpRemote
 from weft.config.schema import Config, Experimental, McpOwn, Own
-from weft.host.sandbox.wall import Sandbox
+from weft.local.mcp import Base, McpSettings, to_configured, to_mcp
+from weft.sandbox.policy import Sandbox
 from weft.tool.mcp.entry import LocalEntry, RemoteEntry
 
 RAW = Path(__file__).parents[1] / "given" / "mcp_servers" / "raw.py"

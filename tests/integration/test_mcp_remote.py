@@ -15,21 +15,14 @@ import pytest
 
 from given.mcp_servers import good
 from given.mcp_servers.remote import Registrar, guarded, serving
-from weft.app.mcp.keeping import KeptServers, open_mcp
-from weft.app.mcp.servers import Base, McpSettings
 from weft.config.provider_schema import McpOAuth, McpRemote
 from weft.errors import ConflictError, InvalidInputError, McpError, NotFoundError
-from weft.model.around.place import (
-    McpConnected,
-    McpDisabled,
-    McpFailed,
-    McpNeedsAuth,
-    McpNeedsRegistration,
-)
+from weft.local.mcp import Base, KeptServers, McpSettings, open_mcp
 from weft.model.event import Event
-from weft.model.surroundings import McpBrowserFailed, McpToolsChanged
+from weft.model.workspace import McpConnected, McpDisabled, McpFailed, McpNeedsAuth, McpNeedsRegistration
+from weft.model.workspace_event import McpBrowserFailed, McpToolsChanged
 from weft.testing.tool_contract import Bench
-from weft.tool.mcp.sdk.http import LONGEST_ANSWER
+from weft.tool.mcp.sdk.transport import LONGEST_ANSWER
 
 
 @pytest.fixture(scope="module")

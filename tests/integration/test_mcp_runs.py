@@ -12,13 +12,12 @@ from msgspec.structs import replace
 
 from given.house import ALLOW, PLACE, House, open_house, say
 from given.mcp_servers.remote import serving
-from weft.app.gates import Permitting
-from weft.app.mcp.servers import McpSettings
 from weft.config.provider_schema import McpLocal, McpRemote, McpServer
 from weft.errors import InvalidInputError, NotFoundError
 from weft.host.clock import SystemClock
+from weft.local.mcp import McpSettings
+from weft.local.permissions import Permitting
 from weft.model.agent import CommandArgument
-from weft.model.around.place import McpConnected, McpFailed
 from weft.model.event import QuestionAsked, SessionRested, SessionWarned
 from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput, TextInput
 from weft.model.message import MessageWithParts, UserMessage
@@ -32,6 +31,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.permission import Rule
+from weft.model.workspace import McpConnected, McpFailed
 from weft.permission.terms import Terms
 from weft.provider.scripted import Call, Say
 

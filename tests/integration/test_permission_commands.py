@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from given.gate import OTHER, SESSION, open_post, standing, waiting
-from weft.app.books import covered, kept_asked, log_of, name_of, permission_directory
-from weft.app.reading import Reading
 from weft.cli.main import run_command
 from weft.errors import CorrectedError, UnansweredError
 from weft.host.paths import paths_from
+from weft.local.permissions import covered, kept_asked, log_of, name_of, permission_directory
+from weft.local.reader import Reading
 from weft.model.ids import ProjectID, QuestionID, SessionID
-from weft.model.question import QuestionRequest
-from weft.permission.asked import Asked
+from weft.model.permission import QuestionRequest
+from weft.permission.requests import Asked
 
 
 def here() -> ProjectID:

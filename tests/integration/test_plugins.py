@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from given.plugins import Project, calls_of, prompt, words_of
-from weft.app.open import open_app
 from weft.errors import BlockedError
 from weft.host.clock import SystemClock
+from weft.local.open import open_app
 from weft.model.ids import SessionID
-from weft.plugin.carried import Hooked
-from weft.plugin.chain import Chain, voice_in
-from weft.plugin.conduct import Conduct
+from weft.plugin.chain import Chain, Conduct, voice_in
 from weft.plugin.hooks import (
     CHAT_HEADERS,
     TOOL_BEFORE,
@@ -31,8 +29,9 @@ from weft.plugin.hooks import (
     ChatHeaders,
     hook,
 )
-from weft.plugin.room import open_room
+from weft.plugin.loading import Hooked
 from weft.plugin.tools import tool
+from weft.plugin.worker import open_room
 from weft.provider.scripted import Call, Say
 
 TOLD = CallTold(tool="bash", session_id=SessionID("ses_x"), call_id="call_x", args={"command": "ls"})

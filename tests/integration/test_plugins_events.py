@@ -10,16 +10,14 @@ from pathlib import Path
 import pytest
 
 from given.plugins import Project, prompt
-from weft.app.extending.configuring import changed
-from weft.app.extending.listening import hear_last_words, open_ears
 from weft.bus import Bus
 from weft.host.clock import SystemClock
+from weft.local.plugins import changed, hear_last_words, open_ears
 from weft.model.event import FileEdited
-from weft.plugin.carried import Hooked
-from weft.plugin.chain import Chain, voice_in
-from weft.plugin.conduct import Conduct
+from weft.plugin.chain import Chain, Conduct, voice_in
 from weft.plugin.hooks import Happened
-from weft.plugin.room import open_room
+from weft.plugin.loading import Hooked
+from weft.plugin.worker import open_room
 from weft.provider.scripted import Say
 
 

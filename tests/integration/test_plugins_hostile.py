@@ -11,11 +11,10 @@ from given.plugins import Project, calls_of, prompt, words_of
 from weft.errors import ConfigError
 from weft.host.clock import SystemClock
 from weft.model.ids import SessionID
-from weft.plugin.carried import Hooked
-from weft.plugin.chain import Chain, voice_in
-from weft.plugin.conduct import Conduct
+from weft.plugin.chain import Chain, Conduct, voice_in
 from weft.plugin.hooks import CHAT_PARAMS, TOOL_AFTER, CallOutcome, CallTold
-from weft.plugin.room import open_room
+from weft.plugin.loading import Hooked
+from weft.plugin.worker import open_room
 from weft.provider.scripted import Call, Say
 from weft.testing.clock import HandClock
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.host.process import Captured, Command, Exit, Output, capture, run, tool_environment
+from weft.host.processes import Captured, Command, Exit, Output, capture, run, tool_environment
 from weft.testing.tool_contract import processes_in
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
@@ -147,7 +147,7 @@ async def test_no_file_handle_is_left_open(tmp_path: Path) -> None:
 
 SERVER = """
 import asyncio, os, sys
-from weft.host.process import Command, run, tool_environment
+from weft.host.processes import Command, run, tool_environment
 
 async def hear(piece):
     os.write(1, piece)

@@ -14,12 +14,9 @@ from weft.host.git import Git
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
 from weft.model.project import Place, Project, ProjectTime
 from weft.model.session import Session, SessionTime
-from weft.project.adopt import adopted
 from weft.project.facts import Alias, History, Known, Resolution, alias_from_plain, alias_to_plain
-from weft.project.id_file import write_id
-from weft.project.look import look
-from weft.project.resolve import resolve
-from weft.project.settled import find_settled
+from weft.project.look import look, write_id
+from weft.project.resolve import adopted, find_settled, resolve
 
 NOW = 1_790_000_000_000
 AUTHOR = {
@@ -207,8 +204,8 @@ def test_a_repository_that_is_as_we_left_it_needs_its_own_two_records_alone(
 
 
 def test_the_short_way_loads_nothing_it_does_not_need() -> None:
-    modules = "asyncio subprocess hashlib pathlib weft.host.git weft.project.identify"
-    code = f"import sys, weft.project.look, weft.project.settled; print([m for m in {modules.split()} if m in sys.modules])"
+    modules = "asyncio subprocess hashlib pathlib weft.host.git"
+    code = f"import sys, weft.project.look, weft.project.resolve; print([m for m in {modules.split()} if m in sys.modules])"
 
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 

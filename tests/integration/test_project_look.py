@@ -9,8 +9,7 @@ import pytest
 from weft.errors import DirectoryError, InvalidIdError, InvalidInputError
 from weft.model.ids import ProjectID
 from weft.project.facts import Alias, Checkout, Home, IdFile, Inode
-from weft.project.id_file import read_id, write_id
-from weft.project.look import core_worktree, inode_of, look, look_home
+from weft.project.look import core_worktree, inode_of, look, look_home, read_id, write_id
 
 ROOT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 

@@ -14,7 +14,7 @@ from weft.model.failure import AuthFailure
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import CacheTokens, TextPart, Tokens
-from weft.provider.bedrock import Bedrock
+from weft.provider.bedrock.adapter import Bedrock
 from weft.provider.chunk import Usage
 from weft.provider.endpoint import AwsKeys, Endpoint
 from weft.provider.scripted import Call, End, Say, Think

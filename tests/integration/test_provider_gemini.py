@@ -12,7 +12,7 @@ from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage
 from weft.model.part import TextPart, Tokens
 from weft.provider.chunk import Usage
-from weft.provider.gemini import Gemini
+from weft.provider.gemini.adapter import Gemini
 from weft.provider.scripted import Call, End, Fail, Say, Think
 from weft.testing.fake.gemini import GeminiDialect
 from weft.testing.provider_stand import ServerStand, open_stand

@@ -11,11 +11,11 @@ from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage
 from weft.model.part import ReasoningPart, TextPart, Tokens, ToolPart
 from weft.provider.chunk import Usage
-from weft.provider.openai_responses import OpenAIResponses
+from weft.provider.openai_responses.adapter import OpenAIResponses
 from weft.provider.scripted import Call, End, Fail, Say, Think
 from weft.testing.fake.responses import ResponsesDialect
 from weft.testing.provider_stand import ServerStand, open_stand
-from weft.tool.invalid import INVALID
+from weft.tool.registry import INVALID
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ from weft.model.failure import AbortedFailure, ApiFailure
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import CacheTokens, TextPart, Tokens
-from weft.provider.anthropic import AnthropicMessages
+from weft.provider.anthropic.adapter import AnthropicMessages
 from weft.provider.chunk import Usage
-from weft.provider.openai_chat import OpenAIChat
+from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.scripted import Call, End, Say, Think
 from weft.store.memory import MemoryStore
 from weft.testing.fake.anthropic import AnthropicDialect, signature_of

@@ -12,12 +12,12 @@ import pytest
 
 from given.serving import make_project
 from given.web import Answer, open_web
-from weft.app.open import Opening, open_app
 from weft.errors import ConfigError
 from weft.host.clock import SystemClock
 from weft.host.web import WebError, fetch
+from weft.local.open import Opening, open_app
 from weft.model.input import SessionInput, prompt
-from weft.provider.demo import scripted_model
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import Say, ScriptedProvider
 

@@ -12,16 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 from given.walled import SECRET, Grounds, make_grounds, run
-from weft.app.isolation.walls import Asked, Standing, stand
 from weft.config.sources import Situation
 from weft.errors import ToolError
 from weft.host.paths import paths_from
-from weft.host.process import Command, Exit
-from weft.host.process import run as run_command
-from weft.host.sandbox.find import find_sandbox
-from weft.host.sandbox.wall import Sandbox, Wall
+from weft.host.processes import Command, Exit
+from weft.host.processes import run as run_command
+from weft.local.sandbox import Asked, Standing, stand
+from weft.sandbox.backends import find_sandbox
+from weft.sandbox.policy import Sandbox, Wall
 from weft.testing.tool_contract import Bench, processes_in
-from weft.tool.ground import Ground, find_program
+from weft.tool.programs import Ground, find_program
 from weft.tool.shell.bash import BASH
 
 AUTO = Asked(mode="auto")

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from given.serving import Site, prompt, served
-from weft.server.door import Door
+from weft.server.access import Door
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Event, RejectConnection, Request, TextMessage
 
 from given.serving import Site, served
-from weft.server.door import Door
+from weft.server.access import Door
 
 SHELL = {"command": "/bin/sh", "args": [], "title": "mine"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from given.serving import Site, served
-from weft.config.keybinds import default_keybinds
+from weft.config.schema import default_keybinds
 
 SECRET = "sk-do-not-show-this-to-anybody"
 CONFIG = {

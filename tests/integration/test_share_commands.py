@@ -13,7 +13,7 @@ from given.serving import Site, prompt, served
 from given.share_server import Shares, open_shares
 from weft.cli.exit import Exit
 from weft.cli.main import run_command
-from weft.store.files import FileStore
+from weft.store.files.store import FileStore
 
 KEY = "sk-ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
 PAGES = "http://localhost"

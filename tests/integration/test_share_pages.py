@@ -10,12 +10,12 @@ import pytest
 
 from given.house import open_house, say
 from given.serving import Site, prompt, served
-from weft.app.sharing.settings import ShareSettings
 from weft.errors import SharingError
 from weft.model.input import SessionInput
-from weft.page.style import LIVE_POLICY, STILL_POLICY
+from weft.page import LIVE_POLICY, STILL_POLICY
 from weft.provider.scripted import Say
-from weft.server.door import Door
+from weft.server.access import Door
+from weft.share.contract import ShareSettings
 
 KEY = "sk-ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
 PAGES = "http://localhost"

@@ -10,7 +10,6 @@ import pytest
 
 from given.house import NOW, House, QuickClock, open_house, say
 from given.share_server import Shares, open_shares
-from weft.app.sharing.settings import ShareSettings
 from weft.errors import (
     ConflictError,
     DocumentError,
@@ -19,19 +18,20 @@ from weft.errors import (
     SharingDisabledError,
     SharingError,
 )
-from weft.model.around.share import ShareTerms
+from weft.maintenance.migrate import migrate
 from weft.model.event import SessionWarned
 from weft.model.input import SessionInput
 from weft.model.session import Session, SessionShare
+from weft.model.share import ShareTerms
 from weft.model.wire import encode
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, TextEnd, TextStart, Usage
 from weft.provider.contract import ModelRequest
 from weft.provider.scripted import Call, Say
-from weft.session.care.migrate import migrate
-from weft.session.sharing.book import BOOK
-from weft.session.transfer.document import to_document
+from weft.share.contract import ShareSettings
+from weft.share.records import BOOK
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
+from weft.transfer.document import to_document
 
 FAR = 4_000_000_000_000
 KEY = "sk-ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"

@@ -12,18 +12,18 @@ from msgspec.structs import replace
 
 from given.house import PLACE, House, open_house, say
 from weft.errors import InvalidInputError, NotFoundError, SessionBusyError
-from weft.host.process import Command, run
+from weft.host.processes import Command, run
 from weft.model.event import PartUpdated, SessionRested, StatusChanged
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, ShellInput
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import CompletedState, ErrorState, RunningState, TextPart, ToolPart
 from weft.model.permission import Rule
-from weft.model.status import Busy, Idle
+from weft.model.session import Busy, Idle
 from weft.provider.contract import TextContent, ToolTurn, UserTurn
 from weft.provider.scripted import Say
-from weft.run.command.by_hand import to_argv
 from weft.run.decide import RUN_BY_HAND
+from weft.run.shell import to_argv
 
 DENY = (Rule(permission="*", pattern="*", action="deny"),)
 

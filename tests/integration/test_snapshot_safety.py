@@ -22,8 +22,8 @@ from given.undoing import (
 from weft.errors import SnapshotMissingError
 from weft.model.diff import Patch, Tree, Uncovered
 from weft.snapshot.contract import Coverage, Limits, Plan
+from weft.snapshot.git import open_snapshots
 from weft.snapshot.off import NoSnapshots
-from weft.snapshot.shadow import open_snapshots
 from weft.snapshot.works import Site
 
 

@@ -15,7 +15,7 @@ from weft.model.input import FileInput, PromptInput, SessionInput, TextInput
 from weft.provider.scripted import AnyMove, Call, Say, Think
 from weft.testing.prefix import Bust, find_bust
 from weft.testing.provider_stand import ServerStand, open_stand
-from weft.tool.invalid import INVALID
+from weft.tool.registry import INVALID
 
 TURNS = 30
 CUT = 20

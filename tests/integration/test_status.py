@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from given.house import ALLOW, NOW, open_house, say
-from weft.app.gates import Permitting
 from weft.host.tasks import open_tasks
+from weft.local.permissions import Permitting
 from weft.model.event import PermissionAsked, SessionRested, StatusChanged, Told
 from weft.model.event_wire import event_to_plain
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.permission import Rule
-from weft.model.status import AnyStatus, Busy, Idle, Retry
+from weft.model.session import AnyStatus, Busy, Idle, Retry
 from weft.model.wire import decode
 from weft.permission.terms import Terms
 from weft.provider.scripted import Call, Fail, Say

@@ -17,8 +17,8 @@ from weft.model.event import ProjectUpdated, SessionCreated
 from weft.model.ids import ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
 from weft.model.session import SessionOwn
-from weft.snapshot.settings import snapshot_base
-from weft.snapshot.shadow import open_snapshots
+from weft.snapshot.git import open_snapshots
+from weft.snapshot.place import snapshot_base
 from weft.snapshot.works import Site
 from weft.testing.store_values import NOW, session
 

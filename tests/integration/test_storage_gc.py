@@ -23,20 +23,16 @@ from given.small_tree import (
     readable,
 )
 from weft.host.now import now
-from weft.model.diff import FileDiff
-from weft.model.diff_cap import is_capped
+from weft.model.diff import FileDiff, is_capped
 from weft.model.event import MessageUpdated, PartUpdated, SessionDiffed
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import UserMessage, UserSummary
-from weft.store.files_care.caretaker import Caretaker
-from weft.store.files_care.inventory import take_inventory
-from weft.store.files_care.leftovers import KEPT_MS, Leftover, Leftovers
-from weft.store.files_care.sizes import measure
-from weft.store.files_care.spills import find_spills
-from weft.store.files_care.summaries import find_oversized, shrink
-from weft.store.files_care.sweep import Swept, sweep
-from weft.store.layout import session_lock
-from weft.store.tree import Tree
+from weft.store.files.inventory import take_inventory
+from weft.store.files.layout import session_lock
+from weft.store.files.leftovers import KEPT_MS, Leftover, Leftovers, Swept, find_spills, sweep
+from weft.store.files.reader import Tree
+from weft.store.files.repair import Caretaker, find_oversized, shrink
+from weft.store.files.sizes import measure
 from weft.testing.store_values import growth, prompt, text
 
 SOON = 60_000

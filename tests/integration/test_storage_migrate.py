@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from given.small_tree import CHILD, FIRST, OTHER, contents, fill, opened, put_session
 from weft.errors import StoreError
 from weft.host.now import now
+from weft.maintenance.migrate import Migration, migrate, read_parcel, tally
+from weft.maintenance.verify import Verdict, open_reader, verify_store, verify_tree
 from weft.model.event import (
     Durable,
     MessageRemoved,
@@ -22,13 +24,9 @@ from weft.model.event import (
 )
 from weft.model.ids import MessageID, SessionID
 from weft.model.part import TextPart
-from weft.model.session import Session
-from weft.model.todo import Todo
-from weft.session.care.migrate import Migration, migrate
-from weft.session.care.tally import read_parcel, tally
-from weft.session.care.verify import Verdict, open_reader, verify_store, verify_tree
+from weft.model.session import Session, Todo
 from weft.store.contract import Store
-from weft.store.files import FileStore
+from weft.store.files.store import FileStore
 from weft.store.memory import MemoryStore
 from weft.testing.store_values import HOSTILE, NOW, answer, many_parts, prompt, session, text
 

@@ -22,7 +22,7 @@ from weft.model.part import (
     RunningState,
     ToolPart,
 )
-from weft.model.status import Idle
+from weft.model.session import Idle
 from weft.provider.scripted import Call, Say, Wait
 from weft.run.kit import Subtasks
 from weft.testing.clock import HandClock

@@ -16,7 +16,7 @@ from given.stage import (
     tasks_of,
     words,
 )
-from weft.app.gates import Permitting
+from weft.local.permissions import Permitting
 from weft.model.agent import Agent
 from weft.model.event import PermissionAsked, SessionRested
 from weft.model.input import AgentInput, PromptInput, TextInput

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.host.process import Command
-from weft.host.talk import open_talk
+from weft.host.pipes import open_talk
+from weft.host.processes import Command
 from weft.testing.tool_contract import processes_in
 
 
@@ -91,8 +91,8 @@ async def test_what_cannot_be_started_is_an_error(tmp_path: Path) -> None:
 
 TALKER = """
 import asyncio, os, sys
-from weft.host.process import Command
-from weft.host.talk import open_talk
+from weft.host.processes import Command
+from weft.host.pipes import open_talk
 
 async def hear(piece):
     print(piece.decode(), flush=True)

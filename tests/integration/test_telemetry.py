@@ -20,14 +20,13 @@ from opentelemetry.trace import StatusCode
 from given.house import MODEL, open_house, say
 from given.observed import observed
 from given.stage import handed, open_stage, start
-from weft.app.telemetry.asked import Asked, read_telemetry
-from weft.app.telemetry.following import following, open_telemetry
 from weft.bus import Bus
 from weft.cli.demo import make_repository
 from weft.config.load import load_config
 from weft.config.sources import Situation
 from weft.errors import ConfigError, RejectedError
 from weft.host.paths import paths_from
+from weft.local.telemetry import Asked, following, open_telemetry, read_telemetry
 from weft.model.agent import Agent
 from weft.model.catalog import Limit
 from weft.model.event import PartUpdated
@@ -35,9 +34,8 @@ from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage
 from weft.provider.chunk import Usage
 from weft.provider.scripted import Call, End, Fail, Say, Think, Wait
-from weft.telemetry.emit import Emitter
+from weft.telemetry.export import Careful, Emitter, Once, Outlets
 from weft.telemetry.fold import Fold
-from weft.telemetry.outlet import Careful, Once, Outlets
 from weft.tool.contract import Tool, ToolContext, ToolResult
 
 WEFT = str(Path(sys.executable).with_name("weft"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import DeniedError, ToolError
-from weft.model.todo import Todo
+from weft.model.session import Todo
 from weft.testing.clock import HandClock
 from weft.testing.tool_contract import Asked, Bench, processes_in
 from weft.tool.contract import ToolResult

@@ -14,7 +14,7 @@ from weft.provider.contract import ToolTurn
 from weft.provider.scripted import Call, Say
 from weft.tool.batch import BATCH
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
-from weft.tool.invalid import INVALID
+from weft.tool.registry import INVALID
 
 
 class NothingInput(Struct, frozen=True):

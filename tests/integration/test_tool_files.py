@@ -9,10 +9,10 @@ import pytest
 
 from weft.errors import DeniedError, ToolError
 from weft.testing.tool_contract import Asked, Bench, contents
-from weft.tool.change.edit import EDIT
-from weft.tool.change.write import WRITE
 from weft.tool.contract import Attachment, ToolResult
+from weft.tool.edit import EDIT
 from weft.tool.read import READ
+from weft.tool.write import WRITE
 
 
 @pytest.fixture

@@ -16,11 +16,9 @@ from weft.model.input import SessionInput
 from weft.model.wire import to_plain
 from weft.provider.scripted import Call, Say
 from weft.testing.tool_contract import Bench, processes_in
-from weft.tool.job import Job
-from weft.tool.shell.background import MOST, Background, open_jobs
+from weft.tool.contract import Job
 from weft.tool.shell.bash import BASH
-from weft.tool.shell.jobs import JOBS
-from weft.tool.shell.roll import enter, list_running, strike
+from weft.tool.shell.jobs import JOBS, MOST, Background, enter, list_running, open_jobs, strike
 
 OTHER = SessionID("ses_other")
 

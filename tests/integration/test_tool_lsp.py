@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from weft.errors import DeniedError, ToolError
 from weft.testing.tool_contract import Asked, Bench, processes_in
-from weft.tool.change.edit import EDIT
-from weft.tool.change.write import WRITE
 from weft.tool.diagnostic import Diagnostic, Diagnostics, Position, Range, Unwatched, told_of, told_of_others
-from weft.tool.ground import Ground
-from weft.tool.lsp.known import Known, launches_for
-from weft.tool.lsp.lookout import Patience, open_lookout
-from weft.tool.lsp.lsp import LSP
+from weft.tool.edit import EDIT
+from weft.tool.lsp.pool import Patience, open_lookout
+from weft.tool.lsp.servers import Known, launches_for
+from weft.tool.lsp.tool import LSP
+from weft.tool.programs import Ground
 from weft.tool.read import READ
+from weft.tool.write import WRITE
 
 SERVER = Path(__file__).parents[1] / "given" / "language_server.py"
 # A server that speaks is heard however busy the machine is.

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from weft.errors import DeniedError, ToolError
 from weft.testing.tool_contract import Asked, Bench, contents
-from weft.tool.change.multiedit import MULTIEDIT
-from weft.tool.change.patch import APPLY_PATCH
 from weft.tool.contract import ToolResult
 from weft.tool.diagnostic import Diagnostic, Diagnostics, Position, Range, Unwatched
+from weft.tool.edit import MULTIEDIT
+from weft.tool.patch import APPLY_PATCH
 from weft.tool.read import READ
 
 

@@ -13,18 +13,18 @@ from given.shell import Grounds, lay_out
 from weft.config.agents import ACTING_ASK
 from weft.errors import DeniedError
 from weft.model.input import SessionInput
-from weft.permission.wildcard import matches
+from weft.permission.rules import matches
 from weft.provider.scripted import Call, Say
 from weft.testing.tool_contract import Asked, Bench
-from weft.tool.change.edit import EDIT
-from weft.tool.change.patch import APPLY_PATCH
-from weft.tool.change.write import WRITE
 from weft.tool.contract import AnyTool
+from weft.tool.edit import EDIT
+from weft.tool.glob import GLOB
+from weft.tool.grep import GREP, GrepInput
+from weft.tool.list import LIST
+from weft.tool.patch import APPLY_PATCH
 from weft.tool.read import READ
-from weft.tool.search.glob import GLOB
-from weft.tool.search.grep import GREP, GrepInput
-from weft.tool.search.list import LIST
 from weft.tool.shell.bash import BASH
+from weft.tool.write import WRITE
 
 
 @pytest.fixture

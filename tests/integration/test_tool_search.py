@@ -10,9 +10,9 @@ import pytest
 from weft.errors import ToolError
 from weft.testing.tool_contract import Asked, Bench
 from weft.tool.contract import ToolResult
-from weft.tool.search.glob import GLOB
-from weft.tool.search.grep import GREP
-from weft.tool.search.list import LIST
+from weft.tool.glob import GLOB
+from weft.tool.grep import GREP
+from weft.tool.list import LIST
 
 PROGRAMS = ("sh", "git", "grep")
 HINT = "(Results are truncated. Consider using a more specific path or pattern.)"

@@ -7,11 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from weft.testing.tool_contract import Bench, processes_in
-from weft.tool.change.edit import EDIT
-from weft.tool.change.write import WRITE
-from weft.tool.ground import Ground
-from weft.tool.tidy.known import FILE, FORMATTERS, Formatter, commands_for
-from weft.tool.tidy.tidy import Tidy
+from weft.tool.edit import EDIT
+from weft.tool.format import FILE, FORMATTERS, Formatter, Tidy, commands_for
+from weft.tool.programs import Ground
+from weft.tool.write import WRITE
 
 
 @pytest.fixture

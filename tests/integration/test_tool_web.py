@@ -15,9 +15,9 @@ from given.web import Answer, Web, open_web
 from weft.errors import DeniedError, ToolError
 from weft.testing.tool_contract import Asked, Bench
 from weft.tool.contract import Attachment, Audience, ToolResult
-from weft.tool.reach import Reach, is_public, proxy_for
-from weft.tool.web.search import search_tools
-from weft.tool.web.webfetch import WEBFETCH, to_characters
+from weft.tool.network import Reach, is_public, proxy_for
+from weft.tool.webfetch import WEBFETCH, to_characters
+from weft.tool.websearch import search_tools
 
 HTML = "text/html; charset=utf-8"
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from weft.app.open import Opening, open_app
-from weft.app.tooling import to_equipment, to_formatters, to_servers
 from weft.config.flags import read_flags
 from weft.config.load import Loaded, load_config
 from weft.config.sources import Situation
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
+from weft.local.open import Opening, open_app
+from weft.local.tools import to_equipment, to_formatters, to_servers
 from weft.model.ids import SessionID
 from weft.tool.contract import Audience
-from weft.tool.lsp.known import SERVERS
-from weft.tool.tidy.known import FORMATTERS
-from weft.tool.web.search import SERVICE
+from weft.tool.format import FORMATTERS
+from weft.tool.lsp.servers import SERVERS
+from weft.tool.websearch import SERVICE
 
 OWN = {
     "formatter": {

@@ -10,18 +10,18 @@ import pytest
 from msgspec.structs import replace
 
 from given.parcels import AT, id_of, parcel, session_id, turn_of, with_text, words
-from weft.app.moving import Mover, Report, Wish, open_mover
 from weft.errors import BundleError, DocumentError, InvalidIdError
+from weft.local.imports import Mover, Report, Wish, open_mover
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, SessionID
 from weft.model.parcel import Parcel
-from weft.model.todo import Todo
-from weft.session.transfer.bundle import write_bundle
-from weft.session.transfer.document import to_document
-from weft.session.transfer.intake import pack
-from weft.session.transfer.rebind import Rebind
+from weft.model.session import Todo
 from weft.store.contract import Store
 from weft.store.url import open_store
+from weft.transfer.bundle import write_bundle
+from weft.transfer.document import to_document
+from weft.transfer.intake import pack
+from weft.transfer.rebind import Rebind
 
 
 def nobody(done: int, of: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from given.parcels import parcel, session_id, with_text
 from given.undoing import as_repository
-from weft.session.transfer.document import to_document
+from weft.transfer.document import to_document
 
 KEY = "ghp_" + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1234"
 

@@ -12,7 +12,7 @@ import pytest
 
 from given.parcels import parcel, session_id
 from given.transfer_trees import write_session, write_tree
-from weft.app.moving import Wish, open_mover
+from weft.local.imports import Wish, open_mover
 from weft.model.parcel import Counts
 
 MANY = 1_000

@@ -13,9 +13,9 @@ import pytest
 
 from given.parcels import parcel, session_id, words
 from weft.errors import DocumentError
+from weft.importers.opencode_sqlite import OpenCodeSqlite
 from weft.model.parcel import Counts, Parcel, count
 from weft.model.wire import to_plain
-from weft.session.foreign.opencode_sqlite import OpenCodeSqlite
 from weft.store.opencode_database import open_opencode_database
 
 TABLES = """

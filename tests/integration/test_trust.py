@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from weft.app.offers import Around, find_offers
-from weft.app.trust import Change, Standing, Trusting, is_trusted, trusting_in
-from weft.app.vouch.book import Book
 from weft.cli.paint import Paint
 from weft.cli.trust.telling import to_lines
 from weft.config.load import Loaded, load_config
 from weft.config.sources import Situation
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
+from weft.local.models import Around, find_offers
+from weft.trust.decision import Change, Standing, Trusting, is_trusted, trusting_in
+from weft.trust.records import Book
 
 NOW = 1_790_000_000_000
 TRUSTED = Standing(trusted=True, why="given")

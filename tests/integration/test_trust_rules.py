@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.app.gates import to_terms
 from weft.config.agents import build_agents
 from weft.config.load import Loaded, load_config
 from weft.config.schema import Config
 from weft.config.sources import Situation
 from weft.host.paths import paths_from
+from weft.local.permissions import to_terms
 from weft.model.agent import Agent
 from weft.model.ids import SessionID
 from weft.model.session import Session, SessionTime
-from weft.permission.limits import judge, limits_for
-from weft.permission.rules import STRICTEST_FIRST
+from weft.permission.rules import STRICTEST_FIRST, judge, limits_for
 from weft.permission.terms import Terms
 
 SESSION = Session(id=SessionID("ses_1"), time=SessionTime(created=1, updated=1))

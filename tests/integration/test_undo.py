@@ -26,12 +26,11 @@ from weft.model.ids import MessageID, PartID
 from weft.model.input import SessionInput, ShellInput
 from weft.model.message import UserMessage
 from weft.model.part import PatchPart, StepFinishPart, StepStartPart, TextPart, ToolPart
-from weft.model.session import SessionRevert, SessionSummary, own_of
-from weft.model.todo import Todo
-from weft.session.undo.point import FOREIGN, UNKEPT
-from weft.session.undo.revert import COMMANDS
-from weft.snapshot.pins import list_pins, list_sessions
+from weft.model.session import SessionRevert, SessionSummary, Todo, own_of
+from weft.session.revert_point import FOREIGN, UNKEPT
+from weft.snapshot.objects import list_pins, list_sessions
 from weft.snapshot.place import Place, list_places
+from weft.undo.revert import COMMANDS
 
 
 @pytest.fixture

@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from given.loom import bash, open_loom
 from given.undoing import as_repository, git, write
-from weft.app.resting import open_resting
 from weft.cli.main import run_command
 from weft.host.paths import paths_from
+from weft.local.reader import open_resting
 from weft.model.event import SessionUpdated
 from weft.model.ids import MessageID, SessionID
-from weft.snapshot.place import Place, list_places
-from weft.snapshot.settings import snapshot_base
+from weft.snapshot.place import Place, list_places, snapshot_base
 
 Out = pytest.CaptureFixture[str]
 

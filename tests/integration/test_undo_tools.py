@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from given.house import NOW, open_house, say
 from given.undoing import write
-from weft.app.gates import Permitting
-from weft.app.undoing import Undoing
+from weft.local.permissions import Permitting
+from weft.local.undo import Undoing
 from weft.model.ids import ProjectID
 from weft.model.input import SessionInput
 from weft.model.permission import Rule

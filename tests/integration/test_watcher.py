@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from given.serving import Site, listening, make_project, served
-from weft.app.around.watcher import Scope, find_scope
+from weft.local.watcher import Scope, find_scope
 
 
 @pytest.fixture

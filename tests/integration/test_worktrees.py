@@ -6,21 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from weft.app.isolation.worktrees import carry_trust, drop, enter, give_up, open_repository
-from weft.app.trust import trusting_in
 from weft.errors import ConflictError, DirectoryError, InvalidInputError, NotFoundError
-from weft.host.checkouts import Checkouts, Merged
 from weft.host.paths import paths_from
-from weft.project.worktree.merge import Brought, Outcome, merge_worktree
-from weft.project.worktree.place import (
-    Repository,
-    Worktree,
-    get_worktree,
-    list_worktrees,
-    make_worktree,
-    occupied,
-)
-from weft.project.worktree.state import State, list_hints, look_into
+from weft.local.worktrees import carry_trust, drop, enter, give_up, open_repository
+from weft.trust.decision import trusting_in
+from weft.worktree.checkouts import Checkouts, Merged
+from weft.worktree.merge import Brought, Outcome, merge_worktree
+from weft.worktree.place import Repository, Worktree, get_worktree, list_worktrees, make_worktree, occupied
+from weft.worktree.state import State, list_hints, look_into
 
 
 class Desk:

@@ -8,15 +8,15 @@ from msgspec.structs import replace
 
 from opencode.fake_model import TITLE
 from opencode.sandbox import Sandbox
-from weft.app.local import Local
-from weft.app.open import Opening, open_app
 from weft.host.clock import SystemClock
+from weft.local.api import Local
+from weft.local.open import Opening, open_app
 from weft.model.catalog import Model
 from weft.model.input import PromptInput, TextInput
 from weft.model.part import ModelRef
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import AnyMove, Say, ScriptedProvider
 from weft.run.title import REQUEST

@@ -12,8 +12,8 @@ from opencode.client_differences import A_MATTER_OF_TIME, NOT_KEPT
 from opencode.fake_model import FakeModel
 from opencode.sandbox import Sandbox
 from weft.api import Api
+from weft.client.api import connect
 from weft.client.conversation import converse
-from weft.client.remote import connect
 from weft.model.event import PartUpdated, SessionRested
 from weft.model.input import SessionInput, prompt
 from weft.model.transcript import Transcript

@@ -15,8 +15,7 @@ from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import AnyMessage
 from weft.model.part import AnyPart
 from weft.model.project import Project
-from weft.model.session import Session
-from weft.model.todo import Todo
+from weft.model.session import Session, Todo
 from weft.model.wire import decode, encode
 
 pytestmark = pytest.mark.opencode

@@ -15,7 +15,7 @@ from weft.model.input import SessionInput
 from weft.model.part import TextPart
 from weft.model.session import Session
 from weft.provider.scripted import Say
-from weft.store.files import FileStore
+from weft.store.files.store import FileStore
 
 pytestmark = pytest.mark.opencode
 

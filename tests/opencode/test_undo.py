@@ -20,7 +20,7 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.input import SessionInput
 from weft.model.part import PatchPart
 from weft.provider.scripted import Call, Say
-from weft.session.undo.point import FOREIGN
+from weft.session.revert_point import FOREIGN
 
 pytestmark = pytest.mark.opencode
 

@@ -16,8 +16,8 @@ from acp.schema import (
 from msgspec import Struct
 
 from weft.model.agent import Agent, Command
-from weft.model.around.provider import ProviderList
 from weft.model.part import ModelRef
+from weft.model.provider import ProviderList
 
 MODE: Final = "mode"
 MODEL: Final = "model"

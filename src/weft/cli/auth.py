@@ -12,8 +12,8 @@ from weft.cli.offers import load_offers
 from weft.cli.paint import Paint, plain, write_json
 from weft.errors import InvalidInputError, NotFoundError
 from weft.host.paths import Paths, paths_from
-from weft.provider.offer.credentials import key_from_environment, list_logins, remove_login, store_key
-from weft.provider.offer.offers import Offers
+from weft.provider.catalog.credentials import key_from_environment, list_logins, remove_login, store_key
+from weft.provider.catalog.offers import Offers
 
 LONGEST_KEY = 16_384
 KINDS = {"api": "key", "oauth": "login by browser", "wellknown": "organisation"}

@@ -9,19 +9,19 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from weft.app.trust import is_trusted, list_held_back, to_warning
 from weft.cli.exit import Exit
 from weft.cli.offers import warn
 from weft.cli.paint import Paint, escape
-from weft.config.finding import KeyPath
+from weft.config.jsonc import KeyPath
 from weft.config.layer import Origin
 from weft.config.load import Loaded, load_config
-from weft.config.masks import mask, secret_values
+from weft.config.secrets import mask, secret_values
 from weft.config.sources import Situation
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
 from weft.model.wire import to_plain
 from weft.project.look import look
+from weft.trust.decision import is_trusted, list_held_back, to_warning
 
 
 def config_command(chosen: argparse.Namespace) -> int:

@@ -5,18 +5,18 @@ import os
 import sys
 from collections.abc import Iterable
 
-from weft.app.address import find_own_setting
-from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.sessions import warn_of_damage
 from weft.cli.spent import dollars, tokens
+from weft.config.store_address import find_own_setting
 from weft.host.paths import paths_from
+from weft.local.reader import Reading
 from weft.model.message import AnyMessage
 from weft.model.session import Session, SessionTree
-from weft.model.spent import Spending, Spent
+from weft.model.spending import Spending, Spent
 from weft.session.totals import spending
 from weft.session.tree import below, grow_tree
-from weft.store.messages import Messages
+from weft.store.files.messages import Messages
 
 BUDGET = ("experimental", "weft", "budget")
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from shutil import which
 
-from weft.app.open import Opening, open_app
 from weft.cli.paint import Paint
 from weft.cli.running.follow import follow
 from weft.cli.screen import Terminal
 from weft.cli.sessions import print_table
 from weft.host.git import Git
+from weft.local.open import Opening, open_app
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.part import ModelRef
 

@@ -7,20 +7,20 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from typing import IO
 
-from weft.app.reading import Reading
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, escape, plain, write_json
 from weft.cli.sessions import warn_of_damage
 from weft.cli.table import to_table
 from weft.errors import InvalidInputError, NotFoundError, StoreError
+from weft.local.reader import Reading
 from weft.model.ids import SessionID
 from weft.model.parcel import Parcel
-from weft.model.plural import plural
+from weft.model.readable import plural
 from weft.model.session import Session
-from weft.session.transfer.bundle import write_bundle
-from weft.session.transfer.document import to_document
-from weft.session.transfer.redact import Finding, Redactor
-from weft.store.messages import Messages
+from weft.store.files.messages import Messages
+from weft.transfer.bundle import write_bundle
+from weft.transfer.document import to_document
+from weft.transfer.redact import Finding, Redactor
 
 OFFERED = 10
 

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from weft.app.moving import Report, Wish, open_mover
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
 from weft.cli.table import to_table
+from weft.local.imports import Report, Wish, open_mover
 from weft.model.parcel import Counts, Received
-from weft.model.plural import plural
-from weft.session.transfer.rebind import parse_rebind
+from weft.model.readable import plural
+from weft.transfer.rebind import parse_rebind
 
 ROWS = 50
 DIGITS = 12

@@ -13,18 +13,16 @@ from weft.cli.exit import Exit
 from weft.cli.offers import load_offers, warn
 from weft.cli.paint import Paint, plain, write_json
 from weft.config.flags import read_flags
-from weft.config.masks import mask, secret_values
+from weft.config.secrets import mask, secret_values
 from weft.errors import ConfigError, InvalidInputError, NotFoundError, ProviderError
 from weft.host.paths import paths_from
 from weft.model.catalog import Model
-from weft.model.plural import plural
+from weft.model.readable import plural
 from weft.model.wire import to_plain
-from weft.provider.offer.access import fill_in, is_loopback, missing_key
-from weft.provider.offer.catalogue import Fetch, refresh
-from weft.provider.offer.local import list_served
-from weft.provider.offer.offer import Offer
-from weft.provider.offer.offers import Offers
-from weft.provider.offer.scripted import DEMO, PROVIDER, scripted_model
+from weft.provider.catalog.access import fill_in, is_loopback, missing_key
+from weft.provider.catalog.local import list_served
+from weft.provider.catalog.models import Fetch, refresh
+from weft.provider.catalog.offers import DEMO, PROVIDER, Offer, Offers, scripted_model
 
 # A server on this machine answers at once or is not there.
 SHORT = 1.5
@@ -63,7 +61,7 @@ def refresh_catalogue(env: Mapping[str, str]) -> None:
 
 def load_fetch(**more: Any) -> Fetch:
     """What fetches a URL. HTTP is imported for who needs it, not for every list."""
-    return partial(import_module("weft.provider.offer.fetch").fetch, **more)
+    return partial(import_module("weft.provider.catalog.fetch").fetch, **more)
 
 
 # --- which ---

@@ -3,15 +3,15 @@
 import sys
 from collections.abc import Mapping
 
-from weft.app.offers import Around, find_offers
-from weft.app.trust import is_trusted
 from weft.cli.paint import Paint
 from weft.config.load import load_config
 from weft.config.sources import Situation
 from weft.errors import WeftError
 from weft.host.paths import Paths, paths_from
+from weft.local.models import Around, find_offers
 from weft.project.look import look
-from weft.provider.offer.offers import Offers
+from weft.provider.catalog.offers import Offers
+from weft.trust.decision import is_trusted
 
 
 def load_offers(directory: str, env: Mapping[str, str]) -> tuple[Offers, Paths]:

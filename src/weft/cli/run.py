@@ -13,9 +13,6 @@ from typing import TextIO
 from msgspec.structs import replace
 
 from weft.api import Api
-from weft.app.open import Opening, open_app
-from weft.app.place import list_here
-from weft.app.reading import Reading
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint
 from weft.cli.running.follow import Company, follow
@@ -28,7 +25,10 @@ from weft.cli.wanted import read_format
 from weft.cli.worktree.workplace import take_words_back, workplace
 from weft.errors import InvalidInputError, WeftError
 from weft.host.clock import SystemClock
-from weft.host.ending import LastResort
+from weft.host.exit import LastResort
+from weft.local.open import Opening, open_app
+from weft.local.place import list_here
+from weft.local.reader import Reading
 from weft.model.catalog import parse_ref
 from weft.model.failure import ApiFailure, AuthFailure
 from weft.model.ids import SessionID
@@ -37,10 +37,10 @@ from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ModelRef, TextPart, ToolPart
 from weft.model.project import Place, root_of
 from weft.model.session import Session, SessionQuery
-from weft.model.spent import UNLIMITED, Budget
+from weft.model.spending import UNLIMITED, Budget
 from weft.provider.tape import Recording, Replay, Tape
 from weft.run.compaction import CONTINUE
-from weft.session.choose import choose_last
+from weft.session.tree import choose_last
 
 TITLE_LENGTH = 50
 KEY_REFUSED = frozenset({401, 403})

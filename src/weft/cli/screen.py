@@ -30,10 +30,9 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
-from weft.model.plural import plural
-from weft.model.readable import fault_of, name_of, readable
-from weft.model.spent import Spent, add_up
-from weft.model.status import Retry
+from weft.model.readable import fault_of, name_of, plural, readable
+from weft.model.session import Retry
+from weft.model.spending import Spent, add_up
 from weft.model.wire import encode, to_plain
 from weft.session.totals import to_spent
 

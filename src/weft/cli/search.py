@@ -4,16 +4,16 @@ import argparse
 import os
 import sys
 
-from weft.app.library import Library
-from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
 from weft.cli.sessions import told, warn_of_damage
 from weft.errors import IndexFailedError
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
-from weft.index.driver import doubt
-from weft.model.finding import Hit
+from weft.local.reader import Reading
+from weft.model.search import Hit
+from weft.search.database import doubt
+from weft.search.library import Library
 
 SHOWN = 20
 

@@ -13,10 +13,6 @@ import uvicorn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.app.address import store_url
-from weft.app.around.watcher import watch_files
-from weft.app.open import Opening, open_app
-from weft.app.trust import is_trusted
 from weft.cli.exit import Exit
 from weft.cli.serving.announced import announced
 from weft.cli.serving.door import Entrance, to_entrance
@@ -27,14 +23,18 @@ from weft.cli.share.serving import let_look, to_pages
 from weft.config.load import load_config
 from weft.config.schema import Server as Configured
 from weft.config.sources import Situation
+from weft.config.store_address import store_url
 from weft.errors import DocumentError, InvalidInputError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.paths import paths_from
+from weft.local.open import Opening, open_app
+from weft.local.watcher import watch_files
 from weft.project.look import look
 from weft.server.application import build_app
 from weft.server.asgi import Server, Setup, unvisited
 from weft.server.routes.table import list_routes
 from weft.store.url import open_store
+from weft.trust.decision import is_trusted
 
 PORT: Final = 4096
 LOCAL: Final = "127.0.0.1"

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from time import localtime
 from typing import Any
 
-from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain, write_json
 from weft.host.now import now as read_clock
+from weft.local.reader import Reading
 from weft.model.session import Session, SessionQuery, is_archived, own_of
-from weft.session.select import select
+from weft.session.tree import select
 
 ID_WIDTH = 30
 TITLE_WIDTH = 60

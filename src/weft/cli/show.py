@@ -5,12 +5,12 @@ import os
 import sys
 from collections.abc import Iterable
 
-from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.screen import describe, hunks, shortened
 from weft.cli.sessions import told, warn_of_damage
 from weft.cli.spent import dollars, tokens
 from weft.host.now import now as read_clock
+from weft.local.reader import Reading
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import (
     AnyPart,
@@ -24,13 +24,12 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
-from weft.model.plural import plural
-from weft.model.readable import fault_of, name_of, readable
+from weft.model.readable import fault_of, name_of, plural, readable
 from weft.model.session import Session
-from weft.model.spent import add_up
+from weft.model.spending import add_up
+from weft.session.revert_point import cut_at
 from weft.session.totals import to_spent
-from weft.session.undo.point import cut_at
-from weft.store.messages import Messages
+from weft.store.files.messages import Messages
 
 
 def show_session(chosen: argparse.Namespace) -> int:

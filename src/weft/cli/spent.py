@@ -1,6 +1,6 @@
 """What was spent, in words for a person: never a nought for what is unknown (pure)."""
 
-from weft.model.spent import Spent
+from weft.model.spending import Spent
 
 
 def tokens(spent: Spent) -> str:

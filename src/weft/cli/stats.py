@@ -7,9 +7,6 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import TypeVar
 
-from weft.app.finding import want
-from weft.app.library import Library
-from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
 from weft.cli.search import warn_of_index
@@ -17,8 +14,11 @@ from weft.cli.sessions import warn_of_damage
 from weft.cli.spent import dollars
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
-from weft.model.finding import Figures, Share
+from weft.local.reader import Reading
 from weft.model.ids import ProjectID
+from weft.model.search import Figures, Share
+from weft.search.library import Library
+from weft.search.sessions import want
 
 WIDTH = 56
 BAR = 20

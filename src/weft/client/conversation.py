@@ -1,19 +1,27 @@
-"""A conversation: words in, events and an answer out. Over any `Api`, in this process or elsewhere."""
+"""A conversation over any `Api`: words in, events and an answer out."""
 
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final, Literal
 
 from msgspec import UNSET
 
 from weft.api import Api
-from weft.client.ending import end_run
-from weft.client.family import Family
-from weft.client.heard import RESYNC
+from weft.client.events import RESYNC
 from weft.errors import CursorLostError, NotFoundError, RunFailedError
-from weft.model.event import Event, PartGrew, PartUpdated, PermissionAsked, SessionRested, Told
+from weft.model.event import (
+    Event,
+    PartGrew,
+    PartUpdated,
+    PermissionAsked,
+    SessionCreated,
+    SessionRested,
+    SessionUpdated,
+    Told,
+    session_of,
+)
 from weft.model.event_wire import UnknownEvent
 from weft.model.failure import AnyFailure
 from weft.model.ids import MessageID, PartID, SessionID
@@ -24,6 +32,41 @@ from weft.model.part import TextPart
 from weft.model.permission import PermissionRequest, Reply
 from weft.model.transcript import Transcript
 from weft.model.wire import to_plain
+
+TRIES: Final = 20
+BETWEEN: Final = 0.1
+
+
+async def end_run(api: Api, session: SessionID, prompting: asyncio.Future[Any]) -> None:
+    """End the run that a prompt began; it is settled when this returns. A prompt that has yet to arrive is waited for a
+    while: else it would begin behind our back."""
+    for _ in range(TRIES):
+        if prompting.done() or await api.abort(session):
+            return
+        await asyncio.wait((prompting,), timeout=BETWEEN)
+
+
+class Family:
+    """A session and those below it, as far as has been told of them."""
+
+    def __init__(self, session: SessionID) -> None:
+        self._session = session
+        self._below: set[SessionID] = set()
+
+    def place(self, event: Event) -> Literal["own", "below"] | None:
+        """Whether an event is about the session itself, or about one below it."""
+        match event:
+            # Before a child runs it is made, or touched: either way it is told whose child it is.
+            case SessionCreated(info=info) | SessionUpdated(info=info):
+                if info.parent_id == self._session or info.parent_id in self._below:
+                    self._below.add(info.id)
+            case _:
+                pass
+        about = session_of(event)
+        if about == self._session:
+            return "own"
+        return "below" if about in self._below else None
+
 
 Permit = Callable[[PermissionRequest], Reply | Awaitable[Reply]]
 

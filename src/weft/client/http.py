@@ -1,21 +1,71 @@
-"""The line to a server: requests and answers, asked again where that does no harm, never waiting for who is gone."""
+"""The connection to a server: requests as values, sent again where that does no harm, never waiting for a server that is gone."""
 
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar, overload
 from urllib.parse import quote, urlsplit
 
 import httpx2
 from msgspec import Struct
 
 from weft.client.address import Address, is_loopback
-from weft.client.asked import Asked
-from weft.client.refused import AWAY, is_ours, to_error
-from weft.errors import DocumentError, ServerError, UnreachableError
+from weft.client.errors import AWAY, is_ours, to_error
+from weft.errors import DocumentError, ServerError, UnreachableError, UnsupportedError
+from weft.model.ids import checked
 from weft.model.wire import Wire, decode, encode
 from weft.version import VERSION
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """`twice` says that asking it again does no harm: whoever answers does it once. What may take `long` is waited for as
+    long as the server is there. The same `key` is the same request."""
+
+    method: Method
+    path: str
+    query: dict[str, str] = {}
+    body: Any = None
+    twice: bool = False
+    long: bool = False
+    key: str | None = None
+
+
+def get(path: str, /, **query: Any) -> Asked:
+    return Asked(method="GET", path=path, query=to_query(query), twice=True)
+
+
+def post(path: str, body: Any = None, **more: Any) -> Asked:
+    return Asked(method="POST", path=path, body=body, **more)
+
+
+def put(path: str, body: Any) -> Asked:
+    return Asked(method="PUT", path=path, body=body, twice=True)
+
+
+def patch(path: str, body: Any) -> Asked:
+    return Asked(method="PATCH", path=path, body=body)
+
+
+def delete(path: str, /, body: Any = None, **query: Any) -> Asked:
+    return Asked(method="DELETE", path=path, body=body, query=to_query(query))
+
+
+def to_query(given: dict[str, Any]) -> dict[str, str]:
+    """What is said at all, in the words of an address."""
+    return {name: _word(value) for name, value in given.items() if value is not None}
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def quoted(given: str) -> str:
+    """A name for a path, whatever is in it."""
+    return quote(given, safe="")
+
 
 T = TypeVar("T")
 
@@ -254,3 +304,30 @@ class Line:
                     raise httpx2.RemoteProtocolError(f"status {response.status_code}")
                 raise to_error(response.status_code, raw, path)
             yield response.aiter_raw()
+
+
+OWN = "/weft"
+
+
+def session_at(id: str, *rest: str) -> str:
+    return "/".join(("/session", checked("session", id), *rest))
+
+
+def message_at(session_id: str, id: str, *rest: str) -> str:
+    return session_at(session_id, "message", checked("message", id), *rest)
+
+
+def part_at(session_id: str, message_id: str, id: str) -> str:
+    return message_at(session_id, message_id, "part", checked("part", id))
+
+
+def own(path: str) -> str:
+    """Where a route of weft's own is, beside OpenCode's."""
+    return OWN + path
+
+
+def need_weft(line: Line, what: str, *, hint: str = "") -> None:
+    """Raises `UnsupportedError` if the server is OpenCode's, which has no such route. It is not tried: what OpenCode does
+    not know it hands on to a host on the internet."""
+    if not line.ours:
+        raise UnsupportedError(f"{what} on a server of OpenCode {line.health.version}".rstrip(), hint=hint)

@@ -20,12 +20,11 @@ from wsproto.events import (
     TextMessage,
 )
 
-from weft.client.asked import delete, get, post, put
-from weft.client.http import CONNECT, Line
-from weft.client.refused import to_error
+from weft.client.errors import to_error
+from weft.client.http import CONNECT, Line, delete, get, post, put
 from weft.errors import UnreachableError
-from weft.model.around.terminal import Pty, PtyChange, PtyInput
 from weft.model.ids import PtyID, checked
+from weft.model.workspace import Pty, PtyChange, PtyInput
 from weft.outlook import Screen
 
 PIECE: Final = 65_536

@@ -1,4 +1,4 @@
-"""The agents there are: the built-in ones, and what configuration makes of them and adds."""
+"""The agents: built-in ones, and what configuration changes and adds; their permission rules."""
 
 import os
 from collections.abc import Mapping
@@ -8,13 +8,34 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.config.check import nearest
-from weft.config.rules import to_ruleset
 from weft.config.schema import AgentConfig, Config, PermissionMap
 from weft.errors import InvalidInputError
 from weft.host.paths import Paths
 from weft.model.agent import Agent
 from weft.model.part import ModelRef
-from weft.model.permission import Action, Ruleset
+from weft.model.permission import Action, Rule, Ruleset
+
+
+def to_ruleset(permission: PermissionMap | None, *, home: str) -> Ruleset:
+    """One rule per entry, in the order written. `~` and `$HOME` at the front of a pattern are the person's home."""
+    return tuple(
+        Rule(permission=key, pattern=pattern, action=action)
+        for key, value in (permission or {}).items()
+        for pattern, action in _patterns(value, home).items()
+    )
+
+
+def _patterns(value: Action | Mapping[str, Action], home: str) -> dict[str, Action]:
+    if isinstance(value, str):
+        return {"*": value}
+    return {_expand(pattern, home): action for pattern, action in value.items()}
+
+
+def _expand(pattern: str, home: str) -> str:
+    if pattern == "~" or pattern.startswith("~/"):
+        return home + pattern[1:]
+    return home + pattern.removeprefix("$HOME") if pattern.startswith("$HOME") else pattern
+
 
 ALLOW: Action = "allow"
 # Held against the path from the top; elsewhere in a checkout the same things count as if they lay there (tool/paths.py).

@@ -6,9 +6,8 @@ from typing import Any
 from weft.config.check import ACTIONS
 from weft.config.flags import Flags
 from weft.config.jsonc import Document
-from weft.config.keybinds import default_keybinds
-from weft.config.layer import Layer, Origin, Problems, make_layer, tools_to_permission
-from weft.config.merge import Merged
+from weft.config.layer import Layer, Merged, Origin, Problems, make_layer, tools_to_permission
+from weft.config.schema import default_keybinds
 from weft.errors import ConfigError
 from weft.host.paths import user_name
 

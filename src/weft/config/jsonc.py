@@ -1,13 +1,27 @@
-"""JSON with comments and trailing commas: parsed, with the place of every key, and no word of what it holds."""
+"""Parse JSON with comments and trailing commas, with the place of every key and without quoting values in errors."""
 
 import json
 import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from weft.config.finding import Finding, KeyPath
+from msgspec import Struct
+
 from weft.config.substitute import Resolve, Substitution, without_missing
 from weft.errors import ConfigError
+
+# The keys from the root down; an entry of a list by its number.
+KeyPath = tuple[str, ...]
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """Something in a file that was not taken as it stands. A `mild` one costs nothing that we know of."""
+
+    path: KeyPath
+    reason: str
+    near: str = ""
+    mild: bool = False
+
 
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"?|,(?=\s*[}\]])', re.DOTALL)

@@ -27,21 +27,15 @@ from msgspec import Struct, convert
 
 from weft.config.check import check
 from weft.config.definitions import read_definitions
-from weft.config.finding import Finding, KeyPath
 from weft.config.finish import DEFAULT, finish
 from weft.config.flags import Flags, read_flags
-from weft.config.jsonc import Document
-from weft.config.layer import Layer, Origin, Problems, make_layer, read_text
-from weft.config.legacy import from_toml
-from weft.config.merge import Merged
+from weft.config.jsonc import Document, Finding, KeyPath
+from weft.config.layer import Layer, Merged, Origin, Problems, from_toml, make_layer, read_text
 from weft.config.remote import Fetch, Remote, fetch_layer, list_logins
 from weft.config.schema import Config
 from weft.config.sources import Directory, File, Inline, Situation, Source, list_sources
 from weft.config.substitute import Resolve, bounded_resolver, resolver
-from weft.config.trust.bounds import find_root, is_inside, is_plain
-from weft.config.trust.code import hold_tools
-from weft.config.trust.held import Held
-from weft.config.trust.withhold import hold_back, narrowed
+from weft.config.trust import Held, find_root, hold_back, hold_tools, is_inside, is_plain, narrowed
 from weft.errors import ConfigError
 
 

@@ -1,8 +1,8 @@
-"""Configuration as a value. Names on the outside are those in `opencode.json`, letter for letter.
+"""Configuration as a value. Names on the outside are those in `opencode.json`, letter for letter."""
 
-`None` means that no layer said anything. Whoever reads a value knows what its absence means.
-"""
-
+import json
+import os
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
@@ -303,3 +303,12 @@ class Config(Struct, frozen=True, kw_only=True, omit_defaults=True):
     subagent_depth: int | None = None
     attachment: Any = None
     tool_output: Any = None
+
+
+@cache
+def default_keybinds() -> dict[str, str]:
+    """Name to keys, as OpenCode 1.1.34 has them. Not to be changed: everyone gets the same one."""
+    path = os.path.join(os.path.dirname(__file__), "keybinds.json")
+    with open(path, encoding="utf-8") as file:
+        found: dict[str, str] = json.load(file)
+    return found

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from weft.config.definitions import Markdown
 from weft.config.flags import Flags, read_flags
 from weft.config.instructions import levels
 from weft.config.layer import read_text
-from weft.config.markdown import Markdown
 from weft.config.sources import Directory, Situation, list_sources
-from weft.config.trust.held import Held
+from weft.config.trust import Held
 from weft.errors import ConfigError
 from weft.model.agent import Skill
 

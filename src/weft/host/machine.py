@@ -1,10 +1,15 @@
-"""What a machine says of itself when somebody asks why things do not work: git, room, file systems, permissions."""
+"""Facts about this machine for diagnosis, and its browser."""
 
 import os
 import re
+import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Mapping
+from typing import Final
+
+from weft.host.processes import Command, capture
 
 NETWORKED = frozenset(
     (
@@ -94,3 +99,27 @@ def nearest(path: str) -> str:
     while not os.path.lexists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
     return path
+
+
+OPEN_SECONDS: Final = 10.0
+
+
+async def open_browser(url: str, env: Mapping[str, str]) -> bool:
+    """Show a page, and say whether that worked. A browser in the terminal is not tried: it would take ours."""
+    if not url.startswith(("https://", "http://")):
+        return False
+    program = _find_program(env)
+    if program is None:
+        return False
+    command = Command(argv=(program, url), directory="/", environment=env, timeout=OPEN_SECONDS)
+    try:
+        return (await capture(command, limit=4096)).code == 0
+    except OSError:
+        return False
+
+
+def _find_program(env: Mapping[str, str]) -> str | None:
+    if sys.platform == "darwin":
+        return shutil.which("open", path=env.get("PATH"))
+    has_screen = env.get("DISPLAY") or env.get("WAYLAND_DISPLAY")
+    return shutil.which("xdg-open", path=env.get("PATH")) if has_screen else None

@@ -15,9 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from weft.host.kin import MARK, end_all
-from weft.host.process import Command
-from weft.host.undivided import undivided
+from weft.host.processes import MARK, Command, end_all
+from weft.host.tasks import undivided
 
 PIECE: Final = 1 << 16
 REAP_SECONDS: Final = 5.0

@@ -12,12 +12,9 @@ from weft.model.failure import AnyFailure
 from weft.model.ids import MessageID, PartID, PermissionID, QuestionID, SessionID
 from weft.model.message import AnyMessage
 from weft.model.part import AnyPart
-from weft.model.permission import PermissionRequest, Reply
+from weft.model.permission import PermissionRequest, QuestionRequest, Reply
 from weft.model.project import Project
-from weft.model.question import QuestionRequest
-from weft.model.session import Session
-from weft.model.status import AnyStatus
-from weft.model.todo import Todo
+from weft.model.session import AnyStatus, Session, Todo
 from weft.model.wire import Wire
 
 

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from weft.errors import DocumentError
 from weft.model import event as session_events
-from weft.model import surroundings
+from weft.model import workspace_event
 from weft.model.event import Event
 from weft.model.wire import from_plain, parse, to_plain
 
@@ -20,7 +20,7 @@ class UnknownEvent(Event, frozen=True, kw_only=True):
 
 KINDS: dict[str, type[Event]] = {
     kind.type: kind
-    for module in (session_events, surroundings)
+    for module in (session_events, workspace_event)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
 }

@@ -6,7 +6,7 @@ from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AnyFormat, JsonFormat
 from weft.model.part import AnySource, ModelRef, SourceText, Span
 from weft.model.permission import Ruleset
-from weft.model.spent import Budget
+from weft.model.spending import Budget
 from weft.model.wire import Wire
 
 

@@ -11,7 +11,7 @@ from weft.model.diff import FileDiff
 from weft.model.failure import AnyFailure
 from weft.model.ids import MessageID, SessionID, in_order
 from weft.model.part import AnyPart, ModelRef, Moment, Tokens
-from weft.model.spent import Budget
+from weft.model.spending import Budget
 from weft.model.wire import Wire, always
 
 

@@ -5,8 +5,7 @@ from typing import Literal
 from weft.model.diff import FileDiff
 from weft.model.ids import SessionID
 from weft.model.message import MessageWithParts
-from weft.model.session import Session
-from weft.model.todo import Todo
+from weft.model.session import Session, Todo
 from weft.model.wire import Wire, always
 
 Verdict = Literal["new", "same", "updated", "older", "forked"]

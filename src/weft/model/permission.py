@@ -1,8 +1,8 @@
-"""Permission values: rules, the question put to a person when a rule says ask, and what a person has granted."""
+"""Permission and question values: rules, requests to a person, replies and grants."""
 
 from typing import Any, Literal
 
-from weft.model.ids import GrantID, MessageID, PermissionID, ProjectID, SessionID
+from weft.model.ids import GrantID, MessageID, PermissionID, ProjectID, QuestionID, SessionID
 from weft.model.wire import Wire
 
 Action = Literal["allow", "ask", "deny"]
@@ -84,3 +84,25 @@ class Grant(Wire, frozen=True, kw_only=True):
     by: str = ""
     created: int
     expires: int | None = None
+
+
+class Option(Wire, frozen=True, kw_only=True):
+    label: str
+    description: str
+
+
+class Question(Wire, frozen=True, kw_only=True):
+    """One question; `multiple` answers may be chosen, `custom` ones typed."""
+
+    question: str
+    header: str
+    options: tuple[Option, ...]
+    multiple: bool = False
+    custom: bool = True
+
+
+class QuestionRequest(Wire, frozen=True, kw_only=True):
+    id: QuestionID
+    session_id: SessionID
+    questions: tuple[Question, ...]
+    tool: CallRef | None = None

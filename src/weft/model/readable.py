@@ -1,4 +1,4 @@
-"""A call of a tool as a person reads it: without the tags that are there for the model (pure)."""
+"""Words for people: counts with their plural, and tool output without the tags that are meant for models."""
 
 import re
 from typing import Final
@@ -49,3 +49,8 @@ def fault_of(part: ToolPart) -> str | None:
             return wrong if isinstance(wrong, str) else output
         case _:
             return None
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """`1 file`, `2 files`, `1,200 files`; `many` is the plural of a noun that takes no `s`."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"

@@ -1,6 +1,7 @@
-"""Session: one conversation with an agent, at rest; which of them to list, and what of one to change."""
+"""Session values: a conversation at rest, its filters and changes, todos, slug and status."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from weft.model.diff import FileDiff, FileFate, Patch
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.permission import Limits, Ruleset
-from weft.model.spent import Ledger
+from weft.model.spending import Ledger
 from weft.model.wire import Wire, always
 
 DEFAULT_TITLE = "New session - "
@@ -205,3 +206,58 @@ def is_default_title(title: str) -> bool:
 def newest_first(session: Session) -> tuple[int, str]:
     """Sort key: newest created first. The id only makes a tie stable."""
     return -session.time.created, session.id
+
+
+class Todo(Wire, frozen=True, kw_only=True):
+    """Status is pending, in_progress, completed or cancelled; priority high, medium or low. Nobody enforces it."""
+
+    content: str
+    status: str
+    priority: str
+    id: str = ""
+
+
+FIRST = (
+    "amber", "brisk", "calm", "clear", "copper", "dapper", "early", "fair", "fleet", "gentle", "golden", "hardy",
+    "humble", "ivory", "jolly", "keen", "light", "lunar", "mellow", "nimble", "olive", "patient", "quick", "rustic",
+    "silver", "steady", "tidy", "vivid", "warm", "wry",
+)  # fmt: skip
+SECOND = (
+    "anchor", "aspen", "badger", "beacon", "birch", "bobbin", "brook", "cedar", "comet", "curlew", "fern", "finch",
+    "garnet", "harbor", "heron", "juniper", "lantern", "loom", "maple", "meadow", "otter", "pebble", "quartz", "reed",
+    "shuttle", "sparrow", "thistle", "thread", "tiller", "walnut", "willow", "wren",
+)  # fmt: skip
+
+
+def make_slug(random: Callable[[int], bytes]) -> str:
+    one, two, three, four = random(4)
+    return f"{FIRST[(one << 8 | two) % len(FIRST)]}-{SECOND[(three << 8 | four) % len(SECOND)]}"
+
+
+class Status(Wire, frozen=True, kw_only=True, tag_field="type"):
+    pass
+
+
+class Idle(Status, frozen=True, kw_only=True, tag="idle"):
+    """Nothing runs."""
+
+
+class Busy(Status, frozen=True, kw_only=True, tag="busy"):
+    """A run is under way. It stands still while a person has yet to answer what it is `waiting_for`: the ids of
+    permission requests and questions.
+
+    OpenCode knows no such state. A field more on `busy` is passed over by its clients; a fourth type would not be.
+    """
+
+    waiting_for: tuple[str, ...] = ()
+
+
+class Retry(Status, frozen=True, kw_only=True, tag="retry"):
+    """A run waits to try again at `next` (ms)."""
+
+    attempt: int
+    message: str
+    next: int
+
+
+AnyStatus = Idle | Busy | Retry

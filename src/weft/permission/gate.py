@@ -20,13 +20,11 @@ from weft.errors import (
 from weft.model.event import Event, PermissionAsked, PermissionReplied
 from weft.model.ids import GrantID, MessageID, PermissionID, SessionID
 from weft.model.permission import USUAL_TERMS, Grant, GrantTerms, Limits, PermissionRequest, Reply
-from weft.permission.asked import Answer, Asked
-from weft.permission.asking import Answered, Asking, Ways
-from weft.permission.audit import Audit
-from weft.permission.entry import of_answer, of_request
-from weft.permission.granting import Granting
-from weft.permission.limits import judge, strictest
-from weft.permission.shelf import Shelf
+from weft.permission.audit import Audit, of_answer, of_request
+from weft.permission.grants import Granting
+from weft.permission.requests import Answer, Answered, Asked, Asking, Ways
+from weft.permission.rules import judge, strictest
+from weft.permission.storage import Shelf
 from weft.permission.terms import Around, Terms
 
 BY_PLUGIN: Final = "a plugin's permission.ask"

@@ -5,10 +5,9 @@ from contextlib import suppress
 from weft.errors import DismissedError, InvalidInputError, NobodyError, StoreError
 from weft.model.event import Event, QuestionAsked, QuestionRejected, QuestionReplied
 from weft.model.ids import QuestionID, SessionID
-from weft.model.question import QuestionRequest
-from weft.permission.asked import Answer, Asked
-from weft.permission.asking import Asking, Ways
-from weft.permission.shelf import Shelf
+from weft.model.permission import QuestionRequest
+from weft.permission.requests import Answer, Asked, Asking, Ways
+from weft.permission.storage import Shelf
 from weft.permission.terms import Around, Terms
 
 Answers = tuple[tuple[str, ...], ...]

@@ -1,12 +1,116 @@
-"""Evaluate and merge rulesets: what the rules say of a thing, before anybody is asked."""
+"""Evaluate and merge permission rules, before anybody is asked (pure)."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import product
+from typing import Final
 
 from msgspec.structs import replace
 
-from weft.model.permission import Action, Rule, Ruleset
-from weft.permission.holes import has_hole, may_match, surely_matches
-from weft.permission.wildcard import matches
+from weft.model.agent import Agent
+from weft.model.permission import HOLE, HOLE_END, Action, Limits, Rule, Ruleset
+from weft.model.session import Session, own_of
+
+_PIECES = {"*": ".*", "?": "."}
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Whether the whole text fits. A star crosses slashes and newlines; `ls *` also fits a bare `ls`."""
+    return _compiled(pattern).fullmatch(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    head, tail = (pattern[:-2], "(?: .*)?") if pattern.endswith(" *") else (pattern, "")
+    # Neighbouring stars mean what one means, and would make a failing match explode.
+    head = re.sub(r"\*+", "*", head)
+    return re.compile("".join(_PIECES.get(char) or re.escape(char) for char in head) + tail, re.DOTALL)
+
+
+# Stands for a hole of any length; no pattern has it.
+_GAP: Final = "\0"
+_HOLES: Final = re.compile(f"{HOLE}[^{HOLE_END}]*(?:{HOLE_END}|$)")
+# Comparing takes as long as both are long, multiplied. Of a longer text anything is possible.
+LONGEST: Final = 4000
+# Every hole that may be no word at all doubles the texts to be held against a pattern.
+MOST_MAYBES: Final = 4
+
+
+def has_hole(text: str) -> bool:
+    return HOLE in text
+
+
+def surely_matches(text: str, pattern: str) -> bool:
+    """Whether the text fits whatever its holes turn out to be: only a star takes in a hole."""
+    compiled = _compiled_hole(pattern)
+    return all(compiled.fullmatch(each) is not None for each in _ways(text))
+
+
+def may_match(text: str, pattern: str) -> bool:
+    """Whether there is something the holes could turn out to be with which the text fits."""
+    gapped = _gapped(text)
+    if len(gapped) > LONGEST:
+        return True
+    if pattern.endswith(" *") and _meet(gapped, pattern[:-2]):
+        return True
+    return _meet(gapped, pattern)
+
+
+def _gapped(text: str) -> str:
+    return _HOLES.sub(_GAP, text.replace(_GAP, ""))
+
+
+def _ways(text: str) -> Iterator[str]:
+    """The text with its gaps. One that begins with a blank is a word, or several, or there is nothing at all of it."""
+    plain = text.replace(_GAP, "")
+    between, holes = _HOLES.split(plain), _HOLES.findall(plain)
+    maybes = [hole.startswith(f"{HOLE} ") for hole in holes]
+    if sum(maybes) > MOST_MAYBES:
+        yield _gapped(text)
+        return
+    choices = [(f" {_GAP}", "") if maybe else (_GAP,) for maybe in maybes]
+    for gaps in product(*choices):
+        yield "".join(piece for pair in zip(between, (*gaps, ""), strict=True) for piece in pair)
+
+
+@lru_cache(maxsize=1024)
+def _compiled_hole(pattern: str) -> re.Pattern[str]:
+    head, tail = (pattern[:-2], "(?: .*)?") if pattern.endswith(" *") else (pattern, "")
+    pieces = {"*": ".*", "?": f"[^{_GAP}]"}
+    head = re.sub(r"\*+", "*", head)
+    return re.compile("".join(pieces.get(char) or re.escape(char) for char in head) + tail, re.DOTALL)
+
+
+def _meet(text: str, pattern: str) -> bool:
+    """Whether two patterns have a text in common; in the first only gaps are wild, in the second `*` and `?`."""
+    reached = {0}
+    for char in text:
+        reached = _pass_gap(reached, pattern) if char == _GAP else _pass_char(reached, pattern, char)
+        if not reached:
+            return False
+    return any(not pattern[place:].strip("*") for place in reached)
+
+
+def _pass_gap(reached: set[int], pattern: str) -> set[int]:
+    """A gap may be whatever the rest of the pattern wants, up to any place in it."""
+    return set(range(min(reached), len(pattern) + 1))
+
+
+def _pass_char(reached: set[int], pattern: str, char: str) -> set[int]:
+    passed = set()
+    for start in reached:
+        place = start
+        while place < len(pattern):
+            if pattern[place] == "*":
+                passed.add(place)  # the star takes it, and may take more
+                place += 1
+                continue
+            if pattern[place] in ("?", char):
+                passed.add(place + 1)
+            break
+    return passed
+
 
 STRICTEST_FIRST: tuple[Action, ...] = ("deny", "ask", "allow")
 
@@ -109,3 +213,86 @@ def switch_tools(ruleset: Iterable[Rule], tools: Mapping[str, bool]) -> Ruleset:
         Rule(permission=tool, pattern="*", action="allow" if on else "deny") for tool, on in tools.items()
     )
     return (*kept, *switched)
+
+
+def limits_for(agent: Agent, session: Session) -> Limits:
+    """Every ruleset that has a say in what an agent may do in a session."""
+    own = session.permission or ()
+    person = agent.permission + own
+    project = [limit + own for limit in agent.limits]
+    # As if the agent were at work in the session above, whose rules are the last word there.
+    above = [agent.permission + limit for limit in own_of(session).limits]
+    return narrowed((person, *project), above)
+
+
+def narrowed(own: Iterable[Ruleset], above: Iterable[Ruleset]) -> Limits:
+    """What holds for one who has rules of their own and stands below others: never more than either allows."""
+    limits: list[Ruleset] = []
+    for ruleset in (*own, *above):
+        if ruleset not in limits:
+            limits.append(ruleset)
+    return tuple(limits)
+
+
+def judge(permission: str, pattern: str, limits: Sequence[Ruleset]) -> Rule:
+    """The strictest of what each ruleset says of a thing; where there are none, ask."""
+    said = [evaluate(permission, pattern, ruleset) for ruleset in limits or ((),)]
+    return strictest(said)
+
+
+def strictest(rules: Iterable[Rule]) -> Rule:
+    return min(rules, key=lambda rule: STRICTEST_FIRST.index(rule.action))
+
+
+def hidden(tools: Iterable[str], limits: Iterable[Ruleset]) -> set[str]:
+    """The tools that one of the rulesets forbids for good."""
+    names = tuple(tools)
+    return {name for ruleset in limits for name in disabled(names, ruleset)}
+
+
+def hides_all(prefix: str, limits: Iterable[Ruleset]) -> bool:
+    """Whether one of the rulesets forbids for good every tool whose name begins so."""
+    return any(
+        disabled((f"{prefix}*",), ruleset)
+        and not any(rule.permission.startswith(prefix) and rule.action != "deny" for rule in ruleset)
+        for ruleset in limits
+    )
+
+
+_EVERYTHING = "*"
+_ALLOW = Rule(permission=_EVERYTHING, pattern=_EVERYTHING, action="allow")
+
+
+def watch_writers(limits: Limits, permission: str, patterns: Iterable[str]) -> Limits:
+    """The limits, and where `edit` is denied on the whole, a question before each of these.
+
+    OpenCode's plan agent may edit nothing, and runs any program that does. A rule that allows a command by more than a
+    bare star has somebody behind it who knows the command: that one runs unasked.
+    """
+    watched = tuple(
+        pattern for pattern in patterns if any(_is_watched(permission, pattern, each) for each in limits)
+    )
+    if not watched:
+        return limits
+    return (*limits, (_ALLOW, *(Rule(permission=permission, pattern=each, action="ask") for each in watched)))
+
+
+def _is_watched(permission: str, pattern: str, ruleset: Ruleset) -> bool:
+    if evaluate("edit", _EVERYTHING, ruleset).action != "deny":
+        return False
+    return evaluate(permission, pattern, ruleset).pattern == _EVERYTHING
+
+
+def watch_named(limits: Limits, permission: str, patterns: Iterable[str]) -> Limits:
+    """The limits, and a question before everything if one of the patterns is withheld by a rule that names it.
+
+    They are what may be run: where a rule withholds all but a list, that says nothing of them.
+    """
+    if not any(_is_named(permission, pattern, each) for pattern in patterns for each in limits):
+        return limits
+    return (*limits, (_ALLOW, Rule(permission=permission, pattern=_EVERYTHING, action="ask")))
+
+
+def _is_named(permission: str, pattern: str, ruleset: Ruleset) -> bool:
+    rule = evaluate(permission, pattern, ruleset)
+    return rule.action != "allow" and rule.pattern != _EVERYTHING

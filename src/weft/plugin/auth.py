@@ -18,10 +18,10 @@ from msgspec import Struct
 
 from weft.errors import DeadlineError, InvalidInputError, ProviderAuthError, WeftError
 from weft.host.clock import Clock
-from weft.host.deadline import Deadline
-from weft.model.around.provider import AnyAuth, ApiAuth, AuthMethod, AuthPrompt, OAuth, ProviderInfo
+from weft.host.tasks import Deadline
+from weft.model.provider import AnyAuth, ApiAuth, AuthMethod, AuthPrompt, OAuth, ProviderInfo
 from weft.model.wire import decode, encode
-from weft.plugin.room import Failed, Gave, Room
+from weft.plugin.worker import Failed, Gave, Room
 
 # Somebody has to find the browser, the password and the telephone.
 BY_HAND: Final = 15 * 60.0

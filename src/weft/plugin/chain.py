@@ -1,7 +1,8 @@
-"""The chain: every hook of every plugin in order, each with its time, and none that can stop or spoil what it is asked about."""
+"""Call the hooks of all plugins in order, each with a deadline, and check what they return."""
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
@@ -9,14 +10,84 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from weft.errors import BlockedError, DeadlineError
+from weft.errors import BlockedError, ConfigError, DeadlineError, InvalidInputError
 from weft.host.clock import Clock
-from weft.host.deadline import Deadline
-from weft.plugin.carried import Hooked
-from weft.plugin.conduct import Conduct
-from weft.plugin.hooks import HOOKS, Hook, Now, Told
-from weft.plugin.judge import copied, judge
-from weft.plugin.room import Failed, Gave, Outcome, Room
+from weft.host.tasks import Deadline
+from weft.model.wire import decode, encode, parse
+from weft.plugin.hooks import HOOKS, Hook, Nothing, Now, Told
+from weft.plugin.loading import Hooked
+from weft.plugin.worker import Failed, Gave, Outcome, Room
+
+
+def judge(hook: Hook[Any, Now], now: Now, given: Any) -> Now:
+    """What is to be: `now` for None, else what was given, made anew so that nobody else holds on to it.
+
+    A dict names what is to be otherwise, as it is called in JSON. Raises `WeftError` for anything else.
+    """
+    if given is None or hook.now is Nothing:
+        return now
+    if isinstance(given, dict):
+        before = parse(encode(now))
+        known = [field for field in hook.now.__struct_encode_fields__ if field != "$extra"]
+        for key in given:
+            if key not in known:
+                hint = f"there is {', '.join(known)}"
+                raise InvalidInputError("what it gave back", f"there is no {str(key)[:80]!r} here", hint=hint)
+        return decode(encode({**before, **given}), hook.now, where="what it gave back")
+    if type(given) is not hook.now:
+        wanted = f"a {hook.now.__name__}, a dict or None"
+        raise InvalidInputError("what it gave back", f"is a {type(given).__name__}, and should be {wanted}")
+    return decode(encode(given), hook.now, where="what it gave back")
+
+
+def copied(value: Any) -> Any:
+    """The same value, with dicts and lists of its own: what a hook does to them is done to nobody else's."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(copied(item) for item in value)
+    if isinstance(value, Struct):
+        return type(value)(**{name: copied(getattr(value, name)) for name in value.__struct_fields__})
+    return value
+
+
+FAULTS: Final = 3
+
+Report = Callable[[ConfigError], None]
+
+
+class Conduct:
+    """Counts faults by plugin. `report` is how a person hears of them."""
+
+    def __init__(self, report: Report, *, faults: int = FAULTS) -> None:
+        self._report = report
+        self._allowed = faults
+        self._faults: Counter[str] = Counter()
+
+    def is_off(self, plugin: str) -> bool:
+        return self._faults[plugin] >= self._allowed
+
+    def fault(self, plugin: str, reason: str, *, line: int = 0) -> None:
+        """Note a fault of a plugin, by the path it came from, and tell it. One that is left alone is not heard any more."""
+        if self.is_off(plugin):
+            return
+        self._faults[plugin] += 1
+        count = self._faults[plugin]
+        after = f"; that was fault {count} of {self._allowed}"
+        if self.is_off(plugin):
+            after = f"; after {count} faults its hooks are not asked any more"
+        self._report(ConfigError(plugin, f"{reason}{after}", at=(line, 0)))
+
+    def give_up(self, plugin: str, reason: str, *, line: int = 0) -> None:
+        """Tell what went wrong, and leave the plugin alone at once."""
+        if not self.is_off(plugin):
+            self._faults[plugin] = self._allowed
+            self._report(ConfigError(plugin, f"{reason}; its hooks are not asked", at=(line, 0)))
+
+    def remark(self, plugin: str, reason: str) -> None:
+        """Tell something that is not held against the plugin."""
+        self._report(ConfigError(plugin, reason))
+
 
 SECONDS: Final = 10.0
 

@@ -12,15 +12,14 @@ from typing import Any, Final
 from msgspec import Struct
 
 from weft.errors import BlockedError, InvalidInputError, WeftError
-from weft.host.process import Captured, Command, capture
-from weft.host.scratch import open_scratch
+from weft.host.private_files import open_scratch
+from weft.host.processes import Captured, Command, capture
 from weft.model.event_wire import event_to_plain
 from weft.model.permission import PermissionRequest
 from weft.model.wire import encode, parse, to_plain
-from weft.plugin.chain import Voice
+from weft.plugin.chain import Voice, judge
 from weft.plugin.hooks import CallTold, CommandTold, Happened, Hook
-from weft.plugin.judge import judge
-from weft.plugin.room import Failed, Gave, Outcome, to_failed
+from weft.plugin.worker import Failed, Gave, Outcome, to_failed
 
 BLOCKS: Final = 2
 LIMIT: Final = 4 << 20

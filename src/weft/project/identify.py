@@ -6,8 +6,8 @@ in the repository, and the place (path, git directory, inode) where we last saw 
 when the place it would take is empty: two live clones never become one project.
 """
 
-import hashlib
 import os
+from importlib import import_module
 from itertools import count
 
 from weft.model.ids import GLOBAL_PROJECT, ProjectID
@@ -151,13 +151,19 @@ def _by_roots(facts: Facts, known: Known) -> Verdict:
     )
 
 
+def _sha1(text: bytes) -> str:
+    hashlib = import_module("hashlib")  # late: few directories need it, and it loads OpenSSL
+    digest: str = hashlib.sha1(text, usedforsecurity=False).hexdigest()
+    return digest
+
+
 def _separate(facts: Facts, known: Known, contested: ProjectID) -> Verdict:
     """An id of its own for what has the same root, or the same id file, as something that lives elsewhere."""
     # OpenCode lets all clones of a repository share one project, and each opening moves it to another directory.
     at = facts.checkout
     for attempt in count():
         named = "\0".join([contested, at.common_dir, str(attempt)])
-        digest = hashlib.sha1(os.fsencode(named), usedforsecurity=False).hexdigest()
+        digest = _sha1(os.fsencode(named))
         if not known.has(digest):
             return _verdict(facts, known, ProjectID(digest), contested)
     raise AssertionError("counting has no end")

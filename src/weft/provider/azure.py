@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest, Provider
 from weft.provider.endpoint import Endpoint
-from weft.provider.openai_chat import OpenAIChat
-from weft.provider.openai_responses import OpenAIResponses
+from weft.provider.openai_chat.adapter import OpenAIChat
+from weft.provider.openai_responses.adapter import OpenAIResponses
 
 # The last version under which an address names a deployment; the later ones are `v1`, and need not say so.
 WITH_DEPLOYMENTS: Final = "2024-10-21"

@@ -1,7 +1,7 @@
-"""The body of a request as bytes that stay the same, and a memory for the pieces it is made of."""
+"""Encode request bodies so that their prefix stays the same, and mark cache points."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 from weakref import ref
 
 import msgspec
@@ -68,3 +68,28 @@ class Memory:
             return [msgspec.Raw(to_bytes(piece)) for piece in say(turn)]
 
         return self.remembering(model, written)
+
+
+MARK: Final[dict[str, Any]] = {"type": "ephemeral"}
+SYSTEM: Final = 2
+MESSAGES: Final = 2
+
+
+def wants_marks(model: Model) -> bool:
+    """Claude keeps what it is told to keep, by whichever road it is reached; others see to it themselves."""
+    names = (model.api.id.lower(), model.id.lower())
+    return (
+        model.provider_id == "anthropic"
+        or "anthropic" in model.api.npm
+        or any(word in name for name in names for word in ("anthropic", "claude"))
+    )
+
+
+def system_marks(count: int) -> range:
+    """Which of so many system entries: the first two."""
+    return range(min(count, SYSTEM))
+
+
+def message_marks(count: int) -> range:
+    """Which of so many messages: the last two. The one before the last is where the request before this one ended."""
+    return range(max(0, count - MESSAGES), count)

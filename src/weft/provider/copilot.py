@@ -12,10 +12,9 @@ from weft.errors import ProviderError
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest, UserTurn
 from weft.provider.endpoint import Endpoint
-from weft.provider.media.data import modality
-from weft.provider.media.fit import files_of
-from weft.provider.openai_chat import OpenAIChat
-from weft.provider.openai_responses import OpenAIResponses
+from weft.provider.media import files_of, modality
+from weft.provider.openai_chat.adapter import OpenAIChat
+from weft.provider.openai_responses.adapter import OpenAIResponses
 
 FORBIDDEN: Final = 403
 SETTINGS: Final = "https://github.com/settings/copilot/features"

@@ -7,9 +7,9 @@ from itertools import takewhile
 from typing import Final
 
 from weft.host.clock import Clock
+from weft.provider.catalog.offers import DEMO, scripted_model
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import AssistantTurn, ModelRequest, UserTurn
-from weft.provider.offer.scripted import DEMO, scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import Say, Script, ScriptedProvider, read_script
 

@@ -9,10 +9,10 @@ from typing import Any, Final, Protocol
 import httpx2
 
 from weft.errors import ProviderError
+from weft.provider.catalog.local import to_refusal
 from weft.provider.chunk import AnyChunk
 from weft.provider.endpoint import Deadlines, Question
 from weft.provider.faults import MAX_BODY, broken, fault, to_error
-from weft.provider.offer.local import to_refusal
 from weft.provider.sse import SseEvent, SseReader
 from weft.version import VERSION
 

@@ -8,12 +8,11 @@ from msgspec import Struct
 from weft.errors import ModelNotFoundError, NoModelError
 from weft.model.catalog import Model
 from weft.model.part import ModelRef
+from weft.provider.catalog import choice
+from weft.provider.catalog.adapters import Adapters, Connect, Reached
+from weft.provider.catalog.offers import Offer, Offers, names_of
 from weft.provider.contract import Provider
 from weft.provider.health import Health
-from weft.provider.offer import choice
-from weft.provider.offer.offer import Offer
-from weft.provider.offer.offers import Offers, names_of
-from weft.provider.offer.reach import Adapters, Connect, Reached
 
 # Variables that hold a token for much else: that there is one does not mean that our requests may be sent there.
 FOR_MUCH_ELSE = frozenset(

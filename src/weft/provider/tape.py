@@ -1,21 +1,14 @@
-"""Record what models answer, and play it back without a key and without a network.
+"""Record what models answer, and replay it without a key or a network."""
 
-A tape is a file of JSON lines, one object for each exchange with a model: the request in comparable form and its
-fingerprint, then the chunks of the answer, then the failure if it failed. Lines are written when an answer ends, so a
-crash loses only what was under way. The file holds what was said: it is for its owner alone (0600).
-
-A replay answers a request with the first exchange not yet played that has the same request; for several at a time (a
-title is asked for beside the work) their order does not matter. The directory, weft's own ids, the date and the
-platform may be others than when it was recorded: `tape_form` says how they are compared. Tools are carried out for
-real; if one says something else than it did then, the next request is a miss, and the miss shows where.
-"""
-
+import hashlib
+import json
 import operator
 import os
+import re
 import stat
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Protocol
+from typing import Any, Protocol, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,12 +23,182 @@ from weft.errors import (
 )
 from weft.host.files import read_file
 from weft.model.catalog import Model, ref
+from weft.model.ids import HEX_LENGTH, PREFIXES, RANDOM_LENGTH
 from weft.model.part import ModelRef
-from weft.model.wire import decode, encode, from_plain
-from weft.provider import tape_form as form
-from weft.provider.chunk import AnyChunk, Finished
+from weft.model.wire import decode, encode, from_plain, parse, to_plain
+from weft.provider.chunk import AnyChunk, Finished, ToolCall, ToolInputDelta
 from weft.provider.contract import ModelRequest, Provider
 from weft.provider.registry import Registry, Served
+
+Places = Mapping[str, str]  # from what a place is to its absolute path
+Plain = dict[str, Any]
+SHOWN = 60
+BEFORE = 15
+TAG = "chunk"
+BLOT = "<secret>"
+CHUNKS: dict[str, Any] = {kind.__name__: kind for kind in get_args(AnyChunk)}
+
+_ID = re.compile(
+    rf"\b({'|'.join(PREFIXES.values())})_[0-9a-f]{{{HEX_LENGTH}}}[0-9A-Za-z]{{{RANDOM_LENGTH}}}\b"
+)
+_OF_THE_DAY = re.compile(r"^(  Platform|  Today's date): .*$", re.MULTILINE)
+_SECRET = re.compile(
+    r"api[_-]?key|secret|password|authorization|credential|bearer|(access|auth|session)[_-]?token|^token$|^headers$",
+    re.IGNORECASE,
+)
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """Where two requests part, and what stands there in each, cut to a line."""
+
+    path: str
+    recorded: str
+    asked: str
+
+
+def comparable(request: ModelRequest) -> Plain:
+    """A request as plain JSON: all that decides about the answer, nothing that is secret. Still with its own names."""
+    parameters = to_plain(request.parameters)
+    del parameters["headers"]
+    plain = {
+        "model": f"{request.model.provider_id}/{request.model.id}",
+        "system": request.system,
+        "messages": request.messages,
+        "tools": request.tools,
+        "tool_choice": request.tool_choice,
+        **({"forced": request.forced} if request.forced else {}),
+        **({"format": request.format} if request.format is not None else {}),
+        "parameters": blotted(parameters),
+    }
+    # Through JSON, so that what is compared is what is read back.
+    form: Plain = parse(encode(to_plain(plain)))
+    return form
+
+
+def without_secrets(model: Model) -> Plain:
+    plain: Plain = blotted(to_plain(model)) | {"headers": {}}
+    # An address may hold a password, and nobody is called at it in a replay.
+    return plain | {"api": plain["api"] | {"url": ""}}
+
+
+def blotted(value: Any) -> Any:
+    """The same without what is named like a secret."""
+    if isinstance(value, dict):
+        return {
+            key: BLOT if _SECRET.search(key) and not isinstance(item, int | float) else blotted(item)
+            for key, item in value.items()
+        }
+    return [blotted(item) for item in value] if isinstance(value, list) else value
+
+
+def anonymous(form: Plain, *places: Places) -> Plain:
+    """A request without the names that are of one run alone."""
+    tokens: dict[str, str] = {}
+    for name, path in (item for each in places for item in each.items()):
+        tokens.setdefault(path, f"<{name}>")
+
+    def rewrite(text: str) -> str:
+        named = _OF_THE_DAY.sub(r"\1: <any>", swap(text, tokens))
+        return _ID.sub(r"<\1>", named)
+
+    changed: Plain = rewritten(form, rewrite)
+    return changed
+
+
+def swap(text: str, names: Mapping[str, str]) -> str:
+    """Put other names for these wherever they stand whole, the longest first; the root directory is no name."""
+    given = sorted((name for name in names if len(name) > 1), key=len, reverse=True)
+    if not given:
+        return text
+    whole = rf"(?<![\w.~-])(?:{'|'.join(map(re.escape, given))})(?![\w-])"
+    return re.sub(whole, lambda found: names[found[0]], text)
+
+
+def rewritten(value: Any, rewrite: Callable[[str], str]) -> Any:
+    """The same value with every text in it rewritten; keys stay."""
+    if isinstance(value, str):
+        return rewrite(value)
+    if isinstance(value, dict):
+        return {key: rewritten(item, rewrite) for key, item in value.items()}
+    return [rewritten(item, rewrite) for item in value] if isinstance(value, list) else value
+
+
+def ids_in(form: Plain) -> list[str]:
+    """The minted ids of a request in the order they stand there: where two requests are alike, so are these."""
+    found = (match[0] for text in _texts(form) for match in _ID.finditer(text))
+    return list(dict.fromkeys(found))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
+
+
+def fingerprint(form: Plain) -> str:
+    return hashlib.sha256(json.dumps(form, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def from_chunk(chunk: AnyChunk) -> Plain:
+    return {TAG: type(chunk).__name__, **to_plain(chunk)}
+
+
+def to_chunk(plain: Plain, *, where: str, names: Mapping[str, str]) -> AnyChunk:
+    """A chunk as it was, with `names` of this run for those of the recorded one."""
+    fields = {key: item for key, item in plain.items() if key != TAG}
+    kind = CHUNKS[plain[TAG]]
+    if kind in (ToolCall, ToolInputDelta):
+        # The text of a call is JSON: in it a name stands as JSON spells it.
+        names = {_spelled(old): _spelled(new) for old, new in names.items()}
+    chunk: AnyChunk = from_plain(rewritten(fields, lambda text: swap(text, names)), kind, where=where)
+    return chunk
+
+
+def _spelled(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)[1:-1]
+
+
+def first_difference(recorded: Any, asked: Any, path: str = "") -> Difference | None:
+    """Where two requests part first, as `messages[1].content[0].text`; None if they are alike."""
+    if recorded == asked:
+        return None
+    for key, old, new in _pairs(recorded, asked):
+        if old != new:
+            return first_difference(old, new, f"{path}{key}".lstrip("."))
+    old, new = _cut(recorded, asked)
+    return Difference(path=path, recorded=old, asked=new)
+
+
+def _pairs(recorded: Any, asked: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(recorded, dict) and isinstance(asked, dict):
+        for key in dict.fromkeys((*recorded, *asked)):
+            yield f".{key}", recorded.get(key), asked.get(key)
+    if isinstance(recorded, list) and isinstance(asked, list):
+        for place in range(max(len(recorded), len(asked))):
+            yield f"[{place}]", _at(recorded, place), _at(asked, place)
+
+
+def _at(items: Sequence[Any], place: int) -> Any:
+    return items[place] if place < len(items) else None
+
+
+def _cut(recorded: Any, asked: Any) -> tuple[str, str]:
+    """Both as text, from shortly before they part."""
+    old, new = (_told(value) for value in (recorded, asked))
+    same = next((n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), 0)
+    start = max(0, same - BEFORE)
+    first, second = (
+        ("…" if start else "") + text[start : start + SHOWN] + ("…" if len(text) > start + SHOWN else "")
+        for text in (old, new)
+    )
+    return first, second
+
+
+def _told(value: Any) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
 
 VERSION = 1
 LARGEST = 1 << 30
@@ -61,11 +224,11 @@ class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     tape: int
     fingerprint: str
-    model: form.Plain
-    request: form.Plain
+    model: Plain
+    request: Plain
     places: dict[str, str] = {}
     ids: list[str] = []
-    chunks: list[form.Plain] = []
+    chunks: list[Plain] = []
     failure: Failure | None = None
     cut: bool = False
 
@@ -73,7 +236,7 @@ class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Tape(Protocol):
     """What stands between weft and the models: a recording or a replay. `at` says where it is used."""
 
-    def at(self, places: form.Places) -> None: ...
+    def at(self, places: Places) -> None: ...
     def find_model(self, name: ModelRef) -> Model | None: ...
     def find_default(self) -> ModelRef | None: ...
     def over(self, provider: Provider | None) -> Provider: ...
@@ -95,7 +258,7 @@ class Recording:
                 "recording", f"there is something in {path} already", hint="remove it, or name another file"
             )
 
-    def at(self, places: form.Places) -> None:
+    def at(self, places: Places) -> None:
         self._places = dict(places)
 
     def find_model(self, name: ModelRef) -> Model | None:  # noqa: ARG002  a recording brings no models
@@ -112,16 +275,16 @@ class Recording:
         self, request: ModelRequest, chunks: list[AnyChunk], failure: Failure | None, *, cut: bool
     ) -> None:
         """Lay an exchange down; it is in the file when this returns."""
-        plain = form.comparable(request)
-        named = form.anonymous(plain, _with_session(self._places, request))
+        plain = comparable(request)
+        named = anonymous(plain, _with_session(self._places, request))
         exchange = Exchange(
             tape=VERSION,
-            fingerprint=form.fingerprint(named),
-            model=form.without_secrets(request.model),
+            fingerprint=fingerprint(named),
+            model=without_secrets(request.model),
             request=named,
             places=self._places,
-            ids=form.ids_in(plain),
-            chunks=[form.from_chunk(chunk) for chunk in chunks],
+            ids=ids_in(plain),
+            chunks=[from_chunk(chunk) for chunk in chunks],
             failure=failure,
             cut=cut,
         )
@@ -180,7 +343,7 @@ class Replay:
         self.left = list(self._exchanges)
         self.missed: list[str] = []
 
-    def at(self, places: form.Places) -> None:
+    def at(self, places: Places) -> None:
         self._places = dict(places)
 
     def find_model(self, name: ModelRef) -> Model | None:
@@ -204,14 +367,14 @@ class Replay:
             raise
         names = self._names(exchange, request)
         for chunk in exchange.chunks:
-            yield form.to_chunk(chunk, where=self._name, names=names)
+            yield to_chunk(chunk, where=self._name, names=names)
         if exchange.failure is not None:
             raise to_error(exchange.failure)
         if exchange.cut:
             raise _miss(f"{self._name} was recorded only so far: nobody listened to the end of this answer")
 
     def _take(self, request: ModelRequest) -> Exchange:
-        plain = form.comparable(request)
+        plain = comparable(request)
         if not self.left:
             raise _miss(
                 f"the replay is over: {self._name} holds {len(self._exchanges)} exchanges, and this is one more"
@@ -223,19 +386,17 @@ class Replay:
                 return self.left.pop(place)
         raise self._mismatch(asked)
 
-    def _both(
-        self, plain: form.Plain, request: ModelRequest, exchange: Exchange
-    ) -> tuple[form.Plain, form.Plain]:
+    def _both(self, plain: Plain, request: ModelRequest, exchange: Exchange) -> tuple[Plain, Plain]:
         """A recorded request and this one, both without the names of either run."""
         places = _with_session(self._places, request)
-        recorded = form.anonymous(exchange.request, exchange.places, places)
-        return recorded, form.anonymous(plain, exchange.places, places)
+        recorded = anonymous(exchange.request, exchange.places, places)
+        return recorded, anonymous(plain, exchange.places, places)
 
-    def _mismatch(self, asked: list[tuple[form.Plain, form.Plain]]) -> ProviderError:
+    def _mismatch(self, asked: list[tuple[Plain, Plain]]) -> ProviderError:
         """Told against the exchange that is most like it, the earliest of several."""
         place, (recorded, wanted) = min(enumerate(asked), key=lambda item: _unlike(*item[1]))
         number = 1 + next(n for n, each in enumerate(self._exchanges) if each is self.left[place])
-        found = form.first_difference(recorded, wanted)
+        found = first_difference(recorded, wanted)
         assert found is not None
         return _miss(
             f"the replay has no answer to this request; it differs from exchange {number} of {self._name}"
@@ -246,7 +407,7 @@ class Replay:
         # The first of several names for one place is the one that counts, as it does when requests are compared.
         known = [(name, path) for name, path in exchange.places.items() if name in self._places]
         places = {path: self._places[name] for name, path in reversed(known)}
-        ids = zip(exchange.ids, form.ids_in(form.comparable(request)), strict=False)
+        ids = zip(exchange.ids, ids_in(comparable(request)), strict=False)
         return places | dict(ids)
 
 
@@ -293,14 +454,14 @@ def _read_line(line: bytes, where: str) -> Exchange:
         exchange = decode(line, Exchange, where=where)
         _model(exchange)
         for chunk in exchange.chunks:
-            if chunk.get(form.TAG) not in form.CHUNKS:
-                raise DocumentError(where, f"there is no chunk {chunk.get(form.TAG)!r}")
-            form.to_chunk(chunk, where=where, names={})
+            if chunk.get(TAG) not in CHUNKS:
+                raise DocumentError(where, f"there is no chunk {chunk.get(TAG)!r}")
+            to_chunk(chunk, where=where, names={})
     except DocumentError as error:
         raise InvalidInputError("replay", f"not a tape: {error}") from error
     if exchange.tape != VERSION:
         raise InvalidInputError("replay", f"{where}: tape format {exchange.tape}, this weft knows {VERSION}")
-    if exchange.fingerprint != form.fingerprint(exchange.request):
+    if exchange.fingerprint != fingerprint(exchange.request):
         raise InvalidInputError("replay", f"{where}: the request is not the one that was recorded")
     return exchange
 
@@ -341,9 +502,9 @@ def _is_whole(chunks: list[AnyChunk]) -> bool:
     return bool(chunks) and isinstance(chunks[-1], Finished)
 
 
-def _with_session(places: form.Places, request: ModelRequest) -> form.Places:
+def _with_session(places: Places, request: ModelRequest) -> Places:
     return {**places, "ses": request.session}
 
 
-def _unlike(recorded: form.Plain, asked: form.Plain) -> int:
+def _unlike(recorded: Plain, asked: Plain) -> int:
     return sum(recorded.get(key) != asked.get(key) for key in recorded | asked)

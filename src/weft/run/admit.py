@@ -17,14 +17,14 @@ from weft.model.session import Session
 from weft.model.transcript import Transcript
 from weft.permission.rules import switch_tools
 from weft.plugin.hooks import CHAT_MESSAGE, ChatMessage
-from weft.run.attach import attach
+from weft.run.attachments import attach
 from weft.run.decide import newest_prompt
-from weft.run.hooked.prompt import settled, to_told
 from weft.run.kit import Kit
+from weft.run.prompt_hooks import settled, to_told
 from weft.run.request import variant_of
-from weft.run.structure.schema import check_schema
-from weft.session.child import child_rules
+from weft.run.structured import check_schema
 from weft.session.lifecycle import touch
+from weft.session.tree import child_rules
 
 PARTS: dict[type[AnyPartInput], type[AnyPart]] = {
     TextInput: TextPart,

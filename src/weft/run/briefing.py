@@ -10,6 +10,9 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
+from weft.context.notes import OURS, Note, as_told, list_notes
+from weft.context.reminders import PLAN, is_reminded, plan_note
+from weft.context.system import Basis, Environment
 from weft.errors import DocumentError
 from weft.host.files import make_directory
 from weft.model.agent import Instruction
@@ -22,12 +25,8 @@ from weft.model.session import Session, own_of
 from weft.model.transcript import Transcript
 from weft.model.wire import from_plain, to_plain
 from weft.run.kit import Kit
-from weft.session.plan import plan_path
+from weft.session.lifecycle import plan_path
 from weft.store.contract import Key
-from weft.window.environment import Environment
-from weft.window.notes import OURS, Note, as_told, list_notes
-from weft.window.reminders import PLAN, is_reminded, plan_note
-from weft.window.system import Basis
 
 PINNED = "notes pinned to this session"
 

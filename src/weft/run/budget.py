@@ -10,13 +10,13 @@ from decimal import Decimal
 
 from msgspec import Struct
 
+from weft.context.tokens import taken_in
 from weft.model.catalog import Model
 from weft.model.failure import BudgetData, BudgetFailure, BudgetMeasure, BudgetScope
 from weft.model.part import Tokens
-from weft.model.spent import Budget, Budgets, Spent
+from weft.model.spending import Budget, Budgets, Spent
 from weft.provider.chunk import Usage
 from weft.run.usage import cost_of
-from weft.window.projection import taken_in
 
 WARN_AT = Decimal("0.8")
 # What an answer is expected to be long at least. Most are shorter; the last one was longer, if it was.

@@ -1,33 +1,83 @@
-"""Carry out tool calls: find the tool, check what the model wrote, ask, run, bring back what came of it."""
+"""Carry out tool calls: find the tool, check the arguments, ask, run, store what came of it."""
 
+import asyncio
 from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from weft.errors import BlockedError, NotPermittedError, RejectedError, WeftError
+from weft.context.reminders import NAME as HAND_OVER
+from weft.context.reminders import wanted
+from weft.errors import (
+    BlockedError,
+    CorrectedError,
+    DeadlineError,
+    NotFoundError,
+    NotPermittedError,
+    RejectedError,
+    UnansweredError,
+    WeftError,
+)
+from weft.host.tasks import Deadline
 from weft.model.agent import Agent
 from weft.model.ids import SessionID
 from weft.model.input import FileInput
+from weft.model.message import AssistantMessage
+from weft.model.part import AgentPart
 from weft.model.permission import CallRef, PermissionRequest
 from weft.model.session import Session
 from weft.permission.gate import Standing
-from weft.permission.limits import judge, limits_for
-from weft.permission.writing import watch_named, watch_writers
+from weft.permission.rules import judge, limits_for, watch_named, watch_writers
 from weft.plugin.hooks import Hooks
 from weft.provider.chunk import ToolCall
-from weft.run.children.named import let_named
-from weft.run.hooked.called import after, before, to_told
+from weft.run.answer import Answer, Queue
+from weft.run.changes import watched
+from weft.run.doom import NOT_AGAIN, Doom, find_doom, hint, is_unclear, made_for, said_for, was_blocked
+from weft.run.hooks import after, before, to_told
 from weft.run.kit import Kit
-from weft.run.person.whereabouts import find_whereabouts
-from weft.run.processor import CallDone, CallFailed, CallStarted
-from weft.run.watched import watched
+from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted
+from weft.run.questions import find_whereabouts
+from weft.run.structured import hand_over
+from weft.store.contract import Store
 from weft.tool.contract import AnyTool, Ask, Permits, Report, ToolContext, ToolResult, to_input
-from weft.tool.invalid import INVALID
+from weft.tool.registry import INVALID
 from weft.tool.truncate import bound
+
+
+def let_named(store: Store, session: SessionID, call: CallRef, ask: Ask) -> Ask:
+    """The gate of a call, open for a task for an agent that the prompt names.
+
+    OpenCode then lets every agent pass, and takes a name in a task that a model wrote for a person's, too.
+    """
+
+    async def asked(
+        permission: str,
+        *patterns: str,
+        always: tuple[str, ...] = (),
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        if permission == "task" and patterns and set(patterns) <= await named_in_prompt(store, session, call):
+            return
+        await ask(permission, *patterns, always=always, metadata=metadata)
+
+    return asked
+
+
+async def named_in_prompt(store: Store, session: SessionID, call: CallRef) -> set[str]:
+    """The agents that the prompt names which a call is made for. Of a child none: a model wrote its prompt."""
+    try:
+        if (await store.get_session(session)).parent_id is not None:
+            return set()
+    except NotFoundError:
+        return set()
+    answer = await store.find_message(session, call.message_id)
+    if answer is None or not isinstance(answer.info, AssistantMessage) or not answer.info.parent_id:
+        return set()
+    prompt = await store.find_message(session, answer.info.parent_id)
+    return {part.name for part in (prompt.parts if prompt else ()) if isinstance(part, AgentPart)}
 
 
 def prepare(call: ToolCall, offered: Collection[str], known: Collection[str]) -> CallStarted:
@@ -182,3 +232,157 @@ async def unasked(
 
 async def unreported(*, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
     """For a use of a tool that nobody watches."""
+
+
+# They have deadlines of their own: a command's is the model's to choose, a subtask's counts for all below it, and of a
+# batch each call has one.
+OWN_CLOCK = frozenset({"bash", "task", "batch"})
+
+
+class Calling:
+    """The calls of an answer while they are under way. What comes of them goes to the queue, like the stream.
+
+    `offered` are the tools that the request offered to the model; no other can be called.
+    """
+
+    def __init__(self, answer: Answer, agent: Agent, queue: Queue) -> None:
+        self._answer = answer
+        self._kit = answer.kit
+        self._agent = agent
+        self._queue = queue
+        self._format = wanted(answer.step.prompt)
+        self._seen: set[str] = set()
+        self._open: set[str] = set()
+        self._awaited: dict[str, asyncio.Future[bool]] = {}
+        self._hopeless: dict[str, str] = {}
+        self._asking_of_loops = asyncio.Lock()
+        self._loop_refused = False
+        self.offered: tuple[str, ...] = ()
+        self.begun = 0
+        self.refused = False
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self._open)
+
+    async def start(self, call: ToolCall, tasks: asyncio.TaskGroup) -> None:
+        # Some servers give every call of an answer the same id; a history needs them apart.
+        self.begun += 1
+        if call.call_id in self._seen:
+            call = replace(call, call_id=f"{call.call_id}_{self.begun}")
+        self._seen.add(call.call_id)
+        started = prepare(call, self.offered, self._kit.tools)
+        # `running` is stored before the tool runs: after a crash it is known that the call may have had effects.
+        await self._answer.commit(self._answer.processor.feed(started))
+        self._open.add(started.call_id)
+        tasks.create_task(self._make(started))
+
+    async def settle(self, outcome: CallDone | CallFailed) -> None:
+        self._open.discard(outcome.call_id)
+        self.refused |= isinstance(outcome, CallFailed) and outcome.refused
+        await self._answer.commit(self._answer.processor.feed(outcome))
+        await self._answer.changes.take_sent(outcome.call_id)
+        awaited = self._awaited.pop(outcome.call_id, None)
+        if awaited is not None and not awaited.done():
+            awaited.set_result(isinstance(outcome, CallDone))
+
+    async def also(self, tool: str, arguments: dict[str, Any], *, error: str = "") -> bool:
+        """A call that another one makes: it goes the way of all calls, and is waited for."""
+        id = self._kit.mint.part()
+        if tool not in self.offered or tool not in self._kit.tools:
+            error = error or unavailable(tool, self.offered, self._kit.tools)
+        self._hopeless[id] = error
+        self._awaited[id] = asyncio.get_running_loop().create_future()
+        raw = msgspec.json.encode(arguments).decode()
+        self._queue.put_nowait(ToolCall(call_id=id, tool=tool, raw=raw))
+        return await self._awaited[id]
+
+    async def _make(self, call: CallStarted) -> None:
+        if error := self._hopeless.pop(call.call_id, ""):
+            self._queue.put_nowait(CallFailed(call_id=call.call_id, error=error))
+            return
+        if self._format is not None and call.tool == HAND_OVER:
+            handed = hand_over(call, self._format)
+            if handed.value is not UNSET:
+                self._answer.processor.structure(handed.value)
+            self._queue.put_nowait(handed.outcome)
+            return
+        context = self._context(call.call_id)
+        blocked = await self._blocked(call, context) or await self._doubted(call, context)
+        self._queue.put_nowait(blocked or await self._carried_out(call, context))
+
+    async def _carried_out(self, call: CallStarted, context: ToolContext) -> CallDone | CallFailed:
+        """A tool that never returns is ended; the model reads that it was."""
+        seconds = None if call.tool in OWN_CLOCK else self._kit.deadlines.tool
+        tool = INVALID if call.tool == INVALID.name else self._kit.tools[call.tool]
+        try:
+            async with Deadline(f"tool {call.tool}", seconds, self._kit.clock).running():
+                outcome = await carry_out(call, tool, context, self._kit.hooks)
+        except DeadlineError as error:
+            return CallFailed(call_id=call.call_id, error=str(error))
+        if isinstance(outcome, CallFailed) and self._kit.continue_on_deny:
+            return replace(outcome, refused=False)
+        return outcome
+
+    async def _blocked(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
+        """Ask whether a call that goes round in a circle may be made. Return its failure if not.
+
+        A person who says no ends the run. A rule that forbids it, or nobody to ask, first has the model told; a circle in
+        a later answer then ends the run.
+        """
+        history, prompt = self._answer.transcript.messages(), self._answer.step.prompt
+        here = CallRef(message_id=self._answer.message.id, call_id=call.call_id)
+        made = made_for(history, prompt, before=here)
+        doom = find_doom(made, call.tool, call.input, said_for(history, prompt))
+        if doom is None:
+            return None
+        # One at a time: a no to the first answers for the others, too.
+        async with self._asking_of_loops:
+            if self._loop_refused:
+                return CallFailed(call_id=call.call_id, error=hint(doom), refused=True)
+            return await self._asked_of_loop(call, context, doom)
+
+    async def _asked_of_loop(self, call: CallStarted, context: ToolContext, doom: Doom) -> CallFailed | None:
+        metadata = {"tool": call.tool, "input": call.input}
+        try:
+            await context.ask("doom_loop", call.tool, always=(call.tool,), metadata=metadata)
+        except CorrectedError as error:
+            return CallFailed(call_id=call.call_id, error=f"{hint(doom)} {error}")
+        except NotPermittedError as error:
+            self._loop_refused = isinstance(error, RejectedError) and not isinstance(error, UnansweredError)
+            refused = self._loop_refused or self._was_blocked_before()
+            return CallFailed(call_id=call.call_id, error=hint(doom), refused=refused)
+        return None
+
+    def _was_blocked_before(self) -> bool:
+        """Whether the model has read in an earlier answer that it goes round in a circle."""
+        own, history = self._answer.message.id, self._answer.transcript.messages()
+        before = [message for message in history if message.info.id != own]
+        return was_blocked(made_for(before, self._answer.step.prompt))
+
+    async def _doubted(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
+        """What a crash cut off is not simply done again: whether it took effect is for the person to say."""
+        if not is_unclear(self._answer.transcript.messages(), call.call_id, call.tool, call.input):
+            return None
+        try:
+            await context.ask("interrupted", call.tool, metadata={"tool": call.tool, "input": call.input})
+        except NotPermittedError:
+            return CallFailed(call_id=call.call_id, error=NOT_AGAIN)
+        return None
+
+    def _context(self, call_id: str) -> ToolContext:
+        async def report(*, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+            self._queue.put_nowait(CallReported(call_id=call_id, title=title, metadata=metadata))
+
+        session = self._answer.session
+        call = CallRef(message_id=self._answer.message.id, call_id=call_id)
+        caller = Caller(session=session.id, agent=self._agent.name, call=call)
+        context = context_for(
+            self._kit, caller, ask=ask_for(self._kit, session, self._agent, call), report=report
+        )
+        return replace(
+            context,
+            call=self.also,
+            watch=self._answer.changes.watch(call_id),
+            permits=permits_for(session, self._agent),
+        )

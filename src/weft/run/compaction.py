@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from weft.context.compaction import carried, to_forget
+from weft.context.tokens import Threshold, projected, room
 from weft.model.catalog import Model
 from weft.model.event import Event, MessageUpdated, PartUpdated, SessionCompacted
 from weft.model.ids import MessageID, SessionID
@@ -11,14 +13,10 @@ from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import AnyPart, CompactionPart, CompletedState, ModelRef, Moment, TextPart
 from weft.model.session import Session
 from weft.model.transcript import Transcript
+from weft.run.answer import next_model
 from weft.run.briefing import basis_of
-from weft.run.chain import next_model
 from weft.run.kit import Compaction, Kit
 from weft.run.request import overhead_of
-from weft.window.carry import carried
-from weft.window.overflow import Threshold, room
-from weft.window.projection import projected
-from weft.window.prune import to_forget
 
 CONTINUE = "Continue if you have next steps"
 

@@ -1,11 +1,6 @@
-"""The same thing, again and again: seen over the whole turn, before it is done once more (pure).
+"""Detect calls that repeat without end, and calls that a crash left unclear (pure)."""
 
-OpenCode 1.1.34 looks inside one message only, so a model that makes one call per step is never caught, and it looks
-after the call has begun. Here a call is compared with all that answered this prompt, whatever message it stands in;
-calls of the same message that are still under way count, too.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from typing import Any, Literal
 
@@ -14,6 +9,7 @@ from msgspec import Struct
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import CompletedState, ErrorState, PendingState, RunningState, TextPart, ToolPart
 from weft.model.permission import CallRef
+from weft.session.settle import INTERRUPTED
 
 SAME = 3  # this often the same call may be wanted, with the same outcome each time
 SAME_BUT_NEWS = 10  # … when its outcome differs: whoever waits for something asks for it again and again
@@ -169,3 +165,33 @@ def _tail(made: Sequence[Made], tool: str, input: dict[str, Any]) -> int:
             break
         count += 1
     return count
+
+
+# Made twice, these change no more than made once.
+HARMLESS = frozenset(
+    {"read", "glob", "grep", "list", "lsp", "todoread", "todowrite", "recall", "skill", "question", "invalid"}
+    | {"webfetch", "websearch", "codesearch", "task", "batch", "plan_enter", "plan_exit", "jobs"}
+)
+NOT_AGAIN = (
+    "This call was cut off earlier, and may have had its effect. It was not made again, because nobody agreed to that. "
+    "Look whether it took effect, and go on from there."
+)
+
+
+def is_unclear(history: Sequence[MessageWithParts], call_id: str, tool: str, input: dict[str, Any]) -> bool:
+    """Whether the last call like this one was interrupted, so that nobody knows how far it came."""
+    if tool in HARMLESS:
+        return False
+    alike = (
+        part.state
+        for part in _calls(history)
+        if part.call_id != call_id and part.tool == tool and part.state.input == input
+    )
+    last = next(alike, None)
+    return isinstance(last, ErrorState) and last.error == INTERRUPTED
+
+
+def _calls(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
+    """The newest first."""
+    for message in reversed(history):
+        yield from (part for part in reversed(message.parts) if isinstance(part, ToolPart))

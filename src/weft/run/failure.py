@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from weft.context.exclusions import mark
 from weft.errors import (
     DeadlineError,
     ModelNotFoundError,
@@ -26,7 +27,6 @@ from weft.model.failure import (
     unknown,
 )
 from weft.model.part import ModelRef
-from weft.window.refused import mark
 
 A_MINUTE = 60_000
 

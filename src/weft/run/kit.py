@@ -7,6 +7,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from weft.bus import Listener
+from weft.context.system import Basis
+from weft.context.tokens import Threshold
+from weft.context.view import View
 from weft.host.clock import Clock
 from weft.journal import Journal
 from weft.model.agent import Agent, Command, ReadInstructions
@@ -15,20 +18,16 @@ from weft.model.ids import Mint, SessionID
 from weft.model.permission import Limits
 from weft.model.project import Place
 from weft.permission.gate import Gate
-from weft.permission.limits import hides_all
 from weft.permission.questions import Questions
+from weft.permission.rules import hides_all
 from weft.plugin.hooks import UNHOOKED, Hooks
 from weft.provider.registry import Registry
+from weft.session.budget import Purse
 from weft.session.lifecycle import Maker
-from weft.session.purse import Purse
-from weft.session.undo.undoer import Undoer
 from weft.store.contract import Store
-from weft.tool.contract import AnyTool, Brought, Errand, ToolContext, alone
-from weft.tool.desk import Desk
-from weft.tool.mcp.guests import Guests, NoGuests
-from weft.window.overflow import Threshold
-from weft.window.system import Basis
-from weft.window.view import View
+from weft.tool.contract import AnyTool, Brought, Desk, Errand, ToolContext, alone
+from weft.tool.mcp.tools import Guests, NoGuests
+from weft.undo.recovery import Undoer
 
 
 class Compaction(Struct, frozen=True, kw_only=True):

@@ -2,23 +2,23 @@
 
 from functools import partial
 
+from weft.context.tokens import is_counted, projected
 from weft.errors import CompactionIneffectiveError
-from weft.host.deadline import Deadline
+from weft.host.tasks import Deadline
 from weft.model.failure import DeadlineFailure
 from weft.model.ids import MessageID
 from weft.model.message import UserMessage
 from weft.model.session import Session
 from weft.model.transcript import Transcript
-from weft.permission.limits import limits_for
-from weft.run.ask.answer import Answer
+from weft.permission.rules import limits_for
+from weft.run.answer import Answer
+from weft.run.children import run_subtask
 from weft.run.compaction import ask_for_summary, forget_old_outputs, go_on, is_crowded, overhead_in
 from weft.run.decide import Compact, Next, Step, Stop, Subtask, decide, newest_prompt, newest_request
 from weft.run.failure import to_failure
 from weft.run.kit import Kit, joined
 from weft.run.spending import Spender
 from weft.run.step import take_step
-from weft.run.subtask import run_subtask
-from weft.window.projection import is_counted, projected
 
 # A summary that leaves more than this of what was there was not worth it.
 WORTHWHILE = 0.8

@@ -5,30 +5,27 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from weft.context.compaction import leaner, pieces, shortened
+from weft.context.exclusions import as_taken
+from weft.context.history import since_compaction, to_model_messages, without_media
+from weft.context.notes import with_notes
+from weft.context.reminders import NAME, wanted, with_last_step
+from weft.context.system import Basis, system_prompt, written
+from weft.context.tokens import estimate, usable
+from weft.context.view import Shown, View
 from weft.errors import InvalidInputError
 from weft.model.agent import Agent
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.session import Session
-from weft.permission.limits import hidden, judge, limits_for
-from weft.permission.rules import disabled
+from weft.permission.rules import disabled, hidden, judge, limits_for
+from weft.provider.catalog import choice as table
+from weft.provider.catalog.models import merge
 from weft.provider.contract import ModelRequest, Parameters, TextContent, ToolSpec, UserTurn
-from weft.provider.offer import options as table
-from weft.provider.offer.entry import merge
 from weft.run.decide import Step
-from weft.run.structure.verdict import ask_for_value
+from weft.run.structured import ask_for_value
 from weft.tool.contract import AnyTool, Audience, schema_of
 from weft.tool.registry import AFTER_A_CUT, AFTER_A_JOB, UNSEEN
-from weft.window.history import since_compaction, to_model_messages, without_media
-from weft.window.lean import leaner, pieces, shortened
-from weft.window.notes import with_notes
-from weft.window.overflow import estimate, usable
-from weft.window.refused import as_taken
-from weft.window.reminders import with_last_step
-from weft.window.system import Basis, system_prompt
-from weft.window.valued import NAME, wanted
-from weft.window.view import Shown, View
-from weft.window.written import written
 
 PARTS = (1, 2, 4, 16)
 

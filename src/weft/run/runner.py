@@ -8,21 +8,21 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from weft.context.history import last_cut
+from weft.context.view import Views
 from weft.errors import InvalidInputError, SessionBusyError, StoreError, WeftError
-from weft.host.undivided import undivided
-from weft.model.event import PartUpdated, SessionRested, StatusChanged
-from weft.model.failure import AnyFailure, StorageFailure, aborted
+from weft.host.tasks import undivided
+from weft.model.event import MessageUpdated, PartUpdated, SessionFailed, SessionRested, StatusChanged
+from weft.model.failure import AbortedFailure, AnyFailure, StorageFailure, aborted
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import PromptInput, ShellInput
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ModelRef
-from weft.model.session import Reverted, Session
-from weft.model.status import Busy, Idle
+from weft.model.session import Busy, Idle, Reverted, Session
 from weft.model.transcript import Transcript
 from weft.run.admit import admit, choose
-from weft.run.ask.excuse import excuse, find_open
-from weft.run.children.spawn import Spawner
-from weft.run.command.by_hand import ByHand
+from weft.run.answer import Answer
+from weft.run.children import Spawner
 from weft.run.compaction import ask_for_summary
 from weft.run.decide import (
     Step,
@@ -39,14 +39,54 @@ from weft.run.decide import (
 from weft.run.failure import to_failure
 from weft.run.kit import Kit
 from weft.run.loop import run
-from weft.run.person.turning import turned
+from weft.run.questions import turned
+from weft.run.shell import ByHand
 from weft.run.title import open_titles
+from weft.session.revert_point import cut_at
 from weft.session.settle import to_settle
-from weft.session.undo.cleanup import clean_up
-from weft.session.undo.point import cut_at
-from weft.session.undo.revert import ALL, Target, Wish, revert, unrevert
-from weft.window.history import last_cut
-from weft.window.view import Views
+from weft.session.totals import keep_count
+from weft.undo.cleanup import clean_up
+from weft.undo.revert import ALL, Target, Wish, revert, unrevert
+
+
+async def excuse(
+    kit: Kit, session: Session, transcript: Transcript, *, failure: AnyFailure, owed: Step | None
+) -> WeftError | None:
+    """An answer that was left without an end ends with the reason, and a prompt that is `owed` an answer has it for one,
+    so that whoever asked, and whoever reads on later, knows. Return what kept it from being stored. OpenCode tells it at
+    most, and gives back whatever message was the last."""
+    unsaid: WeftError | None = None
+    open_answer = find_open(transcript.messages())
+    try:
+        if open_answer is not None or owed is not None:
+            if open_answer is not None:
+                await _end(kit, transcript, open_answer, failure)
+            elif owed is not None:
+                await Answer(kit, session, transcript, owed).fail(failure)
+            with suppress(StoreError):  # what is not counted now is counted the next time
+                await keep_count(kit.journal, session.id, [each.info for each in transcript.messages()])
+            return None
+    except WeftError as error:
+        unsaid = error
+    if unsaid is not None or not isinstance(failure, AbortedFailure):  # one that was aborted says so itself
+        await kit.journal.commit(SessionFailed(session_id=session.id, error=failure))
+    return unsaid
+
+
+async def _end(kit: Kit, transcript: Transcript, answer: AssistantMessage, failure: AnyFailure) -> None:
+    """Say on an answer why it has no end. Its parts are left alone: more of them was told than could be stored, and the
+    journal still tries to store it; whoever opens the session next settles them."""
+    time = replace(answer.time, completed=max(kit.clock.now(), answer.time.created))
+    ended = MessageUpdated(info=replace(answer, error=failure, time=time))
+    said = SessionFailed(session_id=answer.session_id, error=failure)
+    await kit.journal.commit(ended, said, into=transcript)
+
+
+def find_open(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
+    """The last answer, if a run left it without an end and without a reason."""
+    infos = (message.info for message in reversed(history) if isinstance(message.info, AssistantMessage))
+    last = next(infos, None)
+    return last if last is not None and last.time.completed is None and last.error is None else None
 
 
 class Run:

@@ -10,16 +10,18 @@ from itertools import takewhile
 
 from msgspec.structs import replace
 
+from weft.context.history import newest_first
+from weft.context.tokens import counted, projected
 from weft.errors import DeadlineError
-from weft.host.deadline import Deadline
+from weft.host.tasks import Deadline
 from weft.model.event import SessionWarned
 from weft.model.failure import BudgetFailure
 from weft.model.ids import SessionID
 from weft.model.message import AnyMessage, UserMessage
 from weft.model.session import Session
-from weft.model.spent import UNLIMITED, Budget, Spent, add_up, whole
+from weft.model.spending import UNLIMITED, Budget, Spent, add_up, whole
 from weft.model.transcript import Transcript
-from weft.run.ask.answer import Answer
+from weft.run.answer import Answer, next_model
 from weft.run.budget import (
     Account,
     Go,
@@ -35,15 +37,12 @@ from weft.run.budget import (
     to_failure,
     to_warning,
 )
-from weft.run.chain import next_model
 from weft.run.decide import Step, newest_prompt
 from weft.run.failure import OutOfTimeError
 from weft.run.kit import Kit
 from weft.run.step import Outcome, Within
-from weft.session.purse import Allowance, Held, since
+from weft.session.budget import Allowance, Held, since
 from weft.session.totals import is_behind, keep_count, ledger_of
-from weft.window.history import newest_first
-from weft.window.projection import counted, projected
 
 # What a request holds beside the conversation, before a provider has counted one: instructions, and what tools take.
 OVERHEAD = 8_000

@@ -11,17 +11,17 @@ from contextlib import AbstractAsyncContextManager
 
 from msgspec import Struct
 
-from weft.host.undivided import undivided
+from weft.host.tasks import undivided
 from weft.model.failure import aborted
 from weft.model.message import AssistantMessage
 from weft.model.session import Session
 from weft.model.transcript import Transcript
-from weft.run.ask.answer import Answer
-from weft.run.ask.asking import Asking
+from weft.run.answer import Answer
+from weft.run.attempts import Asking
 from weft.run.decide import Step
 from weft.run.failure import to_failure
 from weft.run.kit import Kit
-from weft.run.structure.verdict import find_failure
+from weft.run.structured import find_failure
 
 Within = Callable[[], AbstractAsyncContextManager[None]]
 

@@ -14,12 +14,12 @@ from weft.model.catalog import Model
 from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, UserMessage, UserSummary
 from weft.model.part import SubtaskPart, TextPart
 from weft.model.session import Session, may_be_titled
-from weft.model.spent import Spent
+from weft.model.spending import Spent
 from weft.model.transcript import Transcript
 from weft.plugin.hooks import Asked
 from weft.provider.chunk import AnyChunk, Finished, TextDelta, Usage
 from weft.provider.contract import ModelRequest, TextContent, UserTurn
-from weft.run.hooked.asked import Reviewing, tuned
+from weft.run.hooks import Reviewing, tuned
 from weft.run.kit import Kit
 from weft.run.request import parameters
 from weft.run.usage import to_bill

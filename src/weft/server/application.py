@@ -6,9 +6,9 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.routing import Route as At
 
 from weft.server.asgi import Server, build
-from weft.server.listening import EventsOfAll, EventsOfOne, Numbers
 from weft.server.pages import SHARE, SHARES, Data, Gallery, Live, Nothing, Page
 from weft.server.routes.pty import PTY, PtySocket
+from weft.server.streams import EventsOfAll, EventsOfOne, Numbers
 
 
 def build_app(server: Server) -> Any:

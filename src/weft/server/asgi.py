@@ -25,23 +25,17 @@ from weft.errors import (
 )
 from weft.model.ids import GLOBAL_PROJECT, SessionID
 from weft.model.session import Session
-from weft.model.surroundings import GlobalDisposed
-from weft.server.admission import check_known, is_below
+from weft.model.workspace_event import GlobalDisposed
+from weft.server.access import Door, Guarded, Visited, check_known, is_below
 from weft.server.control import Control
 from weft.server.directories import LONGEST_REST, Directories, Open, Opened, Terms, WatchFiles, watch_nothing
-from weft.server.door import Door
-from weft.server.ending import ENDING, Ending
 from weft.server.feed import Numbering
-from weft.server.guarded import Guarded, Visited
-from weft.server.measure import Requests, Visit
+from weft.server.metrics import Requests, Tally, Visit
 from weft.server.openapi import to_document
-from weft.server.reading import TooLargeError, directory_in, read_body, to_query, to_value
-from weft.server.refusal import Refusal, to_refusal
-from weft.server.repeats import Repeats
-from weft.server.route import Answer, Call, Route, Wide
-from weft.server.sending import Receive, Scope, Send, headers_of, refuse, respond
-from weft.server.tally import Tally
-from weft.server.tickets import Tickets
+from weft.server.request import TooLargeError, directory_in, read_body, to_query, to_value
+from weft.server.response import Receive, Refusal, Scope, Send, headers_of, refuse, respond, to_refusal
+from weft.server.route import Answer, Call, Repeats, Route, Tickets, Wide
+from weft.server.shutdown import ENDING, Ending
 from weft.version import VERSION
 
 Log = Callable[[str], None]

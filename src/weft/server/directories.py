@@ -10,7 +10,7 @@ from weft.api import Api
 from weft.errors import ConflictError, CursorLostError
 from weft.model.event import Event, SessionCreated, SessionUpdated, session_of
 from weft.model.ids import SessionID
-from weft.model.surroundings import InstanceDisposed
+from weft.model.workspace_event import InstanceDisposed
 from weft.server.feed import Feed, Numbering
 
 LONGEST_REST = 30 * 60.0

@@ -11,13 +11,11 @@ from typing import Final
 
 from weft.api import Showing
 from weft.errors import NotFoundError, WeftError
-from weft.model.around.share import Shown
+from weft.model.share import Shown
 from weft.model.wire import encode
-from weft.page.style import LIVE_POLICY, STILL_POLICY
-from weft.page.whole import to_notice, to_page
+from weft.page import LIVE_POLICY, STILL_POLICY, to_notice, to_page
 from weft.server.asgi import Server
-from weft.server.refusal import Refusal
-from weft.server.sending import Receive, Scope, Send, headers_of, refuse
+from weft.server.response import Receive, Refusal, Scope, Send, headers_of, refuse
 
 SHARES: Final = "/s/"
 SHARE: Final = "/s/{shareID}"

@@ -1,15 +1,108 @@
-"""A route: one operation on the wire, as a value. The table of routes is both the server and its document."""
+"""A route: one operation on the wire, as a value; tickets for browsers; requests sent twice."""
 
+import asyncio
+import hashlib
+import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, Protocol, get_type_hints
+from typing import Any, Final, Literal, Protocol, get_type_hints
 
 from msgspec import Struct
 
 from weft.api import Api
-from weft.model.ids import SessionID
+from weft.errors import ConflictError, InvalidInputError
+from weft.model.ids import ALPHABET, HEX_LENGTH, PER_MS, WRAP, MessageID, SessionID
 from weft.server.control import Control
-from weft.server.repeats import Repeats
-from weft.server.tickets import Tickets
+
+SECONDS: Final = 60
+MOST: Final = 1000
+
+
+class Tickets:
+    """Each is good once, for one address, for a minute."""
+
+    def __init__(self) -> None:
+        self._good: dict[str, tuple[str, float]] = {}
+
+    def give(self, path: str) -> str:
+        now = asyncio.get_running_loop().time()
+        self._good = {ticket: for_ for ticket, for_ in self._good.items() if for_[1] > now}
+        while len(self._good) >= MOST:
+            del self._good[next(iter(self._good))]
+        ticket = secrets.token_urlsafe(32)
+        self._good[ticket] = path, now + SECONDS
+        return ticket
+
+    def take(self, ticket: str, path: str) -> bool:
+        """Whether it is good for this address. It is not, the next time."""
+        found = self._good.pop(ticket, None)
+        return found is not None and found[0] == path and found[1] > asyncio.get_running_loop().time()
+
+
+LONGEST: Final = 255
+HALF: Final = 7
+REMEMBERED: Final = 10_000
+WINDOW_MS: Final = 24 * 60 * 60 * 1000
+
+
+class Repeats:
+    """Finds the id that a key stood for. `now` is the time in milliseconds."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._known: OrderedDict[tuple[str, str], MessageID] = OrderedDict()
+        self._doors: dict[tuple[str, str], asyncio.Lock] = {}
+
+    async def id_for(self, api: Api, session: SessionID, key: str, body: bytes) -> MessageID:
+        """The id for a prompt with this key: the one it had, if it was sent before. Raises `ConflictError` if that was
+        another prompt."""
+        if not 0 < len(key) <= LONGEST or not key.isprintable():
+            raise InvalidInputError(
+                "idempotency-key", f"it has 1 to {LONGEST} characters that can be printed"
+            )
+        head, tail = to_letters(f"{session}\n{key}".encode()), to_letters(body)
+        place = session, head
+        # One at a time: two that come at once must not both be the first.
+        async with self._doors.setdefault(place, asyncio.Lock()):
+            found = self._known.get(place) or await self._find(api, session, head)
+            self._doors.pop(place, None)
+            id = found or self._mint(head + tail)
+            self._remember(place, id)
+        if not id.endswith(tail):
+            raise ConflictError("idempotency key", key, "was used for another request")
+        return id
+
+    def _mint(self, tail: str) -> MessageID:
+        number = (self._now() * PER_MS + 1) % WRAP
+        return MessageID(f"msg_{number:0{HEX_LENGTH}x}{tail}")
+
+    def _remember(self, place: tuple[str, str], id: MessageID) -> None:
+        self._known[place] = id
+        self._known.move_to_end(place)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+
+    async def _find(self, api: Api, session: SessionID, head: str) -> MessageID | None:
+        """Look through what was said lately; after a restart that is all there is to go by."""
+        oldest = self._now() - WINDOW_MS
+        async for message in api.stream_messages(session):
+            if message.info.time.created < oldest:
+                return None
+            if message.info.id.partition("_")[2][HEX_LENGTH:].startswith(head):
+                return message.info.id
+        return None
+
+
+def to_letters(raw: bytes) -> str:
+    """Half the tail of an id, always the same for the same bytes."""
+    digest = hashlib.sha256(raw).digest()
+    number = int.from_bytes(digest)
+    letters: list[str] = []
+    for _ in range(HALF):
+        number, rest = divmod(number, len(ALPHABET))
+        letters.append(ALPHABET[rest])
+    return "".join(letters)
+
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Media = Literal[

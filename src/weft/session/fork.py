@@ -17,13 +17,12 @@ from weft.model.event import Durable, MessageUpdated, PartUpdated, TodoUpdated
 from weft.model.ids import MessageID, Mint, PartID, SessionID
 from weft.model.message import MessageWithParts, place_of
 from weft.model.part import AnyPart, CompletedState, ToolPart
-from weft.model.session import ForkedFrom, Session, SessionOwn, SessionTime, own_of, with_own
-from weft.model.slug import make_slug
-from weft.model.spent import Ledger
+from weft.model.session import ForkedFrom, Session, SessionOwn, SessionTime, make_slug, own_of, with_own
+from weft.model.spending import Ledger
 from weft.model.transcript import Transcript
 from weft.session.lifecycle import Maker
+from weft.session.revert_point import trees_in, trees_of
 from weft.session.settle import to_settle
-from weft.session.undo.point import trees_in, trees_of
 from weft.store.contract import Store
 from weft.version import VERSION
 

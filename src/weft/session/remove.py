@@ -1,10 +1,11 @@
-"""Remove: a session and all below it, with everything of theirs, in one step; into the trash unless told otherwise."""
+"""Remove a session with everything below it, and restore it from the trash."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 from msgspec import Struct
 
+from weft.errors import NotFoundError
 from weft.host.clock import Clock
 from weft.journal import Journal
 from weft.model.event import SessionDeleted
@@ -62,3 +63,13 @@ async def _hold(remover: Remover, root: Session, held: AsyncExitStack) -> list[S
             await remover.stop(session)
             await held.enter_async_context(remover.store.lease(session, remover.owner))
             known[session] = None
+
+
+async def restore(journal: Journal, store: Store, id: SessionID) -> list[Session]:
+    """Bring back the bundle that holds this session, the youngest if there are several; gives all that came back."""
+    bundles = [
+        bundle for bundle in await store.list_trash() if id in (session.id for session in bundle.sessions)
+    ]
+    if not bundles:
+        raise NotFoundError("session in the trash", id, hint="see what is there: weft session trash")
+    return list((await journal.restore(bundles[-1].id)).sessions)

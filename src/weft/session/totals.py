@@ -18,7 +18,7 @@ from weft.model.ids import SessionID
 from weft.model.message import AnyMessage, AssistantMessage
 from weft.model.part import Tokens
 from weft.model.session import Session, own_of, with_own
-from weft.model.spent import Ledger, Spending, Spent, add_up, whole, within_parent
+from weft.model.spending import Ledger, Spending, Spent, add_up, whole, within_parent
 
 Messages = Callable[[Session], Iterable[AnyMessage]]
 

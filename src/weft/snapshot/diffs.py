@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from weft.host.git import Plumbing
-from weft.model.diff import FileDiff, Tree
-from weft.model.diff_cap import cap_diffs
+from weft.model.diff import FileDiff, Tree, cap_diffs
 from weft.snapshot.entry import Entry, shown
 from weft.snapshot.objects import Objects
 

@@ -13,9 +13,8 @@ from weft.errors import GitError
 from weft.host.files import Disk, read_bytes, try_locked
 from weft.host.git import Plumbing
 from weft.model.ids import SessionID
-from weft.snapshot.listing import Listing
-from weft.snapshot.objects import Objects, measure, sweep_temps
-from weft.snapshot.pins import list_pins, list_sessions, release
+from weft.snapshot.index import Listing
+from weft.snapshot.objects import Objects, list_pins, list_sessions, measure, release, sweep_temps
 from weft.snapshot.place import Place, list_places
 
 SECONDS: Final = 600.0

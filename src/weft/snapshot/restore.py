@@ -1,11 +1,8 @@
-"""Restoring: carry out what was decided, file by file, so that a crash leaves something to finish or to roll back.
-
-What is about to change is written down first. Every step looks once more whether the file is what it was found to be;
-a file that is not is left alone. Calls block.
-"""
+"""Restore files as decided, one by one, so that a crash leaves something to finish or roll back."""
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -18,13 +15,12 @@ from weft.errors import ConflictError, RestoreFailedError, SnapshotMissingError,
 from weft.host.files import Disk, Stamp, read_bytes, share_locked, try_locked, write_atomic
 from weft.model.diff import FileFate, Patch, Uncovered
 from weft.model.ids import SessionID
-from weft.snapshot.beneath import Beneath, MovedError, TooLargeError
 from weft.snapshot.contract import Plan, Restoration
 from weft.snapshot.decide import CHANGED, Side, Standing, Step, Unknown, Verdict, decide, emptied
-from weft.snapshot.entry import Entry, is_same, parents, shown
+from weft.snapshot.directory import Beneath, MovedError, TooLargeError
+from weft.snapshot.entry import EXECUTABLE, FILE, Entry, is_same, parents, shown
 from weft.snapshot.ledger import Link, to_states
-from weft.snapshot.objects import Objects
-from weft.snapshot.pins import pin
+from weft.snapshot.objects import Objects, pin
 from weft.snapshot.place import Place
 
 LIMIT: Final = 256 << 20
@@ -356,3 +352,47 @@ def _corrected(restoration: Restoration, failed: Mapping[str, str]) -> Restorati
         for each in restoration.fates
     )
     return replace(restoration, fates=fates)
+
+
+class Permissions:
+    """What is remembered: the usual ones, and whose are others."""
+
+    def __init__(self, beneath: Beneath) -> None:
+        self._beneath = beneath
+        self._usual = {False: 0o644, True: 0o755}
+        self._others: dict[bytes, int] = {}
+
+    def learn(self, entries: Mapping[bytes, Entry]) -> None:
+        """See all files once: of one that is removed they could not be asked any more."""
+        seen: dict[bytes, int] = {}
+        for path, entry in entries.items():
+            if not entry.is_link and (found := self._ask(path)) is not None:
+                seen[path] = found
+        for executable in (False, True):
+            counted = Counter(each for each in seen.values() if bool(each & EXECUTABLE) == executable)
+            for usual, _ in counted.most_common(1):
+                self._usual[executable] = usual
+        self._others = {
+            path: each for path, each in seen.items() if each != self._usual[bool(each & EXECUTABLE)]
+        }
+
+    def put_in(self, path: bytes, old: Entry | None, new: Entry | None) -> tuple[Entry | None, Entry | None]:
+        """Both entries with all nine bits: those of now, before as after, unless it is gone."""
+        if old is not None and not old.is_link:
+            executable = bool(old.mode & EXECUTABLE)
+            known = self._others.get(path, self._usual[executable])
+            old = Entry(FILE | known, old.oid) if bool(known & EXECUTABLE) == executable else old
+        found = self._ask(path) if new is not None and not new.is_link else None
+        if new is not None and found is not None:
+            new = Entry(FILE | found, new.oid)
+            self._others[path] = found
+            if old is not None and not old.is_link and old.mode & EXECUTABLE == new.mode & EXECUTABLE:
+                old = Entry(new.mode, old.oid)
+        return old, new
+
+    def _ask(self, path: bytes) -> int | None:
+        try:
+            found = os.lstat(self._beneath.absolute(path))
+        except OSError:
+            return None
+        return stat.S_IMODE(found.st_mode) if stat.S_ISREG(found.st_mode) else None

@@ -14,19 +14,16 @@ from weft.host.git import Git, Plumbing
 from weft.host.machine import NETWORKED, file_system
 from weft.model.diff import Patch, Tree, Uncovered
 from weft.model.ids import ProjectID, SessionID
-from weft.snapshot.beneath import Beneath, TooLargeError
 from weft.snapshot.contract import Limits
 from weft.snapshot.diffs import Diffs
+from weft.snapshot.directory import Beneath, TooLargeError
 from weft.snapshot.entry import Entry, State, shown
-from weft.snapshot.intake import NO_ROOM, TOO_LARGE, UNREADABLE
+from weft.snapshot.index import NO_ROOM, TOO_LARGE, UNREADABLE, Listing, Scanned, Scanner
 from weft.snapshot.ledger import Link, group, join, to_states
-from weft.snapshot.listing import Listing
-from weft.snapshot.objects import NoRoomError, Objects
+from weft.snapshot.objects import NoRoomError, Objects, pin
 from weft.snapshot.opencode import OpenCodeSnapshots
-from weft.snapshot.pins import pin
 from weft.snapshot.place import Place, is_below, place_of
 from weft.snapshot.restore import Restorer
-from weft.snapshot.scan import Scanned, Scanner
 
 OUTSIDE: Final = "it lies outside the project"
 GONE: Final = "what it was like is not to be had any more"

@@ -1,4 +1,4 @@
-"""The store: where durable events come to rest, and what every backend promises."""
+"""The store contract: where durable events are kept, and what every backend promises."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -10,8 +10,7 @@ from weft.model.event import Durable
 from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.project import Project
-from weft.model.session import Session, Trashed
-from weft.model.todo import Todo
+from weft.model.session import Session, Todo, Trashed
 
 Key = tuple[str, ...]
 SessionEditor = Callable[[Session], Session]

@@ -24,8 +24,7 @@ from weft.model.event import (
 from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import MessageWithParts, place_of
 from weft.model.project import Project
-from weft.model.session import Session, Trashed, bundle_name, newest_first
-from weft.model.todo import Todo
+from weft.model.session import Session, Todo, Trashed, bundle_name, newest_first
 from weft.model.transcript import Transcript
 from weft.model.wire import encode, parse
 from weft.store.contract import Key, SessionEditor

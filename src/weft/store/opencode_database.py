@@ -1,8 +1,4 @@
-"""The SQLite file of OpenCode 1.2 and later, read and never written: rows as the documents they stand for.
-
-SQLite writes even when it only reads, if a database has a write-ahead log beside it. So one that has is copied first,
-and the copy is read.
-"""
+"""Read the SQLite file of OpenCode 1.2 and later, and never write it: rows as the documents they stand for."""
 
 import json
 import os
@@ -194,3 +190,7 @@ def _stamps(path: str) -> list[Any]:
         stamp_of(os.stat(path + suffix)) if os.path.exists(path + suffix) else None
         for suffix in ("", "-wal", "-journal")
     ]
+
+
+def sqlite_version() -> str:
+    return sqlite3.sqlite_version

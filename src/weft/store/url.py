@@ -29,7 +29,7 @@ async def open_store(
 
         yield MemoryStore()
     elif scheme == "file" and colon:
-        from weft.store.files import open_file_store  # noqa: PLC0415
+        from weft.store.files.store import open_file_store  # noqa: PLC0415
 
         async with open_file_store(_path(rest), root_commit or ask_git, damaged) as store:
             yield store

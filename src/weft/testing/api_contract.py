@@ -1,29 +1,316 @@
-"""What every `Api` must do, as a list of checks: one for each line of the promise.
-
-Each check is given an `Api` whose model answers every prompt at once with a few words, and calls no tool.
-"""
+"""Checks that every `Api` must pass, one for each line of its contract."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from msgspec.structs import replace
+
 from weft.api import Api
-from weft.errors import NotFoundError
-from weft.model.event import Event, SessionCreated, SessionRested, StatusChanged, Told, session_of
-from weft.model.ids import MessageID, PermissionID, SessionID
-from weft.model.input import PromptInput, SessionInput, TextInput, prompt
+from weft.errors import InvalidInputError, NotFoundError, OutsideError
+from weft.model.event import (
+    CommandExecuted,
+    Event,
+    SessionCreated,
+    SessionRested,
+    SessionUpdated,
+    StatusChanged,
+    Told,
+    session_of,
+)
+from weft.model.ids import GrantID, MessageID, PermissionID, PtyID, QuestionID, SessionID
+from weft.model.input import CommandInput, PromptInput, SessionInput, ShellInput, TextInput, prompt
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
-from weft.model.part import ModelRef, TextPart
-from weft.model.session import SessionQuery
-from weft.model.status import Busy, Idle
+from weft.model.part import ModelRef, PendingState, RunningState, TextPart, ToolPart
+from weft.model.session import Busy, Idle, SessionQuery
+from weft.model.spending import add_up, within_parent
 from weft.model.transcript import Transcript
-from weft.testing.api_around import AROUND_CHECKS
-from weft.testing.api_commands import COMMAND_CHECKS
-from weft.testing.api_finding import FINDING_CHECKS
-from weft.testing.api_messages import MESSAGE_CHECKS
-from weft.testing.api_permissions import PERMISSION_CHECKS
-from weft.testing.api_sessions import SESSION_CHECKS
-from weft.testing.api_transfer import TRANSFER_CHECKS
-from weft.testing.api_undo import UNDO_CHECKS
+from weft.model.workspace_event import TuiPromptAppended
+from weft.testing.api_sessions import MESSAGE_CHECKS, SESSION_CHECKS, TRANSFER_CHECKS, UNDO_CHECKS
+
+MISSING_MESSAGE = MessageID("msg_00000000000000000000000000")
+MISSING_PTY = PtyID("pty_00000000000000000000000000")
+
+
+def _said(message: MessageWithParts) -> MessageWithParts:
+    """Return a prompt without what is added to it while it is answered: its title, and what it changed."""
+    assert isinstance(message.info, UserMessage)
+    return replace(message, info=replace(message.info, summary=None))
+
+
+async def a_prompt_that_is_not_waited_for_is_stored_and_answered(api: Api) -> None:
+    session = await api.create_session(SessionInput())
+    events = api.events()
+    stored = await api.submit(session.id, prompt("hello"))
+    assert isinstance(stored.info, UserMessage)
+    assert _said(await api.get_message(session.id, stored.info.id)) == _said(stored)
+    async for told in events:
+        if isinstance(told.event, SessionRested) and told.event.session_id == session.id:
+            break
+    asked, answer = await api.list_messages(session.id)
+    assert _said(asked) == _said(stored)
+    assert isinstance(answer.info, AssistantMessage)
+    assert answer.info.parent_id == stored.info.id
+
+
+async def a_message_that_is_not_there_is_not_found(api: Api) -> None:
+    session = await api.create_session(SessionInput())
+    await _refused_api_around(NotFoundError, api.get_message(session.id, MISSING_MESSAGE))
+    await _refused_api_around(NotFoundError, api.list_diff(session.id, message=MISSING_MESSAGE))
+
+
+async def what_a_front_end_tells_is_heard(api: Api) -> None:
+    session = await api.create_session(SessionInput())
+    events, event = api.events(), TuiPromptAppended(text="words")
+    await api.tell(event)
+    assert (await anext(events)).event == event
+    await _refused_api_around(InvalidInputError, api.tell(SessionUpdated(info=session)))
+
+
+async def there_is_somebody_to_answer_and_something_to_answer_with(api: Api) -> None:
+    agents = await api.surroundings.list_agents()
+    assert agents[0].mode != "subagent"
+    providers = await api.configuration.list_providers()
+    assert providers.connected
+    for id in providers.connected:
+        info = next(each for each in providers.all if each.id == id)
+        assert providers.default[id] in info.models
+    tools = await api.surroundings.list_tools()
+    assert all(tool.parameters["type"] == "object" for tool in tools)
+
+
+async def the_configuration_says_every_key_binding(api: Api) -> None:
+    config = await api.configuration.get()
+    assert {"leader", "session_interrupt", "agent_cycle"} <= set(config["keybinds"])
+
+
+async def where_we_are_is_an_absolute_path(api: Api) -> None:
+    place = await api.surroundings.get_whereabouts()
+    assert place.directory.startswith("/")
+    assert place.worktree.startswith("/")
+
+
+async def no_path_leads_out_of_the_project(api: Api) -> None:
+    for path in ("../" * 40 + "etc/passwd", "/etc/passwd"):
+        await _refused_api_around(OutsideError, api.files.read_file(path))
+        await _refused_api_around(OutsideError, api.files.list_directory(path))
+    await _refused_api_around(InvalidInputError, api.files.read_file("a\0b"))
+
+
+async def a_terminal_that_is_not_there_is_not_found(api: Api) -> None:
+    await _refused_api_around(NotFoundError, api.terminals.get_pty(MISSING_PTY))
+    await _refused_api_around(NotFoundError, api.terminals.remove_pty(MISSING_PTY))
+    assert await api.terminals.list_ptys() == []
+
+
+async def _refused_api_around(kind: type[Exception], call: Awaitable[object]) -> None:
+    try:
+        await call
+    except kind:
+        return
+    raise AssertionError(f"{kind.__name__} was to be raised")
+
+
+AROUND_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
+    a_prompt_that_is_not_waited_for_is_stored_and_answered,
+    a_message_that_is_not_there_is_not_found,
+    what_a_front_end_tells_is_heard,
+    there_is_somebody_to_answer_and_something_to_answer_with,
+    the_configuration_says_every_key_binding,
+    where_we_are_is_an_absolute_path,
+    no_path_leads_out_of_the_project,
+    a_terminal_that_is_not_there_is_not_found,
+)
+
+
+MISSING = SessionID("ses_00000000000000000000000000")
+TYPED = "as !`typed` $1 $ARGUMENTS"
+
+
+async def the_built_in_commands_are_there(api: Api) -> None:
+    names = [command.name for command in await api.list_commands()]
+    assert names[:2] == ["init", "review"]
+    assert await api.get_command("review") in await api.list_commands()
+
+
+async def a_command_is_a_prompt_and_what_is_typed_behind_it_stands_in_it(api: Api) -> None:
+    session = await api.create_session(SessionInput())
+    answer = await api.command(session.id, CommandInput(command="init", arguments=TYPED))
+    asked, stored = await api.list_messages(session.id)
+    assert stored == answer
+    assert isinstance(asked.info, UserMessage)
+    assert any(part.text.endswith(TYPED) for part in asked.parts if isinstance(part, TextPart))
+
+
+async def it_is_told_that_a_command_was_executed(api: Api) -> None:
+    session = await api.create_session(SessionInput())
+    listening = api.events()
+    answer = await api.command(session.id, CommandInput(command="init", arguments="now"))
+    rested = False
+    async for told in listening:
+        rested = rested or isinstance(told.event, SessionRested)
+        if isinstance(told.event, CommandExecuted):
+            break
+    assert rested
+    assert told.event == CommandExecuted(
+        name="init", session_id=session.id, arguments="now", message_id=answer.info.id
+    )
+
+
+async def a_command_there_is_none_of_is_not_found_and_nothing_is_stored(api: Api) -> None:
+    session = await api.create_session(SessionInput())
+    await _refused_api_commands(NotFoundError, api.get_command("no-such-command"))
+    await _refused_api_commands(
+        NotFoundError, api.command(session.id, CommandInput(command="no-such-command"))
+    )
+    await _refused_api_commands(
+        NotFoundError, api.command(session.id, CommandInput(command="init", agent="nobody"))
+    )
+    assert await api.list_messages(session.id) == []
+    await _refused_api_commands(NotFoundError, api.command(MISSING, CommandInput(command="init")))
+    await _refused_api_commands(
+        NotFoundError, api.command(SessionID("ses_../x"), CommandInput(command="init"))
+    )
+
+
+async def a_command_of_the_persons_own_asks_no_model_and_is_complete(api: Api) -> None:
+    session = await api.create_session(SessionInput())
+    answer = await api.shell(session.id, ShellInput(command="echo hello"))
+    said, stored = await api.list_messages(session.id)
+    assert stored == answer
+    assert isinstance(said.info, UserMessage)
+    assert isinstance(answer.info, AssistantMessage)
+    assert answer.info.time.completed is not None
+    (part,) = answer.parts
+    assert isinstance(part, ToolPart)
+    assert part.tool == "bash"
+    assert not isinstance(part.state, PendingState | RunningState)
+
+
+async def a_command_of_the_persons_own_needs_a_session_and_an_agent(api: Api) -> None:
+    session = await api.create_session(SessionInput())
+    await _refused_api_commands(NotFoundError, api.shell(MISSING, ShellInput(command="echo")))
+    await _refused_api_commands(NotFoundError, api.shell(SessionID("ses_../x"), ShellInput(command="echo")))
+    await _refused_api_commands(
+        NotFoundError, api.shell(session.id, ShellInput(command="echo", agent="nobody"))
+    )
+    assert await api.list_messages(session.id) == []
+
+
+COMMAND_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
+    the_built_in_commands_are_there,
+    a_command_is_a_prompt_and_what_is_typed_behind_it_stands_in_it,
+    it_is_told_that_a_command_was_executed,
+    a_command_there_is_none_of_is_not_found_and_nothing_is_stored,
+    a_command_of_the_persons_own_asks_no_model_and_is_complete,
+    a_command_of_the_persons_own_needs_a_session_and_an_agent,
+)
+
+
+async def _refused_api_commands(kind: type[Exception], asked: Awaitable[object]) -> None:
+    try:
+        await asked
+    except kind:
+        return
+    raise AssertionError(f"this should have raised {kind.__name__}")
+
+
+NO_PERMISSION = PermissionID("per_00000000000000000000000000")
+NO_QUESTION = QuestionID("que_00000000000000000000000000")
+NO_GRANT = GrantID("gra_00000000000000000000000000")
+
+
+async def nothing_is_asked_and_nothing_granted_before_an_agent_works(api: Api) -> None:
+    assert await api.list_permissions() == []
+    assert await api.list_questions() == []
+    assert await api.list_grants() == []
+
+
+async def an_answer_to_what_is_not_open_is_not_found(api: Api) -> None:
+    for asked in (
+        api.reply_permission(NO_PERMISSION, "once"),
+        api.reply_permission(NO_PERMISSION, "always"),
+        api.reply_permission(NO_PERMISSION, "reject", message="no"),
+        api.reply_question(NO_QUESTION, (("Yes",),)),
+        api.reject_question(NO_QUESTION),
+        api.revoke_grant(NO_GRANT),
+    ):
+        await _refused_api_permissions(NotFoundError, asked)
+
+
+async def an_id_of_another_kind_answers_nothing(api: Api) -> None:
+    for asked in (
+        api.reply_permission(PermissionID(NO_QUESTION), "once"),
+        api.reply_question(QuestionID(NO_PERMISSION), ()),
+        api.reject_question(QuestionID("que_../../x")),
+        api.revoke_grant(GrantID("")),
+    ):
+        await _refused_api_permissions(NotFoundError, asked)
+
+
+PERMISSION_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
+    nothing_is_asked_and_nothing_granted_before_an_agent_works,
+    an_answer_to_what_is_not_open_is_not_found,
+    an_id_of_another_kind_answers_nothing,
+)
+
+
+async def _refused_api_permissions(kind: type[Exception], asked: Awaitable[object]) -> None:
+    try:
+        await asked
+    except kind:
+        return
+    raise AssertionError(f"this should have raised {kind.__name__}")
+
+
+async def words_that_were_said_are_found(api: Api) -> None:
+    session = await api.create_session(SessionInput(title="Loom"))
+    kept = await api.prompt(
+        session.id, PromptInput(no_reply=True, parts=(TextInput(text="where is the quarrelsome shuttle"),))
+    )
+    (hit,) = await api.search("quarrel shuttle")
+    assert (hit.session_id, hit.message_id, hit.title) == (session.id, kept.info.id, "Loom")
+    assert [hit.snippet[start:end] for start, end in hit.marks] == ["quarrelsome", "shuttle"]
+    assert await api.search("quarrel shuttle", limit=0) == []
+    assert await api.search("nobody said this") == []
+
+
+async def whatever_is_typed_is_a_search(api: Api) -> None:
+    for words in ("", '"', "a AND", "NEAR(", "\0", "-", "x" * 100_000):
+        await api.search(words, everywhere=True)
+
+
+async def what_was_spent_is_what_the_answers_say(api: Api) -> None:
+    parent = await api.create_session(SessionInput())
+    child = await api.create_session(SessionInput(parent_id=parent.id))
+    for session in (parent.id, child.id, child.id):
+        await api.prompt(session, prompt("hello"))
+    own, below = await api.get_spending(parent.id), await api.get_spending(child.id)
+    # The time of a child passes inside a step of its parent, and is counted there.
+    assert own.tree == add_up((own.own, within_parent(below.tree)))
+    for session in (parent.id, child.id):
+        answers = [message.info for message in await api.list_messages(session)]
+        costs = [each.cost for each in answers if isinstance(each, AssistantMessage)]
+        assert (await api.get_spending(session)).own.cost == sum(costs)
+
+
+async def figures_count_sessions_messages_and_tokens(api: Api) -> None:
+    session = await api.create_session(SessionInput())
+    await api.prompt(session.id, prompt("hello"))
+    messages, spent = await api.list_messages(session.id), (await api.get_spending(session.id)).own
+    found = await api.get_figures()
+    money = replace(spent, steps=0, ms=0)
+    assert (found.sessions, found.messages, found.spent) == (1, len(messages), money)
+    project = await api.current_project()
+    assert await api.get_figures(project=project.id) == found
+
+
+FINDING_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
+    words_that_were_said_are_found,
+    whatever_is_typed_is_a_search,
+    what_was_spent_is_what_the_answers_say,
+    figures_count_sessions_messages_and_tokens,
+)
+
 
 MISSING_SESSION = SessionID("ses_00000000000000000000000000")
 MISSING_PERMISSION = PermissionID("per_00000000000000000000000000")
@@ -68,18 +355,18 @@ async def sessions_are_listed_newest_first_and_as_many_as_asked_for(api: Api) ->
 
 
 async def what_is_not_there_is_not_found(api: Api) -> None:
-    await _refused(NotFoundError, api.get_session(MISSING_SESSION))
-    await _refused(NotFoundError, api.list_messages(MISSING_SESSION))
-    await _refused(NotFoundError, api.prompt(MISSING_SESSION, prompt("hello")))
-    await _refused(NotFoundError, api.create_session(SessionInput(parent_id=MISSING_SESSION)))
-    await _refused(NotFoundError, api.reply_permission(MISSING_PERMISSION, "once"))
+    await _refused_api_contract(NotFoundError, api.get_session(MISSING_SESSION))
+    await _refused_api_contract(NotFoundError, api.list_messages(MISSING_SESSION))
+    await _refused_api_contract(NotFoundError, api.prompt(MISSING_SESSION, prompt("hello")))
+    await _refused_api_contract(NotFoundError, api.create_session(SessionInput(parent_id=MISSING_SESSION)))
+    await _refused_api_contract(NotFoundError, api.reply_permission(MISSING_PERMISSION, "once"))
 
 
 async def an_id_that_can_be_none_is_refused(api: Api) -> None:
     for hostile in HOSTILE:
-        await _refused(NotFoundError, api.get_session(SessionID(hostile)))
-        await _refused(NotFoundError, api.prompt(SessionID(hostile), prompt("hello")))
-        await _refused(NotFoundError, api.abort(SessionID(hostile)))
+        await _refused_api_contract(NotFoundError, api.get_session(SessionID(hostile)))
+        await _refused_api_contract(NotFoundError, api.prompt(SessionID(hostile), prompt("hello")))
+        await _refused_api_contract(NotFoundError, api.abort(SessionID(hostile)))
 
 
 async def a_prompt_is_stored_and_answered(api: Api) -> None:
@@ -146,8 +433,8 @@ async def what_a_prompt_names_wrongly_is_refused_and_nothing_is_stored(api: Api)
     nobody = PromptInput(agent="no-such-agent", parts=(TextInput(text="x"),))
     nothing = PromptInput(model=ModelRef(provider_id="no", model_id="such"), parts=(TextInput(text="x"),))
     for wrong in (nobody, nothing):
-        await _refused(Exception, api.check_prompt(wrong))
-        await _refused(Exception, api.prompt(session.id, wrong))
+        await _refused_api_contract(Exception, api.check_prompt(wrong))
+        await _refused_api_contract(Exception, api.prompt(session.id, wrong))
     assert await api.list_messages(session.id) == []
 
 
@@ -220,7 +507,7 @@ CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
 )
 
 
-async def _refused(kind: type[Exception], asked: Awaitable[object]) -> None:
+async def _refused_api_contract(kind: type[Exception], asked: Awaitable[object]) -> None:
     try:
         await asked
     except kind:

@@ -1,16 +1,30 @@
-"""What every `Api` must do with sessions at rest: make, list, change, fork, remove and restore them."""
+"""Checks of every `Api` on sessions at rest: lifecycle, messages, transfer and undo."""
 
 from collections.abc import Awaitable, Callable
 
-from weft.api import Api
-from weft.errors import ConflictError, InvalidIdError, InvalidInputError, NotFoundError
-from weft.model.event import SessionCreated, SessionDeleted, SessionUpdated, Told
-from weft.model.ids import MessageID, SessionID
-from weft.model.input import PromptInput, SessionInput, TextInput
-from weft.model.permission import Rule
-from weft.model.session import ForkedFrom, SessionChange, SessionQuery, SessionTree, own_of
+from msgspec.structs import replace
 
-MISSING = SessionID("ses_00000000000000000000000000")
+from weft.api import Api
+from weft.errors import ConflictError, InvalidIdError, InvalidInputError, NotFoundError, WeftError
+from weft.model.event import (
+    MessageRemoved,
+    MessageUpdated,
+    PartRemoved,
+    PartUpdated,
+    SessionCreated,
+    SessionDeleted,
+    SessionUpdated,
+    Told,
+)
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.input import PromptInput, SessionInput, TextInput, prompt
+from weft.model.message import MessageWithParts, UserMessage
+from weft.model.parcel import Parcel
+from weft.model.part import Moment, TextPart
+from weft.model.permission import Rule
+from weft.model.session import ForkedFrom, SessionChange, SessionQuery, SessionRevert, SessionTree, own_of
+
+API_SESSIONS_MISSING = SessionID("ses_00000000000000000000000000")
 OWN_ID = SessionID("ses_1e10b972bffeAbCdEfGhIjKlMn")
 NOWHERE = MessageID("msg_00000000000000000000000000")
 DENY_EDIT = Rule(permission="edit", pattern="*", action="deny")
@@ -170,14 +184,14 @@ async def what_is_removed_past_the_trash_is_gone(api: Api) -> None:
 
 
 async def what_is_asked_of_no_session_is_not_found(api: Api) -> None:
-    await refused(NotFoundError, api.list_children(MISSING))
-    await refused(NotFoundError, api.get_tree(MISSING))
-    await refused(NotFoundError, api.rename_session(MISSING, "x"))
-    await refused(NotFoundError, api.touch_session(MISSING))
-    await refused(NotFoundError, api.fork_session(MISSING))
-    await refused(NotFoundError, api.remove_session(MISSING))
-    await refused(NotFoundError, api.list_diff(MISSING))
-    await refused(NotFoundError, api.list_todos(MISSING))
+    await refused(NotFoundError, api.list_children(API_SESSIONS_MISSING))
+    await refused(NotFoundError, api.get_tree(API_SESSIONS_MISSING))
+    await refused(NotFoundError, api.rename_session(API_SESSIONS_MISSING, "x"))
+    await refused(NotFoundError, api.touch_session(API_SESSIONS_MISSING))
+    await refused(NotFoundError, api.fork_session(API_SESSIONS_MISSING))
+    await refused(NotFoundError, api.remove_session(API_SESSIONS_MISSING))
+    await refused(NotFoundError, api.list_diff(API_SESSIONS_MISSING))
+    await refused(NotFoundError, api.list_todos(API_SESSIONS_MISSING))
     made = await api.create_session(SessionInput())
     await refused(NotFoundError, api.fork_session(made.id, at=NOWHERE))
     assert await api.list_diff(made.id) == []
@@ -220,3 +234,277 @@ async def refused(kind: type[Exception], asked: Awaitable[object]) -> None:
     except kind:
         return
     raise AssertionError(f"this should have raised {kind.__name__}")
+
+
+MANY = 70  # more than a page of whoever reads backwards
+
+
+def message(session: SessionID, number: int) -> UserMessage:
+    id = MessageID(f"msg_{number:012x}AbCdEfGhIjKlMn")
+    return UserMessage(id=id, session_id=session, time=Moment(created=number), agent="build")
+
+
+def part(of: UserMessage, number: int, words: str) -> TextPart:
+    id = PartID(f"prt_{number:012x}AbCdEfGhIjKlMn")
+    return TextPart(id=id, session_id=of.session_id, message_id=of.id, text=words)
+
+
+async def messages_come_page_by_page_and_backwards(api: Api) -> None:
+    session = (await api.create_session(SessionInput())).id
+    infos = [message(session, number) for number in range(1, MANY + 1)]
+    for info in infos:
+        await api.update_message(info)
+    wholes = [MessageWithParts(info=info, parts=()) for info in infos]
+    assert await api.list_messages(session) == wholes
+    assert await api.list_messages(session, limit=2) == wholes[-2:]
+    assert await api.list_messages(session, limit=2, before=infos[-2].id) == wholes[-4:-2]
+    assert await api.list_messages(session, before=infos[0].id) == []
+    assert [each async for each in api.stream_messages(session)] == wholes[::-1]
+    await refused(NotFoundError, api.list_messages(session, before=NOWHERE))
+    await refused(NotFoundError, anext(api.stream_messages(API_SESSIONS_MISSING)))
+
+
+async def messages_and_parts_are_put_and_taken_away_and_told(api: Api) -> None:
+    session = (await api.create_session(SessionInput())).id
+    info = message(session, 1)
+    one, two = part(info, 1, "a"), part(info, 2, "b")
+    grown = part(info, 1, "abc")
+    listening = api.events()
+    await api.update_message(info)
+    await api.update_part(one)
+    await api.update_part(two)
+    await api.update_part(grown, delta="bc")
+    assert await api.list_messages(session) == [MessageWithParts(info=info, parts=(grown, two))]
+    await api.remove_part(session, info.id, two.id)
+    assert await api.list_messages(session) == [MessageWithParts(info=info, parts=(grown,))]
+    await api.remove_message(session, info.id)
+    assert await api.list_messages(session) == []
+    await api.update_message(info)
+    assert await api.list_messages(session) == [MessageWithParts(info=info, parts=())]
+    told = [(await anext(listening)).event for _ in range(7)]
+    assert told == [
+        MessageUpdated(info=info),
+        PartUpdated(part=one),
+        PartUpdated(part=two),
+        PartUpdated(part=grown, delta="bc"),
+        PartRemoved(session_id=session, message_id=info.id, part_id=two.id),
+        MessageRemoved(session_id=session, message_id=info.id),
+        MessageUpdated(info=info),
+    ]
+
+
+async def a_message_needs_its_session_and_a_part_its_message(api: Api) -> None:
+    session = (await api.create_session(SessionInput())).id
+    await say(api, session, "hello")
+    before = await api.list_messages(session)
+    lost = message(API_SESSIONS_MISSING, 1)
+    await refused(NotFoundError, api.update_message(lost))
+    await refused(NotFoundError, api.update_part(part(message(session, 2), 1, "x")))
+    await refused(NotFoundError, api.remove_message(session, NOWHERE))
+    await refused(NotFoundError, api.remove_part(session, before[0].info.id, part(lost, 9, "").id))
+    await refused(NotFoundError, api.remove_message(session, MessageID("msg_../../x")))
+    await refused(InvalidInputError, api.update_part(_of(before[0]), delta="not its end"))
+    assert await api.list_messages(session) == before
+
+
+def _of(message: MessageWithParts) -> TextPart:
+    found = message.parts[0]
+    assert isinstance(found, TextPart)
+    return found
+
+
+MESSAGE_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
+    messages_come_page_by_page_and_backwards,
+    messages_and_parts_are_put_and_taken_away_and_told,
+    a_message_needs_its_session_and_a_part_its_message,
+)
+
+
+API_TRANSFER_MISSING = SessionID("ses_00000000000000000000000000")
+
+
+async def a_session_is_exported_whole(api: Api) -> None:
+    parcel = await _talked_api_transfer(api)
+    assert parcel.info == await api.get_session(parcel.info.id)
+    assert list(parcel.messages) == await api.list_messages(parcel.info.id)
+
+
+async def what_is_not_there_is_not_exported(api: Api) -> None:
+    try:
+        await api.export_session(API_TRANSFER_MISSING)
+    except NotFoundError:
+        return
+    raise AssertionError("it was exported")
+
+
+async def what_is_here_already_is_left_alone(api: Api) -> None:
+    parcel = await _talked_api_transfer(api)
+    assert (await api.import_session(parcel)).verdict == "same"
+    assert await api.export_session(parcel.info.id) == parcel
+
+
+async def a_session_that_is_not_here_is_new(api: Api) -> None:
+    parcel = await _talked_api_transfer(api)
+    await api.remove_session(parcel.info.id)
+    assert (await api.import_session(parcel, dry_run=True)).verdict == "new"
+    assert parcel.info.id not in [session.id for session in await api.list_sessions()]
+    received = await api.import_session(parcel)
+    assert (received.verdict, received.id, received.before) == ("new", parcel.info.id, received.after)
+    assert (await api.export_session(parcel.info.id)).messages == parcel.messages
+
+
+async def what_was_said_since_is_not_taken_back(api: Api) -> None:
+    parcel = await _talked_api_transfer(api)
+    await api.prompt(parcel.info.id, prompt("and then?"))
+    later = await api.export_session(parcel.info.id)
+    assert (await api.import_session(parcel)).verdict == "older"
+    assert await api.export_session(parcel.info.id) == later
+
+
+async def when_both_have_gone_on_both_are_kept_and_only_once(api: Api) -> None:
+    parcel = await _talked_api_transfer(api)
+    changed = replace(parcel, messages=tuple(_shouted(message) for message in parcel.messages))
+    received = await api.import_session(changed)
+    assert (received.verdict, received.origin) == ("forked", parcel.info.id)
+    assert received.id != parcel.info.id
+    assert await api.export_session(parcel.info.id) == parcel
+    copy = await api.export_session(received.id)
+    assert _words(copy) == _words(changed)
+    assert {part.id for each in copy.messages for part in each.parts}.isdisjoint(
+        part.id for each in parcel.messages for part in each.parts
+    )
+    again = await api.import_session(changed)
+    assert (again.verdict, again.id) == ("same", received.id)
+
+
+async def an_id_that_leads_elsewhere_is_refused(api: Api) -> None:
+    parcel = await _talked_api_transfer(api)
+    info = replace(parcel.info, id=SessionID("ses_../../../../../../etc/passwd"))
+    try:
+        await api.import_session(replace(parcel, info=info))
+    except InvalidIdError:
+        return
+    raise AssertionError("it was imported")
+
+
+TRANSFER_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
+    a_session_is_exported_whole,
+    what_is_not_there_is_not_exported,
+    what_is_here_already_is_left_alone,
+    a_session_that_is_not_here_is_new,
+    what_was_said_since_is_not_taken_back,
+    when_both_have_gone_on_both_are_kept_and_only_once,
+    an_id_that_leads_elsewhere_is_refused,
+)
+
+
+async def _talked_api_transfer(api: Api) -> Parcel:
+    session = await api.create_session(SessionInput(title="On the move"))
+    await api.prompt(session.id, prompt("hello"))
+    return await api.export_session(session.id)
+
+
+def _shouted(message: MessageWithParts) -> MessageWithParts:
+    parts = tuple(
+        replace(part, text=part.text.upper() + "!") if isinstance(part, TextPart) else part
+        for part in message.parts
+    )
+    return replace(message, parts=parts)
+
+
+def _words(parcel: Parcel) -> list[str]:
+    return [part.text for each in parcel.messages for part in each.parts if isinstance(part, TextPart)]
+
+
+API_UNDO_MISSING = MessageID("msg_00000000000000000000000000")
+
+
+async def what_is_taken_back_stays_until_the_session_goes_on(api: Api) -> None:
+    session, (first, second) = await _talked_api_undo(api)
+    before = await api.list_messages(session)
+    taken = await api.revert(session, second)
+    assert taken.session.revert == SessionRevert(message_id=second)
+    assert taken.session == await api.get_session(session)
+    assert await api.list_messages(session) == before
+    await api.prompt(session, prompt("three"))
+    ids = [message.info.id for message in await api.list_messages(session)]
+    assert first in ids
+    assert second not in ids
+    assert (await api.get_session(session)).revert is None
+
+
+async def what_was_taken_back_can_be_brought_back(api: Api) -> None:
+    session, (first, _) = await _talked_api_undo(api)
+    before = await api.list_messages(session)
+    await api.revert(session, first)
+    back = await api.unrevert(session)
+    assert back.session.revert is None
+    assert back.files == ()
+    assert await api.list_messages(session) == before
+
+
+async def bringing_back_what_was_not_taken_back_changes_nothing(api: Api) -> None:
+    session, _ = await _talked_api_undo(api)
+    before = await api.get_session(session)
+    assert (await api.unrevert(session)).session == before
+    assert await api.get_session(session) == before
+
+
+async def an_answer_is_taken_back_with_its_prompt(api: Api) -> None:
+    session, (_, second) = await _talked_api_undo(api)
+    answer = (await api.list_messages(session))[-1]
+    taken = await api.revert(session, answer.info.id)
+    assert taken.session.revert == SessionRevert(message_id=second)
+
+
+async def a_part_with_words_before_it_is_taken_back_alone(api: Api) -> None:
+    session, _ = await _talked_api_undo(api)
+    answer = (await api.list_messages(session))[-1]
+    last = answer.parts[-1]
+    await api.revert(session, answer.info.id, last.id)
+    await api.prompt(session, prompt("three"))
+    (kept,) = [each for each in await api.list_messages(session) if each.info.id == answer.info.id]
+    assert kept.parts == answer.parts[:-1]
+
+
+async def a_look_ahead_changes_nothing(api: Api) -> None:
+    session, (first, _) = await _talked_api_undo(api)
+    before = await api.get_session(session)
+    assert (await api.revert(session, first, dry_run=True)).session == before
+    assert await api.get_session(session) == before
+
+
+async def nobody_is_taken_back_to_where_nothing_is(api: Api) -> None:
+    session, (first, _) = await _talked_api_undo(api)
+    await _refused(NotFoundError, api.revert(session, API_UNDO_MISSING))
+    await _refused(NotFoundError, api.revert(session, first, PartID("prt_00000000000000000000000000")))
+    await _refused(NotFoundError, api.unrevert(SessionID("ses_00000000000000000000000000")))
+    await _refused(NotFoundError, api.revert(session, MessageID("../x")))
+    assert (await api.get_session(session)).revert is None
+
+
+async def _talked_api_undo(api: Api) -> tuple[SessionID, list[MessageID]]:
+    """Two prompts, and their answers."""
+    session = (await api.create_session(SessionInput())).id
+    for words in ("one", "two"):
+        await api.prompt(session, prompt(words))
+    return session, [message.info.id for message in (await api.list_messages(session))[::2]]
+
+
+async def _refused(kind: type[WeftError], asked: Awaitable[object]) -> None:
+    try:
+        await asked
+    except kind:
+        return
+    raise AssertionError(f"nobody raised {kind.__name__}")
+
+
+UNDO_CHECKS = (
+    what_is_taken_back_stays_until_the_session_goes_on,
+    what_was_taken_back_can_be_brought_back,
+    bringing_back_what_was_not_taken_back_changes_nothing,
+    an_answer_is_taken_back_with_its_prompt,
+    a_part_with_words_before_it_is_taken_back_alone,
+    a_look_ahead_changes_nothing,
+    nobody_is_taken_back_to_where_nothing_is,
+)

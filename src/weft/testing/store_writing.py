@@ -18,7 +18,7 @@ from weft.model.event import (
 from weft.model.ids import PartID, ProjectID, SessionID
 from weft.model.message import AssistantTime
 from weft.model.project import Project, ProjectTime
-from weft.model.todo import Todo
+from weft.model.session import Todo
 from weft.store.contract import Store
 from weft.testing.store_values import (
     ANSWER,

@@ -10,15 +10,23 @@ from msgspec import Struct
 
 from weft.errors import DeniedError, NotPermittedError, ToolError
 from weft.host.clock import Clock, SystemClock
-from weft.host.process import tool_environment
+from weft.host.processes import tool_environment
 from weft.model.agent import Agent
-from weft.model.finding import Recalled
 from weft.model.ids import MessageID, SessionID
-from weft.model.todo import Todo
+from weft.model.search import Recalled
+from weft.model.session import Todo
 from weft.testing.ids import seeded_mint
-from weft.tool.contract import AnyTool, Brought, Errand, ToolContext, ToolResult, schema_of, to_input
-from weft.tool.desk import Desk
-from weft.tool.guard import Guard
+from weft.tool.contract import (
+    AnyTool,
+    Brought,
+    Desk,
+    Errand,
+    Guard,
+    ToolContext,
+    ToolResult,
+    schema_of,
+    to_input,
+)
 from weft.tool.spill import Spill
 from weft.tool.truncate import MAX_BYTES, MAX_LINES, bound
 

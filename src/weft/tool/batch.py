@@ -5,8 +5,8 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from weft.tool.about import about
 from weft.tool.contract import Tool, ToolContext, ToolResult
+from weft.tool.description import about
 
 MOST: Final = 25
 TOO_MANY: Final = f"Maximum of {MOST} tools allowed in batch"

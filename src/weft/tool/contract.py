@@ -1,19 +1,212 @@
-"""The tool: what an agent may do, and what it is given to do it with."""
+"""The tool contract: what an agent may do, and what a tool is given to do it with."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
 
-from weft.errors import ToolError
+from weft.errors import NobodyError, NotFoundError, ToolError
 from weft.host.clock import Clock
+from weft.host.processes import Command
 from weft.model.agent import Agent
 from weft.model.ids import MessageID, SessionID
-from weft.tool.desk import Desk
-from weft.tool.watch import Watch, unwatched
+from weft.model.permission import CallRef, Question
+from weft.model.search import Recalled
+from weft.model.session import Todo
+from weft.model.wire import Wire
+from weft.outlook import EditorTerminals
+from weft.sandbox.policy import OPEN, Sandbox
+from weft.tool.buffers import Files
+from weft.tool.diagnostic import Lookout, Unwatched
+from weft.tool.files import Stamp
+from weft.tool.network import Reach
+from weft.tool.spill import Spill
+
+
+class Watch(Protocol):
+    """Around a change of these files, or with none named, of any: what they were like is kept.
+
+    Not around a question to a person: what they do while they think is theirs.
+    """
+
+    def __call__(self, *files: str) -> AbstractAsyncContextManager[None]: ...
+
+
+@asynccontextmanager
+async def unwatched(*files: str) -> AsyncIterator[None]:
+    """For where nothing can be taken back."""
+    del files
+    yield
+
+
+Answers = tuple[tuple[str, ...], ...]
+
+
+class Inquire(Protocol):
+    """Put questions to the person; gives a list of answers for each.
+
+    Raises `DismissedError` if they will not answer, and `NobodyError` if nobody is there.
+    """
+
+    async def __call__(self, questions: Sequence[Question], *, agent: str, call: CallRef) -> Answers: ...
+
+
+class Handover(Protocol):
+    """The change from one agent to another within a session, and the plan it is about."""
+
+    async def find_plan(self) -> str:
+        """Where the plan is written down."""
+        ...
+
+    async def hand_to(self, agent: str, words: str) -> None:
+        """Go on as this agent, which is told these words."""
+        ...
+
+
+async def nobody(questions: Sequence[Question], *, agent: str, call: CallRef) -> Answers:
+    """For where there is no person."""
+    del questions, agent, call
+    raise NobodyError
+
+
+class NoHandover:
+    """For where there is no other agent."""
+
+    async def find_plan(self) -> str:
+        raise ToolError("No plan is kept here.")
+
+    async def hand_to(self, agent: str, words: str) -> None:
+        raise ToolError(f"The work cannot be handed to {agent} from here: {words}")
+
+
+class Job(Wire, frozen=True, kw_only=True):
+    """A command that goes on by itself: whose it is, what it does, where its output goes, and how it ended."""
+
+    id: str
+    session_id: SessionID
+    command: str
+    description: str
+    output: str
+    started: int
+    ended: int | None = None
+    code: int | None = None
+
+
+class Jobs(Protocol):
+    """Whatever a job started ends with it; it ends with its session at the latest."""
+
+    async def start(self, job: Job, command: Command) -> None:
+        """Raises `ToolError` when it cannot be started."""
+
+    def list(self, session: SessionID) -> list[Job]:
+        """The jobs of a session, oldest first, those that have ended too."""
+
+    async def stop(self, session: SessionID, id: str) -> Job:
+        """End a job if it has not ended yet. Raises `NotFoundError`."""
+
+
+class NoJobs:
+    """For where nobody sees to them."""
+
+    async def start(self, job: Job, command: Command) -> None:
+        del job, command
+        raise ToolError("Commands cannot be run in the background here.")
+
+    def list(self, session: SessionID) -> list[Job]:
+        del session
+        return []
+
+    async def stop(self, session: SessionID, id: str) -> Job:
+        del session
+        raise NotFoundError("job", id)
+
+
+class Guard:
+    """What a session has seen of files, by real path. One per session; `off` lets everything pass."""
+
+    def __init__(self, *, off: bool = False) -> None:
+        self._off = off
+        self._seen: dict[str, Stamp] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def saw(self, path: str, stamp: Stamp) -> None:
+        self._seen[path] = stamp
+
+    def check(self, path: str, found: Stamp) -> None:
+        """Raises `ToolError` unless the file is just as it was when last seen."""
+        seen = self._seen.get(path)
+        if self._off or seen == found:
+            return
+        if seen is None:
+            raise ToolError(f"You must read file {path} before overwriting it. Use the Read tool first")
+        if found.unsaved:
+            raise ToolError(
+                f"File {path} has been changed in the editor since it was last read, and is not saved. "
+                "Read it again before changing it."
+            )
+        # OpenCode asks whether the file is newer than the reading of it. An older one (checked out again, moved
+        # into place) is another file just as well.
+        raise ToolError(
+            f"File {path} has changed since it was last read (it was of {_time(seen)}, it is of {_time(found)}). "
+            "Read it again before changing it."
+        )
+
+    def lock(self, path: str) -> asyncio.Lock:
+        """Held while a file is changed, so that two calls in one step do not undo one another."""
+        lock = self._locks.get(path)
+        if lock is None:
+            self._locks[path] = lock = asyncio.Lock()
+        return lock
+
+
+def _time(stamp: Stamp) -> str:
+    return datetime.fromtimestamp(stamp.modified / 1e9, UTC).isoformat(timespec="milliseconds")
+
+
+class Edited(Protocol):
+    """Tell that a file was changed; returns when those who tidy it up (formatters) are done."""
+
+    async def __call__(self, path: str) -> None: ...
+
+
+class TodoList(Protocol):
+    """The session's list of what is to be done."""
+
+    async def read(self) -> Sequence[Todo]: ...
+
+    async def write(self, todos: Sequence[Todo]) -> None: ...
+
+
+class Recall(Protocol):
+    """Find words in what was summed up, and is no longer before the model."""
+
+    async def __call__(self, words: str, *, limit: int) -> Sequence[Recalled]: ...
+
+
+class Desk(Struct, frozen=True, kw_only=True):
+    """`environment` is all that child processes see; make it with `tool_environment`. `sandbox` is put around them."""
+
+    guard: Guard
+    spill: Spill
+    todos: TodoList
+    edited: Edited
+    recall: Recall
+    environment: Mapping[str, str]
+    files: Files = Files()
+    terminals: EditorTerminals | None = None
+    lookout: Lookout = Unwatched()
+    reach: Reach = Reach()
+    inquire: Inquire = nobody
+    handover: Handover = NoHandover()
+    jobs: Jobs = NoJobs()
+    sandbox: Sandbox = OPEN
+
 
 Input = TypeVar("Input", bound=Struct)
 

@@ -10,8 +10,8 @@ from typing import Annotated, BinaryIO, Final
 from msgspec import Meta, Struct
 
 from weft.errors import ToolError
-from weft.tool.about import about
 from weft.tool.contract import Attachment, Tool, ToolContext, ToolResult
+from weft.tool.description import about
 from weft.tool.files import Stamp, Text, open_to_read, stamp_of, told
 from weft.tool.paths import Place, enter, title_of
 

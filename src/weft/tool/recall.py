@@ -5,8 +5,8 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from weft.errors import ToolError
-from weft.tool.about import about
 from weft.tool.contract import Tool, ToolContext, ToolResult
+from weft.tool.description import about
 
 MOST: Final = 20
 

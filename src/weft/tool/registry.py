@@ -1,31 +1,45 @@
-"""Which tools there are, and which of them an agent is shown."""
+"""The list of tools, which of them an agent is offered, and the answer to a call that cannot be carried out."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from weft.tool.batch import BATCH
-from weft.tool.change.edit import EDIT
-from weft.tool.change.multiedit import MULTIEDIT
-from weft.tool.change.patch import APPLY_PATCH
-from weft.tool.change.write import WRITE
-from weft.tool.contract import AnyTool
-from weft.tool.invalid import INVALID
-from weft.tool.lsp.lsp import LSP
-from weft.tool.person.plan import PLAN_ENTER, PLAN_EXIT
-from weft.tool.person.question import QUESTION
+from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
+from weft.tool.description import about
+from weft.tool.edit import EDIT, MULTIEDIT
+from weft.tool.glob import GLOB
+from weft.tool.grep import GREP
+from weft.tool.list import LIST
+from weft.tool.lsp.tool import LSP
+from weft.tool.patch import APPLY_PATCH
+from weft.tool.plan import PLAN_ENTER, PLAN_EXIT
+from weft.tool.question import QUESTION
 from weft.tool.read import READ
 from weft.tool.recall import RECALL
-from weft.tool.search.glob import GLOB
-from weft.tool.search.grep import GREP
-from weft.tool.search.list import LIST
 from weft.tool.shell.bash import BASH
 from weft.tool.shell.jobs import JOBS
 from weft.tool.skill import SKILL, Shelf, skill_tool
 from weft.tool.task import TASK
 from weft.tool.todo import TODOREAD, TODOWRITE
-from weft.tool.web.search import CODESEARCH, WEBSEARCH, search_tools
-from weft.tool.web.webfetch import WEBFETCH
+from weft.tool.webfetch import WEBFETCH
+from weft.tool.websearch import CODESEARCH, WEBSEARCH, search_tools
+from weft.tool.write import WRITE
+
+
+class InvalidInput(Struct, frozen=True, kw_only=True):
+    tool: Annotated[str, Meta(description="The tool that was called.")]
+    error: Annotated[str, Meta(description="What was wrong with the call.")]
+
+
+async def invalid(wanted: InvalidInput, ctx: ToolContext) -> ToolResult:
+    del ctx
+    output = f"The arguments provided to the tool are invalid: {wanted.error}"
+    return ToolResult(title="Invalid Tool", output=output)
+
+
+INVALID = Tool(name="invalid", about=about("invalid"), takes=InvalidInput, run=invalid, announces=True)
+
 
 # In the order models are told of them.
 TOOLS: Final[tuple[AnyTool, ...]] = (

@@ -10,8 +10,8 @@ from msgspec import Meta, Struct
 
 from weft.errors import ConfigError, ToolError
 from weft.model.agent import Skill
-from weft.tool.about import about
 from weft.tool.contract import Audience, Tool, ToolContext, ToolResult
+from weft.tool.description import about
 
 
 class SkillInput(Struct, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from weft.errors import ToolError
 from weft.model.agent import Agent
-from weft.tool.about import about
 from weft.tool.contract import Audience, Errand, Tool, ToolContext, ToolResult
+from weft.tool.description import about
 from weft.tool.truncate import bound
 
 AGENTS = "{agents}"

@@ -5,10 +5,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from weft.model.todo import Todo
+from weft.model.session import Todo
 from weft.model.wire import encode_pretty, to_plain
-from weft.tool.about import about
 from weft.tool.contract import Tool, ToolContext, ToolResult
+from weft.tool.description import about
 
 
 class TodoItem(Struct, frozen=True, kw_only=True):

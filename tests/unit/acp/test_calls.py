@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.acp.calls import Call, told
+from weft.acp.tool_calls import Call, told
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.part import AnyToolState, CallTime, CompletedState, ErrorState, ToolPart
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.acp.agent import to_page
-from weft.acp.telling import Teller, Update
+from weft.acp.updates import Teller, Update
 from weft.model.event import Event, MessageUpdated, PartGrew, PartRemoved, PartUpdated
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts

@@ -12,7 +12,7 @@ from weft.cli.serve import PATIENCE_MS, listening
 from weft.cli.serving.door import Entrance
 from weft.cli.serving.log import MOST_LINES, Lines
 from weft.cli.serving.welcome import to_welcome
-from weft.server.door import Door
+from weft.server.access import Door
 
 
 def pasted(url: str, username: str = "opencode") -> list[list[str]]:

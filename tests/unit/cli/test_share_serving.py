@@ -4,12 +4,12 @@ from argparse import Namespace
 
 import pytest
 
-from weft.app.sharing.settings import ShareSettings, to_share_settings
 from weft.cli.serving.door import Entrance
 from weft.cli.share.serving import let_look, to_pages
 from weft.config.schema import Config, Enterprise
 from weft.errors import InvalidInputError
-from weft.server.door import Door
+from weft.server.access import Door
+from weft.share.contract import ShareSettings, to_share_settings
 
 LOCKED, OPEN = Entrance(door=Door(password="pw")), Entrance(door=Door(password=None))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from weft.client.address import Address, to_address
-from weft.client.refused import to_error
+from weft.client.errors import to_error
 from weft.errors import (
     ConfigError,
     InvalidInputError,
@@ -14,7 +14,7 @@ from weft.errors import (
     ServerError,
     SessionBusyError,
 )
-from weft.server.refusal import to_refusal
+from weft.server.response import to_refusal
 
 
 def kept(home: Path, *, mode: int = 0o600) -> dict[str, str]:

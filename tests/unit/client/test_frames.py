@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.client.frames import Frame, FrameReader
-from weft.client.listening import PER_SERVER, Cursors
+from weft.client.events import PER_SERVER, Cursors, Frame, FrameReader
 from weft.errors import CursorLostError
 
 STREAM = 'id: boot.7\ndata: {"a":"\u2028\x0b"}\n\n: a comment\nevent: x\ndata: one\ndata: two\r\n\r\ndata: cut'.encode()

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from weft.client.heard import Heard, Now
+from weft.client.events import Heard, Now
 from weft.model.event import (
     Event,
     MessageRemoved,
@@ -21,8 +21,7 @@ from weft.model.ids import MessageID, PartID, PermissionID, SessionID
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import Moment, TextPart
 from weft.model.permission import PermissionRequest
-from weft.model.session import Session, SessionTime
-from weft.model.status import Busy, Idle
+from weft.model.session import Busy, Idle, Session, SessionTime
 from weft.model.transcript import Transcript
 
 ID = SessionID("ses_1")

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from weft.config.agents import build_agents, choose_agent, list_agents, list_models
-from weft.config.rules import to_ruleset
+from weft.config.agents import build_agents, choose_agent, list_agents, list_models, to_ruleset
 from weft.config.schema import AgentConfig, Config, PermissionMap
 from weft.errors import InvalidInputError
 from weft.host.paths import Paths, paths_from

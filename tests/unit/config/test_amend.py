@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.config.edit import amend, merged
 from weft.config.jsonc import Document
-from weft.config.writing.amend import amend, merged
 from weft.errors import ConfigError
 
 

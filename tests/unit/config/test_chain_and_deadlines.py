@@ -3,11 +3,11 @@
 import pytest
 
 from unit.config.conftest import Home
-from weft.app.models import to_waits
-from weft.app.open import to_deadlines
 from weft.config.agents import build_agents
 from weft.config.schema import Config
 from weft.errors import ConfigError
+from weft.local.models import to_waits
+from weft.local.open import to_deadlines
 from weft.model.part import ModelRef
 from weft.provider.endpoint import Deadlines as Waits
 from weft.run.kit import Deadlines

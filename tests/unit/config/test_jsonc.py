@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.config.finding import Finding
-from weft.config.jsonc import Document
+from weft.config.jsonc import Document, Finding
 from weft.config.substitute import resolver
 from weft.errors import ConfigError
 

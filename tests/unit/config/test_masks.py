@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.config.masks import MASK, mask, secret_values
+from weft.config.secrets import MASK, mask, secret_values
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.config.command.template import (
+from weft.config.commands import (
     Insertion,
     Words,
     bind_arguments,

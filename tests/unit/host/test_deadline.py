@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from weft.errors import DeadlineError
-from weft.host.deadline import PIECE, Deadline, off_the_clock
+from weft.host.tasks import PIECE, Deadline, off_the_clock
 from weft.testing.clock import HandClock
 
 

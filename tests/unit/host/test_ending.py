@@ -2,7 +2,7 @@
 
 import threading
 
-from weft.host.ending import LastResort
+from weft.host.exit import LastResort
 
 
 def test_a_process_that_others_share_is_never_ended() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.host.scratch import open_scratch
+from weft.host.private_files import open_scratch
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from weft.host.process import ALLOWED, tool_environment
-from weft.provider.offer.catalogue import Catalogue, read_snapshot
+from weft.host.processes import ALLOWED, tool_environment
+from weft.provider.catalog.models import Catalogue, read_snapshot
 
 PASSWORDS = (
     "OPENCODE_SERVER_PASSWORD",

@@ -6,17 +6,17 @@ import pytest
 
 from given.conversation import SESSION, asked, text
 from weft.errors import IndexFailedError
-from weft.index import driver
-from weft.index.driver import Database, connect
-from weft.index.entry import to_entry
-from weft.index.place import furnish
-from weft.index.put import UNSURE, Found, put_whole
-from weft.index.search import search
 from weft.model.session import Session, SessionTime
+from weft.search import database
+from weft.search.database import Database, connect, furnish
+from weft.search.index import UNSURE, Found, put_whole, to_entry
+from weft.search.query import search
 
 
 def connect_with(name: str, path: str, *, writes: bool = True) -> Database:
-    return connect(path, writes=writes) if name == "apsw" else driver._connect_to_pythons(path, writes=writes)
+    return (
+        connect(path, writes=writes) if name == "apsw" else database._connect_to_pythons(path, writes=writes)
+    )
 
 
 @pytest.fixture(params=["apsw", "sqlite3"])

@@ -7,12 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from given.conversation import SESSION, asked, text
-from weft.app.library import in_memory
-from weft.index.driver import Database
-from weft.index.entry import to_entry
-from weft.index.put import UNSURE, Found, put_whole
-from weft.index.search import MOST_WORDS, search, to_query
 from weft.model.session import Session, SessionTime
+from weft.search.database import Database
+from weft.search.index import UNSURE, Found, put_whole, to_entry
+from weft.search.library import in_memory
+from weft.search.query import MOST_WORDS, search, to_query
 
 HOSTILE = [
     "",

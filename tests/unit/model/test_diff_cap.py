@@ -3,8 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.model.diff import FileDiff
-from weft.model.diff_cap import FILES, IN_ALL, MARK, PER_FILE, around_change, cap_diffs, is_capped, weight
+from weft.model.diff import (
+    FILES,
+    IN_ALL,
+    MARK,
+    PER_FILE,
+    FileDiff,
+    around_change,
+    cap_diffs,
+    is_capped,
+    weight,
+)
 from weft.model.wire import decode, encode
 
 

@@ -12,12 +12,9 @@ from weft.model.diff import FileDiff
 from weft.model.input import PromptInput
 from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.part import AnyPart, Part, UnknownPart
-from weft.model.permission import PermissionRequest
+from weft.model.permission import PermissionRequest, QuestionRequest
 from weft.model.project import Project
-from weft.model.question import QuestionRequest
-from weft.model.session import Session
-from weft.model.status import AnyStatus
-from weft.model.todo import Todo
+from weft.model.session import AnyStatus, Session, Todo
 from weft.model.wire import decode, encode, encode_pretty, from_plain, to_plain
 
 GOLDEN = Path(__file__).parent / "documents"

@@ -4,8 +4,7 @@ import pytest
 
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.part import AnyToolState, CallTime, CompletedState, ErrorState, ToolPart
-from weft.model.plural import plural
-from weft.model.readable import fault_of, name_of, readable
+from weft.model.readable import fault_of, name_of, plural, readable
 
 
 @pytest.mark.parametrize(

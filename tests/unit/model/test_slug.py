@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.model.slug import FIRST, SECOND, make_slug
+from weft.model.session import FIRST, SECOND, make_slug
 
 
 @given(st.binary(min_size=4, max_size=4))

@@ -20,8 +20,7 @@ from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts
 from weft.model.part import AnyPart, FilePart, StepFinishPart, TextPart, Tokens, UnknownPart
 from weft.model.permission import PermissionRequest
 from weft.model.project import Project
-from weft.model.session import Session
-from weft.model.status import AnyStatus
+from weft.model.session import AnyStatus, Session
 from weft.model.wire import Wire, decode, encode, encode_pretty, from_plain, parse, to_plain, wire_name
 
 GOLDEN = Path(__file__).parent / "documents"

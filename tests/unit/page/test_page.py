@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from given.parcels import AT, MODEL, info, parcel, with_parts, with_text
-from weft.model.around.share import Shown
 from weft.model.failure import unknown
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage
@@ -37,11 +36,8 @@ from weft.model.part import (
     Tokens,
     ToolPart,
 )
-from weft.page.markup import link, text
-from weft.page.parts import LONGEST
-from weft.page.prose import prose
-from weft.page.style import FILE_POLICY, LIVE_POLICY, SCRIPT, STYLE
-from weft.page.whole import Kind, to_page
+from weft.model.share import Shown
+from weft.page import FILE_POLICY, LIVE_POLICY, LONGEST, SCRIPT, STYLE, Kind, link, prose, text, to_page
 
 OURS = {
     "html head body main header footer article p h1 h2 h3 h4 h5 h6 ul ol li pre code strong a img span details summary",

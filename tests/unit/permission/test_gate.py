@@ -19,8 +19,7 @@ from weft.errors import (
 )
 from weft.model.event import PermissionAsked, PermissionReplied
 from weft.model.ids import GrantID, MessageID, PermissionID, ProjectID
-from weft.model.permission import Grant, GrantTerms, Reply
-from weft.model.question import Question, QuestionRequest
+from weft.model.permission import Grant, GrantTerms, Question, QuestionRequest, Reply
 
 
 async def test_what_is_allowed_passes_and_what_is_denied_does_not() -> None:

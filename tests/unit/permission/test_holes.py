@@ -6,11 +6,7 @@ from hypothesis import strategies as st
 
 from given.gate import rules
 from weft.model.permission import hole
-from weft.permission.holes import may_match, surely_matches
-from weft.permission.limits import judge
-from weft.permission.rules import evaluate
-from weft.permission.wildcard import matches
-from weft.permission.writing import watch_writers
+from weft.permission.rules import evaluate, judge, matches, may_match, surely_matches, watch_writers
 
 
 @pytest.mark.parametrize(

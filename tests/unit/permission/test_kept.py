@@ -11,7 +11,7 @@ import pytest
 from weft.errors import StoreError
 from weft.model.ids import GrantID
 from weft.model.permission import Grant
-from weft.permission.kept import Kept
+from weft.permission.storage import Kept
 
 
 def grant(number: int) -> Grant:

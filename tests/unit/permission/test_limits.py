@@ -8,8 +8,7 @@ from weft.model.agent import Agent
 from weft.model.ids import SessionID
 from weft.model.permission import Rule, Ruleset
 from weft.model.session import Session, SessionOwn, SessionTime
-from weft.permission.limits import hidden, judge, limits_for, narrowed
-from weft.permission.rules import STRICTEST_FIRST, evaluate
+from weft.permission.rules import STRICTEST_FIRST, evaluate, hidden, judge, limits_for, narrowed
 
 NAMES = st.sampled_from(["*", "bash", "edit", "read", "b*"])
 PATTERNS = st.sampled_from(["*", "ls", "ls *", "rm *", "git *", "git push *", "*.env", "src/*"])

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.permission.entry import Entry
-from weft.permission.log import LogFiles
-from weft.permission.log_check import Break, find_break, read_entries
+from weft.permission.audit import Break, Entry, LogFiles, find_break, read_entries
 
 
 def entry(number: int, **more: str) -> Entry:

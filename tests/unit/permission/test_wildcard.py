@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.permission.wildcard import matches
+from weft.permission.rules import matches
 
 
 @pytest.mark.parametrize(

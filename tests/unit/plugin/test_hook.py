@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from weft.errors import InvalidInputError, NotFoundError, WeftError
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.input import FileInput, TextInput
-from weft.model.message import MessageWithParts, Moment, UserMessage
-from weft.model.part import AnyPart, ModelRef, TextPart
+from weft.model.message import MessageWithParts, UserMessage
+from weft.model.part import AnyPart, ModelRef, Moment, TextPart
 from weft.model.wire import decode, encode
-from weft.plugin.carried import gather
+from weft.plugin.chain import copied, judge
 from weft.plugin.hooks import (
     CHAT_MESSAGE,
     CHAT_PARAMS,
@@ -31,7 +31,7 @@ from weft.plugin.hooks import (
     ShownMessages,
     hook,
 )
-from weft.plugin.judge import copied, judge
+from weft.plugin.loading import gather
 
 NOW = ChatParams(temperature=0.5, top_p=None, top_k=None, options={"a": {"b": [1]}})
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Meta
 
 from weft.errors import InvalidInputError
-from weft.plugin.carried import gather
+from weft.plugin.loading import gather
 from weft.plugin.tools import MARK, CustomTool, ToolCallContext, name_in_file, tool
 
 

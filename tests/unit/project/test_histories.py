@@ -12,7 +12,7 @@ from weft.model.ids import GLOBAL_PROJECT, ProjectID
 from weft.model.project import Project
 from weft.project.facts import Alias, Checkout, Facts, Home, Inode, Known, Resolution
 from weft.project.identify import identify, rivals, wants_roots
-from weft.project.record import to_resolution
+from weft.project.resolve import to_resolution
 
 PATHS = [f"/{letter}" for letter in "pqrst"]
 ROOTS = [digit * 40 for digit in "123"]

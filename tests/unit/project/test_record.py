@@ -5,7 +5,6 @@ from msgspec.structs import replace
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
 from weft.model.project import Place, Project, ProjectTime
 from weft.model.session import Session, SessionTime
-from weft.project.adopt import adopted, takes
 from weft.project.facts import (
     Adoption,
     Alias,
@@ -20,7 +19,7 @@ from weft.project.facts import (
     alias_key,
     alias_to_plain,
 )
-from weft.project.record import to_resolution
+from weft.project.resolve import adopted, takes, to_resolution
 
 X, Y = ProjectID("a" * 40), ProjectID("b" * 40)
 LINKED = Checkout(

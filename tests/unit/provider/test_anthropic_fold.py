@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from weft.errors import ProviderError
+from weft.provider.anthropic.stream import AnthropicFold
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -21,7 +22,6 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
-from weft.provider.claude.fold import AnthropicFold
 from weft.provider.sse import SseEvent
 from weft.testing.provider_stand import check_order
 

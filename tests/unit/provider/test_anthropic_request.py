@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from given.asked_models import request
 from given.models import CLAUDE
+from weft.provider.anthropic.request import to_body
 from weft.provider.body import to_bytes
-from weft.provider.claude.request import to_body
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,

@@ -9,12 +9,11 @@ import pytest
 from msgspec import Raw
 
 from weft.errors import InvalidInputError, ProviderAuthError
+from weft.provider.catalog.access import Access
+from weft.provider.catalog.credentials import Key, Login
+from weft.provider.catalog.models import Catalogue
+from weft.provider.catalog.offers import Offer, Offers, Sources
 from weft.provider.endpoint import AwsKeys
-from weft.provider.offer.access import Access
-from weft.provider.offer.catalogue import Catalogue
-from weft.provider.offer.credentials import Key, Login
-from weft.provider.offer.offer import Offer, Sources
-from weft.provider.offer.offers import Offers
 
 CONFIG = """
 [default]

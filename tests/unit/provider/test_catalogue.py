@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from weft.errors import ConfigError, ProviderError
-from weft.provider.offer.catalogue import open_catalogue, read_snapshot, refresh
+from weft.provider.catalog.models import open_catalogue, read_snapshot, refresh
 
 LOOM = b'{"loom": {"name": "Loom", "env": ["LOOM_API_KEY"], "npm": "x", "models": {"one": {"name": "One"}}}}'
 BROKEN = [b"", b"{", b"<html>busy</html>", b"[]", b"null", b'{"loom": 1}', b"{}", b'{"loom"', b"\xff\xfe"]

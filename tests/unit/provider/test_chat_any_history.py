@@ -10,18 +10,18 @@ from msgspec.structs import replace
 from given.any_history import histories
 from given.asked_models import request
 from given.models import BLIND, CLAUDE, GPT, LOCAL, MISTRAL, ROUTED
+from weft.context.history import to_model_messages
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts
 from weft.model.part import AnyPart, ReasoningPart
+from weft.provider.anthropic import request as anthropic_request
 from weft.provider.body import to_bytes
-from weft.provider.chat import request as openai_chat_request
-from weft.provider.claude import request as anthropic_request
+from weft.provider.openai_chat import request as openai_chat_request
 from weft.testing.fake import anthropic as fake_anthropic
 from weft.testing.fake import openai as fake_openai
 from weft.testing.fake.anthropic import signature_of
 from weft.testing.fake.openai import STRICT, Manners
 from weft.testing.provider_stand import READ
-from weft.window.history import to_model_messages
 
 MADE_BY = tuple((model.provider_id, model.id) for model in (CLAUDE, GPT, MISTRAL, ROUTED))
 THINKING = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}

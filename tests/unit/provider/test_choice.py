@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from weft.model.catalog import Capabilities, Cost, Limit, Modalities, Model, ModelApi
-from weft.provider.offer.choice import best, small
+from weft.provider.catalog.choice import best, small
 
 
 def model(id: str, *, price: int = 10, **can: Any) -> Model:

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from given.any_history import histories
 from given.asked_models import READ, request
 from given.models import NOVA, ON_BEDROCK, QWEN_ON_BEDROCK
+from weft.context.history import to_model_messages
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts
+from weft.provider.bedrock.request import to_body
 from weft.provider.body import to_bytes
-from weft.provider.converse.request import to_body
 from weft.testing.fake.converse_rules import check_request
-from weft.window.history import to_model_messages
 
 MADE_BY = ((ON_BEDROCK.provider_id, ON_BEDROCK.id), ("anthropic", "claude-sonnet-4"), ("openai", "gpt-5"))
 THINKING = {"reasoningConfig": {"type": "enabled", "budgetTokens": 4000, "maxReasoningEffort": "low"}}

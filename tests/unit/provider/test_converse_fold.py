@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from weft.errors import ProviderError
+from weft.provider.bedrock.stream import ConverseFold
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -21,7 +22,6 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
-from weft.provider.converse.fold import ConverseFold
 from weft.provider.sse import SseEvent
 
 USED = {

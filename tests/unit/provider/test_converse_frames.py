@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import ProviderError
-from weft.provider.converse.frames import FrameReader, to_headers
+from weft.provider.bedrock.stream import FrameReader, to_headers
 from weft.provider.sse import SseEvent
 from weft.testing.fake.converse import frame
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.provider.converse.region import placed_id
+from weft.provider.catalog.access import placed_id
 
 CLAUDE = "anthropic.claude-sonnet-4-5-20250929-v1:0"
 

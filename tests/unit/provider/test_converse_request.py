@@ -7,6 +7,7 @@ import pytest
 
 from given.asked_models import READ, request
 from given.models import NOVA, ON_BEDROCK, QWEN_ON_BEDROCK
+from weft.provider.bedrock.request import to_body
 from weft.provider.body import to_bytes
 from weft.provider.contract import (
     AssistantTurn,
@@ -19,7 +20,6 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.converse.request import to_body
 from weft.provider.normalise import INTERRUPTED
 from weft.testing.fake.converse_rules import signature_of
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.provider.converse.sign import sign
+from weft.provider.bedrock.adapter import sign
 from weft.provider.endpoint import AwsKeys
 
 AT = 1_772_600_767_891  # 2026-03-04 05:06:07 UTC

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import ConfigError
-from weft.provider.offer.credentials import (
+from weft.provider.catalog.credentials import (
     Key,
     Login,
     key_from_environment,

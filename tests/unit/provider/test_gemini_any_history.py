@@ -6,12 +6,12 @@ from hypothesis import given, settings
 
 from given.any_history import histories
 from given.asked_models import GEMINI_2, GEMINI_3, READ, request
+from weft.context.history import to_model_messages
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts
 from weft.provider.body import to_bytes
-from weft.provider.google.request import to_body
+from weft.provider.gemini.request import to_body
 from weft.testing.fake.gemini_rules import check_request
-from weft.window.history import to_model_messages
 
 MADE_BY = (("google", "gemini-2.5-flash"), ("google", "gemini-3-pro-preview"), ("openai", "gpt-5"))
 

@@ -22,7 +22,7 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
-from weft.provider.google.fold import GeminiFold
+from weft.provider.gemini.stream import GeminiFold
 from weft.provider.sse import SseEvent
 
 COUNTS = {

@@ -20,7 +20,7 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.google.request import UNSIGNED, is_newer, to_body
+from weft.provider.gemini.request import UNSIGNED, is_newer, to_body
 from weft.testing.fake.gemini_rules import RefusedError, check_request
 
 IMAGE = FileContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.provider.google.schema import to_parameters, to_schema
+from weft.provider.gemini.request import to_parameters, to_schema
 from weft.testing.fake.gemini_rules import check_request
 from weft.tool.contract import schema_of
 from weft.tool.registry import TOOLS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.provider.offer.local import to_refusal
+from weft.provider.catalog.local import to_refusal
 
 OLLAMA = "is Ollama running? `ollama serve` starts it"
 

@@ -12,6 +12,8 @@ from given.asked_models import READ, request
 from given.models import GPT
 from weft.errors import InvalidInputError, ProviderAuthError
 from weft.model.part import ModelRef
+from weft.provider.catalog.models import Catalogue
+from weft.provider.catalog.offers import Offers, Sources
 from weft.provider.chunk import Finished, ReasoningEnd, ToolCall
 from weft.provider.contract import (
     AssistantTurn,
@@ -24,14 +26,10 @@ from weft.provider.contract import (
     UserTurn,
 )
 from weft.provider.endpoint import Endpoint
-from weft.provider.long_tail import LongTail
-from weft.provider.offer.catalogue import Catalogue
-from weft.provider.offer.offer import Sources
-from weft.provider.offer.offers import Offers
+from weft.provider.pydantic_ai.adapter import LongTail
+from weft.provider.pydantic_ai.request import Library, to_messages, to_settings
 from weft.provider.registry import Registry
 from weft.provider.scripted import Call, Say, Think
-from weft.provider.tail.library import Library
-from weft.provider.tail.request import to_messages, to_settings
 from weft.testing.fake.openai import Manners, OpenAIChatDialect
 from weft.testing.provider_stand import asking, hear, open_stand
 

@@ -12,13 +12,19 @@ from PIL import Image
 
 from given.models import BLIND, CLAUDE, GPT
 from weft.model.catalog import Model
-from weft.provider.claude.request import LIMITS, to_messages
+from weft.provider.anthropic.request import LIMITS, to_messages
 from weft.provider.contract import FileContent, ModelRequest, ResultContent, TextContent, ToolTurn, UserTurn
-from weft.provider.media.data import Data, to_data
-from weft.provider.media.fit import MediaLimits
-from weft.provider.media.show import EMPTY_IMAGE, has_files, show_files
-from weft.provider.media.shrink import Room, shrink
-from weft.provider.media.sides import sides
+from weft.provider.media import (
+    EMPTY_IMAGE,
+    Data,
+    MediaLimits,
+    Room,
+    has_files,
+    show_files,
+    shrink,
+    sides,
+    to_data,
+)
 
 MIMES = {"PNG": "image/png", "GIF": "image/gif", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 SMALL = base64.b64encode(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x23\x28\x00\x00\x00\x10rest").decode()

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from given.any_history import histories
 from given.asked_models import request
 from given.models import CLAUDE, GPT, MISTRAL, ROUTED
+from weft.context.history import to_model_messages
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts
+from weft.provider.anthropic import request as claude
 from weft.provider.body import Memory, to_bytes
-from weft.provider.chat import request as chat
-from weft.provider.claude import request as claude
 from weft.provider.contract import ModelRequest, TextContent, UserTurn
-from weft.provider.responses import request as responses
+from weft.provider.openai_chat import request as chat
+from weft.provider.openai_responses import request as responses
 from weft.testing.provider_stand import READ
-from weft.window.history import to_model_messages
 
 MADE_BY = tuple((model.provider_id, model.id) for model in (CLAUDE, GPT, MISTRAL, ROUTED))
 Body = Callable[[ModelRequest, Any], dict[str, Any]]

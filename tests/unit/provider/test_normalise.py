@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from given.models import CLAUDE, GPT, LOCAL, ROUTED
-from weft.provider.cache_points import message_marks, system_marks, wants_marks
+from weft.provider.body import message_marks, system_marks, wants_marks
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,

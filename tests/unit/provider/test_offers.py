@@ -22,12 +22,11 @@ from weft.model.catalog import (
     Price,
 )
 from weft.model.part import ModelRef
+from weft.provider.catalog.adapters import Adapters
+from weft.provider.catalog.credentials import Key, Login
+from weft.provider.catalog.models import Catalogue
+from weft.provider.catalog.offers import Offer, Offers, Sources, to_configured
 from weft.provider.endpoint import Deadlines
-from weft.provider.offer.catalogue import Catalogue
-from weft.provider.offer.credentials import Key, Login
-from weft.provider.offer.offer import Offer, Sources
-from weft.provider.offer.offers import Offers, to_configured
-from weft.provider.offer.reach import Adapters
 from weft.provider.registry import Registry
 
 ONE = {

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from weft.errors import ProviderError
-from weft.provider.chat.fold import OpenAIChatFold
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -23,6 +22,7 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
+from weft.provider.openai_chat.stream import OpenAIChatFold
 from weft.provider.sse import SseEvent
 from weft.testing.provider_stand import check_order
 

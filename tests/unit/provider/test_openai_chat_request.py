@@ -11,7 +11,6 @@ from given.asked_models import request
 from given.models import CLAUDE, GPT, LOCAL, MISTRAL, ROUTED
 from weft.model.catalog import Interleaved, Model
 from weft.provider.body import to_bytes
-from weft.provider.chat.request import to_body
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
@@ -23,6 +22,7 @@ from weft.provider.contract import (
     UserTurn,
 )
 from weft.provider.normalise import NO_OUTPUT
+from weft.provider.openai_chat.request import to_body
 from weft.testing.fake.openai import STRICT, Manners, check
 from weft.testing.fake.refusing import RefusedError
 from weft.testing.provider_stand import READ

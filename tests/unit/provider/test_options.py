@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from weft.model.catalog import Capabilities, Limit, Model, ModelApi
-from weft.provider.offer import options as table
-from weft.provider.offer.variants import variants, with_configured
+from weft.provider.catalog import choice as table
+from weft.provider.catalog.choice import variants, with_configured
 
 OPENAI, ANTHROPIC, GOOGLE = "@ai-sdk/openai", "@ai-sdk/anthropic", "@ai-sdk/google"
 COMPATIBLE, OPENROUTER = "@ai-sdk/openai-compatible", "@openrouter/ai-sdk-provider"

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 from given.asked_models import GEMINI_2, GPT_5, request
 from given.models import CLAUDE, GPT
 from weft.model.catalog import Model, ModelApi
+from weft.provider.anthropic import request as claude
+from weft.provider.bedrock import request as converse
 from weft.provider.body import to_bytes
-from weft.provider.chat import request as chat
-from weft.provider.claude import request as claude
 from weft.provider.contract import OutputFormat, ToolSpec
-from weft.provider.converse import request as converse
-from weft.provider.google import request as google
-from weft.provider.responses import request as responses
-from weft.run.structure.offer import is_strict, takes_format
+from weft.provider.gemini import request as google
+from weft.provider.openai_chat import request as chat
+from weft.provider.openai_responses import request as responses
+from weft.run.structured import is_strict, takes_format
 from weft.testing.fake import anthropic, gemini_rules, openai, responses_rules
 from weft.testing.provider_stand import HELLO
 

@@ -9,14 +9,12 @@ from msgspec import Raw
 
 from weft.errors import InvalidInputError, ModelNotFoundError, NoModelError, ProviderAuthError
 from weft.model.part import ModelRef
+from weft.provider.catalog.access import Access
+from weft.provider.catalog.credentials import Login
+from weft.provider.catalog.models import Catalogue
+from weft.provider.catalog.offers import Offers, Sources, scripted_model
 from weft.provider.chunk import AnyChunk, Finished, Started, Usage
 from weft.provider.contract import ModelRequest, Parameters
-from weft.provider.offer.access import Access
-from weft.provider.offer.catalogue import Catalogue
-from weft.provider.offer.credentials import Login
-from weft.provider.offer.offer import Sources
-from weft.provider.offer.offers import Offers
-from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Registry, Served
 
 CHAT = "@ai-sdk/openai-compatible"

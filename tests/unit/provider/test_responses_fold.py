@@ -21,7 +21,7 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
-from weft.provider.responses.fold import ResponsesFold, to_usage
+from weft.provider.openai_responses.stream import ResponsesFold, to_usage
 from weft.provider.scripted import Call, End, Say, Think
 from weft.provider.sse import SseEvent, SseReader
 from weft.testing.fake.responses import ResponsesDialect

@@ -20,7 +20,7 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.responses.request import to_body
+from weft.provider.openai_responses.request import to_body
 from weft.testing.fake.responses_rules import RefusedError, check_request
 
 IMAGE = FileContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")

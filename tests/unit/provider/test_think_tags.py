@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.provider.chat.think_tags import ThinkSplitter
+from weft.provider.openai_chat.stream import ThinkSplitter
 
 
 def split(*pieces: str) -> tuple[str, str]:

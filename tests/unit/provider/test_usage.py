@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from weft.model.wire import parse
-from weft.provider.chat.usage import to_usage as chat
+from weft.provider.anthropic.stream import to_usage as anthropic
+from weft.provider.bedrock.stream import to_usage as converse
 from weft.provider.chunk import Usage
-from weft.provider.claude.fold import to_usage as anthropic
-from weft.provider.converse.fold import to_usage as converse
-from weft.provider.google.fold import to_usage as gemini
-from weft.provider.responses.fold import to_usage as responses
+from weft.provider.gemini.stream import to_usage as gemini
+from weft.provider.openai_chat.stream import to_usage as chat
+from weft.provider.openai_responses.stream import to_usage as responses
 
 RECORDED: Any = parse((Path(__file__).parents[2] / "golden" / "provider" / "usage.json").read_bytes())
 WIRES: Any = {

@@ -9,6 +9,8 @@ import pytest
 
 from given.house import NOW, EchoInput, House, open_house, say
 from given.repository import Repository
+from weft.context.notes import remind
+from weft.context.system import written
 from weft.model.agent import Agent
 from weft.model.event import PartUpdated
 from weft.model.ids import SessionID
@@ -21,8 +23,6 @@ from weft.provider.scripted import Call, End, Say
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
-from weft.window.notes import remind
-from weft.window.written import written
 
 DAY = 24 * 60 * 60 * 1000
 PLANNER = Agent(name="plan", mode="primary")

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from weft.model.failure import BudgetData, BudgetFailure, BudgetMeasure
 from weft.model.part import CacheTokens, Tokens
-from weft.model.spent import Budget, Budgets, Spent, add_up
-from weft.provider.offer.scripted import scripted_model
+from weft.model.spending import Budget, Budgets, Spent, add_up
+from weft.provider.catalog.offers import scripted_model
 from weft.run.budget import (
     ANSWER,
     MEASURES,

@@ -17,6 +17,7 @@ from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ModelRef, ReasoningPart, StepFinishPart, StepOwn, StepStartPart, TextPart, Tokens
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -28,7 +29,6 @@ from weft.provider.chunk import (
     Usage,
 )
 from weft.provider.contract import ModelRequest, UserTurn
-from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Served
 
 MILLION = Usage(input=1_000_000, raw={"input_tokens": 1_000_000})

@@ -20,12 +20,9 @@ from weft.model.part import CallTime, ErrorState, ModelRef, RunningState, Span, 
 from weft.model.permission import Action, Rule, Ruleset
 from weft.model.project import Place, Project, ProjectTime
 from weft.model.session import Session, SessionTime, own_of
-from weft.permission.limits import judge, limits_for
-from weft.permission.rules import STRICTEST_FIRST, evaluate
-from weft.run.children.mentions import Reader, names_in, resolve
-from weft.run.children.outcome import NO_WORDS, words_of
-from weft.run.children.progress import Progress
-from weft.run.children.rules import denied_below, narrow
+from weft.permission.rules import STRICTEST_FIRST, evaluate, judge, limits_for
+from weft.run.attachments import Reader, names_in, resolve
+from weft.run.child_rules import NO_WORDS, Progress, denied_below, narrow, words_of
 
 PERMISSIONS = ("bash", "edit", "read", "task")
 PATTERNS = ("*", "a*", "ab", "b")

@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from given.conversation import answered, asked, called, text
 from given.house import ALLOW, MODEL, House, open_house, say
+from weft.context.compaction import carried, changed_files
+from weft.context.tokens import estimate, projected
 from weft.errors import InvalidInputError, ProviderError
 from weft.model.agent import Agent
 from weft.model.catalog import Limit
@@ -16,15 +18,11 @@ from weft.model.ids import SessionID
 from weft.model.input import FileInput, PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage, UserMessage
 from weft.model.part import CompactionPart, TextPart, Tokens
-from weft.model.session import SessionChange
-from weft.model.todo import Todo
+from weft.model.session import SessionChange, Todo
 from weft.provider.chunk import AnyChunk, Usage
 from weft.provider.contract import ModelRequest, TextContent, UserTurn
 from weft.provider.scripted import Call, End, Fail, Say
 from weft.run.decide import Compact, Step, decide
-from weft.window.carry import carried, changed_files
-from weft.window.overflow import estimate
-from weft.window.projection import projected
 
 SMALL = replace(MODEL, limit=Limit(context=100_000, output=8_000))
 SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from given.house import ECHO, NOW, EchoInput, open_house, say
-from weft.app.gates import Permitting
-from weft.host.deadline import PIECE
+from weft.host.tasks import PIECE
+from weft.local.permissions import Permitting
 from weft.model.event import PartUpdated, PermissionAsked, Told
 from weft.model.failure import DeadlineData, DeadlineFailure
 from weft.model.input import SessionInput

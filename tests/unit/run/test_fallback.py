@@ -20,11 +20,11 @@ from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ModelRef, RetryPart, TextPart
-from weft.model.status import Retry
+from weft.model.session import Retry
+from weft.provider.catalog.offers import scripted_model
 from weft.provider.chunk import AnyChunk, Usage
 from weft.provider.contract import ModelRequest
 from weft.provider.health import COOL_LONG_MS, COOL_MS
-from weft.provider.offer.scripted import scripted_model
 from weft.provider.registry import Served
 from weft.provider.scripted import AnyMove, Call, End, Fail, Say, ScriptedProvider
 from weft.testing.clock import HandClock

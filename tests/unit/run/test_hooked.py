@@ -1,17 +1,15 @@
 """Where there are no plugins nothing is put together for them: what was there goes on as the very object it was."""
 
 from given.house import MODEL
+from weft.context.view import View
 from weft.model.event import Event, MessageUpdated
 from weft.model.ids import MessageID, Mint, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath
 from weft.plugin.hooks import UNHOOKED, Asked, CallTold
 from weft.provider.contract import ModelRequest
-from weft.run.hooked.asked import Reviewing, retold, tuned
-from weft.run.hooked.called import after, before
-from weft.run.hooked.said import reworded
+from weft.run.hooks import Reviewing, after, before, retold, reworded, tuned
 from weft.run.processor import Processor
 from weft.tool.contract import ToolResult
-from weft.window.view import View
 
 SESSION = SessionID("ses_1")
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from given.gate import waiting
 from given.house import PLACE, House, open_house, say
-from weft.app.gates import Permitting
+from weft.local.permissions import Permitting
 from weft.model.agent import Agent
 from weft.model.event import QuestionAsked
 from weft.model.ids import SessionID
@@ -15,7 +15,7 @@ from weft.model.message import UserMessage
 from weft.model.part import CompletedState, ErrorState, TextPart, ToolPart
 from weft.permission.terms import Terms
 from weft.provider.scripted import Call, Say
-from weft.tool.person.plan import PLAN_ENTER, PLAN_EXIT
+from weft.tool.plan import PLAN_ENTER, PLAN_EXIT
 
 ANSWERED = Permitting(terms=Terms(answered=True))
 PLAN = Agent(name="plan", mode="primary")

@@ -16,7 +16,7 @@ from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import TextPart
-from weft.model.spent import Budget, Budgets
+from weft.model.spending import Budget, Budgets
 from weft.provider.chunk import Usage
 from weft.provider.scripted import AnyMove, Call, End, Say, Wait
 from weft.run.budget import ANSWER

@@ -30,10 +30,8 @@ from weft.model.wire import decode, encode
 from weft.provider.contract import ToolSpec, UserTurn
 from weft.provider.scripted import AnyMove, Call, Say
 from weft.run.decide import Step, decide
-from weft.run.structure.offer import from_arguments, to_arguments
-from weft.run.structure.schema import check_schema, list_faults
-from weft.run.structure.verdict import find_failure
-from weft.tool.invalid import INVALID
+from weft.run.structured import check_schema, find_failure, from_arguments, list_faults, to_arguments
+from weft.tool.registry import INVALID
 
 PERSON = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

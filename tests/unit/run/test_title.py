@@ -15,7 +15,7 @@ from weft.model.event import MessageUpdated
 from weft.model.ids import SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage, UserMessage, UserSummary
-from weft.model.spent import Budget
+from weft.model.spending import Budget
 from weft.provider.chunk import AnyChunk, Started, Usage
 from weft.provider.contract import ModelRequest
 from weft.provider.registry import Served

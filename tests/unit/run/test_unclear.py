@@ -11,7 +11,7 @@ from weft.model.input import SessionInput
 from weft.model.part import CallTime, ErrorState, ToolPart
 from weft.model.permission import Rule
 from weft.provider.scripted import Call, Say
-from weft.run.unclear import NOT_AGAIN, is_unclear
+from weft.run.doom import NOT_AGAIN, is_unclear
 from weft.session.settle import INTERRUPTED
 from weft.store.memory import MemoryStore
 

@@ -10,7 +10,7 @@ from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ReasoningPart, RetryPart, TextPart, ToolPart
-from weft.model.status import AnyStatus, Busy, Idle, Retry
+from weft.model.session import AnyStatus, Busy, Idle, Retry
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolInputStart, Usage
 from weft.provider.contract import ModelRequest
 from weft.provider.faults import fault

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from given.house import ALLOW, ECHO, MODEL, NOW, EchoInput, House, open_house, say
-from weft.app.gates import Permitting
 from weft.errors import InvalidIdError, ModelNotFoundError, NotFoundError
+from weft.local.permissions import Permitting
 from weft.model.event import PartGrew, PartUpdated, PermissionAsked, StatusChanged, Told
 from weft.model.failure import AbortedFailure, ApiFailure, unknown
 from weft.model.ids import Mint, SessionID
@@ -25,7 +25,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.permission import Rule
-from weft.model.status import Retry
+from weft.model.session import Retry
 from weft.model.transcript import Transcript
 from weft.permission.terms import Terms
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolCall, Usage
@@ -35,9 +35,9 @@ from weft.run.kit import Deadlines
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.tool.batch import BATCH
-from weft.tool.change.patch import APPLY_PATCH
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
-from weft.tool.invalid import INVALID
+from weft.tool.patch import APPLY_PATCH
+from weft.tool.registry import INVALID
 
 WRAP = 1_786_706_395_136  # 2026-08-14T11:19:55.136Z
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.server.door import Door, Patience, bare_host, credentials_in
-from weft.server.sending import headers_of
+from weft.server.access import Door, Patience, bare_host, credentials_in
+from weft.server.response import headers_of
 
 
 def basic(user: str, password: str) -> str:

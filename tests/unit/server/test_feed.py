@@ -11,9 +11,9 @@ from weft.model.event import Event, PartGrew, PartUpdated, SessionRested
 from weft.model.ids import MessageID, PartID
 from weft.model.part import Span, TextPart
 from weft.server import feed as feeds
-from weft.server import stream as streams
+from weft.server import streams
 from weft.server.feed import Feed, Numbering, Signal, Style
-from weft.server.stream import Listening
+from weft.server.streams import Listening
 
 FINE = Style(grain="fine", wrapped=False)
 WHOLE = Style(grain="whole", wrapped=False)

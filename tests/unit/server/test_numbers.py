@@ -16,9 +16,8 @@ from weft.model.event import (
 from weft.model.failure import unknown
 from weft.model.ids import MessageID, PartID
 from weft.model.part import CacheTokens, StepFinishPart, Tokens
-from weft.model.status import Busy, Idle, Retry
-from weft.server.measure import BOUNDS, Requests, Visit, to_labels
-from weft.server.tally import REMEMBERED, Tally
+from weft.model.session import Busy, Idle, Retry
+from weft.server.metrics import BOUNDS, REMEMBERED, Requests, Tally, Visit, to_labels
 
 LINE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? -?[0-9.e+-]+')
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from weft.api import Api
+from weft.server.access import Door
 from weft.server.asgi import Server, Setup
-from weft.server.door import Door
 from weft.server.pages import Bucket, Data, Gallery, Live, Page
 
 HERE = {"host": "localhost"}

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from weft.errors import DocumentError, InvalidInputError
 from weft.model.input import SessionInput
-from weft.server.reading import (
+from weft.server.request import (
     DEEPEST,
     MOST_BYTES,
     TooLargeError,

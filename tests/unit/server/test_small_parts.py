@@ -12,10 +12,9 @@ from weft.model.ids import checked
 from weft.model.input import SessionInput
 from weft.provider.scripted import Say
 from weft.server import control as controls
-from weft.server import tickets as tickets_module
+from weft.server import route as tickets_module
 from weft.server.control import Asked, Control
-from weft.server.repeats import Repeats, to_letters
-from weft.server.tickets import Tickets
+from weft.server.route import Repeats, Tickets, to_letters
 
 NOW = 1_790_000_000_000
 

@@ -15,10 +15,9 @@ from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, PartID
 from weft.model.parcel import Parcel
 from weft.model.part import FilePart
-from weft.model.todo import Todo
+from weft.model.session import Todo
 from weft.model.wire import encode
-from weft.session.transfer.bundle import write_bundle
-from weft.session.transfer.bundle_read import open_bundle
+from weft.transfer.bundle import open_bundle, write_bundle
 
 PICTURE = bytes(range(256)) * 8
 TODO = Todo(content="Mend it", status="pending", priority="high")

@@ -6,9 +6,7 @@ from msgspec.structs import replace
 from weft.errors import AmbiguousError, InvalidIdError, NotFoundError
 from weft.model.ids import ProjectID, SessionID
 from weft.model.session import Session, SessionOwn, SessionQuery, SessionTime, SessionTree
-from weft.session.choose import choose, choose_last
-from weft.session.select import select
-from weft.session.tree import below, children_of, grow_tree
+from weft.session.tree import below, children_of, choose, choose_last, grow_tree, select
 
 
 def made(id: str, *, created: int = 1, updated: int = 1, parent: str | None = None) -> Session:

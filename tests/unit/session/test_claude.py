@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from weft.errors import DocumentError
+from weft.importers.claude import ClaudeTranscripts
+from weft.importers.transcript import Read
 from weft.model.message import AssistantMessage, UserMessage
 from weft.model.parcel import Counts, count
 from weft.model.part import (
@@ -21,9 +23,7 @@ from weft.model.part import (
     Tokens,
     ToolPart,
 )
-from weft.session.foreign.claude import ClaudeTranscripts
-from weft.session.foreign.found import Read
-from weft.session.transfer.relate import relate
+from weft.transfer.intake import relate
 
 SESSION = "11111111-2222-4333-8444-555555555555"
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from weft.errors import DocumentError
+from weft.importers.codex import CodexRollouts
+from weft.importers.transcript import Read
 from weft.model.message import AssistantMessage, UserMessage
 from weft.model.parcel import Counts, count
 from weft.model.part import (
@@ -19,8 +21,6 @@ from weft.model.part import (
     Tokens,
     ToolPart,
 )
-from weft.session.foreign.codex import CodexRollouts
-from weft.session.foreign.found import Read
 
 AT = "2026-02-03T04:05:{:02}.000Z"
 

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from given.house import MODEL, NOW, open_house
-from weft.app.local import Local
+from weft.context.history import since_compaction, to_model_messages
+from weft.local.api import Local
 from weft.model.event import SessionUpdated, TodoUpdated
 from weft.model.failure import AbortedFailure
 from weft.model.ids import MessageID, Mint, PartID, SessionID
@@ -26,10 +27,8 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
-from weft.model.session import SessionRevert, own_of
-from weft.model.todo import Todo
+from weft.model.session import SessionRevert, Todo, own_of
 from weft.session.fork import fork_title
-from weft.window.history import since_compaction, to_model_messages
 
 
 class Talk:

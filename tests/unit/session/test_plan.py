@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from given.conversation import SESSION
 from given.house import PLACE
 from weft.model.session import Session, SessionTime
-from weft.session.plan import plan_path
+from weft.session.lifecycle import plan_path
 
 MADE = Session(id=SESSION, slug="calm-loom", time=SessionTime(created=17, updated=18))
 CHECKOUT = replace(PLACE, worktree="/checkout", project=replace(PLACE.project, vcs="git"))

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from given.small_tree import put_session
+from weft.maintenance.prune import REST_MS, Family, Policy, choose, empty_trash, prune, to_families
 from weft.model.ids import ProjectID, SessionID
 from weft.model.session import Session, SessionOwn, SessionShare, SessionTime
-from weft.session.care.prune import REST_MS, Family, Policy, choose, empty_trash, prune, to_families
 from weft.store.memory import MemoryStore
 from weft.testing.store_values import session
 

@@ -6,7 +6,7 @@ from given.parcels import parcel
 from weft.errors import InvalidInputError
 from weft.model.message import AssistantMessage
 from weft.model.part import CompletedState, ToolPart
-from weft.session.transfer.rebind import Rebind, parse_rebind, rebinds_between, rebound
+from weft.transfer.rebind import Rebind, parse_rebind, rebinds_between, rebound
 
 OLD, NEW = "/there/project", "/home/ada/work"
 

@@ -12,8 +12,8 @@ from given.parcels import parcel, with_parts, with_text, words
 from weft.model.ids import MessageID, PartID
 from weft.model.part import FilePart
 from weft.model.wire import encode
-from weft.session.transfer.redact import Redactor, find_secrets
-from weft.session.transfer.secret_shapes import SHAPES
+from weft.transfer.redact import Redactor, find_secrets
+from weft.transfer.secrets import SHAPES
 
 LETTERS = string.ascii_letters + string.digits
 TAIL = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from given.parcels import AT, parcel, with_text
 from weft.model.message import AssistantMessage, UserMessage, UserSummary
 from weft.model.part import CompletedState, PendingState, RunningState, Span, TextPart, ToolPart
-from weft.session.transfer.relate import parting, relate
+from weft.transfer.intake import parting, relate
 
 SHORT, LONG = parcel(turns=1), parcel(turns=2)
 

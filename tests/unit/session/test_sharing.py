@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from given.parcels import AT, parcel, text, turn_of, with_parts, with_text, words
 from weft.errors import InvalidInputError
-from weft.model.around.share import ShareItem, ShareTerms
 from weft.model.failure import ApiData, ApiFailure
 from weft.model.ids import PartID
 from weft.model.message import AssistantMessage, MessageWithParts
@@ -28,19 +27,11 @@ from weft.model.part import (
 )
 from weft.model.permission import Rule
 from weft.model.session import SessionOwn, SessionRevert, SessionShare
+from weft.model.share import ShareItem, ShareTerms
 from weft.model.wire import decode, encode, from_plain, to_plain
-from weft.session.sharing.covering import Covering
-from weft.session.sharing.items import (
-    MOST_ITEMS,
-    from_items,
-    name_of,
-    stamp,
-    to_batches,
-    to_items,
-    to_send,
-)
-from weft.session.sharing.preview import to_preview
-from weft.session.sharing.shown import is_busy, to_shown
+from weft.share.items import MOST_ITEMS, from_items, name_of, stamp, to_batches, to_items, to_send
+from weft.share.redaction import Covering, to_preview
+from weft.share.view import is_busy, to_shown
 
 KEY = "sk-ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
 PASSWORD = "correct4horse-battery"

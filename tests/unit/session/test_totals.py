@@ -11,7 +11,7 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.message import AnyMessage, AssistantMessage, AssistantTime, UserMessage
 from weft.model.part import CacheTokens, Moment, Tokens
 from weft.model.session import Session, SessionTime, own_of
-from weft.model.spent import Ledger, Spending, Spent, add_up
+from weft.model.spending import Ledger, Spending, Spent, add_up
 from weft.session.totals import counted, ledger_of, spending, spent_by, with_ledger
 
 START = 1000

@@ -8,7 +8,7 @@ from given.house import MODEL, House, open_house, say
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.session import Session, own_of
-from weft.model.spent import Ledger
+from weft.model.spending import Ledger
 from weft.provider.scripted import Say
 from weft.session.totals import with_ledger
 

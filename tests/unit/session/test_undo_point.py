@@ -17,20 +17,22 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
-from weft.session.undo.point import (
+from weft.session.revert_point import (
     FOREIGN,
     UNKEPT,
     Cut,
     Point,
+    choose_message,
     cut,
     find_point,
     foreign_in,
+    last_turn,
     patches_in,
     trees_in,
     untold_in,
+    words_of,
 )
-from weft.session.undo.revert import bounded
-from weft.session.undo.turns import choose_message, last_turn, words_of
+from weft.undo.revert import bounded
 
 SESSION = SessionID("ses_1")
 

@@ -4,7 +4,7 @@ import pytest
 
 from weft.errors import InvalidInputError
 from weft.snapshot.contract import Limits
-from weft.snapshot.settings import to_limits
+from weft.snapshot.place import to_limits
 
 
 def test_limits_are_what_is_written_and_the_rest_is_usual() -> None:

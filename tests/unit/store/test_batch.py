@@ -19,7 +19,7 @@ from weft.model.event import (
 from weft.model.ids import PartID
 from weft.model.message import AssistantTime
 from weft.model.project import Project, ProjectTime
-from weft.store.batch import is_promise, lock_of
+from weft.store.files.batch import is_promise, lock_of
 from weft.testing.store_values import PROJECT, PROMPT, SESSION, answer, growth, prompt, session, text
 
 PROMISES: list[Durable] = [

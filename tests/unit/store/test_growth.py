@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from weft.model.part import AnyPart
 from weft.model.transcript import grown
-from weft.store.growth import Piece, fold
+from weft.store.files.growth import Piece, fold
 from weft.testing.store_values import growth, text
 
 told = st.lists(st.tuples(st.integers(0, 12), st.text(max_size=4)), max_size=12)

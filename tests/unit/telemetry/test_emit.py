@@ -5,8 +5,7 @@ from random import Random
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from weft.telemetry.emit import Emitter
-from weft.telemetry.outlet import Outlets
+from weft.telemetry.export import Emitter, Outlets
 from weft.telemetry.record import SpanRecord
 
 TRACES = 60

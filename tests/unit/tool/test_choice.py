@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.tool.search.listing import fits
+from weft.tool.file_listing import fits
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.tool.change.diff import Diff, diff
+from weft.tool.changes import Diff, diff
 
 HEAD = "Index: a.txt\n" + "=" * 67 + "\n--- a.txt\n+++ a.txt\n"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.tool.web.html import to_markdown, to_text
+from weft.tool.html import to_markdown, to_text
 
 PAGE = """<!doctype html><html><head><title>Loom</title><style>p {}</style></head><body>
 <!-- nothing --><nav><a href="#top">Top</a></nav>

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from weft.errors import ToolError
-from weft.tool.change.edit import EDIT, EditInput
 from weft.tool.contract import to_input
+from weft.tool.edit import EDIT, EditInput
 from weft.tool.read import READ, ReadInput
 
 

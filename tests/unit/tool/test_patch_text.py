@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import ToolError
-from weft.tool.change.patch_text import Add, Chunk, Delete, Section, Update, parse_patch, patched
+from weft.tool.patch import Add, Chunk, Delete, Section, Update, parse_patch, patched
 
 FILE = "import os\n\n\nclass Loom:\n    def weave(self):\n        return 1\n\n    def rest(self):\n        return 1\n"
 

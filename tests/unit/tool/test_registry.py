@@ -3,7 +3,7 @@
 import pytest
 
 from weft.model.agent import Agent, Skill
-from weft.tool.change.choice import patches
+from weft.tool.changes import patches
 from weft.tool.contract import Audience
 from weft.tool.registry import PLANNING, TOOLS, UNSEEN, Equipment, equipped, find_tool
 from weft.tool.skill import Shelf

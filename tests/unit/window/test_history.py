@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from given.conversation import answered, asked, called, ids, text
+from weft.context.history import since_compaction, to_model_messages
 from weft.model.catalog import Limit, Model, ModelApi
 from weft.model.failure import ApiData, ApiFailure, aborted
 from weft.model.message import MessageWithParts
@@ -33,7 +34,6 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.window.history import since_compaction, to_model_messages
 
 MODEL = Model(id="m", provider_id="p", name="M", api=ModelApi(id="m"), limit=Limit(context=0, output=0))
 

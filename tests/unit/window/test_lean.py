@@ -4,6 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from given.conversation import answered, asked, text
+from weft.context.compaction import LITTLE, SAFE_SHARE, SHORT, leaner, pieces, shortened
+from weft.context.history import CLEARED
+from weft.context.tokens import weigh
 from weft.model.message import MessageWithParts, UserMessage
 from weft.provider.contract import (
     AssistantTurn,
@@ -15,9 +18,6 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.window.history import CLEARED
-from weft.window.lean import LITTLE, SAFE_SHARE, SHORT, leaner, pieces, shortened
-from weft.window.projection import weigh
 
 PICTURE = FileContent(url="data:image/png;base64,AAAA", mime="image/png", filename="loom.png")
 

@@ -4,11 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from given.conversation import answered, asked, text
+from weft.context.notes import OURS, Note, as_told, list_notes
+from weft.context.system import Basis, Environment
 from weft.model.agent import Instruction
 from weft.model.message import MessageWithParts
-from weft.window.environment import Environment
-from weft.window.notes import OURS, Note, as_told, list_notes
-from weft.window.system import Basis
 
 PLACE = Environment(directory="/work", git=True, platform="linux", today="Sun Nov 15 2026")
 

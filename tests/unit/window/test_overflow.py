@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from given.conversation import answered, asked, ids
+from weft.context.compaction import to_forget
+from weft.context.tokens import estimate, room, usable, used
 from weft.model.catalog import Limit, Model, ModelApi
 from weft.model.message import MessageWithParts
 from weft.model.part import CacheTokens, CallTime, CompletedState, Tokens, ToolPart
-from weft.window.overflow import estimate, room, usable, used
-from weft.window.prune import to_forget
 
 MODEL = Model(id="m", provider_id="p", name="M", api=ModelApi(id="m"), limit=Limit(context=0, output=0))
 OUTPUT = 32_000

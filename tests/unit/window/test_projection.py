@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from given.conversation import answered, asked, called, ids, text
+from weft.context.tokens import IMAGE_TOKENS, bias, projected
 from weft.model.failure import unknown
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import AnyPart, CallTime, CompletedState, FilePart, Tokens, ToolPart
-from weft.window.projection import IMAGE_TOKENS, bias, projected
 
 
 def counted(id: str, at: int, tokens: Tokens, *parts: AnyPart) -> MessageWithParts:

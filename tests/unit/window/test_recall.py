@@ -4,12 +4,12 @@ from msgspec.structs import replace
 
 from given.conversation import answered, asked, called, ids, text
 from given.models import CLAUDE as MODEL
-from weft.model.finding import Recalled
+from weft.context.compaction import cut_off, recall
+from weft.context.history import since_compaction, to_model_messages
 from weft.model.ids import MessageID
 from weft.model.message import MessageWithParts
 from weft.model.part import CompactionPart
-from weft.window.history import since_compaction, to_model_messages
-from weft.window.recall import cut_off, recall
+from weft.model.search import Recalled
 
 BEFORE = [
     asked("U1", 1, text("U1", "the warp is blue")),

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from given.models import CLAUDE, GPT
+from weft.context.exclusions import as_taken, can_leave_out, mark
+from weft.context.history import to_model_messages
 from weft.errors import FaultKind
 from weft.model.catalog import Model
 from weft.model.failure import ApiData, ApiFailure
@@ -25,8 +27,6 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.provider.contract import FileContent, UserTurn
-from weft.window.history import to_model_messages
-from weft.window.refused import as_taken, can_leave_out, mark
 
 SESSION = SessionID("ses_1")
 KINDS: tuple[FaultKind, ...] = ("media", "signature", "overload")

@@ -5,14 +5,14 @@ from hypothesis import strategies as some
 from msgspec.structs import replace
 
 from given.conversation import answered, asked, called, text
+from weft.context.notes import OURS, remind
+from weft.context.reminders import as_shown, is_reminded, plan_note, with_last_step
+from weft.context.system import written
 from weft.model.failure import aborted
 from weft.model.ids import MessageID
 from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage
 from weft.model.part import CompactionPart, TextPart
 from weft.provider.contract import AssistantTurn, ResultContent, TextContent, ToolTurn, UserTurn
-from weft.window.notes import OURS, remind
-from weft.window.reminders import as_shown, is_reminded, plan_note, with_last_step
-from weft.window.written import written
 
 PLAN = remind(written("plan"))
 SWITCH = remind(written("build_switch"))

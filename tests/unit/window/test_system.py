@@ -5,12 +5,10 @@ from msgspec.structs import replace
 
 from given.conversation import asked
 from given.house import MODEL
+from weft.context.system import Basis, Environment, core_prompt, family, system_prompt, written
 from weft.model.agent import Agent, Instruction
 from weft.model.catalog import ModelApi
 from weft.model.message import UserMessage
-from weft.window.environment import Environment
-from weft.window.system import Basis, core_prompt, family, system_prompt
-from weft.window.written import written
 
 AGENT = Agent(name="build", mode="primary")
 CLAUDE = replace(MODEL, api=ModelApi(id="claude-sonnet-4-5"))

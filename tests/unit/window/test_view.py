@@ -10,16 +10,16 @@ from msgspec.structs import replace
 
 from given.any_history import histories
 from given.models import CLAUDE, GPT
+from weft.context.exclusions import MEDIA, SIGNATURE, as_taken, mark
+from weft.context.history import since_compaction, to_model_messages
+from weft.context.notes import notes_in
+from weft.context.reminders import as_shown
+from weft.context.view import REMEMBERED, View, Views
 from weft.model.failure import ApiData, ApiFailure
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
 from weft.model.part import ModelRef, Moment, RetryPart, TextPart
 from weft.provider.contract import TextContent, UserTurn
-from weft.window.history import since_compaction, to_model_messages
-from weft.window.notes import notes_in
-from weft.window.refused import MEDIA, SIGNATURE, as_taken, mark
-from weft.window.reminders import as_shown
-from weft.window.view import REMEMBERED, View, Views
 
 MODELS = ((CLAUDE.provider_id, CLAUDE.id), (GPT.provider_id, GPT.id))
 FORMAT = JsonFormat(schema={"type": "object"})

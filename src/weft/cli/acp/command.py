@@ -11,13 +11,13 @@ from typing import TextIO
 
 from msgspec.structs import replace
 
-from weft.acp.lines import LONGEST_LINE
-from weft.app.open import Opening, open_app
+from weft.acp.connection import LONGEST_LINE
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain
 from weft.cli.running.stop import Stop
 from weft.errors import InvalidInputError, UnsupportedError, WeftError
-from weft.host.ending import LastResort
+from weft.host.exit import LastResort
+from weft.local.open import Opening, open_app
 from weft.outlook import EditorWorkspace
 from weft.version import VERSION
 
@@ -42,7 +42,7 @@ def acp(chosen: argparse.Namespace) -> int:
 
 async def _serve(chosen: argparse.Namespace, out: int, last_resort: LastResort) -> int:
     from weft.acp.agent import Setup  # noqa: PLC0415  the protocol's package is an extra, and takes a second to import
-    from weft.acp.serving import serve_editor  # noqa: PLC0415
+    from weft.acp.connection import serve_editor  # noqa: PLC0415
 
     def opening(directory: str, editor: EditorWorkspace) -> Opening:
         usual = Opening(directory=directory, env=os.environ, store=chosen.store, answered=True, warn=warn)

@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 
-from weft.app.trust import is_trusted
 from weft.cli.offers import warn
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.table import to_table
@@ -18,6 +17,7 @@ from weft.host.paths import paths_from
 from weft.model.agent import Agent
 from weft.model.permission import Ruleset
 from weft.project.look import look
+from weft.trust.decision import is_trusted
 
 SHORT = 80
 

@@ -13,8 +13,7 @@ from weft.model.event import (
     QuestionRejected,
     QuestionReplied,
 )
-from weft.model.permission import PermissionRequest
-from weft.model.question import QuestionRequest
+from weft.model.permission import PermissionRequest, QuestionRequest
 
 
 class Waiting:

@@ -8,8 +8,8 @@ from weft.cli.attached.desk import Desk
 from weft.cli.attached.run import directory_there, notice
 from weft.cli.exit import Exit
 from weft.cli.run import check_fork, find_session, model_of
+from weft.client.api import open_remote
 from weft.client.http import Terms
-from weft.client.remote import open_remote
 
 
 def attach(chosen: argparse.Namespace) -> int:

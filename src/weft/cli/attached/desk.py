@@ -11,9 +11,9 @@ from weft.cli.ending import Course, Ending
 from weft.cli.paint import Paint, plain
 from weft.cli.running.person import read_line
 from weft.cli.screen import Terminal
-from weft.client.family import Family
-from weft.client.heard import RESYNC
-from weft.client.remote import Remote
+from weft.client.api import Remote
+from weft.client.conversation import Family
+from weft.client.events import RESYNC
 from weft.errors import WeftError
 from weft.host.tasks import open_tasks
 from weft.model.event import Event, PartUpdated, SessionRested, StatusChanged, Told
@@ -22,8 +22,7 @@ from weft.model.ids import SessionID
 from weft.model.input import CommandInput, PromptInput, SessionInput, ShellInput, TextInput
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import ModelRef, TextPart
-from weft.model.session import Session
-from weft.model.status import Idle
+from weft.model.session import Idle, Session
 from weft.model.transcript import Transcript
 
 SHOWN = 6

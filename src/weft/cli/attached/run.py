@@ -15,8 +15,8 @@ from weft.cli.run import hold, is_watched, make_input, run_to_its_end, to_comman
 from weft.cli.running.follow import Company
 from weft.cli.running.stop import Stop
 from weft.client.address import is_loopback
+from weft.client.api import open_remote
 from weft.client.http import Terms
-from weft.client.remote import open_remote
 from weft.errors import InvalidInputError
 from weft.model.input import AnyPartInput, CommandInput, FileInput, PromptInput
 

@@ -2,11 +2,11 @@
 
 import os
 
-from weft.app.books import list_logs, permission_directory
 from weft.errors import WeftError
-from weft.permission.log_check import find_break
-from weft.session.care.environment import Case
-from weft.session.care.finding import Finding, Item
+from weft.local.permissions import list_logs, permission_directory
+from weft.maintenance.environment import Case
+from weft.maintenance.findings import Finding, Item
+from weft.permission.audit import find_break
 
 AREA = "permissions"
 

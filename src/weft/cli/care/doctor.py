@@ -6,18 +6,18 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from weft.app.address import storage_root
-from weft.app.isolation.examining import examine_sandbox
 from weft.cli.care.decisions import examine_logs
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
+from weft.config.store_address import storage_root
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
-from weft.session.care.cure import Cured, Doctor
-from weft.session.care.environment import Case
-from weft.session.care.examine import examine
-from weft.session.care.finding import Finding
+from weft.local.sandbox import examine_sandbox
+from weft.maintenance.doctor import examine
+from weft.maintenance.environment import Case
+from weft.maintenance.findings import Finding
+from weft.maintenance.repair import Cured, Doctor
 
 SHOWN = 20
 

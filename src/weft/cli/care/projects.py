@@ -6,25 +6,33 @@ import os
 import sys
 from typing import Any
 
-from weft.app.address import storage_root, store_url
-from weft.app.place import find_place, settle_place
 from weft.bus import Bus
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, write_json
 from weft.cli.sessions import told
 from weft.cli.table import to_table
+from weft.config.store_address import storage_root, store_url
 from weft.errors import InvalidInputError
 from weft.host.clock import SystemClock
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
 from weft.journal import open_journal
+from weft.local.place import find_place, settle_place
+from weft.maintenance.doctor import look_around_tree
+from weft.maintenance.stray_sessions import (
+    Stray,
+    adopt,
+    find_strays,
+    list_family,
+    look_around,
+    merge,
+    to_strays,
+)
 from weft.model.ids import ProjectID, SessionID, checked
-from weft.model.plural import plural
-from weft.session.care.projects import look_around_tree
-from weft.session.care.strays import Stray, adopt, find_strays, list_family, look_around, merge, to_strays
+from weft.model.readable import plural
 from weft.store.contract import Store
-from weft.store.tree import Tree
+from weft.store.files.reader import Tree
 from weft.store.url import open_store
 
 

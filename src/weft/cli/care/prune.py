@@ -6,7 +6,6 @@ import os
 import sys
 from typing import Any
 
-from weft.app.address import storage_root
 from weft.cli.care.amount import told_size
 from weft.cli.care.storage import weigh_store
 from weft.cli.confirm import confirmed
@@ -14,13 +13,14 @@ from weft.cli.exit import Exit
 from weft.cli.paint import Paint, write_json
 from weft.cli.sessions import told
 from weft.cli.table import to_table
+from weft.config.store_address import storage_root
 from weft.errors import InvalidInputError
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
+from weft.maintenance.prune import Choice, Family, Policy, Pruned, choose, empty_trash, prune
 from weft.model.ids import ProjectID
-from weft.model.plural import plural
-from weft.session.care.prune import Choice, Family, Policy, Pruned, choose, empty_trash, prune
-from weft.store.tree import Tree
+from weft.model.readable import plural
+from weft.store.files.reader import Tree
 from weft.store.url import open_store
 
 

@@ -3,17 +3,17 @@
 import os
 from typing import Any
 
-from weft.app.address import find_own_setting
 from weft.cli.care.amount import told_size
 from weft.cli.paint import Paint, plain
 from weft.cli.progress import Progress
+from weft.config.store_address import find_own_setting
 from weft.host.paths import Paths
 from weft.model.ids import SessionID
 from weft.snapshot.gc import GRACE_MS, Sweep, Swept, sweep_all
-from weft.snapshot.settings import KEY, base_for, to_limits
-from weft.store.files_care.inventory import take_inventory
-from weft.store.trash import Trash
-from weft.store.tree import Tree
+from weft.snapshot.place import KEY, base_for, to_limits
+from weft.store.files.inventory import take_inventory
+from weft.store.files.reader import Tree
+from weft.store.files.trash import Trash
 
 
 def sweep_snapshots(tree: Tree, paths: Paths, *, now: int, dry_run: bool) -> list[Swept]:

@@ -6,27 +6,24 @@ import sys
 from collections import defaultdict
 from typing import Any
 
-from weft.app.address import storage_root
 from weft.cli.care.amount import told_size
 from weft.cli.care.snapshots import print_snapshots, sweep_snapshots, to_snapshot_report
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
 from weft.cli.table import to_table
+from weft.config.store_address import storage_root
 from weft.host.now import now as read_clock
 from weft.host.paths import Paths, paths_from
-from weft.index.place import index_path
 from weft.model.ids import ProjectID, SessionID
-from weft.snapshot.settings import base_for
-from weft.store.files_care.caretaker import Caretaker
-from weft.store.files_care.inventory import take_inventory
-from weft.store.files_care.leftovers import GC_LABEL, Leftover, Leftovers
-from weft.store.files_care.sizes import Sizes, Weight, measure
-from weft.store.files_care.spills import find_spills
-from weft.store.files_care.summaries import Shrunk, find_oversized, shrink
-from weft.store.files_care.sweep import Swept, sweep
-from weft.store.tree import Tree
-from weft.store.upkeep import keep_up
+from weft.search.database import index_path
+from weft.snapshot.place import base_for
+from weft.store.files.inventory import take_inventory
+from weft.store.files.leftovers import GC_LABEL, Leftover, Leftovers, Swept, find_spills, sweep
+from weft.store.files.reader import Tree
+from weft.store.files.repair import Caretaker, Shrunk, find_oversized, shrink
+from weft.store.files.sizes import Sizes, Weight, measure
+from weft.store.files.upgrade import keep_up
 from weft.store.url import ask_git
 from weft.tool.spill import KEPT_MS
 

@@ -6,18 +6,17 @@ import os
 import sys
 from typing import Any
 
-from weft.app.address import storage_root, store_url
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.progress import Progress
 from weft.cli.table import to_table
+from weft.config.store_address import storage_root, store_url
 from weft.errors import InvalidInputError
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
-from weft.model.plural import plural
-from weft.session.care.migrate import Migration, Moved, migrate
-from weft.session.care.tally import Tally
-from weft.session.care.verify import Verdict, open_reader, verify_tree
+from weft.maintenance.migrate import Migration, Moved, Tally, migrate
+from weft.maintenance.verify import Verdict, open_reader, verify_tree
+from weft.model.readable import plural
 from weft.store.url import open_store
 
 HASH_SHOWN = 12

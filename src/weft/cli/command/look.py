@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from weft.app.mcp.servers import list_enabled
-from weft.app.trust import is_trusted, to_warning
 from weft.cli.offers import warn
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.table import to_table
-from weft.config.command.known import build_commands, get_command
+from weft.config.commands import build_commands, get_command
 from weft.config.load import load_config
 from weft.config.sources import Situation
 from weft.host.paths import paths_from
+from weft.local.mcp import list_enabled
 from weft.model.agent import Command
 from weft.project.look import look
+from weft.trust.decision import is_trusted, to_warning
 
 SHORT = 80
 

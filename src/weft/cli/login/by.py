@@ -5,13 +5,13 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from weft.app.open import Opening, open_app
 from weft.cli.auth import ask, at_terminal, store_typed_key, tell
 from weft.cli.exit import Exit
 from weft.cli.offers import warn
 from weft.cli.paint import plain
 from weft.errors import ConfigError, InvalidInputError
-from weft.model.around.provider import AuthMethod, AuthPrompt
+from weft.local.open import Opening, open_app
+from weft.model.provider import AuthMethod, AuthPrompt
 from weft.outlook import Configuration
 
 

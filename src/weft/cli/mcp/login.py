@@ -11,8 +11,8 @@ from weft.cli.mcp.opened import opened
 from weft.cli.paint import plain
 from weft.errors import McpError, NotFoundError
 from weft.host.paths import paths_from
-from weft.model.around.place import McpConnected
-from weft.tool.mcp.auth.book import Book
+from weft.model.workspace import McpConnected
+from weft.tool.mcp.login import Book
 
 
 def log_in(chosen: argparse.Namespace) -> int:

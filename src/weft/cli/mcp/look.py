@@ -6,13 +6,14 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from weft.app.local import Local
 from weft.cli.exit import Exit
 from weft.cli.mcp.opened import opened
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.table import to_table
 from weft.errors import NotFoundError
-from weft.model.around.place import (
+from weft.local.api import Local
+from weft.model.wire import to_plain
+from weft.model.workspace import (
     AnyMcpStatus,
     McpConnected,
     McpDisabled,
@@ -20,7 +21,6 @@ from weft.model.around.place import (
     McpNeedsAuth,
     McpNeedsRegistration,
 )
-from weft.model.wire import to_plain
 
 NONE = "no MCP servers are configured: weft mcp add --help says how"
 

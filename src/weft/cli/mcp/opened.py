@@ -5,9 +5,9 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from weft.app.local import Local
-from weft.app.open import Opening, open_app
 from weft.cli.offers import warn
+from weft.local.api import Local
+from weft.local.open import Opening, open_app
 
 
 @asynccontextmanager

@@ -6,25 +6,24 @@ import os
 import sys
 from typing import Any
 
-from weft.app.address import find_own_setting, store_url
-from weft.app.books import kept_asked, name_of, permission_directory, person_of
-from weft.app.gates import open_gates_at_rest
-from weft.app.place import list_here
-from weft.app.reading import Reading
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.permission.choice import choose
 from weft.cli.permission.when import ago
 from weft.cli.table import to_table
+from weft.config.store_address import find_own_setting, store_url
 from weft.errors import InvalidInputError
 from weft.host.now import now
 from weft.host.paths import Paths, paths_from
+from weft.local.permissions import kept_asked, name_of, open_gates_at_rest, permission_directory, person_of
+from weft.local.place import list_here
+from weft.local.reader import Reading
 from weft.model.ids import PermissionID, SessionID
 from weft.model.permission import GrantTerms
-from weft.permission.asked import Asked
 from weft.permission.grants import find_scope
+from weft.permission.requests import Asked
 from weft.permission.terms import Terms
-from weft.store.layout import Layout
-from weft.store.lease import list_abandoned
+from weft.store.files.layout import Layout
+from weft.store.files.lock import list_abandoned
 
 HINT = "weft permission list shows what is asked"
 KEY = ("experimental", "weft", "asking", "always")

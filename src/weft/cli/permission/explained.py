@@ -6,8 +6,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from weft.app.explaining import Explanation, JudgedPart, explain
-from weft.app.trust import is_trusted
 from weft.cli.exit import Exit
 from weft.cli.offers import warn
 from weft.cli.paint import Paint, plain, write_json
@@ -18,11 +16,13 @@ from weft.config.load import load_config
 from weft.config.sources import Situation
 from weft.errors import NotFoundError
 from weft.host.paths import paths_from
-from weft.host.process import tool_environment
+from weft.host.processes import tool_environment
+from weft.local.permissions import Explanation, JudgedPart, explain
 from weft.model.agent import Agent
 from weft.model.permission import Action, Rule
 from weft.project.look import look
 from weft.tool.shell.places import where_is
+from weft.trust.decision import is_trusted
 
 EXITS: dict[Action, Exit] = {"allow": Exit.DONE, "ask": Exit.ASKED, "deny": Exit.REFUSED}
 VERDICTS: dict[Action, str] = {

@@ -5,15 +5,14 @@ import asyncio
 import os
 import sys
 
-from weft.app.books import kept_grants, name_of, permission_directory, person_of
-from weft.app.gates import open_gates_at_rest
-from weft.app.reading import Reading
 from weft.cli.paint import Paint, write_json
 from weft.cli.permission.choice import choose
 from weft.cli.permission.when import ago, within
 from weft.cli.table import to_table
 from weft.host.now import now
 from weft.host.paths import paths_from
+from weft.local.permissions import kept_grants, name_of, open_gates_at_rest, permission_directory, person_of
+from weft.local.reader import Reading
 from weft.model.ids import GrantID, ProjectID
 from weft.model.permission import Grant
 from weft.permission.grants import is_over

@@ -6,16 +6,14 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from weft.app.books import log_of, name_of, permission_directory
-from weft.app.reading import Reading
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, write_json_line
 from weft.cli.table import to_table
 from weft.host.paths import paths_from
+from weft.local.permissions import log_of, name_of, permission_directory
+from weft.local.reader import Reading
 from weft.model.wire import to_plain
-from weft.permission.entry import Entry
-from weft.permission.log import LogFiles
-from weft.permission.log_check import Break, find_break, read_entries
+from weft.permission.audit import Break, Entry, LogFiles, find_break, read_entries
 
 HEAD = ("#", "when", "what", "agent", "permission", "why")
 

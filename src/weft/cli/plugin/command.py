@@ -5,11 +5,11 @@ import asyncio
 import os
 import sys
 
-from weft.app.extending.listing import Row, list_plugins
 from weft.cli.exit import Exit
 from weft.cli.offers import warn
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.table import to_table
+from weft.local.plugins import Row, list_plugins
 
 HEAD = ("plugin", "state", "hooks and tools", "from")
 

@@ -15,8 +15,7 @@ from weft.cli.running.person import Person
 from weft.cli.running.stop import Stop
 from weft.cli.screen import Screen
 from weft.cli.wanted import value_of
-from weft.client.ending import end_run
-from weft.client.family import Family
+from weft.client.conversation import Family, end_run
 from weft.errors import StoreError
 from weft.host.tasks import open_tasks
 from weft.model.event import SessionRested, Told

@@ -9,8 +9,8 @@ from weft.api import Api
 from weft.model.agent import Agent
 from weft.model.input import PromptInput
 from weft.model.project import Place, Project
-from weft.permission.limits import narrowed
-from weft.run.children.mentions import Reader, names_in, resolve
+from weft.permission.rules import narrowed
+from weft.run.attachments import Reader, names_in, resolve
 
 
 async def with_mentioned(api: Api, chosen: argparse.Namespace, input: PromptInput) -> PromptInput:

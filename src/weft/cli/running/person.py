@@ -17,8 +17,15 @@ from weft.model.event import (
     QuestionRejected,
     QuestionReplied,
 )
-from weft.model.permission import USUAL_TERMS, GrantTerms, PermissionRequest, Reply, Scope
-from weft.model.question import Question, QuestionRequest
+from weft.model.permission import (
+    USUAL_TERMS,
+    GrantTerms,
+    PermissionRequest,
+    Question,
+    QuestionRequest,
+    Reply,
+    Scope,
+)
 
 LINE_LIMIT = 65_536
 REPLIES: dict[str, Reply] = {"o": "once", "once": "once", "y": "once", "a": "always", "always": "always"}

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from weft.host.ending import LastResort, heed_signals
+from weft.host.exit import LastResort, heed_signals
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # What settling an aborted run may take. A tool that does not heed even that is left behind, and named.

@@ -6,8 +6,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from weft.app.address import store_url
 from weft.cli.serving.welcome import from_here
+from weft.config.store_address import store_url
 from weft.host.paths import paths_from
 from weft.store.url import open_store
 

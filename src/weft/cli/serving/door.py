@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from weft.errors import ConfigError, InvalidInputError
 from weft.host.paths import Paths
-from weft.host.secret import get_secret
-from weft.server.door import Door
+from weft.host.private_files import get_secret
+from weft.server.access import Door
 
 PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"
 USERNAME: Final = "OPENCODE_SERVER_USERNAME"

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from weft.cli.paint import Paint, escape, plain
 from weft.model.wire import encode
-from weft.server.measure import Visit
+from weft.server.metrics import Visit
 
 MOST_LINES: Final = 1000
 LAST_SECONDS: Final = 2.0

@@ -10,7 +10,7 @@ import uvicorn
 
 from weft.cli.exit import Exit
 from weft.cli.serving.log import Log
-from weft.host.ending import LastResort, heed_signals
+from weft.host.exit import LastResort, heed_signals
 from weft.server.asgi import Server
 
 # For runs to be settled and connections to be closed, after the grace; the latter alone.

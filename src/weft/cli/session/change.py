@@ -8,15 +8,15 @@ from contextlib import AsyncExitStack, suppress
 
 from msgspec.structs import replace
 
-from weft.app.resting import open_resting
-from weft.app.undoing import open_undoer
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.session.read import read
 from weft.errors import DirectoryError
+from weft.local.reader import open_resting
+from weft.local.undo import open_undoer
 from weft.model.ids import MessageID, checked
 from weft.model.session import Session, SessionChange, own_of
-from weft.session.edit import changed, edit
 from weft.session.fork import Pin, fork, nothing_kept
+from weft.session.lifecycle import changed, edit
 
 
 def rename(chosen: argparse.Namespace) -> int:

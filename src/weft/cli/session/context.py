@@ -9,11 +9,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from weft.app.preview import PLACEHOLDER, Preview, preview
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.session.read import read
 from weft.cli.sessions import warn_of_damage
 from weft.cli.table import to_table
+from weft.context.tokens import estimate, usable
+from weft.local.preview import PLACEHOLDER, Preview, preview
 from weft.model.session import Session
 from weft.provider.contract import (
     CallContent,
@@ -23,7 +24,6 @@ from weft.provider.contract import (
     ResultContent,
     TextContent,
 )
-from weft.window.overflow import estimate, usable
 
 Content = TextContent | FileContent | ReasoningContent | CallContent | ResultContent
 INSTRUCTIONS = "Instructions from: "

@@ -7,23 +7,20 @@ import sys
 from collections.abc import Sequence
 from difflib import unified_diff
 
-from weft.app.reading import Reading
-from weft.app.resting import open_resting
-from weft.app.undoing import open_undoer
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.session.read import read
 from weft.cli.sessions import warn_of_damage
 from weft.cli.table import to_table
 from weft.errors import DirectoryError
-from weft.model.diff import FileDiff
-from weft.model.diff_cap import MARK
+from weft.local.reader import Reading, open_resting
+from weft.local.undo import open_undoer
+from weft.model.diff import MARK, FileDiff
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.session import Session
-from weft.session.undo.keep import diff_of, diff_text_of
-from weft.session.undo.point import cut_at
-from weft.session.undo.turns import choose_message
-from weft.store.messages import Messages
+from weft.session.revert_point import choose_message, cut_at
+from weft.store.files.messages import Messages
+from weft.undo.cleanup import diff_of, diff_text_of
 
 
 def show_diff(chosen: argparse.Namespace) -> int:

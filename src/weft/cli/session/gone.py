@@ -5,9 +5,6 @@ import asyncio
 import os
 import sys
 
-from weft.app.place import list_here
-from weft.app.reading import Reading
-from weft.app.resting import open_resting
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain, write_json
@@ -16,14 +13,14 @@ from weft.cli.sessions import told
 from weft.cli.table import to_table
 from weft.errors import NotFoundError
 from weft.host.now import now as read_clock
-from weft.model.plural import plural
+from weft.local.place import list_here
+from weft.local.reader import Reading, open_resting
+from weft.model.readable import plural
 from weft.model.session import Session, own_of
-from weft.session.choose import LAST, choose
-from weft.session.remove import remove
-from weft.session.trash import restore
-from weft.session.tree import below
-from weft.store.messages import Messages
-from weft.store.trash import Trash
+from weft.session.remove import remove, restore
+from weft.session.tree import LAST, below, choose
+from weft.store.files.messages import Messages
+from weft.store.files.trash import Trash
 
 SEE_TRASH = "see what is there: weft session trash"
 

@@ -10,7 +10,7 @@ from weft.cli.session.read import read
 from weft.cli.table import to_table
 from weft.host.now import now
 from weft.host.paths import paths_from
-from weft.tool.shell.roll import list_running
+from weft.tool.shell.jobs import list_running
 
 
 def show_jobs(chosen: argparse.Namespace) -> int:

@@ -9,8 +9,7 @@ from weft.cli.session.read import read
 from weft.cli.sessions import told, warn_of_damage
 from weft.host.now import now as read_clock
 from weft.model.session import SessionQuery, SessionTree
-from weft.session.select import select
-from weft.session.tree import grow_tree
+from weft.session.tree import grow_tree, select
 
 MARKS = {"completed": "[x]", "in_progress": "[>]", "cancelled": "[-]"}
 

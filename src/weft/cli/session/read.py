@@ -2,7 +2,7 @@
 
 import os
 
-from weft.app.reading import Reading
+from weft.local.reader import Reading
 
 
 def read(directory: str, store: str | None) -> Reading:

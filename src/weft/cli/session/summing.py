@@ -5,13 +5,13 @@ import asyncio
 import os
 import sys
 
-from weft.app.open import Opening, open_app
 from weft.cli.ending import code_of, words_of
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.run import model_of
 from weft.cli.screen import describe
 from weft.cli.session.read import read
+from weft.local.open import Opening, open_app
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.session import Session
 

@@ -9,11 +9,6 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from weft.app.open import Opening, open_app
-from weft.app.resting import open_resting
-from weft.app.sharing.contract import Afar
-from weft.app.sharing.listing import get_record, list_shares
-from weft.app.sharing.taking_back import TakingBack
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain, write_json
@@ -25,17 +20,20 @@ from weft.cli.table import to_table
 from weft.errors import NotFoundError, SharingError, StoreError, WeftError
 from weft.host.files import write_atomic
 from weft.host.now import now as read_clock
-from weft.model.around.share import Share, SharePreview, ShareTerms, Shown
+from weft.local.open import Opening, open_app
+from weft.local.reader import open_resting
 from weft.model.ids import SessionID
 from weft.model.parcel import Parcel
-from weft.model.plural import plural
+from weft.model.readable import plural
 from weft.model.session import Session
-from weft.page.whole import to_page
-from weft.session.sharing.book import Book, Record
-from weft.session.sharing.covering import Covering
-from weft.session.sharing.preview import to_preview
-from weft.session.sharing.shown import is_busy, to_shown
-from weft.store.messages import Messages
+from weft.model.share import Share, SharePreview, ShareTerms, Shown
+from weft.page import to_page
+from weft.share.contract import Afar, get_record, list_shares
+from weft.share.records import Book, Record
+from weft.share.redaction import Covering, to_preview
+from weft.share.revoke import TakingBack
+from weft.share.view import is_busy, to_shown
+from weft.store.files.messages import Messages
 
 LIST = "list"
 PAGES = (".html", ".htm")

@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from weft.app.sharing.settings import to_address
 from weft.cli.serving.door import PASSWORD, Entrance, is_loopback
 from weft.errors import InvalidInputError
 from weft.server.pages import SHARES
+from weft.share.contract import to_address
 
 EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
 

@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Mapping
 
-from weft.app.trust import Seal, Standing, Trusting, trusting_in
 from weft.cli.paint import Paint
 from weft.cli.trust.telling import to_lines
 from weft.errors import WeftError
 from weft.host.now import now
+from weft.trust.decision import Seal, Standing, Trusting, trusting_in
 
 
 def offer_trust(directory: str, env: Mapping[str, str]) -> None:

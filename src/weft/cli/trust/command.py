@@ -6,16 +6,16 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from weft.app.trust import Standing, Trusting, trusting_in
-from weft.app.vouch.book import Book, Vouched
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.trust.telling import to_lines
-from weft.config.trust.held import Held
+from weft.config.trust import Held
 from weft.errors import ConflictError
 from weft.host.now import now
 from weft.host.paths import paths_from
+from weft.trust.decision import Standing, Trusting, trusting_in
+from weft.trust.records import Book, Vouched
 
 
 def trust_command(chosen: argparse.Namespace) -> int:

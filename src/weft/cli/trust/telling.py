@@ -3,9 +3,9 @@
 import os
 from collections.abc import Iterable, Iterator
 
-from weft.app.trust import Standing
 from weft.cli.paint import Paint, plain
-from weft.config.trust.held import Held
+from weft.config.trust import Held
+from weft.trust.decision import Standing
 
 SHORT = 100
 # What would be run is shown to its end, where anybody could read it: what matters may stand there.

@@ -9,24 +9,23 @@ from typing import Any, TextIO
 
 from msgspec import Struct
 
-from weft.app.resting import Resting, open_resting, who_we_are
-from weft.app.undoing import open_undoer
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.session.read import read
 from weft.cli.undo.telling import count_by_fate, is_refused, shown, to_lines
 from weft.errors import InvalidInputError, RestoreFailedError
-from weft.host.undivided import undivided
+from weft.host.tasks import undivided
+from weft.local.reader import Resting, open_resting, who_we_are
+from weft.local.undo import open_undoer
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts
-from weft.model.plural import plural
+from weft.model.readable import plural
 from weft.model.session import Reverted, Session
 from weft.model.wire import to_plain
-from weft.session.undo.point import cut, cut_at, find_point
-from weft.session.undo.revert import Wish, revert, unrevert
-from weft.session.undo.turns import choose_message, last_turn, words_of
-from weft.session.undo.undoer import Undoer
+from weft.session.revert_point import choose_message, cut, cut_at, find_point, last_turn, words_of
+from weft.undo.recovery import Undoer
+from weft.undo.revert import Wish, revert, unrevert
 
 TITLE_WIDTH = 60
 

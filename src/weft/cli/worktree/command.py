@@ -5,17 +5,17 @@ import os
 import sys
 from typing import Any
 
-from weft.app.isolation.worktrees import drop, list_sessions_in, open_repository
-from weft.app.reading import Reading
 from weft.cli.confirm import confirmed
 from weft.cli.exit import Exit
 from weft.cli.paint import Paint, plain, write_json
 from weft.cli.table import to_table
 from weft.errors import ConflictError
+from weft.local.reader import Reading
+from weft.local.worktrees import drop, list_sessions_in, open_repository
 from weft.model.session import Session
-from weft.project.worktree.merge import Outcome, merge_worktree
-from weft.project.worktree.place import Repository, Worktree, get_worktree, list_worktrees, occupied
-from weft.project.worktree.state import State, look_into
+from weft.worktree.merge import Outcome, merge_worktree
+from weft.worktree.place import Repository, Worktree, get_worktree, list_worktrees, occupied
+from weft.worktree.state import State, look_into
 
 SHORT = 12
 

@@ -9,8 +9,15 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from weft.app.address import store_url
-from weft.app.isolation.worktrees import (
+from weft.cli.exit import Exit
+from weft.cli.paint import Paint, plain
+from weft.cli.worktree.command import to_words
+from weft.config.store_address import store_url
+from weft.errors import InvalidInputError, NotFoundError, WeftError
+from weft.host.paths import paths_from
+from weft.local.place import list_here
+from weft.local.reader import Reading
+from weft.local.worktrees import (
     Entered,
     enter,
     find_session_worktree,
@@ -20,17 +27,10 @@ from weft.app.isolation.worktrees import (
     open_repository,
     start,
 )
-from weft.app.place import list_here
-from weft.app.reading import Reading
-from weft.cli.exit import Exit
-from weft.cli.paint import Paint, plain
-from weft.cli.worktree.command import to_words
-from weft.errors import InvalidInputError, NotFoundError, WeftError
-from weft.host.paths import paths_from
 from weft.model.session import Session
-from weft.project.worktree.place import Repository, list_worktrees, occupied
-from weft.project.worktree.state import list_hints, look_into
-from weft.session.choose import find_last
+from weft.session.tree import find_last
+from weft.worktree.place import Repository, list_worktrees, occupied
+from weft.worktree.state import list_hints, look_into
 
 
 class Workplace(Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from weft.errors import InvalidInputError
-from weft.model.around.provider import AnyAuth, AuthMethod, Authorization, ProviderInfo, ProviderList
+from weft.model.provider import AnyAuth, AuthMethod, Authorization, ProviderInfo, ProviderList
 from weft.model.wire import Wire
 from weft.server.route import Call, route
 

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from weft.errors import InvalidInputError
-from weft.model.around.files import FileChange, FileContent, FileNode, Kind, Symbol, TextMatch
 from weft.model.wire import Wire
+from weft.model.workspace import FileChange, FileContent, FileNode, Kind, Symbol, TextMatch
 from weft.server.route import Call, route
 
 FOUND = 10

@@ -3,8 +3,8 @@
 from typing import Any
 
 from weft.errors import InvalidInputError
-from weft.model.around.place import AnyMcpStatus, McpResource
 from weft.model.wire import Wire
+from weft.model.workspace import AnyMcpStatus, McpResource
 from weft.server.route import Call, route
 
 MCP = "/mcp/{name}"

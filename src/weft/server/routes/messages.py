@@ -1,4 +1,4 @@
-"""HTTP for messages and runs."""
+"""HTTP for messages, runs, slash commands, shell commands and undo."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,12 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from weft.errors import InvalidInputError, NotPermittedError
+from weft.model.agent import Command
 from weft.model.ids import MessageID, PartID
-from weft.model.input import AnyPartInput, FileInput, PromptInput
+from weft.model.input import AnyPartInput, CommandInput, FileInput, PromptInput, ShellInput
 from weft.model.message import MessageWithParts
 from weft.model.part import AnyPart, ModelRef
+from weft.model.session import Session
 from weft.model.wire import Wire, encode
 from weft.server.route import Answer, Call, route
 from weft.server.routes.sessions import SESSION, session_in
@@ -192,4 +194,56 @@ ROUTES = (
     route("POST", f"{SESSION}/abort", "session.abort", abort),
     route("POST", f"{SESSION}/summarize", "session.summarize", summarize, takes=SummarizeInput, home="needs"),
     route("POST", f"{SESSION}/init", "session.init", initialize, takes=InitInput, home="needs"),
+)
+
+
+async def list_commands(call: Call) -> list[Command]:
+    """The commands there are."""
+    return await call.api.list_commands()
+
+
+async def command(call: Call) -> MessageWithParts:
+    """Carry out a command, and wait for the last answer to it."""
+    input: CommandInput = call.body
+    check_parts(call, input.parts)
+    key = call.headers.get("idempotency-key")
+    if key is not None and input.message_id is None:
+        id = await call.premises.repeats.id_for(call.api, session_in(call), key, encode(input))
+        input = replace(input, message_id=id)
+    return await call.api.command(session_in(call), input)
+
+
+async def shell(call: Call) -> MessageWithParts:
+    """Run a shell command as the person would, for the session to know of."""
+    input: ShellInput = call.body
+    return await call.api.shell(session_in(call), input)
+
+
+COMMAND_ROUTES = (
+    route("GET", "/command", "command.list", list_commands),
+    route("POST", f"{SESSION}/command", "session.command", command, takes=CommandInput, home="needs"),
+)
+
+SHELL_ROUTES = (route("POST", f"{SESSION}/shell", "session.shell", shell, takes=ShellInput, home="needs"),)
+
+
+class RevertInput(Wire, frozen=True, kw_only=True):
+    message_id: MessageID
+    part_id: PartID | None = None
+
+
+async def revert(call: Call) -> Session:
+    """Take a session back to before a message, and the files it changed with it."""
+    asked: RevertInput = call.body
+    return (await call.api.revert(session_in(call), asked.message_id, asked.part_id)).session
+
+
+async def unrevert(call: Call) -> Session:
+    """Bring back what was taken back."""
+    return (await call.api.unrevert(session_in(call))).session
+
+
+UNDO_ROUTES = (
+    route("POST", f"{SESSION}/revert", "session.revert", revert, takes=RevertInput, home="needs"),
+    route("POST", f"{SESSION}/unrevert", "session.unrevert", unrevert, home="needs"),
 )

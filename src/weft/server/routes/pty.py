@@ -9,15 +9,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from weft.api import Api
 from weft.errors import NotFoundError, WeftError
-from weft.model.around.terminal import Pty, PtyChange, PtyInput
 from weft.model.ids import PtyID
 from weft.model.wire import Wire
+from weft.model.workspace import Pty, PtyChange, PtyInput
 from weft.outlook import Screen
 from weft.server.asgi import Server
-from weft.server.refusal import to_refusal
-from weft.server.route import Call, Wide, route
-from weft.server.sending import Receive, Scope, Send
-from weft.server.tickets import SECONDS
+from weft.server.response import Receive, Scope, Send, to_refusal
+from weft.server.route import SECONDS, Call, Wide, route
 
 PTY: Final = "/pty/{ptyID}"
 ENDED: Final = 1000

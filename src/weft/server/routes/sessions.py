@@ -9,9 +9,7 @@ from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import SessionInput
 from weft.model.permission import Ruleset
-from weft.model.session import Session, SessionChange, SessionQuery
-from weft.model.status import AnyStatus
-from weft.model.todo import Todo
+from weft.model.session import AnyStatus, Session, SessionChange, SessionQuery, Todo
 from weft.model.wire import Wire
 from weft.server.route import Call, route
 

@@ -4,8 +4,6 @@ from typing import Final
 
 from weft.server.route import Route
 from weft.server.routes import (
-    asking,
-    commands,
     configuration,
     experimental,
     files,
@@ -13,50 +11,51 @@ from weft.server.routes import (
     legacy,
     mcp,
     messages,
-    newer,
-    outfit,
-    project,
+    opencode_1_18,
+    permissions,
     pty,
     sessions,
-    shared,
+    sharing,
     tui,
-    undo,
+    weft_runs,
+    weft_sessions,
+    weft_workspace,
+    workspace,
     worktrees,
 )
-from weft.server.routes.own import around, care, finding, motion
-from weft.server.routes.own import sessions as own_sessions
+from weft.server.routes import weft_sessions as own_sessions
 
 ALWAYS: Final = (
     *instance.ROUTES,
     *configuration.ROUTES,
-    *project.ROUTES,
-    *outfit.ROUTES,
+    *workspace.PROJECT_ROUTES,
+    *workspace.OUTFIT_ROUTES,
     *mcp.ROUTES,
     *sessions.ROUTES,
     *messages.ROUTES,
-    *commands.ROUTES,
-    *undo.ROUTES,
-    *asking.ROUTES,
+    *messages.COMMAND_ROUTES,
+    *messages.UNDO_ROUTES,
+    *permissions.ROUTES,
     *tui.ROUTES,
     *experimental.ROUTES,
     *worktrees.ROUTES,
     *legacy.ROUTES,
-    *newer.ROUTES,
-    *own_sessions.ROUTES,
-    *motion.ROUTES,
-    *finding.ROUTES,
-    *around.ROUTES,
-    *care.ROUTES,
-    *shared.ROUTES,
+    *opencode_1_18.ROUTES,
+    *own_sessions.SESSIONS_ROUTES,
+    *weft_runs.ROUTES,
+    *weft_sessions.FINDING_ROUTES,
+    *weft_workspace.AROUND_ROUTES,
+    *weft_workspace.CARE_ROUTES,
+    *sharing.ROUTES,
 )
 SHELL: Final = (
-    *commands.SHELL_ROUTES,
+    *messages.SHELL_ROUTES,
     *configuration.SHELL_ROUTES,
     *mcp.SHELL_ROUTES,
     *pty.ROUTES,
     *worktrees.CREATING,
 )
-FILES: Final = (*files.ROUTES, *newer.FILE_ROUTES)
+FILES: Final = (*files.ROUTES, *opencode_1_18.FILE_ROUTES)
 
 
 def list_routes(*, shell: bool = True, files: bool = True, share: bool = True) -> tuple[Route, ...]:
@@ -64,5 +63,5 @@ def list_routes(*, shell: bool = True, files: bool = True, share: bool = True) -
         *ALWAYS,
         *(SHELL if shell else worktrees.CREATING_BARE),
         *(FILES if files else ()),
-        *(shared.SHARE_ROUTES if share else ()),
+        *(sharing.SHARE_ROUTES if share else ()),
     )

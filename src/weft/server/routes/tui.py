@@ -7,13 +7,13 @@ from weft.errors import InvalidInputError
 from weft.model.event import Event
 from weft.model.event_wire import event_from_plain
 from weft.model.ids import SessionID, checked
-from weft.model.surroundings import (
+from weft.model.wire import Wire, to_plain
+from weft.model.workspace_event import (
     TuiCommandExecuted,
     TuiPromptAppended,
     TuiSessionSelected,
     TuiToastShown,
 )
-from weft.model.wire import Wire, to_plain
 from weft.server.control import Asked
 from weft.server.route import Answer, Call, Route, Wide, route
 

@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from weft.errors import ConflictError, NotPermittedError
-from weft.model.around.worktree import WorktreeInfo
 from weft.model.wire import Wire
+from weft.model.workspace import WorktreeInfo
 from weft.server.route import Call, route
 
 WORKTREE = "/experimental/worktree"

@@ -10,8 +10,8 @@ from urllib.parse import unquote
 
 import msgspec
 
+from weft.provider.bedrock.adapter import sign
 from weft.provider.chunk import Usage
-from weft.provider.converse.sign import sign
 from weft.provider.endpoint import AwsKeys
 from weft.provider.scripted import AnyMove, Call, End, Fail, Say, Think, Wait
 from weft.testing.fake.converse_rules import check_request, signature_of

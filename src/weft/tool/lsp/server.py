@@ -1,4 +1,4 @@
-"""A language server at work: started, told of files, and heard on what is wrong with them."""
+"""A language server at work: started, told of files, and read for diagnostics."""
 
 import asyncio
 import os
@@ -10,13 +10,38 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from weft.host.process import Command
-from weft.host.talk import open_talk
+from weft.host.pipes import open_talk
+from weft.host.processes import Command
 from weft.host.tasks import open_tasks
 from weft.tool.diagnostic import Diagnostic
-from weft.tool.lsp.frames import FrameError
-from weft.tool.lsp.languages import language_of
-from weft.tool.lsp.peer import Peer, PeerError, UnknownError
+from weft.tool.lsp.connection import FrameError, Peer, PeerError, UnknownError
+
+_ENDINGS_OF = """
+astro=.astro bat=.bat bibtex=.bib clojure=.clj,.cljc,.cljs,.edn coffeescript=.coffee c=.c,.h
+cpp=.cpp,.cxx,.cc,.c++,.hpp,.hh,.hxx,.h++ csharp=.cs css=.css d=.d dart=.dart dockerfile=.dockerfile elixir=.ex,.exs
+erlang=.erl,.hrl fsharp=.fs,.fsi,.fsx,.fsscript gleam=.gleam go=.go graphql=.graphql,.gql groovy=.groovy
+handlebars=.handlebars,.hbs haskell=.hs,.lhs html=.html,.htm ini=.ini java=.java javascript=.js,.mjs,.cjs
+javascriptreact=.jsx json=.json jsonc=.jsonc kotlin=.kt,.kts latex=.tex less=.less lua=.lua makefile=.mk markdown=.md
+nix=.nix objective-c=.m objective-cpp=.mm ocaml=.ml ocaml.interface=.mli perl=.pl,.pm php=.php powershell=.ps1
+prisma=.prisma python=.py,.pyi r=.r razor=.cshtml,.razor ruby=.rb,.rake,.gemspec,.ru rust=.rs sass=.sass scala=.scala
+scss=.scss shellscript=.sh,.bash,.zsh,.ksh sql=.sql svelte=.svelte swift=.swift terraform=.tf terraform-vars=.tfvars
+toml=.toml typescript=.ts,.mts,.cts typescriptreact=.tsx typst=.typ,.typc vue=.vue xml=.xml,.xsl yaml=.yaml,.yml
+zig=.zig,.zon
+"""
+LANGUAGES: Final = {
+    ending: language
+    for language, _, endings in (each.partition("=") for each in _ENDINGS_OF.split())
+    for ending in endings.split(",")
+}
+
+
+def language_of(path: str) -> str:
+    """The language's name, `plaintext` if the ending tells none."""
+    name = os.path.basename(path).lower()
+    if name in ("dockerfile", "makefile"):
+        return name
+    return LANGUAGES.get(os.path.splitext(name)[1], "plaintext")
+
 
 START_SECONDS: Final = 45.0
 # A file's diagnostics come in waves: what stands for so long is taken for the whole.

@@ -1,13 +1,17 @@
-"""A connection to an MCP server, as the rest of us sees it: no word of the library that makes it."""
+"""The connection to an MCP server, behind which the official library is loaded when first needed."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from importlib import import_module
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
+from weft.errors import McpError
 from weft.tool.mcp.entry import AnyEntry
+from weft.tool.mcp.login import Book
 
 # What one server may bring. Servers are strangers: one that is out of its mind costs itself, not the conversation.
 MOST_TOOLS: Final = 256
@@ -127,3 +131,38 @@ def first_of(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+# The library logs what it also raises; without a handler it would land on the screen.
+LOGGERS: Final = ("mcp", "client")
+EXTRA: Final = "pip install 'weft[mcp]'"
+
+
+class Dialling:
+    """Connect by way of the library. Logins are kept in `book`, and come back by `redirect`."""
+
+    def __init__(self, book: Book, redirect: str) -> None:
+        self._book = book
+        self._redirect = redirect
+
+    async def prepare(self) -> None:
+        with suppress(McpError):  # that it is not installed is said by every server that would be connected
+            await asyncio.to_thread(_load)
+
+    @asynccontextmanager
+    async def __call__(self, entry: AnyEntry, news: News, login: Login | None) -> AsyncIterator[Link]:
+        sdk = await asyncio.to_thread(_load)
+        passport = sdk.Passport(book=self._book, redirect=self._redirect, login=login)
+        async with sdk.open_link(entry, news, passport) as link:
+            yield link
+
+
+def _load() -> Any:
+    try:
+        import_module("mcp")
+    except ImportError as error:
+        raise McpError(f"the package for MCP is not installed: {EXTRA}") from error
+    for name in LOGGERS:
+        if not logging.getLogger(name).handlers:
+            logging.getLogger(name).addHandler(logging.NullHandler())
+    return import_module("weft.tool.mcp.sdk.transport")

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from weft.errors import McpError, NotFoundError
 from weft.host.tasks import open_tasks
 from weft.model.agent import Command, CommandArgument
-from weft.model.around.place import (
+from weft.model.readable import plural
+from weft.model.workspace import (
     AnyMcpStatus,
     McpConnected,
     McpDisabled,
@@ -20,15 +21,23 @@ from weft.model.around.place import (
     McpNeedsRegistration,
     McpResource,
 )
-from weft.model.plural import plural
 from weft.tool.contract import AnyTool
-from weft.tool.mcp.entry import USUAL, WAIT_SECONDS, AnyEntry, Patience
-from weft.tool.mcp.guests import MayUse
+from weft.tool.mcp.entry import (
+    USUAL,
+    WAIT_SECONDS,
+    AnyEntry,
+    Patience,
+    legible,
+    prompt_key,
+    resource_key,
+    to_word,
+    tool_key,
+    tool_prefix,
+)
 from weft.tool.mcp.link import Dial, Offers, PromptOffer
-from weft.tool.mcp.naming import legible, prompt_key, resource_key, to_word, tool_key, tool_prefix
 from weft.tool.mcp.result import Piece, to_pieces, to_words
 from weft.tool.mcp.server import Around, Server, describe
-from weft.tool.mcp.tools import to_tool
+from weft.tool.mcp.tools import MayUse, to_tool
 
 LONGEST_WORDS: Final = 500
 LOG_IN: Final = "weft mcp auth"

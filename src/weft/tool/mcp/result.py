@@ -8,7 +8,7 @@ import msgspec
 
 from weft.errors import McpError
 from weft.tool.contract import Attachment, ToolResult
-from weft.tool.mcp.naming import legible
+from weft.tool.mcp.entry import legible
 from weft.tool.truncate import MAX_BYTES
 
 MOST_FILES: Final = 20

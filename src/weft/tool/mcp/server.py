@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from weft.errors import McpError
-from weft.model.around.place import (
+from weft.model.workspace import (
     AnyMcpStatus,
     McpConnected,
     McpDisabled,
@@ -15,7 +15,7 @@ from weft.model.around.place import (
     McpNeedsAuth,
     McpNeedsRegistration,
 )
-from weft.tool.mcp.entry import LOGIN_SECONDS, AnyEntry
+from weft.tool.mcp.entry import LOGIN_SECONDS, AnyEntry, cut_middle
 from weft.tool.mcp.link import (
     Dial,
     Link,
@@ -27,7 +27,6 @@ from weft.tool.mcp.link import (
     RegistrationNeededError,
     first_of,
 )
-from weft.tool.mcp.naming import cut_middle
 
 T = TypeVar("T")
 

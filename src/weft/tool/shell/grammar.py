@@ -6,9 +6,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from weft.tool.shell.lexer import HereDocument, Lexer, UnreadableError
-from weft.tool.shell.options import names
-from weft.tool.shell.tree import Node
+from weft.tool.shell.field import names
+from weft.tool.shell.lexer import HereDocument, Lexer, Node, UnreadableError
 
 MOST_COMMANDS: Final = 3000
 

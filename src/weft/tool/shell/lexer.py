@@ -1,17 +1,47 @@
-"""Words of a shell command as bash reads them: quotes, expansions and substitutions, down to the last character.
-
-Whatever is not read here, or what bash reads in another way from one version or mode to the next, raises.
-"""
+"""Read a shell command character by character, as bash does, into the nodes of a tree."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.tool.shell.tree import Node
+
+class Node(Struct, frozen=True, kw_only=True, eq=False):
+    """A piece of a command from `start` to before `end` of its source.
+
+    `field` says what it is to the node that holds it. Marks (operators, reserved words, quotes) are not named; they have
+    their text for a type.
+    """
+
+    type: str
+    source: str
+    start: int
+    end: int
+    children: Sequence["Node"] = ()
+    is_named: bool = True
+    field: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.source[self.start : self.end]
+
+    @property
+    def named_children(self) -> list["Node"]:
+        return [child for child in self.children if child.is_named]
+
+    def child_by_field_name(self, name: str) -> "Node | None":
+        return next((child for child in self.children if child.field == name), None)
+
+    def children_by_field_name(self, name: str) -> list["Node"]:
+        return [child for child in self.children if child.field == name]
+
+
+def text_of(node: Node) -> str:
+    return node.text
+
 
 DEEPEST: Final = 40
 

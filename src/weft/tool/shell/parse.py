@@ -4,8 +4,7 @@ import re
 from typing import Final
 
 from weft.tool.shell.grammar import parse_script
-from weft.tool.shell.lexer import UnreadableError
-from weft.tool.shell.tree import Node
+from weft.tool.shell.lexer import Node, UnreadableError
 
 LONGEST: Final = 256 * 1024
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")

@@ -13,8 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from weft.model.permission import HOLE
-from weft.tool.shell.field import Listing
-from weft.tool.shell.options import names
+from weft.tool.shell.field import Listing, names
 
 MOST_FILES: Final = 500
 MOST_NAMED: Final = 100

@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.tool.shell.field import Field, has_hole
+from weft.tool.shell.lexer import Node, text_of
 from weft.tool.shell.scene import Feed
-from weft.tool.shell.tree import Node, text_of
 from weft.tool.shell.words import Words
 
 _WRITING: Final = frozenset({">", ">>", "&>", "&>>", ">|", ">&"})

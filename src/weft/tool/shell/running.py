@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from weft.tool.shell.field import Reading, has_hole, spelled
+from weft.tool.shell.field import Reading, has_hole, names, spelled
 from weft.tool.shell.naming import name_argv, name_perhaps
-from weft.tool.shell.options import names
 from weft.tool.shell.program.builtins import list_filled, renames_variables
+from weft.tool.shell.program.environment import assign
 from weft.tool.shell.program.inner import Argv, Inner, Script, Setting
 from weft.tool.shell.program.look import look_at
-from weft.tool.shell.program.settings import assign
 from weft.tool.shell.scene import Feed, Part, Scene
 
 DEEPEST: Final = 8

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from weft.tool.shell.field import Listing, Value
-from weft.tool.shell.tree import Node, text_of
+from weft.tool.shell.lexer import Node, text_of
 
 LONGEST: Final = 4096
 MOST: Final = 24

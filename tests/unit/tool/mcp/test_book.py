@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import ConfigError
-from weft.tool.mcp.auth.book import Book
+from weft.tool.mcp.login import Book
 
 HERE, ELSEWHERE = "https://a.example/mcp", "https://b.example/mcp"
 

@@ -5,8 +5,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.tool.mcp.naming import LONGEST, cut_middle, legible, prompt_key, tool_key
-from weft.tool.mcp.sdk.lines import Lines
+from weft.tool.mcp.entry import LONGEST, cut_middle, legible, prompt_key, tool_key
+from weft.tool.mcp.sdk.transport import Lines
 
 
 @given(st.lists(st.tuples(st.text(max_size=80), st.text(max_size=80)), max_size=12))

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from weft.tool.shell.lexer import Node, text_of
 from weft.tool.shell.parse import parse
-from weft.tool.shell.tree import Node, text_of
 
 
 def tree_of(text: str) -> Node:

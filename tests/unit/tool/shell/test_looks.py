@@ -8,11 +8,10 @@ from given.shell import lay_out
 from weft.tool.shell.field import Listing
 from weft.tool.shell.parse import parse
 from weft.tool.shell.places import Spot, deep_listing, expand, files_of, is_secret, notable, where_is
-from weft.tool.shell.program.awk import look_at_awk
-from weft.tool.shell.program.code import look_at_code
-from weft.tool.shell.program.sed import Deed, deeds
+from weft.tool.shell.program.interpreters import look_at_code
+from weft.tool.shell.program.stream import Deed, deeds, look_at_awk
 from weft.tool.shell.scene import Scene
-from weft.tool.shell.steps import steps_of
+from weft.tool.shell.walk import steps_of
 
 
 @pytest.mark.parametrize(

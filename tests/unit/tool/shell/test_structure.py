@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from given.gate import rules
-from weft.app.explaining import explain
+from weft.local.permissions import explain
 from weft.tool.shell.command import judge
 from weft.tool.shell.places import Where
 

@@ -4,13 +4,22 @@ from collections.abc import Sequence
 
 import pytest
 
-from weft.tool.shell.arity import lasting, prefix
-from weft.tool.shell.braces import Atom, expand
-from weft.tool.shell.field import Field, Listing, Number, Reading, Value, spelled, unknown
-from weft.tool.shell.options import Given, names, split
+from weft.tool.shell.field import (
+    Field,
+    Given,
+    Listing,
+    Number,
+    Reading,
+    Value,
+    names,
+    spelled,
+    split,
+    unknown,
+)
+from weft.tool.shell.lexer import Node
+from weft.tool.shell.naming import lasting, prefix
 from weft.tool.shell.parse import parse
-from weft.tool.shell.tree import Node
-from weft.tool.shell.words import Words
+from weft.tool.shell.words import Atom, Words, expand
 
 KNOWN: dict[str, Sequence[Value]] = {
     "one": ["a"],

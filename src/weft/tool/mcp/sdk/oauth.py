@@ -17,9 +17,9 @@ from msgspec import Struct
 from pydantic import AnyUrl, ValidationError
 
 from weft.host.now import now
-from weft.tool.mcp.auth.book import Book
 from weft.tool.mcp.entry import OAuthTerms, RemoteEntry
 from weft.tool.mcp.link import Login, LoginNeededError, RegistrationNeededError
+from weft.tool.mcp.login import Book
 
 NAME = "weft"
 

@@ -6,8 +6,7 @@ from typing import Final
 
 from weft.model.permission import hole
 from weft.tool.shell.arithmetic import is_countable
-from weft.tool.shell.field import Field, Reading, has_hole, without_holes
-from weft.tool.shell.options import names, split
+from weft.tool.shell.field import Field, Reading, has_hole, names, split, without_holes
 from weft.tool.shell.scene import Scene
 from weft.tool.shell.variables import FILLING
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from weft.model.permission import HOLE
-from weft.tool.shell.field import Field, Listing, Reading
-from weft.tool.shell.options import Given, names, split
+from weft.tool.shell.field import Field, Given, Listing, Reading, names, split
 from weft.tool.shell.program.inner import Argv, Found, Inner, Script
 from weft.tool.shell.scene import Scene
 

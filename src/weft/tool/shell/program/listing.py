@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from weft.tool.shell.field import Field, Listing, Reading
-from weft.tool.shell.options import split
+from weft.tool.shell.field import Field, Listing, Reading, split
 from weft.tool.shell.scene import Feed, Scene
 
 _PASSING: Final = frozenset({"head", "tail", "sort", "uniq", "tac", "shuf", "grep", "egrep", "fgrep"})

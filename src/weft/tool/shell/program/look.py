@@ -5,29 +5,35 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from weft.tool.shell.field import Reading
-from weft.tool.shell.options import names, split
-from weft.tool.shell.program.archive import look_at_cpio, look_at_tar, look_at_unzip, look_at_zip
-from weft.tool.shell.program.build import look_at_make
+from weft.tool.shell.field import Reading, names, split
 from weft.tool.shell.program.builtins import look_at_builtin
-from weft.tool.shell.program.database import look_at_client, look_at_sqlite
-from weft.tool.shell.program.editor import look_at_emacs, look_at_vim
-from weft.tool.shell.program.find import look_at_fd, look_at_find
+from weft.tool.shell.program.files import (
+    look_at_cpio,
+    look_at_emacs,
+    look_at_fd,
+    look_at_find,
+    look_at_make,
+    look_at_tar,
+    look_at_unzip,
+    look_at_vim,
+    look_at_zip,
+)
 from weft.tool.shell.program.git import look_at_git
 from weft.tool.shell.program.inner import Found, Look, LookFed
 from weft.tool.shell.program.interpreters import interpret
 from weft.tool.shell.program.network import (
+    look_at_client,
     look_at_container,
     look_at_curl,
     look_at_netcat,
     look_at_rsync,
     look_at_sftp,
     look_at_socat,
+    look_at_sqlite,
     look_at_wget,
 )
 from weft.tool.shell.program.stream import look_at_awks, look_at_dd, look_at_jq, look_at_sed
-from weft.tool.shell.program.table import PROGRAMS, is_asked, only_tells
-from weft.tool.shell.program.uses import hides_option, use_files, use_looks
+from weft.tool.shell.program.table import PROGRAMS, hides_option, is_asked, only_tells, use_files, use_looks
 from weft.tool.shell.program.wrappers import FETCHING, LASTING, WRAPPING, unwrap
 from weft.tool.shell.scene import Feed, Scene
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from weft.model.permission import HOLE, hole
-from weft.tool.shell.field import Field, Reading, unknown
-from weft.tool.shell.options import Given, names, split
+from weft.tool.shell.field import Field, Given, Reading, names, split, unknown
 from weft.tool.shell.program.inner import Argv, Inner, Script, Setting
 from weft.tool.shell.scene import Feed, Scene
 

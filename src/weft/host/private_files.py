@@ -1,0 +1,116 @@
+"""Temporary files, secret files, and the birth time of files."""
+
+import asyncio
+import ctypes
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from weft.errors import ConfigError
+from weft.host.files import FILE_MODE, make_directory
+from weft.host.tasks import undivided
+
+
+@asynccontextmanager
+async def open_scratch(prefix: str, content: bytes) -> AsyncIterator[str]:
+    """The path of a file for the owner's eyes alone. At the end it is gone, whatever happened."""
+    # Named before it is written: whoever is cancelled meanwhile knows what to take away.
+    path = os.path.join(tempfile.gettempdir(), f"{prefix}{secrets.token_hex(8)}")
+    try:
+        await undivided(asyncio.to_thread(_write, path, content))
+        yield path
+    finally:
+        with suppress(FileNotFoundError):  # it could not be written, which has been raised
+            os.unlink(path)
+
+
+def _write(path: str, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+
+
+LENGTH = 24
+LONGEST = 1024
+
+
+def find_secret(path: str) -> str | None:
+    """What is kept there; None if nothing is. Raises `ConfigError` for a file that others can read or change."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(path, f"cannot be read: {error.strerror}") from error
+    try:
+        found = os.fstat(fd)
+        if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or found.st_uid != os.geteuid():
+            raise ConfigError(path, "others could read it: remove it, and another is made")
+        return os.read(fd, LONGEST).decode(errors="replace").strip() or None
+    finally:
+        os.close(fd)
+
+
+def get_secret(path: str) -> str:
+    """The same, made the first time. Raises `ConfigError` where none can be written."""
+    while (found := find_secret(path)) is None:
+        try:
+            _make(path)
+        except OSError as error:
+            raise ConfigError(path, f"no password can be written there: {error.strerror}") from error
+    return found
+
+
+def _make(path: str) -> None:
+    make_directory(os.path.dirname(path))
+    temp = f"{path}.{os.getpid()}-{secrets.token_hex(4)}.new"
+    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(secrets.token_urlsafe(LENGTH).encode() + b"\n")
+        os.link(temp, path)  # unlike a rename, never over one that somebody else has just made
+    except FileExistsError:
+        if find_secret(path) is None:  # it is there and empty
+            os.unlink(path)
+    finally:
+        os.unlink(temp)
+
+
+_AT_FDCWD: Final = -100
+_NO_FOLLOW: Final = 0x100
+_BIRTH: Final = 0x800
+
+
+class _Time(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_int64), ("nanoseconds", ctypes.c_uint32), ("unused", ctypes.c_int32))
+
+
+class _Statx(ctypes.Structure):
+    """As the kernel fills it: 256 bytes, of which the beginning is of interest."""
+
+    _fields_ = (
+        ("mask", ctypes.c_uint32),
+        ("before", ctypes.c_uint8 * 60),
+        ("accessed", _Time),
+        ("born", _Time),
+        ("after", ctypes.c_uint8 * 160),
+    )
+
+
+def birth_of(path: bytes) -> int | None:
+    """When what a path names was made, in ns since 1970; a link is not followed. None if nobody can tell."""
+    told: object = getattr(os.lstat(path), "st_birthtime", None)
+    if isinstance(told, float):
+        return int(told * 1_000_000_000)
+    try:
+        statx = ctypes.CDLL(None, use_errno=True).statx
+    except (OSError, AttributeError):
+        return None
+    found = _Statx()
+    failed = statx(_AT_FDCWD, ctypes.c_char_p(path), _NO_FOLLOW, _BIRTH, ctypes.byref(found))
+    if failed or not found.mask & _BIRTH:
+        return None
+    return int(found.born.seconds) * 1_000_000_000 + int(found.born.nanoseconds)

@@ -1,0 +1,63 @@
+"""Errors on the wire: the facts that travel, and the error made of them on the other side."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from weft import errors
+from weft.errors import WeftError
+from weft.model.wire import wire_name
+
+# What each is made of, which the caller said or may know. An error that is not here goes as a sentence alone.
+FACTS: Final[dict[type[WeftError], tuple[str, ...]]] = {
+    errors.NotFoundError: ("kind", "id", "near"),
+    errors.UnreadableError: ("kind", "id"),
+    errors.InvalidInputError: ("field", "reason"),
+    errors.InvalidIdError: ("kind", "given"),
+    errors.AmbiguousError: ("kind", "given", "candidates"),
+    errors.ConflictError: ("kind", "id", "reason"),
+    errors.DocumentError: ("where", "reason"),
+    errors.BundleError: ("where", "reason"),
+    errors.DirectoryError: ("path", "reason"),
+    errors.OutsideError: ("path",),
+    errors.UnsupportedError: ("what",),
+    errors.SnapshotMissingError: ("reason", "files"),
+    errors.RestoreFailedError: ("reason", "files", "left"),
+    errors.SessionBusyError: ("session", "owner"),
+    errors.CursorLostError: ("after", "oldest"),
+    errors.CompactionIneffectiveError: ("session",),
+    errors.DeadlineError: ("limit", "seconds"),
+    errors.NoModelError: (),
+    errors.ModelNotFoundError: ("provider_id", "model_id", "near"),
+}
+# OpenCode's name where it differs from ours: its clients look for it.
+NAMES: Final[dict[type[WeftError], str]] = {errors.ModelNotFoundError: "ProviderModelNotFoundError"}
+KINDS: Final = {NAMES.get(kind, kind.__name__): kind for kind in FACTS}
+
+
+def name_of(error: WeftError) -> str:
+    """Return the name that an error has on the wire."""
+    return NAMES.get(type(error), type(error).__name__)
+
+
+def to_facts(error: WeftError) -> dict[str, Any]:
+    """What goes along with the sentence."""
+    facts = {wire_name(name): getattr(error, name) for name in FACTS.get(type(error), ())}
+    if isinstance(error, errors.ModelNotFoundError):
+        facts["suggestions"] = error.near
+    return facts | ({"hint": error.hint} if error.hint else {})
+
+
+def from_facts(name: str, facts: Mapping[str, Any]) -> WeftError | None:
+    """The error that was raised there; None when there is too little to make it of."""
+    kind = KINDS.get(name)
+    if kind is None or not all(_is_fact(facts.get(wire_name(each))) for each in FACTS[kind]):
+        return None
+    made = kind(**{each: facts[wire_name(each)] for each in FACTS[kind]})
+    made.hint = str(facts.get("hint", ""))
+    return made
+
+
+def _is_fact(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(isinstance(each, str) for each in value)
+    return isinstance(value, str | int | float)

@@ -1,0 +1,118 @@
+"""Events about language servers, MCP servers, terminals, the program and its screens."""
+
+from typing import Any, ClassVar, Literal
+
+from weft.model.event import Event
+from weft.model.ids import PtyID, SessionID
+
+
+class LspUpdated(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "lsp.updated"
+
+
+class LspDiagnosed(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "lsp.client.diagnostics"
+
+    server_id: str
+    path: str
+
+
+class McpToolsChanged(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "mcp.tools.changed"
+
+    server: str
+
+
+class McpBrowserFailed(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "mcp.browser.open.failed"
+
+    mcp_name: str
+    url: str
+
+
+class ServerConnected(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "server.connected"
+
+
+class ServerHeartbeat(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "server.heartbeat"
+
+
+class InstanceDisposed(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "server.instance.disposed"
+
+    directory: str
+
+
+class GlobalDisposed(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "global.disposed"
+
+
+class InstallationUpdated(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "installation.updated"
+
+    version: str
+
+
+class UpdateAvailable(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "installation.update-available"
+
+    version: str
+
+
+class IdeInstalled(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "ide.installed"
+
+    ide: str
+
+
+class PtyCreated(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "pty.created"
+
+    info: dict[str, Any]
+
+
+class PtyUpdated(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "pty.updated"
+
+    info: dict[str, Any]
+
+
+class PtyExited(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "pty.exited"
+
+    id: PtyID
+    exit_code: int
+
+
+class PtyDeleted(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "pty.deleted"
+
+    id: PtyID
+
+
+class TuiPromptAppended(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "tui.prompt.append"
+
+    text: str
+
+
+class TuiCommandExecuted(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "tui.command.execute"
+
+    command: str
+
+
+class TuiToastShown(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "tui.toast.show"
+
+    title: str | None = None
+    message: str
+    variant: Literal["info", "success", "warning", "error"]
+    duration: int | float | None = None
+
+
+class TuiSessionSelected(Event, frozen=True, kw_only=True):
+    type: ClassVar[str] = "tui.session.select"
+
+    session_id: SessionID

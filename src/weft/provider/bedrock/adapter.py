@@ -1,0 +1,103 @@
+"""Amazon Bedrock: sign requests to its Converse API, and stream the answers."""
+
+import hashlib
+import hmac
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+import httpx2
+from msgspec.structs import replace
+
+from weft.host.now import now
+from weft.provider.bedrock.request import to_body
+from weft.provider.bedrock.stream import ConverseFold, FrameReader
+from weft.provider.body import to_bytes
+from weft.provider.catalog.access import DEFAULT_REGION, placed_id
+from weft.provider.chunk import AnyChunk
+from weft.provider.contract import ModelRequest
+from weft.provider.endpoint import AwsKeys, Endpoint, Question
+from weft.provider.http import stream_chunks
+from weft.provider.media import has_files
+
+ALGORITHM: Final = "AWS4-HMAC-SHA256"
+SERVICE: Final = "bedrock"
+
+
+def sign(url: str, body: bytes, keys: AwsKeys, region: str, at: int) -> dict[str, str]:
+    """The headers that prove who asks. `at` is the time, in ms; the server takes it for a few minutes."""
+    moment = datetime.fromtimestamp(at // 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+    parts = urlsplit(url)
+    signed = {"host": _host(url), "x-amz-date": moment}
+    if keys.token:
+        signed["x-amz-security-token"] = keys.token
+    names = ";".join(signed)
+    canonical = "\n".join(
+        [
+            "POST",
+            # Quoted once more than it is sent, as every service but S3 wants it.
+            quote(parts.path or "/", safe="/-_.~"),
+            parts.query,
+            *(f"{name}:{value.strip()}" for name, value in signed.items()),
+            "",
+            names,
+            _digest(body),
+        ]
+    )
+    scope = f"{moment[:8]}/{region}/{SERVICE}/aws4_request"
+    text = "\n".join([ALGORITHM, moment, scope, _digest(canonical.encode())])
+    key = b"AWS4" + keys.secret.encode()
+    for step in scope.split("/"):
+        key = _mac(key, step)
+    proof = (
+        f"{ALGORITHM} Credential={keys.id}/{scope}, SignedHeaders={names}, Signature={_mac(key, text).hex()}"
+    )
+    return {**signed, "authorization": proof}
+
+
+def _host(url: str) -> str:
+    """As the client sends it: without a port that goes without saying."""
+    parts = urlsplit(url)
+    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    name = parts.netloc.rpartition("@")[2].lower()
+    return name.removesuffix(f":{usual}")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _mac(key: bytes, text: str) -> bytes:
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()
+
+
+STREAM: Final = "application/vnd.amazon.eventstream"
+
+
+class Bedrock:
+    """Bedrock in one region. With a key of its own it is sent as a bearer token; else every request is signed."""
+
+    def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint) -> None:
+        self._client = client
+        self._endpoint = endpoint
+        self._region: str = endpoint.options.get("region") or DEFAULT_REGION
+        self._signs = endpoint.aws is not None and not endpoint.api_key
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        # The keys lie in a file, and may be renewed there while we run: each request asks for them anew.
+        apart = self._signs or has_files(request.messages)
+        return stream_chunks(
+            self._client, partial(self._ask, request), ConverseFold(), reader=FrameReader(), apart=apart
+        )
+
+    def _ask(self, request: ModelRequest) -> Question:
+        endpoint, body = self._endpoint, to_bytes(to_body(request))
+        own = {"accept": STREAM, **endpoint.bearer}
+        path = f"/model/{quote(placed_id(request.model.api.id, self._region), safe='')}/converse-stream"
+        question = endpoint.ask(path, body, request.parameters, own)
+        if endpoint.aws is None or not self._signs:
+            return question
+        signed = sign(question.url, body, endpoint.aws(), self._region, now())
+        return replace(question, headers={**question.headers, **signed})

@@ -1,0 +1,270 @@
+"""The model catalog: providers and models as models.dev and `opencode.json` describe them."""
+
+import os
+import zlib
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import cached_property
+from importlib.resources import files
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from weft.errors import ConfigError, ProviderError
+from weft.host.files import read_bytes, write_atomic
+from weft.model.catalog import (
+    CachePrice,
+    Capabilities,
+    Cost,
+    Interleaved,
+    Limit,
+    Modalities,
+    Model,
+    ModelApi,
+    Price,
+)
+
+# Gives the body of a URL that answered with success. Raises `ProviderError` for anything else.
+Fetch = Callable[[str], bytes]
+Warn = Callable[[ConfigError], None]
+
+SNAPSHOT: Final = "data/models.json.gz"
+GZIP: Final = 16 + zlib.MAX_WBITS
+MAX_BYTES: Final = 64 * 1024 * 1024
+
+_providers = msgspec.json.Decoder(dict[str, Raw])
+
+
+class Shelf(Struct, frozen=True, kw_only=True):
+    """A provider in the catalogue. `env` names the variables it takes its key and its settings from."""
+
+    name: str | None = None
+    env: tuple[str, ...] = ()
+    npm: str | None = None
+    api: str | None = None
+    models: dict[str, Raw] = {}
+
+    def find(self, model: str) -> dict[str, Any] | None:
+        """What is known of a model, in the words of models.dev."""
+        raw = self.models.get(model)
+        found = msgspec.json.decode(raw) if raw is not None else None
+        return found if isinstance(found, dict) else None
+
+
+_shelf = msgspec.json.Decoder(Shelf)
+
+
+class Catalogue:
+    """Every provider there is word of. `read` is called when the first one is asked for."""
+
+    def __init__(self, read: Callable[[], Mapping[str, Raw]]) -> None:
+        self._read = read
+
+    @cached_property
+    def _raw(self) -> Mapping[str, Raw]:
+        return self._read()
+
+    def list_providers(self) -> list[str]:
+        return list(self._raw)
+
+    def find(self, provider: str) -> Shelf | None:
+        raw = self._raw.get(provider)
+        try:
+            return _shelf.decode(raw) if raw is not None else None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None  # a later models.dev may describe a provider in words we do not know
+
+
+def open_catalogue(path: str, warn: Warn) -> Catalogue:
+    """The catalogue last fetched, which lies at `path`; without one, the one that came with weft."""
+
+    def read() -> Mapping[str, Raw]:
+        return _read_fetched(path, warn) or read_snapshot()
+
+    return Catalogue(read)
+
+
+def read_snapshot() -> Mapping[str, Raw]:
+    packed = files("weft.provider.catalog").joinpath(SNAPSHOT).read_bytes()
+    return _providers.decode(zlib.decompress(packed, GZIP))
+
+
+def refresh(path: str, url: str, fetch: Fetch) -> int:
+    """Fetch the catalogue into `path`, in OpenCode's own format. Gives back how many providers it names."""
+    where = f"{url.rstrip('/')}/api.json"
+    raw = fetch(where)
+    found = _decode(raw)
+    if not found:
+        raise ProviderError(f"{where} did not answer with a catalogue of models")
+    write_atomic(path, raw, temp=f"{path}.{os.getpid()}.new")
+    return len(found)
+
+
+def _read_fetched(path: str, warn: Warn) -> Mapping[str, Raw]:
+    try:
+        raw = read_bytes(path, limit=MAX_BYTES)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        warn(
+            ConfigError(path, f"cannot be read ({error.strerror}); the catalogue that came with weft is used")
+        )
+        return {}
+    found = _decode(raw)
+    if not found:
+        warn(ConfigError(path, "is no catalogue of models; the one that came with weft is used"))
+    return found
+
+
+def _decode(raw: bytes) -> Mapping[str, Raw]:
+    """Providers by id; none if this is something else. What each holds is looked at when it is asked for."""
+    try:
+        found = _providers.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return found if all(bytes(each).startswith(b"{") for each in found.values()) else {}
+
+
+Plain = dict[str, Any]
+
+
+class PriceEntry(Struct, frozen=True, kw_only=True):
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal | None = None
+    cache_write: Decimal | None = None
+
+
+class CostEntry(PriceEntry, frozen=True, kw_only=True):
+    context_over_200k: PriceEntry | None = None
+
+
+class LimitEntry(Struct, frozen=True, kw_only=True):
+    context: int = 0
+    input: int | None = None
+    output: int = 0
+
+
+class ModalityEntry(Struct, frozen=True, kw_only=True):
+    input: tuple[str, ...] = ("text",)
+    output: tuple[str, ...] = ("text",)
+
+
+class FieldEntry(Struct, frozen=True, kw_only=True):
+    field: str
+
+
+class PackageEntry(Struct, frozen=True, kw_only=True):
+    npm: str | None = None
+    api: str | None = None
+
+
+# The APIs whose models take a format for their answer, unless the catalogue or the configuration says otherwise.
+FORMATTED: Final = frozenset({"@ai-sdk/openai", "@ai-sdk/azure", "@ai-sdk/google"})
+
+
+class ModelEntry(Struct, frozen=True, kw_only=True):
+    """`id` is the model's name at the provider, where that is not the key it stands under."""
+
+    id: str | None = None
+    name: str | None = None
+    family: str | None = None
+    release_date: str = ""
+    attachment: bool = False
+    reasoning: bool = False
+    temperature: bool = False
+    tool_call: bool = True
+    structured_output: bool | None = None
+    interleaved: bool | FieldEntry = False
+    cost: CostEntry | None = None
+    limit: LimitEntry = LimitEntry()
+    modalities: ModalityEntry = ModalityEntry()
+    status: str = "active"
+    options: dict[str, Any] = {}
+    headers: dict[str, str] = {}
+    provider: PackageEntry = PackageEntry()
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Plain:
+    """What is said above wins, key by key, all the way down; what only one of them says stays.
+
+    OpenCode builds a configured model anew and loses the catalogue's input limit and long price on the way.
+    """
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        if isinstance(under, Mapping) and isinstance(value, Mapping):
+            merged[key] = merge(under, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def to_model(provider_id: str, id: str, plain: Plain, *, reached: ModelApi) -> Model:
+    """The model of a merged description. `reached` says how its provider is reached; the model may say otherwise.
+
+    Raises `msgspec.ValidationError` for what cannot be meant.
+    """
+    entry = msgspec.convert(plain, ModelEntry)
+    npm = entry.provider.npm or reached.npm
+    return Model(
+        id=id,
+        provider_id=provider_id,
+        name=entry.name or id,
+        api=ModelApi(id=entry.id or id, url=entry.provider.api or reached.url, npm=npm),
+        family=entry.family,
+        capabilities=Capabilities(
+            temperature=entry.temperature,
+            reasoning=entry.reasoning,
+            attachment=entry.attachment,
+            toolcall=entry.tool_call,
+            input=_to_modalities(entry.modalities.input),
+            output=_to_modalities(entry.modalities.output),
+            interleaved=Interleaved(field=entry.interleaved.field)
+            if isinstance(entry.interleaved, FieldEntry)
+            else entry.interleaved,
+            structured_output=npm in FORMATTED
+            if entry.structured_output is None
+            else entry.structured_output,
+        ),
+        cost=_to_cost(entry.cost),
+        limit=Limit(context=entry.limit.context, input=entry.limit.input, output=entry.limit.output),
+        status=entry.status,
+        options=entry.options,
+        headers=entry.headers,
+        release_date=entry.release_date,
+    )
+
+
+def _to_modalities(names: tuple[str, ...]) -> Modalities:
+    return Modalities(
+        text="text" in names,
+        audio="audio" in names,
+        image="image" in names,
+        video="video" in names,
+        pdf="pdf" in names,
+    )
+
+
+def _to_cost(entry: CostEntry | None) -> Cost | None:
+    """No price is an unknown price. OpenCode makes it zero, and a dear model looks free."""
+    if entry is None:
+        return None
+    long = entry.context_over_200k
+    return Cost(
+        input=entry.input,
+        output=entry.output,
+        cache=_to_cache(entry),
+        experimental_over200_k=Price(input=long.input, output=long.output, cache=_to_cache(long))
+        if long
+        else None,
+    )
+
+
+def _to_cache(entry: PriceEntry) -> CachePrice:
+    """Where no price for cached tokens is told, they cost as much as any. OpenCode takes them for free."""
+    return CachePrice(
+        read=entry.input if entry.cache_read is None else entry.cache_read,
+        write=entry.input if entry.cache_write is None else entry.cache_write,
+    )

@@ -1,0 +1,182 @@
+"""Events of pydantic-ai's streams to chunks, and its exceptions to ours."""
+
+from typing import Any, Final
+
+import httpx2
+import msgspec
+
+from weft.errors import ProviderError
+from weft.provider.anthropic.request import ending
+from weft.provider.catalog.local import to_refusal
+from weft.provider.chunk import (
+    AnyChunk,
+    Finished,
+    FinishReason,
+    Metadata,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Started,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputStart,
+    Usage,
+)
+from weft.provider.endpoint import Endpoint
+from weft.provider.faults import broken, fault, nameless, to_error
+from weft.provider.pydantic_ai.request import KEY, Library, find_missing_key
+
+REASONS: Final[dict[str, FinishReason]] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content-filter",
+    "tool_call": "tool-calls",
+    "error": "error",
+}
+
+
+class TailFold:
+    """One answer. `feed` it the events in order, then `end` it with the stream that is over."""
+
+    def __init__(self) -> None:
+        self._started = False
+        self._called = False
+        self._open: dict[int, str] = {}  # the ids of the parts that are streamed
+        self._count = 0
+
+    def feed(self, event: Any) -> list[AnyChunk]:
+        match event.event_kind:
+            case "part_delta":
+                return self._grow(event.index, event.delta)
+            case "part_start":
+                return [*self._begin(), *self._start(event.index, event.part)]
+            case "part_end":
+                return self._close(event.index, event.part)
+            case _:
+                return []
+
+    def end(self, answer: Any) -> list[AnyChunk]:
+        response = answer.get()
+        # pydantic-ai takes a stream that breaks off for an answer; the one of OpenAI's kind knows better.
+        if response.finish_reason is None or not getattr(answer, "_has_finish_reason", True):
+            raise broken("the model's answer broke off before its end")
+        reason = REASONS.get(response.finish_reason, "other")
+        if self._called and reason in {"stop", "other"}:
+            reason = "tool-calls"
+        if reason == "tool-calls" and not self._called:
+            raise nameless()
+        raw = str((response.provider_details or {}).get("finish_reason") or response.finish_reason)
+        return [*self._begin(), Finished(reason=reason, raw_reason=raw, usage=to_usage(response.usage))]
+
+    def _begin(self) -> list[AnyChunk]:
+        if self._started:
+            return []
+        self._started = True
+        return [Started()]
+
+    def _start(self, index: int, part: Any) -> list[AnyChunk]:
+        self._count += 1
+        match part.part_kind:
+            case "text":
+                id = self._open[index] = f"text-{self._count}"
+                return [TextStart(id=id), *([TextDelta(id=id, text=part.content)] if part.content else [])]
+            case "thinking":
+                id = self._open[index] = f"reasoning-{self._count}"
+                grown = [ReasoningDelta(id=id, text=part.content)] if part.content else []
+                return [ReasoningStart(id=id), *grown]
+            case "tool-call":
+                if not part.tool_name:
+                    raise nameless()
+                self._called = True
+                id = self._open[index] = part.tool_call_id
+                written = _written(part.args)
+                grown_call = [ToolInputDelta(call_id=id, text=written)] if written else []
+                return [ToolInputStart(call_id=id, tool=part.tool_name), *grown_call]
+            case _:
+                return []  # tools that the provider carries out by itself are none of ours
+
+    def _grow(self, index: int, delta: Any) -> list[AnyChunk]:
+        id = self._open.get(index)
+        if id is None:
+            return []
+        match delta.part_delta_kind:
+            case "text":
+                return [TextDelta(id=id, text=delta.content_delta)] if delta.content_delta else []
+            case "thinking":
+                return [ReasoningDelta(id=id, text=delta.content_delta)] if delta.content_delta else []
+            case "tool_call":
+                written = _written(delta.args_delta)
+                return [ToolInputDelta(call_id=id, text=written)] if written else []
+            case _:
+                return []
+
+    def _close(self, index: int, part: Any) -> list[AnyChunk]:
+        id = self._open.pop(index, None)
+        if id is None:
+            return []
+        match part.part_kind:
+            case "text":
+                return [TextEnd(id=id, metadata=_kept(part))]
+            case "thinking":
+                return [ReasoningEnd(id=id, metadata=_kept(part))]
+            case _:
+                raw = _written(part.args) or "{}"
+                return [ToolCall(call_id=id, tool=part.tool_name, raw=raw, metadata=_kept(part))]
+
+
+def _written(args: str | dict[str, Any] | None) -> str:
+    if isinstance(args, dict):
+        return msgspec.json.encode(args).decode() if args else ""
+    return args or ""
+
+
+def _kept(part: Any) -> Metadata | None:
+    """What the provider wants to see again, as pydantic-ai holds it."""
+    names = ("id", "signature", "provider_name", "provider_details")
+    found = {name: value for name in names if (value := getattr(part, name, None))}
+    if not found.keys() - {"provider_name"}:
+        return None
+    tail = ending("", part.content) if part.part_kind == "thinking" else ""
+    return {KEY: found | ({"tail": tail} if tail else {})}
+
+
+def to_usage(used: Any) -> Usage:
+    """pydantic-ai counts what the cache held within the input, and thinking within the output."""
+    details = dict(used.details)
+    read, write = used.cache_read_tokens, used.cache_write_tokens
+    reasoning = min(details.get("reasoning_tokens", 0), used.output_tokens)
+    raw = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens, **details}
+    return Usage(
+        input=max(0, used.input_tokens - read - write),
+        output=used.output_tokens - reasoning,
+        reasoning=reasoning,
+        cache_read=read,
+        cache_write=write,
+        raw=raw | {"cache_read_tokens": read, "cache_write_tokens": write},
+    )
+
+
+def to_failure(error: Exception, ai: Library, endpoint: Endpoint) -> ProviderError:
+    """What pydantic-ai raised, or let through from the package underneath, as ours."""
+    errors = ai.errors
+    if isinstance(error, ProviderError):
+        return error
+    if isinstance(error, errors.ModelHTTPError):
+        body = error.body if isinstance(error.body, str) else msgspec.json.encode(error.body).decode()
+        return to_error(error.status_code, error.headers or {}, body)
+    if isinstance(error, errors.ModelTimeoutError | errors.ModelRequestTimeout | TimeoutError):
+        return fault("timeout", str(error) or "the model did not answer in time")
+    if isinstance(error, errors.ModelConnectionError | httpx2.TransportError | ConnectionError):
+        refusal = to_refusal(endpoint.base_url, error, endpoint.provider_id)
+        return refusal or fault("network", f"the connection broke off: {error}")
+    if isinstance(error, errors.UnexpectedModelBehavior):
+        return broken(f"the answer cannot be read: {error}")
+    if isinstance(error, errors.ModelAPIError) and not isinstance(error.__cause__, ValueError):
+        said = error.body if isinstance(error.body, dict) else {"message": str(error)}
+        return to_error(None, {}, msgspec.json.encode(said, enc_hook=str))
+    if isinstance(error, errors.UserError):
+        return find_missing_key(error, endpoint.provider_id) or fault("bad-request", str(error))
+    return fault("protocol", f"the answer cannot be read: {error}")

@@ -1,0 +1,205 @@
+"""Count what happens in all directories, in the text format of Prometheus."""
+
+from bisect import bisect_left
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Final
+
+from msgspec import Struct
+
+from weft.model.event import (
+    Event,
+    MessageUpdated,
+    PartUpdated,
+    SessionCompacted,
+    SessionDeleted,
+    SessionFailed,
+    SessionRested,
+    StatusChanged,
+)
+from weft.model.ids import SessionID
+from weft.model.message import AssistantMessage
+from weft.model.part import StepFinishPart
+from weft.model.session import Busy, Idle, Retry
+
+BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
+UNKNOWN_ROUTE: Final = "unknown"
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Visit(Struct, frozen=True, kw_only=True):
+    """One request and how it went. `route` is the path as a pattern: ids in it would be endlessly many names."""
+
+    method: str
+    path: str
+    route: str
+    status: int
+    seconds: float
+
+    def line(self) -> str:
+        return f"{self.method} {self.path} {self.status} {1000 * self.seconds:.0f}ms"
+
+
+class Histogram:
+    """How many took how long: the last place is for those longer than every bound."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(BOUNDS) + 1)
+        self._sum = 0.0
+
+    def take(self, seconds: float) -> None:
+        self._counts[bisect_left(BOUNDS, seconds)] += 1
+        self._sum += seconds
+
+    def lines(self, name: str, labels: Labels) -> Iterable[str]:
+        total = 0
+        for bound, count in zip((*BOUNDS, None), self._counts, strict=True):
+            total += count
+            le = "+Inf" if bound is None else f"{bound:g}"
+            yield f"{name}_bucket{to_labels((*labels, ('le', le)))} {total}"
+        yield f"{name}_sum{to_labels(labels)} {self._sum:.6f}"
+        yield f"{name}_count{to_labels(labels)} {total}"
+
+
+class Requests:
+    """Every request by its route, and how long those took that end."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str, int]] = Counter()
+        self._times: dict[tuple[str, str], Histogram] = {}
+
+    def take(self, visit: Visit, *, timed: bool) -> None:
+        self._counts[visit.method, visit.route, visit.status] += 1
+        if timed:
+            self._times.setdefault((visit.method, visit.route), Histogram()).take(visit.seconds)
+
+    def lines(self) -> Iterable[str]:
+        yield from head("weft_requests_total", "counter", "Requests by route and status.")
+        for (method, route, status), count in sorted(self._counts.items()):
+            labels = (("method", method), ("route", route), ("status", str(status)))
+            yield f"weft_requests_total{to_labels(labels)} {count}"
+        name = "weft_request_seconds"
+        yield from head(name, "histogram", "How long requests took; streams are not among them.")
+        for (method, route), times in sorted(self._times.items()):
+            yield from times.lines(name, (("method", method), ("route", route)))
+
+
+def head(name: str, kind: str, about: str) -> tuple[str, str]:
+    return f"# HELP {name} {about}", f"# TYPE {name} {kind}"
+
+
+def single(name: str, kind: str, about: str, value: float) -> list[str]:
+    return [*head(name, kind, about), f"{name} {value:.10g}"]
+
+
+def by_label(name: str, about: str, label: str, values: Mapping[str, float]) -> list[str]:
+    """A counter that is told apart by one label."""
+    rows = (f"{name}{to_labels(((label, key),))} {value:.10g}" for key, value in sorted(values.items()))
+    return [*head(name, "counter", about), *rows]
+
+
+def to_labels(labels: Labels) -> str:
+    return "{" + ",".join(f'{name}="{escape(value)}"' for name, value in labels) + "}"
+
+
+def escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+REMEMBERED: Final = 10_000
+
+
+class Tally:
+    """Counts since the start. A copy of a message (a fork, an import) is told of like any other, so only what happens in
+    a session that is being run is counted, and each thing once."""
+
+    def __init__(self) -> None:
+        self.told = 0
+        self.dropped = 0
+        self.streams = 0
+        self.store_errors = 0
+        self._runs = self._retries = self._compactions = self._prompts = self._steps = 0
+        self._cost = Decimal(0)
+        self._tokens: Counter[str] = Counter(
+            {"input": 0, "output": 0, "reasoning": 0, "cache_read": 0, "cache_write": 0}
+        )
+        self._failures: Counter[str] = Counter()
+        self._running: dict[SessionID, bool] = {}
+        self._seen: OrderedDict[str, None] = OrderedDict()
+
+    def take(self, event: Event) -> None:
+        self.told += 1
+        match event:
+            case StatusChanged(session_id=session, status=status):
+                self._turn(session, status)
+            case SessionRested(session_id=session):
+                self._running.pop(session, None)
+            case SessionDeleted(info=info):
+                self._running.pop(info.id, None)
+            case SessionCompacted():
+                self._compactions += 1
+            case SessionFailed(error=error):
+                self._failures["unknown" if error is None else str(error.__struct_config__.tag)] += 1
+            case MessageUpdated(info=AssistantMessage() as info) if info.session_id in self._running:
+                self._prompts += self._is_new(info.parent_id)
+            case PartUpdated(part=StepFinishPart() as part) if part.session_id in self._running:
+                if self._is_new(part.id):
+                    self._finish(part)
+            case _:
+                pass
+
+    def _turn(self, session: SessionID, status: Idle | Busy | Retry) -> None:
+        match status:
+            case Idle():
+                self._running.pop(session, None)
+                return
+            case Retry():
+                self._retries += 1
+            case Busy():
+                pass
+        self._runs += session not in self._running
+        self._running[session] = True
+
+    def _finish(self, part: StepFinishPart) -> None:
+        self._steps += 1
+        self._cost += part.cost
+        tokens = part.tokens
+        self._tokens.update(
+            input=tokens.input,
+            output=tokens.output,
+            reasoning=tokens.reasoning,
+            cache_read=tokens.cache.read,
+            cache_write=tokens.cache.write,
+        )
+
+    def _is_new(self, id: str) -> bool:
+        new = id not in self._seen
+        self._seen[id] = None
+        self._seen.move_to_end(id)
+        if len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+        return new
+
+    def lines(self) -> list[str]:
+        tokens = dict(self._tokens)
+        return [
+            *single("weft_events_total", "counter", "Events that happened in open directories.", self.told),
+            *single("weft_streams", "gauge", "Listeners on event streams now.", self.streams),
+            *single(
+                "weft_listeners_dropped_total", "counter", "Listeners sent away: too slow.", self.dropped
+            ),
+            *single("weft_runs", "gauge", "Sessions that are being run now.", len(self._running)),
+            *single("weft_runs_total", "counter", "Runs that began.", self._runs),
+            *single("weft_prompts_total", "counter", "Prompts a model began to answer.", self._prompts),
+            *single("weft_steps_total", "counter", "Answers of models that came to an end.", self._steps),
+            *by_label("weft_tokens_total", "Tokens of those answers, as far as counted.", "kind", tokens),
+            *single(
+                "weft_cost_dollars_total", "counter", "What they cost, as far as known.", float(self._cost)
+            ),
+            *single("weft_retries_total", "counter", "Waits before a model was asked again.", self._retries),
+            *single("weft_compactions_total", "counter", "Conversations summed up.", self._compactions),
+            *by_label("weft_failures_total", "Runs that failed, by how.", "name", dict(self._failures)),
+            *single("weft_store_errors_total", "counter", "Requests the store refused.", self.store_errors),
+        ]

@@ -1,0 +1,426 @@
+"""HTTP of OpenCode 1.18 under `/api`, as far as its terminal and web clients call it."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, Generic, Literal, TypeVar
+
+from msgspec import Struct
+
+from weft.errors import InvalidInputError
+from weft.model.agent import Agent, Command, Mode
+from weft.model.catalog import CachePrice, Limit, Modalities
+from weft.model.part import CacheTokens, Tokens
+from weft.model.project import Project
+from weft.model.provider import ListedModel, ProviderInfo
+from weft.model.session import Session, SessionQuery, SessionTime, own_of
+from weft.model.spending import Spent
+from weft.model.wire import Wire, always
+from weft.model.workspace import Kind, Whereabouts
+from weft.server.route import Call, Wide, route
+
+
+class ProjectPlace(Wire, frozen=True, kw_only=True):
+    id: str
+    directory: str
+
+
+class Location(Wire, frozen=True, kw_only=True):
+    directory: str
+    project: ProjectPlace
+
+
+class Request(Wire, frozen=True, kw_only=True):
+    headers: dict[str, str] = always({})
+    body: dict[str, Any] = always({})
+
+
+class NamedModel(Wire, frozen=True, kw_only=True):
+    id: str
+    provider_id: str
+
+
+class RuleInfo(Wire, frozen=True, kw_only=True):
+    action: str
+    resource: str
+    effect: str
+
+
+class AgentInfo(Wire, frozen=True, kw_only=True):
+    id: str
+    model: NamedModel | None = None
+    request: Request
+    system: str | None = None
+    description: str | None = None
+    mode: Mode
+    hidden: bool = always(False)
+    color: str | None = None
+    steps: int | None = None
+    permissions: tuple[RuleInfo, ...]
+
+
+class Api(Wire, frozen=True, kw_only=True):
+    id: str
+    type: Literal["aisdk"]
+    package: str
+    url: str | None = None
+
+
+class Abilities(Wire, frozen=True, kw_only=True):
+    tools: bool
+    input: tuple[str, ...]
+    output: tuple[str, ...]
+
+
+class PriceInfo(Wire, frozen=True, kw_only=True):
+    input: Decimal
+    output: Decimal
+    cache: CachePrice
+
+
+class VariantInfo(Wire, frozen=True, kw_only=True):
+    id: str
+    headers: dict[str, str] = always({})
+    body: dict[str, Any] = always({})
+
+
+class ModelInfo(Wire, frozen=True, kw_only=True):
+    id: str
+    provider_id: str
+    family: str | None = None
+    name: str
+    api: Api
+    capabilities: Abilities
+    request: Request
+    variants: tuple[VariantInfo, ...]
+    time: dict[str, int]
+    cost: tuple[PriceInfo, ...]
+    status: str
+    enabled: bool
+    limit: Limit
+
+
+class ProviderApi(Wire, frozen=True, kw_only=True):
+    type: Literal["aisdk"]
+    package: str
+
+
+class ProviderShort(Wire, frozen=True, kw_only=True):
+    id: str
+    name: str
+    api: ProviderApi
+    request: Request
+
+
+class Way(Wire, frozen=True, kw_only=True):
+    type: Literal["key"]
+    label: str
+
+
+class IntegrationInfo(Wire, frozen=True, kw_only=True):
+    id: str
+    name: str
+    methods: tuple[Way, ...]
+    connections: tuple[dict[str, str], ...]
+
+
+class CommandInfo(Wire, frozen=True, kw_only=True):
+    name: str
+    template: str
+    description: str | None = None
+    agent: str | None = None
+    subtask: bool | None = None
+
+
+class SkillInfo(Wire, frozen=True, kw_only=True):
+    name: str
+    description: str | None = None
+    location: str
+    content: str
+
+
+class Entry(Wire, frozen=True, kw_only=True):
+    path: str
+    type: Kind
+
+
+class LocationRef(Wire, frozen=True, kw_only=True):
+    directory: str
+
+
+class SessionInfo(Wire, frozen=True, kw_only=True):
+    id: str
+    parent_id: str | None = None
+    project_id: str
+    cost: Decimal
+    tokens: Tokens
+    time: SessionTime
+    title: str
+    location: LocationRef
+
+
+class SessionPage(Wire, frozen=True, kw_only=True):
+    data: tuple[SessionInfo, ...]
+    cursor: dict[str, str]
+
+
+def place_of(place: Whereabouts, project: Project) -> Location:
+    return Location(
+        directory=place.directory, project=ProjectPlace(id=project.id, directory=project.worktree)
+    )
+
+
+def to_agent(agent: Agent) -> AgentInfo:
+    model = agent.model
+    return AgentInfo(
+        id=agent.name,
+        model=None if model is None else NamedModel(id=model.model_id, provider_id=model.provider_id),
+        request=Request(),
+        system=agent.prompt,
+        description=agent.description,
+        mode=agent.mode,
+        hidden=agent.hidden,
+        color=agent.color,
+        steps=agent.steps,
+        permissions=tuple(
+            RuleInfo(action=rule.permission, resource=rule.pattern, effect=rule.action)
+            for rule in agent.permission
+        ),
+    )
+
+
+def to_model(model: ListedModel) -> ModelInfo:
+    can, cost = model.capabilities, model.cost
+    return ModelInfo(
+        id=model.id,
+        provider_id=model.provider_id,
+        family=model.family,
+        name=model.name,
+        api=Api(id=model.api.id, type="aisdk", package=model.api.npm, url=model.api.url or None),
+        capabilities=Abilities(
+            tools=can.toolcall, input=tuple(_kinds(can.input)), output=tuple(_kinds(can.output))
+        ),
+        request=Request(),
+        variants=tuple(VariantInfo(id=name) for name in model.variants or {}),
+        time={"released": 0},
+        cost=(PriceInfo(input=cost.input, output=cost.output, cache=cost.cache),)
+        if cost is not None and model.priced
+        else (),
+        status=model.status,
+        enabled=True,
+        limit=model.limit,
+    )
+
+
+def _kinds(modalities: Modalities) -> Iterator[str]:
+    return (name for name in ("text", "audio", "image", "video", "pdf") if getattr(modalities, name))
+
+
+def to_provider(provider: ProviderInfo) -> ProviderShort:
+    package = next((model.api.npm for model in provider.models.values()), "")
+    return ProviderShort(
+        id=provider.id, name=provider.name, api=ProviderApi(type="aisdk", package=package), request=Request()
+    )
+
+
+def to_integration(provider: ProviderInfo, *, connected: bool) -> IntegrationInfo:
+    named = {"type": "env", "name": provider.env[0]} if provider.env and provider.source == "env" else None
+    return IntegrationInfo(
+        id=provider.id,
+        name=provider.name,
+        methods=(Way(type="key", label="API key"),),
+        connections=(named,) if connected and named is not None else (),
+    )
+
+
+def to_session(session: Session) -> SessionInfo:
+    ledger = own_of(session).spent
+    spent = Spent() if ledger is None else ledger.own
+    return SessionInfo(
+        id=session.id,
+        parent_id=session.parent_id,
+        project_id=session.project_id,
+        cost=spent.cost,
+        tokens=Tokens(
+            input=spent.input,
+            output=spent.output,
+            reasoning=spent.reasoning,
+            cache=CacheTokens(read=spent.cache_read, write=spent.cache_write),
+        ),
+        time=session.time,
+        title=session.title,
+        location=LocationRef(directory=session.directory),
+    )
+
+
+T = TypeVar("T")
+
+FOUND = 100
+MOST = 5000
+
+
+class Located(Wire, Generic[T], frozen=True, kw_only=True):
+    """What was asked for, and where it holds."""
+
+    location: Location
+    data: T
+
+
+class Healthy(Wire, frozen=True, kw_only=True):
+    healthy: bool
+
+
+class FindQuery(Struct, frozen=True, kw_only=True):
+    query: str
+    type: Kind | None = None
+    limit: int | None = None
+
+
+class ListQuery(Struct, frozen=True, kw_only=True):
+    path: str | None = None
+
+
+class PageQuery(Struct, frozen=True, kw_only=True):
+    """`cursor` is the id of the last session of the page before."""
+
+    limit: int | None = None
+    order: Literal["asc", "desc"] = "desc"
+    search: str | None = None
+    project: str | None = None
+    directory: str | None = None
+    cursor: str | None = None
+
+
+async def get_health(call: Wide) -> Healthy:
+    """Whether the server answers."""
+    del call
+    return Healthy(healthy=True)
+
+
+async def get_location(call: Call) -> Location:
+    """The directory that is meant, and its project."""
+    return await _location(call)
+
+
+async def list_agents(call: Call) -> Located[list[AgentInfo]]:
+    """The agents there are."""
+    found = await call.api.surroundings.list_agents()
+    return Located(location=await _location(call), data=[to_agent(agent) for agent in found])
+
+
+async def list_models(call: Call) -> Located[list[ModelInfo]]:
+    """The models that can be used as things are."""
+    models = [to_model(model) for each in await _connected(call) for model in each.models.values()]
+    return Located(location=await _location(call), data=models)
+
+
+async def list_providers(call: Call) -> Located[list[ProviderShort]]:
+    """The providers that can be used as things are."""
+    found = [to_provider(each) for each in await _connected(call)]
+    return Located(location=await _location(call), data=found)
+
+
+async def list_integrations(call: Call) -> Located[list[IntegrationInfo]]:
+    """The providers there are, and how one gets in with each."""
+    providers = await call.api.configuration.list_providers()
+    found = [to_integration(each, connected=each.id in providers.connected) for each in providers.all]
+    return Located(location=await _location(call), data=found)
+
+
+async def list_references(call: Call) -> Located[list[dict[str, Any]]]:
+    """Other places that agents may look into: none."""
+    return Located(location=await _location(call), data=[])
+
+
+async def list_commands(call: Call) -> Located[list[CommandInfo]]:
+    """The commands there are."""
+    found = [_to_command(command) for command in await call.api.list_commands()]
+    return Located(location=await _location(call), data=found)
+
+
+async def list_skills(call: Call) -> Located[list[SkillInfo]]:
+    """The skills there are; what is in them is read when an agent comes to it."""
+    found = [
+        SkillInfo(name=skill.name, description=skill.description, location=skill.location, content="")
+        for skill in await call.api.surroundings.list_skills()
+    ]
+    return Located(location=await _location(call), data=found)
+
+
+async def find_entries(call: Call) -> Located[list[Entry]]:
+    """Files and directories by a few letters of their names."""
+    asked: FindQuery = call.query
+    limit = min(max(asked.limit or FOUND, 1), FOUND)
+    names = await call.api.files.find_files(asked.query, kind=asked.type, limit=limit)
+    return Located(location=await _location(call), data=[_to_entry(name) for name in names])
+
+
+async def list_entries(call: Call) -> Located[list[Entry]]:
+    """What is in a directory."""
+    asked: ListQuery = call.query
+    nodes = await call.api.files.list_directory(asked.path or ".")
+    return Located(
+        location=await _location(call), data=[Entry(path=node.path, type=node.type) for node in nodes]
+    )
+
+
+async def list_sessions(call: Call) -> SessionPage:
+    """The sessions of every project, last worked on first."""
+    asked: PageQuery = call.query
+    if asked.limit is not None and asked.limit < 1:
+        raise InvalidInputError("limit", "it is less than one")
+    query = SessionQuery(everywhere=True, order="updated", search=asked.search or None)
+    found = [session for session in await call.api.list_sessions(query) if _is_meant(session, asked)]
+    if asked.order == "asc":
+        found.reverse()
+    start = next((place + 1 for place, each in enumerate(found) if each.id == asked.cursor), 0)
+    page = found[start : start + min(asked.limit or FOUND, MOST)]
+    more = start + len(page) < len(found)
+    cursor = {"next": str(page[-1].id)} if more and page else {}
+    return SessionPage(data=tuple(to_session(each) for each in page), cursor=cursor)
+
+
+def _is_meant(session: Session, asked: PageQuery) -> bool:
+    of_project = not asked.project or session.project_id == asked.project
+    return of_project and (not asked.directory or session.directory == asked.directory)
+
+
+def _to_command(command: Command) -> CommandInfo:
+    return CommandInfo(
+        name=command.name,
+        template=command.template,
+        description=command.description,
+        agent=command.agent,
+        subtask=command.subtask,
+    )
+
+
+def _to_entry(name: str) -> Entry:
+    return Entry(path=name.rstrip("/"), type="directory" if name.endswith("/") else "file")
+
+
+async def _connected(call: Call) -> list[ProviderInfo]:
+    found = await call.api.configuration.list_providers()
+    return [each for each in found.all if each.id in found.connected]
+
+
+async def _location(call: Call) -> Location:
+    return place_of(await call.api.surroundings.get_whereabouts(), await call.api.current_project())
+
+
+ROUTES = (
+    route("GET", "/api/health", "v2.health.get", get_health),
+    route("GET", "/api/location", "v2.location.get", get_location),
+    route("GET", "/api/agent", "v2.agent.list", list_agents),
+    route("GET", "/api/model", "v2.model.list", list_models),
+    route("GET", "/api/provider", "v2.provider.list", list_providers),
+    route("GET", "/api/integration", "v2.integration.list", list_integrations),
+    route("GET", "/api/reference", "v2.reference.list", list_references),
+    route("GET", "/api/command", "v2.command.list", list_commands),
+    route("GET", "/api/skill", "v2.skill.list", list_skills),
+    route("GET", "/api/session", "v2.session.list", list_sessions, query=PageQuery),
+)
+
+FILE_ROUTES = (
+    route("GET", "/api/fs/find", "v2.fs.find", find_entries, query=FindQuery),
+    route("GET", "/api/fs/list", "v2.fs.list", list_entries, query=ListQuery),
+)

@@ -1,0 +1,271 @@
+"""Work out what a batch of events changes in the tree, before anything is written."""
+
+import os
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from weft.host.files import read_file
+from weft.model.event import (
+    Durable,
+    MessageRemoved,
+    MessageUpdated,
+    PartGrew,
+    PartRemoved,
+    PartUpdated,
+    ProjectUpdated,
+    SessionCreated,
+    SessionDeleted,
+    SessionDiffed,
+    SessionUpdated,
+    TodoUpdated,
+)
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.message import AssistantMessage
+from weft.model.part import AnyPart
+from weft.model.session import Session
+from weft.model.transcript import grown
+from weft.model.wire import encode_pretty
+from weft.store.files.documents import LIMIT
+from weft.store.files.growth import FIELD, Piece, can_grow, end_of_growth, first_line, to_lines
+from weft.store.files.layout import Layout, project_lock, session_lock
+from weft.store.files.messages import Messages
+from weft.store.files.reader import Tree, list_part_owners
+
+
+class Extension(NamedTuple):
+    """A growth file gets longer: these bytes, from this one on."""
+
+    path: str
+    at: int
+    raw: bytes
+
+
+class Plan(NamedTuple):
+    """Directories to clear, what to move where, documents to put, documents to drop; or one extension and nothing else.
+
+    `tidy` is what counts for nothing once that is done, and may be removed at leisure. A `fresh` directory is not
+    there yet and nobody knows its name: it can be put whole.
+    """
+
+    clears: list[str]
+    puts: dict[str, bytes]
+    drops: list[str]
+    extension: Extension | None
+    tidy: list[str]
+    moves: Mapping[str, str] = MappingProxyType({})
+    fresh: frozenset[str] = frozenset()
+
+
+def is_promise(event: Durable) -> bool:
+    """Whether somebody will be told this is done, so that it must be on the disk itself first.
+
+    The rest only has to outlive the process: a power cut may take back what a running step wrote, until the step's
+    message is complete.
+    """
+    match event:
+        case SessionCreated() | SessionDeleted() | MessageRemoved() | PartRemoved():
+            return True
+        case MessageUpdated(info=AssistantMessage(time=time)):
+            return time.completed is not None
+        case MessageUpdated():
+            return True
+        case (
+            ProjectUpdated() | SessionUpdated() | SessionDiffed() | TodoUpdated() | PartUpdated() | PartGrew()
+        ):
+            return False
+
+
+def lock_of(event: Durable) -> str:
+    """Whoever changes what this event changes must hold this lock."""
+    match event:
+        case ProjectUpdated(info=project):
+            return project_lock(project.id)
+        case SessionCreated(info=session) | SessionUpdated(info=session) | SessionDeleted(info=session):
+            return session_lock(session.id)
+        case MessageUpdated(info=message):
+            return session_lock(message.session_id)
+        case PartUpdated(part=part):
+            return session_lock(part.session_id)
+        case SessionDiffed() | TodoUpdated() | MessageRemoved() | PartGrew() | PartRemoved():
+            return session_lock(event.session_id)
+
+
+class Batch:
+    """Folds events into a plan. The later of two events that touch the same document wins."""
+
+    def __init__(self, tree: Tree, messages: Messages) -> None:
+        self._tree = tree
+        self._messages = messages
+        self._layout: Layout = tree.layout
+        self._puts: dict[str, Any] = {}
+        self._drops: dict[str, None] = {}
+        self._clears: dict[str, None] = {}
+        self._tidy: dict[str, None] = {}
+        self._growths: dict[tuple[MessageID, PartID], list[PartGrew]] = {}
+        self._parts: dict[str, tuple[MessageID, PartID]] = {}
+        self._new: set[SessionID] = set()
+
+    def feed(self, event: Durable) -> None:
+        layout = self._layout
+        match event:
+            case ProjectUpdated(info=project):
+                self._put(layout.project(project.id), project)
+            case SessionCreated(info=session):
+                if not self._tree.projects_of(session.id):
+                    self._new.add(session.id)
+                self._put_session(session)
+            case SessionUpdated(info=session):
+                self._put_session(session)
+            case SessionDeleted(info=session):
+                self._delete_session(session.id)
+            case SessionDiffed(session_id=session_id, diff=diff):
+                self._put(layout.diff(session_id), diff)
+            case TodoUpdated(session_id=session_id, todos=todos):
+                self._put(layout.todo(session_id), todos)
+            case MessageUpdated(info=message):
+                self._put(layout.message(message.session_id, message.id), message)
+            case MessageRemoved(session_id=session_id, message_id=id):
+                self._drop(layout.message(session_id, id))
+                self._clear_parts([id])
+            case PartUpdated(part=part):
+                self._put_part(part.message_id, part.id, part)
+            case PartRemoved(message_id=message_id, part_id=id):
+                self._growths.pop((message_id, id), None)
+                self._drop(layout.part(message_id, id))
+                self._tidy[layout.growth(message_id, id)] = None
+            case PartGrew():
+                self._grow(event)
+
+    def plan(self) -> Plan:
+        extension = self._settle_growth()
+        fresh = self._fresh()
+        puts = {path: encode_pretty(value) for path, value in self._puts.items()}
+        for path, raw in list(puts.items()):
+            known = path in self._parts and os.path.dirname(path) not in fresh
+            growth = self._layout.growth(*self._parts[path]) if known else ""
+            if growth and end_of_growth(growth, raw):
+                # Growth of another document counts for nothing. This one would count again: it has to go as well.
+                self._drops[growth] = None
+                if _read(path) == raw:
+                    del puts[path]
+        return Plan(
+            clears=[path for path in self._clears if os.path.lexists(path)],
+            puts=puts,
+            drops=[path for path in self._drops if os.path.lexists(path)],
+            extension=extension,
+            tidy=[path for path in self._tidy if path not in self._drops and os.path.lexists(path)],
+            fresh=fresh,
+        )
+
+    def _fresh(self) -> frozenset[str]:
+        """The directories of messages and parts that a session begins with."""
+        if not self._new:
+            return frozenset()
+        directories = {
+            os.path.dirname(path)
+            for path, value in self._puts.items()
+            if getattr(value, "session_id", None) in self._new
+        }
+        return frozenset(path for path in directories if not os.path.lexists(path))
+
+    # --- sessions ---
+
+    def _put_session(self, session: Session) -> None:
+        # A session may change its project; its document is then at home in another directory and in no other.
+        path = self._layout.session(session.project_id, session.id)
+        self._drop_session(session.id)
+        self._put(path, session)
+
+    def _drop_session(self, id: SessionID) -> None:
+        name = f"/{id}.json"
+        for path in [
+            path for path in self._puts if path.endswith(name) and isinstance(self._puts[path], Session)
+        ]:
+            self._drop(path)
+        for project in self._tree.projects_of(id):
+            self._drop(self._layout.session(project, id))
+
+    def _delete_session(self, id: SessionID) -> None:
+        self._drop_session(id)
+        self._drop(self._layout.diff(id))
+        self._drop(self._layout.todo(id))
+        for path in [path for path, value in self._puts.items() if getattr(value, "session_id", None) == id]:
+            self._drop(path)
+        self._clear(self._layout.messages(id))
+        self._clear_parts(list_part_owners(self._tree, [id]))
+
+    # --- parts ---
+
+    def _clear_parts(self, messages: Iterable[MessageID]) -> None:
+        for message in messages:
+            self._clear(self._layout.parts(message))
+            self._tidy[self._layout.grown(message)] = None
+            for key in [key for key in self._growths if key[0] == message]:
+                del self._growths[key]
+
+    def _put_part(self, message: MessageID, id: PartID, part: AnyPart) -> None:
+        path = self._layout.part(message, id)
+        self._growths.pop((message, id), None)
+        self._parts[path] = message, id
+        self._tidy[self._layout.growth(message, id)] = None
+        self._put(path, part)
+
+    def _grow(self, event: PartGrew) -> None:
+        path = self._layout.part(event.message_id, event.part_id)
+        if path in self._puts:
+            self._puts[path] = grown(self._puts[path], event)
+        elif event.field == FIELD and not self._is_gone(path):
+            self._growths.setdefault((event.message_id, event.part_id), []).append(event)
+
+    def _settle_growth(self) -> Extension | None:
+        """Growth that comes alone is an extension. Beside other changes it becomes one of them: a part put anew."""
+        growths = {key: growth for key, growth in self._growths.items() if self._can_grow(*key)}
+        if len(growths) == 1 and not (self._puts or self._drops or self._clears):
+            [((message, id), growth)] = growths.items()
+            return self._extension(message, id, growth)
+        for (message, id), growth in growths.items():
+            part = self._messages.find_part(message, id)
+            if part is not None:
+                for event in growth:
+                    part = grown(part, event)
+                self._put_part(message, id, part)
+        return None
+
+    def _extension(self, message: MessageID, id: PartID, growth: list[PartGrew]) -> Extension:
+        document = _read(self._layout.part(message, id))
+        path = self._layout.growth(message, id)
+        at = end_of_growth(path, document)
+        lines = to_lines(Piece(offset=event.offset, delta=event.delta) for event in growth)
+        return Extension(path, at, lines if at else first_line(document) + lines)
+
+    def _can_grow(self, message: MessageID, id: PartID) -> bool:
+        part = self._tree.documents.find(self._layout.part(message, id), AnyPart)
+        return part is not None and can_grow(part)
+
+    # --- documents ---
+
+    def _put(self, path: str, value: Any) -> None:
+        self._drops.pop(path, None)
+        self._puts[path] = value
+
+    def _drop(self, path: str) -> None:
+        self._puts.pop(path, None)
+        self._drops[path] = None
+
+    def _clear(self, directory: str) -> None:
+        below = f"{directory}/"
+        for documents in (self._puts, self._drops):
+            for path in [path for path in documents if path.startswith(below)]:
+                del documents[path]
+        self._clears[directory] = None
+
+    def _is_gone(self, path: str) -> bool:
+        return path in self._drops or os.path.dirname(path) in self._clears
+
+
+def _read(path: str) -> bytes:
+    try:
+        return read_file(path, limit=LIMIT)[0]
+    except FileNotFoundError:
+        return b""

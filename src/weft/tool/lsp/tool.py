@@ -1,0 +1,110 @@
+"""The `lsp` tool: ask a language server about a place in the code."""
+
+import asyncio
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta, Struct
+
+from weft.errors import ToolError
+from weft.model.wire import encode_pretty
+from weft.tool.contract import Tool, ToolContext, ToolResult
+from weft.tool.description import about
+from weft.tool.files import find_text
+from weft.tool.lsp.server import to_uri
+from weft.tool.paths import Place, enter, title_of
+
+SECONDS: Final = 20.0
+SYMBOLS: Final = 10
+
+Operation = Literal[
+    "goToDefinition",
+    "findReferences",
+    "hover",
+    "documentSymbol",
+    "workspaceSymbol",
+    "goToImplementation",
+    "prepareCallHierarchy",
+    "incomingCalls",
+    "outgoingCalls",
+]
+_METHODS: Final = {
+    "goToDefinition": "textDocument/definition",
+    "findReferences": "textDocument/references",
+    "hover": "textDocument/hover",
+    "documentSymbol": "textDocument/documentSymbol",
+    "workspaceSymbol": "workspace/symbol",
+    "goToImplementation": "textDocument/implementation",
+    "prepareCallHierarchy": "textDocument/prepareCallHierarchy",
+    "incomingCalls": "callHierarchy/incomingCalls",
+    "outgoingCalls": "callHierarchy/outgoingCalls",
+}
+
+
+class LspInput(Struct, frozen=True, kw_only=True, rename="camel"):
+    operation: Annotated[Operation, Meta(description="What to find out.")]
+    file_path: Annotated[
+        str, Meta(description="The file: an absolute path, or one from the working directory.")
+    ]
+    line: Annotated[int, Meta(ge=1, description="The line, counted from 1, as `read` shows it.")]
+    character: Annotated[int, Meta(ge=1, description="The character in the line, counted from 1.")]
+
+
+async def lsp(wanted: LspInput, ctx: ToolContext) -> ToolResult:
+    place = await enter(wanted.file_path, ctx)
+    await ctx.ask("lsp", "*", always=("*",))
+    found = await find_text(place.real)
+    if found is None:
+        raise ToolError(f"File not found: {place.path}")
+    try:
+        async with asyncio.timeout(SECONDS):
+            result = await _find(wanted, place, found.content, ctx)
+    except TimeoutError:
+        raise ToolError(f"The language server did not answer within {SECONDS:g} seconds.") from None
+    if result is None:
+        raise ToolError("No LSP server available for this file type.")
+    title = f"{wanted.operation} {title_of(place, ctx)}:{wanted.line}:{wanted.character}"
+    output = encode_pretty(result).decode() if result else f"No results found for {wanted.operation}"
+    return ToolResult(title=title, output=output, metadata={"result": result[:SYMBOLS]})
+
+
+async def _find(wanted: LspInput, place: Place, text: str, ctx: ToolContext) -> list[Any] | None:
+    """What there is; None if nobody can tell."""
+    ask, path = ctx.desk.lookout.ask, place.path
+    method = _METHODS[wanted.operation]
+    here = {
+        "textDocument": {"uri": to_uri(path)},
+        "position": {"line": wanted.line - 1, "character": wanted.character - 1},
+    }
+    match wanted.operation:
+        case "documentSymbol":
+            return await ask(path, method, {"textDocument": here["textDocument"]})
+        case "workspaceSymbol":
+            # OpenCode asks for the symbols without a name, which most servers take for none.
+            found = await ask(path, method, {"query": _word(text, wanted)})
+            return None if found is None else found[:SYMBOLS]
+        case "findReferences":
+            return await ask(path, method, {**here, "context": {"includeDeclaration": True}})
+        case "incomingCalls" | "outgoingCalls":
+            items = await ask(path, _METHODS["prepareCallHierarchy"], here)
+            return None if items is None else await ask(path, method, {"item": items[0]}) if items else []
+        case "goToDefinition" | "hover" | "goToImplementation" | "prepareCallHierarchy":
+            return await ask(path, method, here)
+
+
+def _word(text: str, wanted: LspInput) -> str:
+    """The name that stands at a place."""
+    lines = text.split("\n")
+    line = lines[wanted.line - 1] if wanted.line <= len(lines) else ""
+    start = end = min(wanted.character - 1, len(line))
+    while start > 0 and _is_part(line[start - 1]):
+        start -= 1
+    while end < len(line) and _is_part(line[end]):
+        end += 1
+    return line[start:end]
+
+
+def _is_part(character: str) -> bool:
+    return character.isalnum() or character in "_$"
+
+
+LSP = Tool(name="lsp", about=about("lsp"), takes=LspInput, run=lsp, announces=True)

@@ -1,0 +1,63 @@
+"""Ask the person something, with answers to choose from."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from weft.errors import NobodyError
+from weft.model.permission import CallRef, Option, Question
+from weft.tool.contract import Tool, ToolContext, ToolResult
+from weft.tool.description import about
+
+SHORT = 30
+NOBODY = (
+    "Nobody is there to answer: this run is unattended. Decide by yourself what is most likely wanted and can be undone, "
+    "say in your answer what you decided and why, and do not ask again."
+)
+
+
+class OptionInput(Struct, frozen=True, kw_only=True):
+    label: Annotated[
+        str, Meta(description="The answer, in one to five words.", extra_json_schema={"maxLength": SHORT})
+    ]
+    description: Annotated[str, Meta(description="What choosing it means.")]
+
+
+class QuestionItem(Struct, frozen=True, kw_only=True):
+    question: Annotated[str, Meta(description="The whole question.")]
+    header: Annotated[
+        str, Meta(description="A name for it, very short.", extra_json_schema={"maxLength": SHORT})
+    ]
+    options: Annotated[tuple[OptionInput, ...], Meta(description="The answers to choose from.")]
+    multiple: Annotated[bool, Meta(description="Whether several may be chosen.")] = False
+
+
+class QuestionInput(Struct, frozen=True, kw_only=True):
+    questions: Annotated[tuple[QuestionItem, ...], Meta(description="What to ask, all at once.")]
+
+
+async def question(wanted: QuestionInput, ctx: ToolContext) -> ToolResult:
+    asked = tuple(_to_question(item) for item in wanted.questions)
+    title = f"Asked {len(asked)} question{'s' * (len(asked) != 1)}"
+    call = CallRef(message_id=ctx.message_id, call_id=ctx.call_id)
+    try:
+        answers = await ctx.desk.inquire(asked, agent=ctx.agent, call=call)
+    except NobodyError:
+        # OpenCode waits for ever: nobody can answer a run without a terminal.
+        return ToolResult(title=title, output=NOBODY, metadata={"answers": []})
+    said = ", ".join(
+        f'"{each.question}"="{", ".join(given) or "Unanswered"}"'
+        for each, given in zip(asked, answers, strict=True)
+    )
+    output = (
+        f"User has answered your questions: {said}. You can now continue with the user's answers in mind."
+    )
+    return ToolResult(title=title, output=output, metadata={"answers": [list(given) for given in answers]})
+
+
+def _to_question(item: QuestionItem) -> Question:
+    options = tuple(Option(label=each.label, description=each.description) for each in item.options)
+    return Question(question=item.question, header=item.header, options=options, multiple=item.multiple)
+
+
+QUESTION = Tool(name="question", about=about("question"), takes=QuestionInput, run=question, announces=True)

@@ -1,0 +1,301 @@
+"""Bundles: several sessions with their attachments in one zip file, written and read with suspicion."""
+
+import base64
+import binascii
+import os
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import IO, Any
+
+from msgspec.structs import replace
+
+from weft.errors import BundleError, DocumentError, NewerFormatError
+from weft.model.ids import SessionID
+from weft.model.parcel import Counts, Parcel, count
+from weft.model.part import AnyPart, CompletedState, FilePart, ToolPart
+from weft.model.wire import Wire, always, encode, encode_pretty, from_plain, parse
+from weft.transfer.document import sound
+from weft.version import VERSION
+
+KIND = "weft-bundle"
+FORMAT = 1
+MANIFEST = "manifest.json"
+ATTACHMENT = "attachment:"
+
+MANIFEST_LIMIT = 64 << 20
+FILE_LIMIT = 512 << 20
+TOTAL_LIMIT = 8 << 30
+FILES_LIMIT = 200_000
+# No honest text packs this well as a whole; what does was made to fill a disk or a memory.
+RATIO_LIMIT = 250
+RATIO_FROM = 64 << 20
+
+SESSION_NAME = re.compile(r"sessions/ses_[0-9A-Za-z]{20,40}\.json")
+ATTACHMENT_NAME = re.compile(r"attachments/[0-9a-f]{64}")
+
+
+class BundledFile(Wire, frozen=True, kw_only=True):
+    name: str
+    size: int
+    sha256: str
+
+
+class BundledSession(Wire, frozen=True, kw_only=True):
+    id: SessionID
+    title: str = always("")
+    file: BundledFile
+    counts: Counts
+
+
+class Manifest(Wire, frozen=True, kw_only=True):
+    kind: str
+    format: int
+    version: str
+    redacted: bool = False
+    sessions: tuple[BundledSession, ...]
+    attachments: tuple[BundledFile, ...] = ()
+
+
+_DATA_URL = re.compile(r"data:([^,]*);base64,([A-Za-z0-9+/]*={0,2})")
+LONG_AGO = (1980, 1, 1, 0, 0, 0)
+
+
+def write_bundle(file: IO[bytes], parcels: Iterable[Parcel], *, redacted: bool = False) -> Manifest:
+    """Write sessions as they come; parents are to come before their children."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        attachments: dict[str, BundledFile] = {}
+        sessions = [_put_session(archive, parcel, attachments) for parcel in parcels]
+        manifest = Manifest(
+            kind=KIND,
+            format=FORMAT,
+            version=VERSION,
+            redacted=redacted,
+            sessions=tuple(sessions),
+            attachments=tuple(attachments.values()),
+        )
+        _put(archive, MANIFEST, encode_pretty(manifest))
+    return manifest
+
+
+def _put_session(
+    archive: zipfile.ZipFile, parcel: Parcel, attachments: dict[str, BundledFile]
+) -> BundledSession:
+    def take_out(url: str) -> str:
+        raw = data_of(url)
+        if raw is None:
+            return url
+        name = f"attachments/{sha256(raw).hexdigest()}"
+        if name not in attachments:
+            attachments[name] = _put(archive, name, raw)
+        header = url.partition(",")[0].removeprefix("data:").removesuffix(";base64")
+        return f"{ATTACHMENT}{attachments[name].sha256},{header}"
+
+    file = _put(archive, f"sessions/{parcel.info.id}.json", encode(with_urls(parcel, take_out)))
+    return BundledSession(id=parcel.info.id, title=parcel.info.title, file=file, counts=count(parcel))
+
+
+def _put(archive: zipfile.ZipFile, name: str, raw: bytes) -> BundledFile:
+    entry = zipfile.ZipInfo(name, LONG_AGO)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o600 << 16
+    archive.writestr(entry, raw)
+    return BundledFile(name=name, size=len(raw), sha256=sha256(raw).hexdigest())
+
+
+def data_of(url: str) -> bytes | None:
+    """What a `data:` URL holds, if writing it again gives the very same URL."""
+    found = _DATA_URL.fullmatch(url)
+    if found is None:
+        return None
+    try:
+        raw = base64.b64decode(found[2], validate=True)
+    except binascii.Error:
+        return None
+    return raw if base64.b64encode(raw).decode() == found[2] else None
+
+
+def with_urls(parcel: Parcel, turn: Callable[[str], str]) -> Parcel:
+    """The parcel with the URL of every file in it turned."""
+
+    def turned(part: AnyPart) -> AnyPart:
+        match part:
+            case FilePart(url=url):
+                return replace(part, url=turn(url))
+            case ToolPart(state=CompletedState(attachments=tuple(files)) as state):
+                new: Any = tuple(replace(file, url=turn(file.url)) for file in files)
+                return replace(part, state=replace(state, attachments=new))
+            case _:
+                return part
+
+    messages = tuple(
+        replace(message, parts=tuple(turned(part) for part in message.parts)) for message in parcel.messages
+    )
+    return replace(parcel, messages=messages)
+
+
+MAGIC = b"PK"
+BLOCK = 1 << 20
+# All that `zipfile` raises over bytes that are no zip, or one it has no use for.
+BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
+
+
+def is_bundle(head: bytes) -> bool:
+    return head.startswith(MAGIC)
+
+
+class Bundle:
+    """A bundle whose every file has the size and the hash its manifest says. Open one with `open_bundle`."""
+
+    def __init__(self, path: str, archive: zipfile.ZipFile) -> None:
+        self._path = path
+        self._archive = archive
+        self.manifest = self._checked_manifest()
+        self._attachments = {file.sha256: file for file in self.manifest.attachments}
+        for _ in self.parcels():
+            pass  # each one is sound, or nothing of the bundle is used
+
+    def parcels(self) -> Iterator[Parcel]:
+        for session in self.manifest.sessions:
+            yield self.read(session)
+
+    def read(self, session: BundledSession) -> Parcel:
+        plain = parse(self._read(session.file), where=session.file.name)
+        parcel = sound(from_plain(plain, Parcel, where=session.file.name), where=session.file.name)
+        if parcel.info.id != session.id or count(parcel) != session.counts:
+            raise self._error(f"{session.file.name} is not the session its manifest says")
+        return with_urls(parcel, self._put_back)
+
+    def _put_back(self, url: str) -> str:
+        if not url.startswith(ATTACHMENT):
+            return url
+        digest, _, header = url.removeprefix(ATTACHMENT).partition(",")
+        named = self._attachments.get(digest)
+        if named is None:
+            raise self._error(f"an attachment is missing: {digest[:80]!r}")
+        return f"data:{header};base64,{base64.b64encode(self._read(named)).decode()}"
+
+    # --- checking ---
+
+    def _checked_manifest(self) -> Manifest:
+        names = self._checked_names()
+        if MANIFEST not in names:
+            raise self._error("it has no manifest.json, so it is no bundle of weft")
+        plain = parse(self._bytes(MANIFEST, MANIFEST_LIMIT), where=f"{self._path}: {MANIFEST}")
+        if not isinstance(plain, dict) or plain.get("kind") != KIND:
+            raise self._error("its manifest is not one of weft")
+        found = plain.get("format")
+        if not isinstance(found, int) or found < 1:
+            raise self._error(f"its format is {found!r}, which is none")
+        if found > FORMAT:
+            raise NewerFormatError(self._path, found, FORMAT)
+        manifest = from_plain(plain, Manifest, where=f"{self._path}: {MANIFEST}")
+        self._compare(manifest, names)
+        return manifest
+
+    def _checked_names(self) -> set[str]:
+        entries = self._archive.infolist()
+        if len(entries) > FILES_LIMIT:
+            raise self._error(f"it has {len(entries)} files, more than the {FILES_LIMIT} allowed")
+        names: set[str] = set()
+        for entry in entries:
+            self._check_entry(entry)
+            if entry.filename in names:
+                raise self._error(f"{entry.filename!r} is in it twice")
+            names.add(entry.filename)
+        self._check_total(sum(entry.file_size for entry in entries))
+        return names
+
+    def _check_entry(self, entry: zipfile.ZipInfo) -> None:
+        name = entry.filename
+        known = name == MANIFEST or SESSION_NAME.fullmatch(name) or ATTACHMENT_NAME.fullmatch(name)
+        if not known:
+            escapes = (
+                name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name
+            )
+            reason = "reaches out of the bundle" if escapes else "has no place in a bundle"
+            raise self._error(f"{name[:200]!r} {reason}")
+        if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise self._error(f"{name} is packed in a way bundles are not")
+        if entry.file_size > FILE_LIMIT:
+            raise self._error(
+                f"{name} unpacks to {entry.file_size} bytes, more than the {FILE_LIMIT} allowed"
+            )
+
+    def _check_total(self, size: int) -> None:
+        packed = os.path.getsize(self._path)
+        if size > TOTAL_LIMIT or (size > RATIO_FROM and size > RATIO_LIMIT * packed):
+            raise self._error(f"it is {packed} bytes and unpacks to {size}: more than any session needs")
+
+    def _compare(self, manifest: Manifest, names: set[str]) -> None:
+        files = [*(session.file for session in manifest.sessions), *manifest.attachments]
+        listed = [file.name for file in files]
+        if len(set(listed)) != len(listed):
+            raise self._error("its manifest names a file twice")
+        if odd := sorted(names.symmetric_difference([*listed, MANIFEST])):
+            told = "lists, and it is not there" if odd[0] in listed else "does not list"
+            raise self._error(f"{odd[0][:200]!r} is a file its manifest {told}")
+        for file in files:
+            self._check_hash(file)
+
+    def _check_hash(self, file: BundledFile) -> None:
+        hashed, size = sha256(), 0
+        for block in self._blocks(file.name, FILE_LIMIT):
+            hashed.update(block)
+            size += len(block)
+        if size != file.size or hashed.hexdigest() != file.sha256:
+            raise self._error(f"{file.name} is not what it was when the bundle was made")
+
+    # --- reading ---
+
+    def _read(self, file: BundledFile) -> bytes:
+        return self._bytes(file.name, file.size)
+
+    def _bytes(self, name: str, limit: int) -> bytes:
+        return b"".join(self._blocks(name, limit))
+
+    def _blocks(self, name: str, limit: int) -> Iterator[bytes]:
+        left = limit
+        try:
+            with self._archive.open(name) as file:
+                while block := file.read(BLOCK):
+                    left -= len(block)
+                    if left < 0:
+                        raise self._error(f"{name} unpacks to more than the {limit} bytes allowed")
+                    yield block
+        except BROKEN as error:
+            raise self._error(f"{name} is damaged: {error}") from error
+
+    def _error(self, reason: str) -> BundleError:
+        return BundleError(self._path, reason)
+
+
+@contextmanager
+def open_bundle(path: str) -> Generator[Bundle]:
+    """A bundle, checked. `BundleError` says what is wrong with it, `NewerFormatError` that we are too old for it."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except BROKEN as error:
+        reason = f"it is cut short or damaged: {error}" if not isinstance(error, OSError) else str(error)
+        raise BundleError(path, reason) from error
+    with archive:
+        try:
+            bundle = Bundle(path, archive)
+        except BundleError:
+            raise
+        except DocumentError as error:
+            raise BundleError(path, f"{error.where.removeprefix(f'{path}: ')}: {error.reason}") from error
+        yield bundle

@@ -1,0 +1,325 @@
+"""Recognise credentials by their shape and by the names beside them."""
+
+import base64
+import binascii
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+_WORD = r"[A-Za-z0-9_-]"
+
+
+class Shape(NamedTuple):
+    """`marks` are what the pattern cannot match without: looking for them is much faster than matching."""
+
+    kind: str
+    marks: tuple[str, ...]
+    pattern: str
+
+
+SHAPES = (
+    Shape("private-key", ("-----BEGIN",), r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----[\s\S]{16,16384}?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"),
+    # Cut off before its end, it is a key all the same.
+    Shape("private-key", ("-----BEGIN",), r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:\\[rn]|[\sA-Za-z0-9+/=:,-]){32,}"),
+    Shape("private-key", ("AGE-SECRET-KEY",), r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
+    Shape("anthropic-key", ("sk-ant-",), rf"sk-ant-{_WORD}{{16,}}"),
+    Shape("openrouter-key", ("sk-or-",), r"sk-or-(?:v\d-)?[0-9a-f]{32,}"),
+    Shape("openai-key", ("sk-", "sess-"), rf"(?:sk|sess)-(?:proj-|svcacct-|admin-|None-)?(?=[A-Za-z_-]*\d){_WORD}{{20,}}"),
+    Shape("aws-key", ("AKIA", "ASIA", "ABIA", "ACCA"), r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}"),
+    Shape("github-token", ("gh",), r"gh[pousr]_[A-Za-z0-9]{20,}"),
+    Shape("github-token", ("github_pat_",), r"github_pat_[A-Za-z0-9_]{20,}"),
+    Shape("gitlab-token", ("gl",), rf"gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent)-{_WORD}{{20,}}"),
+    Shape("google-key", ("AIza",), rf"AIza{_WORD}{{35}}"),
+    Shape("google-token", ("ya29.",), rf"ya29\.{_WORD}{{20,}}"),
+    Shape("google-secret", ("GOCSPX-",), rf"GOCSPX-{_WORD}{{20,}}"),
+    Shape("slack-token", ("xox",), r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    Shape("slack-token", ("xapp-",), r"xapp-\d-[A-Za-z0-9-]{20,}"),
+    Shape("slack-webhook", ("hooks.slack.com",), r"(?<=hooks\.slack\.com/services/)T[A-Z0-9]+/B[A-Z0-9]+/[A-Za-z0-9]{16,}"),
+    Shape("discord-webhook", ("/api/webhooks/",), rf"(?<=/api/webhooks/)\d{{15,}}/{_WORD}{{40,}}"),
+    Shape("discord-token", (".",), rf"[MNO]{_WORD}{{23,27}}\.{_WORD}{{6}}\.{_WORD}{{27,}}"),
+    Shape("telegram-token", (":AA",), rf"\d{{8,10}}:AA{_WORD}{{33}}"),
+    Shape("stripe-key", ("k_live_", "k_test_"), r"(?:sk|rk|pk)_(?:live|test)_[0-9A-Za-z]{16,}"),
+    Shape("webhook-secret", ("whsec_",), r"whsec_[A-Za-z0-9+/]{20,}=*"),
+    Shape("twilio-key", ("SK",), r"SK[0-9a-f]{32}"),
+    Shape("sendgrid-key", ("SG.",), rf"SG\.{_WORD}{{16,}}\.{_WORD}{{16,}}"),
+    Shape("mailgun-key", ("key-",), r"key-[0-9a-f]{32}"),
+    Shape("mailchimp-key", ("-us",), r"[0-9a-f]{32}-us\d{1,2}"),
+    Shape("npm-token", ("npm_",), r"npm_[A-Za-z0-9]{36}"),
+    Shape("pypi-token", ("pypi-",), rf"pypi-{_WORD}{{50,}}"),
+    Shape("rubygems-key", ("rubygems_",), r"rubygems_[0-9a-f]{48}"),
+    Shape("docker-token", ("dckr_pat_",), rf"dckr_pat_{_WORD}{{20,}}"),
+    Shape("huggingface-token", ("hf_",), r"hf_[A-Za-z0-9]{30,}"),
+    Shape("replicate-token", ("r8_",), r"r8_[A-Za-z0-9]{30,}"),
+    Shape("groq-key", ("gsk_",), r"gsk_[A-Za-z0-9]{20,}"),
+    Shape("xai-key", ("xai-",), r"xai-[A-Za-z0-9]{20,}"),
+    Shape("perplexity-key", ("pplx-",), r"pplx-[A-Za-z0-9]{20,}"),
+    Shape("cerebras-key", ("csk-",), r"csk-[a-z0-9]{20,}"),
+    Shape("fireworks-key", ("fw_",), r"fw_[A-Za-z0-9]{20,}"),
+    Shape("digitalocean-token", ("_v1_",), r"do[opr]_v1_[0-9a-f]{64}"),
+    Shape("shopify-token", ("shp",), r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
+    Shape("square-token", ("sq0",), rf"sq0(?:atp|csp|idp)-{_WORD}{{22,}}"),
+    Shape("databricks-token", ("dapi",), r"dapi[0-9a-f]{32}"),
+    Shape("linear-key", ("lin_",), r"lin_(?:api|oauth)_[A-Za-z0-9]{32,}"),
+    Shape("notion-token", ("ntn_", "secret_"), r"(?:ntn|secret)_[A-Za-z0-9]{40,}"),
+    Shape("figma-token", ("figd_",), rf"figd_{_WORD}{{30,}}"),
+    Shape("planetscale-token", ("pscale_",), r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{30,}"),
+    Shape("doppler-token", ("dp.",), r"dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{30,}"),
+    Shape("vault-token", ("hv",), rf"hv[sbr]\.{_WORD}{{20,}}"),
+    Shape("terraform-token", (".atlasv1.",), rf"[A-Za-z0-9]{{14}}\.atlasv1\.{_WORD}{{60,}}"),
+    Shape("grafana-token", ("glsa_", "glc_"), r"gl(?:sa|c)_[A-Za-z0-9_+/=]{32,}"),
+    Shape("newrelic-key", ("NR",), r"NR(?:AK|JS|RA|II)-[A-Z0-9a-z]{19,}"),
+    Shape("sentry-token", ("sntry",), r"sntry[su]_[A-Za-z0-9+/=_-]{40,}"),
+    Shape("postman-key", ("PMAK-",), r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    Shape("atlassian-token", ("ATATT3",), rf"ATATT3{_WORD}{{30,}}(?:=[0-9A-F]{{8}})?"),
+    Shape("bitbucket-password", ("ATBB",), r"ATBB[A-Za-z0-9]{24,}"),
+    Shape("airtable-token", ("pat",), r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    Shape("supabase-key", ("sbp_", "sbs_", "sb_"), r"sb(?:p|s|_secret|_publishable)_[A-Za-z0-9_-]{30,}"),
+    Shape("tailscale-key", ("tskey-",), r"tskey-[a-z]+-[A-Za-z0-9]+-[A-Za-z0-9]{16,}"),
+    Shape("heroku-key", ("HRKU-",), rf"HRKU-{_WORD}{{30,}}"),
+    Shape("flyio-token", ("fo1_",), r"fo1_[A-Za-z0-9_-]{30,}"),
+    Shape("cloudflare-key", ("v1.0-",), r"v1\.0-[0-9a-f]{24}-[0-9a-f]{100,}"),
+    Shape("netlify-token", ("nfp_",), r"nfp_[A-Za-z0-9]{36,}"),
+    Shape("pinecone-key", ("pcsk_",), r"pcsk_[A-Za-z0-9_]{40,}"),
+    Shape("langsmith-key", ("lsv2_",), r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    Shape("onepassword-token", ("ops_eyJ",), rf"ops_eyJ{_WORD}{{100,}}"),
+    Shape("facebook-token", ("EAA",), r"EAA[A-Za-z0-9]{80,}"),
+    Shape("mapbox-token", ("sk.eyJ",), rf"sk\.eyJ{_WORD}{{20,}}\.{_WORD}{{20,}}"),
+    Shape("resend-key", ("re_",), r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{24}"),
+    Shape("neon-key", ("napi_",), r"napi_[A-Za-z0-9]{40,}"),
+    Shape("vercel-token", ("vercel_blob_rw_",), r"vercel_blob_rw_[A-Za-z0-9]{8,}_[A-Za-z0-9]{20,}"),
+    Shape("dropbox-token", ("sl.",), rf"sl\.{_WORD}{{100,}}"),
+    Shape("google-token", ("1//0",), rf"1//0{_WORD}{{40,}}"),
+    Shape("jwt", ("eyJ",), rf"eyJ{_WORD}{{8,}}\.eyJ{_WORD}{{8,}}\.{_WORD}{{8,}}"),
+)  # fmt: skip
+
+# Letters or digits in front or behind make it part of a longer word; an escaped newline in front of it does not.
+_EDGE, _EDGE_AFTER = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))", r"(?![A-Za-z0-9])"
+ARMOUR = "-----BEGIN"
+_PATTERNS = [(shape, re.compile(f"{_EDGE}{shape.pattern}{_EDGE_AFTER}")) for shape in SHAPES]
+_ARMOURED = [each for each in _PATTERNS if ARMOUR in each[0].marks]
+_COMPACT = [each for each in _PATTERNS if ARMOUR not in each[0].marks]
+# Most words hold no mark at all: one look tells.
+_MARKED = re.compile("|".join(sorted({re.escape(mark) for shape, _ in _COMPACT for mark in shape.marks})))
+# Only long words are looked at closely: text has few of them.
+LONG_WORD = re.compile(r"[A-Za-z0-9_+/=.:-]{16,}")
+
+
+class Span(NamedTuple):
+    """Where in a text a secret stands, and of what kind it is."""
+
+    start: int
+    end: int
+    kind: str
+
+
+def find_shapes(text: str) -> Iterator[Span]:
+    """The credentials that give themselves away. They may overlap."""
+    if ARMOUR in text:
+        yield from _find(_ARMOURED, text, 0, len(text))
+    for word in LONG_WORD.finditer(text):
+        said = word[0]
+        if _MARKED.search(said) is None:
+            continue
+        meant = [each for each in _COMPACT if any(mark in said for mark in each[0].marks)]
+        yield from _find(meant, text, word.start(), word.end())
+
+
+def _find(patterns: list[tuple[Shape, re.Pattern[str]]], text: str, start: int, end: int) -> Iterator[Span]:
+    for shape, pattern in patterns:
+        for found in pattern.finditer(text, start, end):
+            yield Span(*found.span(), shape.kind)
+
+
+SHORTEST, SHORT = 8, 6
+ENTROPY = 2.75
+
+# The word that says so comes last in a name: TOKEN_FILE names a file, and PASSWORD_LENGTH a length.
+_SECRET = (
+    r"api[_-]?key|(?:secret|access|private|auth|signing|encryption|master|license|account|app|service[_-]?role)[_-]?key"
+    r"|secret[_-]?key[_-]?base|secret|token|password|passwd|passphrase|passcode|credentials?|cookie|authorization"
+)
+_SHORT_WORDS = r"auth|pwd|pat|pass"
+_SUFFIX = r"(?:[_-]?(?:\d+|base64|b64|prod|production|dev|staging|old|new))?"
+NAME = re.compile(rf"(?:.*(?:{_SECRET})|(?:.*[_.-])(?:{_SHORT_WORDS}))(?:{_SUFFIX})", re.IGNORECASE)
+PASSWORD = re.compile(r".*(?:password|passwd|passphrase|passcode|pwd|pass)(?:[_-]?\d+)?", re.IGNORECASE)
+PASSWORD_NAME = "password"
+ENVIRONMENT = re.compile(r"[A-Z][A-Z0-9_]*")
+
+# Begins where a name ends, for few names end like this: what stands before is looked at afterwards.
+_ASSIGNED = re.compile(
+    r"(?i:key|secret|token|pass(?:word|wd|phrase|code)?|credentials?|cookie|auth(?:orization)?|pwd|pat)"
+    r"(?P<suffix>[A-Za-z0-9_-]{0,12})(?:\\*[\"'])?(?P<sign>\s{0,4}(?:=>|:=|[:=])\s{0,4})"
+    r"(?:\\*(?P<quote>[\"'`])(?P<quoted>[^\"'`\n]{1,400}?)\\*(?P=quote)|(?P<bare>[^\s\"'`,;(){}\[\]<>|\\]+)(?P<after>[(\[]?))"
+)
+_NAME_BEFORE = re.compile(r"[A-Za-z0-9_.-]*\Z")
+NAME_LENGTH = 80
+_FLAG = re.compile(r"--(?P<name>[a-z][a-z-]{2,40})\s+[\"']?(?P<value>[^\s\"'`,;|]{6,})")
+_BEARER = re.compile(r"\b(?:bearer|token|ssws)\s+(?P<value>[A-Za-z0-9._~+/=-]{12,})", re.IGNORECASE)
+_BASIC = re.compile(r"\bbasic\s+(?P<value>[A-Za-z0-9+/]{8,}={0,2})", re.IGNORECASE)
+_URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,200})@")
+_NETRC = re.compile(r"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(?P<value>\S{4,})")
+_COOKIE = re.compile(r"^(?:set-)?cookie:[ \t]*(?P<value>[^\s\"'][^\r\n]{7,})", re.IGNORECASE | re.MULTILINE)
+_SIGNED = re.compile(r"[?&]sig(?:nature)?=(?P<value>[A-Za-z0-9%._~+/=-]{16,})", re.IGNORECASE)
+_PUTTY = re.compile(r"\bPrivate-Lines: \d+\s+(?P<value>[A-Za-z0-9+/=\s]{32,}[A-Za-z0-9+/=])")
+# Commands that take a password as the short flag that means something else to most.
+_SHORT_FLAGS = re.compile(
+    r"\bcurl\b[^\n|;&]{0,300}?\s-u\s+[\"']?[^\s:\"']{1,100}:(?P<user>[^\s\"'`]{4,200})"
+    r"|\b(?:sshpass|login)\b[^\n|;&]{0,300}?\s-p\s+[\"']?(?P<apart>[^\s\"'`]{4,200})"
+    r"|\bmysql(?:dump|admin)?\b[^\n|;&]{0,300}?\s-p(?P<joined>[^\s\"'`]{4,200})"
+)
+# A name and its value where no sign stands between them: images, deployments, settings in XML.
+_PAIRS = (
+    re.compile(
+        r"^\s*(?:ENV|ARG|set\s+-\w+)\s+(?P<name>[A-Z][A-Z0-9_]{2,80})\s+(?P<value>[^\s\"']{6,})", re.MULTILINE
+    ),
+    re.compile(
+        r"\b(?:name|key)[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?P<name>[A-Za-z][\w.-]{2,80})[\"']?\s{0,40},?\s{0,40}"
+        r"[\"']?value[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?P<value>[^\s\"'<>,]{6,400})"
+    ),
+    re.compile(r"<(?P<name>[A-Za-z][\w.-]{2,80})>(?P<value>[^<>\s]{6,400})</(?P=name)>"),
+)
+
+_PLACEHOLDER = re.compile(
+    r"[$%<{\[*#@(].*|.*[>}\])]"
+    r"|(?:your|my|the|some|an?|fake|dummy|example|sample|placeholder|change|redacted|insert|enter)(?:[-_ ].*)?"
+    r"|x+|[.*•-]+|true|false|null|none|nil|undefined|string|str|bytes|required|optional"
+    r"|(?:user|db|new|old|api|access|test)?[-_]?(?:password|passwd|pass|secret|token|key)|.*\.{3}|changeme",
+    re.IGNORECASE,
+)
+_ATTRIBUTES = re.compile(r"[A-Za-z_]\w*(?:(?:\.|->|::|\?\.)[A-Za-z_]\w*)+[!?]?")
+_SPOKEN = re.compile(
+    r"_*(?:[A-Z]?[a-z]+|[A-Z]+)(?:[A-Z][a-z]+)*(?:[._: -](?:[A-Z]?[a-z]+|[A-Z]+)(?:[A-Z][a-z]+)*)*[._-]?v?\d{0,3}"
+)
+
+
+def find_named(text: str) -> Iterator[Span]:
+    """Values that a name, a header, a URL or a flag declares to be secret."""
+    for found in _ASSIGNED.finditer(text):
+        which = "quoted" if found["quoted"] is not None else "bare"
+        name = _whole_name(text, found)
+        if is_secret_name(name) and _is_assigned_secret(name, found, which):
+            yield Span(*found.span(which), _kind(name))
+    if "--" in text:
+        for found in _FLAG.finditer(text):
+            if is_secret_name(found["name"]) and _is_worth_hiding(found["name"], found["value"]):
+                yield Span(*found.span("value"), _kind(found["name"]))
+    if "value" in text or "</" in text or "ENV" in text or "ARG" in text or "set " in text:
+        yield from _find_pairs(text)
+    yield from _find_declared(text)
+
+
+def _find_pairs(text: str) -> Iterator[Span]:
+    for pattern in _PAIRS:
+        for found in pattern.finditer(text):
+            if is_secret_name(found["name"]) and _is_worth_hiding(found["name"], found["value"]):
+                yield Span(*found.span("value"), _kind(found["name"]))
+
+
+def _find_declared(text: str) -> Iterator[Span]:
+    lower = text.lower()
+    if "bearer" in lower or "token " in lower or "ssws " in lower:
+        yield from _values(_BEARER, text, "bearer-token", looks_random)
+    if "basic " in lower:
+        yield from _values(_BASIC, text, "basic-auth", _is_basic)
+    if "://" in text:
+        yield from _values(_URL, text, "url-password", _is_real)
+    if "machine" in lower:
+        yield from _values(_NETRC, text, "password", _is_real)
+    if "cookie:" in lower:
+        yield from _values(_COOKIE, text, "cookie", _is_real)
+    if "sig" in lower:
+        yield from _values(_SIGNED, text, "signature", looks_random)
+    if "private-lines" in lower:
+        yield from _values(_PUTTY, text, "private-key", _is_real)
+    if " -p" in text or " -u" in text:
+        yield from _find_short_flags(text)
+
+
+def _find_short_flags(text: str) -> Iterator[Span]:
+    for found in _SHORT_FLAGS.finditer(text):
+        which = found.lastgroup or ""
+        if _is_worth_hiding(PASSWORD_NAME, found[which]) and not found[which].isdigit():
+            yield Span(*found.span(which), "password")
+
+
+def _values(pattern: re.Pattern[str], text: str, kind: str, judge: Callable[[str], bool]) -> Iterator[Span]:
+    for found in pattern.finditer(text):
+        if judge(found["value"]):
+            yield Span(*found.span("value"), kind)
+
+
+def _is_real(value: str) -> bool:
+    return not is_placeholder(value)
+
+
+def _whole_name(text: str, found: re.Match[str]) -> str:
+    before = _NAME_BEFORE.search(text[max(0, found.start() - NAME_LENGTH) : found.start()])
+    return (before[0] if before else "").lstrip(".-") + text[found.start() : found.end("suffix")]
+
+
+def is_secret_name(name: str) -> bool:
+    return NAME.fullmatch(name) is not None
+
+
+def is_secret_field(name: str, value: str) -> bool:
+    """The same for a field of an object: its name, and its whole value."""
+    return is_secret_name(name) and _is_worth_hiding(name, value)
+
+
+def _is_assigned_secret(name: str, found: re.Match[str], which: str) -> bool:
+    value = found[which]
+    if which == "bare" and (found["after"] or value.startswith(("/", "./", "~", "=", ":")) or "://" in value):
+        return False
+    # `NAME=value` is how an environment is written: there even a plain word is a password.
+    if ENVIRONMENT.fullmatch(name) and found["sign"] in ("=", ":="):
+        return len(value) >= SHORT and not is_placeholder(value) and not _ATTRIBUTES.fullmatch(value)
+    if which == "bare" and (_ATTRIBUTES.fullmatch(value) or value.replace("_", "").isalpha()):
+        return False  # a name in code
+    return _is_worth_hiding(name, value)
+
+
+def _is_worth_hiding(name: str, value: str) -> bool:
+    if PASSWORD.fullmatch(name):
+        plain = value.isalpha() or any(map(str.isspace, value))
+        return len(value) >= SHORT and not plain and not is_placeholder(value)
+    return looks_random(value)
+
+
+def is_placeholder(value: str) -> bool:
+    """What stands where a secret would stand: a variable, an example, a type."""
+    return _PLACEHOLDER.fullmatch(value) is not None
+
+
+def looks_random(value: str) -> bool:
+    """Whether somebody drew it by lot: letters and digits mixed, few of them twice. No word, no number, no path."""
+    if len(value) < SHORTEST or value.startswith(("/", "./")) or is_placeholder(value) or " " in value:
+        return False
+    mixed = any(map(str.isalpha, value)) and (any(map(str.isdigit, value)) or _changes_case(value))
+    return mixed and entropy(value) >= ENTROPY and _SPOKEN.fullmatch(value) is None
+
+
+def entropy(value: str) -> float:
+    """Bits a character, as far as the value itself tells."""
+    return -sum(n / len(value) * math.log2(n / len(value)) for n in Counter(value).values())
+
+
+def _changes_case(value: str) -> bool:
+    few = 2
+    upper = sum(map(str.isupper, value[1:]))
+    return len(value) >= 2 * SHORTEST and few <= upper <= len(value) - few
+
+
+def _is_basic(value: str) -> bool:
+    try:
+        said = base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return False
+    return ":" in said and said.isprintable()
+
+
+def _kind(name: str) -> str:
+    if PASSWORD.fullmatch(name):
+        return "password"
+    return "token" if "token" in name.lower() else "secret"
