@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trees import Forest
 
-from weft.local.reader import open_resting
+from weft.local.offline import open_offline_sessions
 from weft.model.ids import ProjectID
 from weft.session.fork import fork
 from weft.session.remove import remove, restore
@@ -40,7 +40,7 @@ async def measure(messages: int) -> None:
         storage = Path(place) / "storage"
         Forest(storage, ProjectID("global"), place).plant(1, messages=messages)
         os.sync()
-        async with open_resting(place, os.environ, store=f"file:{storage}") as resting:
+        async with open_offline_sessions(place, os.environ, store=f"file:{storage}") as resting:
             [source] = await resting.store.list_sessions()
             maker, remover = await resting.maker(), resting.remover()
             print(f"{messages} messages (sessions/messages/parts)")

@@ -19,7 +19,7 @@ from weft.context.view import View
 from weft.model.event import MessageUpdated, SessionCreated
 from weft.model.message import MessageWithParts
 from weft.provider.anthropic import request as claude
-from weft.provider.body import Memory, Remembering, afresh, to_bytes
+from weft.provider.body import CacheTurns, TurnCache, encode_uncached, to_bytes
 from weft.provider.contract import ModelRequest
 from weft.provider.openai_chat import request as chat
 from weft.provider.openai_responses import request as responses
@@ -63,7 +63,7 @@ def measure_bodies(messages: list[MessageWithParts]) -> None:
     turns = View().show(messages, MODEL, plan_files=False).turns
     asked = ModelRequest(model=MODEL, system=("You weave.",), messages=turns)
 
-    def made(to_body: Callable[[ModelRequest, Remembering], Any], remembering: Remembering) -> bytes:
+    def made(to_body: Callable[[ModelRequest, CacheTurns], Any], remembering: CacheTurns) -> bytes:
         return to_bytes(to_body(asked, remembering))
 
     for name, to_body, written in (
@@ -71,9 +71,9 @@ def measure_bodies(messages: list[MessageWithParts]) -> None:
         ("anthropic", claude.to_body, False),
         ("responses", responses.to_body, True),
     ):
-        memory = Memory()
-        remembering = memory.writing if written else memory.remembering
-        show(f"{name}, afresh", lambda to_body=to_body: made(to_body, afresh))
+        memory = TurnCache()
+        remembering = memory.cache_json if written else memory.cache_values
+        show(f"{name}, afresh", lambda to_body=to_body: made(to_body, encode_uncached))
         made(to_body, remembering)
         show(f"{name}, again", lambda to_body=to_body, again=remembering: made(to_body, again))
 

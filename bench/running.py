@@ -25,8 +25,8 @@ from msgspec.structs import replace
 
 from weft.host.clock import SystemClock
 from weft.host.git import Git
-from weft.local.api import Local
-from weft.local.open import Opening, open_app
+from weft.local.api import LocalApi
+from weft.local.open import OpenOptions, open_directory
 from weft.model.catalog import Limit
 from weft.model.event import Event, MessageUpdated, PartUpdated
 from weft.model.ids import Mint, SessionID
@@ -43,11 +43,11 @@ from weft.model.part import (
     Tokens,
     ToolPart,
 )
-from weft.provider.catalog.offers import scripted_model
+from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.chunk import AnyChunk, Usage
 from weft.provider.contract import ModelRequest
-from weft.provider.registry import Served
-from weft.provider.scripted import Call, End, Say, ScriptedProvider
+from weft.provider.registry import ServedModel
+from weft.provider.scripted import End, Say, ScriptedProvider, UseTool
 
 TOKENS = (200, 2_000, 20_000)
 HISTORY = (10, 1_000, 5_000)
@@ -55,7 +55,7 @@ STEPS = 40
 ROUNDS = 3
 BYTES = 100_000
 SERVER = Path(__file__).with_name("token_server.py")
-MODEL = replace(scripted_model("steps"), limit=Limit(context=100_000_000, output=8_000))
+MODEL = replace(make_scripted_model("steps"), limit=Limit(context=100_000_000, output=8_000))
 REF = ModelRef(provider_id=MODEL.provider_id, model_id=MODEL.id)
 
 
@@ -93,12 +93,14 @@ def served(tokens: int) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def opened(directory: str, env: dict[str, str], url: str = "", *models: Served) -> AsyncIterator[Local]:
+async def opened(
+    directory: str, env: dict[str, str], url: str = "", *models: ServedModel
+) -> AsyncIterator[LocalApi]:
     options = {"baseURL": url, "apiKey": "none"}
     provider = {"npm": "@ai-sdk/anthropic", "options": options, "models": {"m": {"name": "m"}}}
     config = {"model": "bench/m", "snapshot": False, "provider": {"bench": provider}}
     env = {**env, "OPENCODE_CONFIG_CONTENT": json.dumps(config), "OPENCODE_DISABLE_MODELS_FETCH": "1"}
-    async with open_app(Opening(directory=directory, env=env, models=models)) as api:
+    async with open_directory(OpenOptions(directory=directory, env=env, models=models)) as api:
         yield api
 
 
@@ -117,7 +119,7 @@ async def streamed(directory: str, env: dict[str, str], url: str) -> tuple[float
     return best, wrote, letters
 
 
-async def heard(api: Local) -> None:
+async def heard(api: LocalApi) -> None:
     async for _ in api.events():
         pass
 
@@ -149,7 +151,7 @@ class Stepping:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         self.spent.append((time.process_time(), time.thread_time()))
         number = len(self.spent)
-        call = Call(tool="read", input={"filePath": "loom.txt", "offset": number % 2, "limit": 1 + number})
+        call = UseTool(tool="read", input={"filePath": "loom.txt", "offset": number % 2, "limit": 1 + number})
         end = End(reason="tool-calls", usage=Usage(input=1_000, output=20))
         moves = [call, end] if number <= STEPS else [Say(text="Done."), End(usage=Usage(input=1_000))]
         async with aclosing(ScriptedProvider([moves], SystemClock()).stream(request)) as chunks:
@@ -205,7 +207,7 @@ async def stepped(messages: int) -> tuple[float, float]:
     """Seconds of CPU from one request to the next, in the middle of a turn: in all, and in the thread of the loop."""
     model = Stepping()
     with place() as (directory, env):
-        async with opened(directory, env, "", Served(MODEL, model)) as api:
+        async with opened(directory, env, "", ServedModel(MODEL, model)) as api:
             session = (await api.create_session(SessionInput(title="bench"))).id
             events = list(history(session, messages))
             for start in range(0, len(events), 500):

@@ -15,9 +15,9 @@ from pathlib import Path
 from random import Random
 
 from weft.model.ids import ProjectID, SessionID
-from weft.snapshot.contract import Limits, Plan
+from weft.snapshot.contract import RestorePlan, SnapshotLimits
 from weft.snapshot.git import open_snapshots
-from weft.snapshot.works import Site
+from weft.snapshot.tracker import SnapshotSite
 
 SIZES = (5_000, 100_000)
 CHANGED = 11
@@ -74,7 +74,7 @@ async def measure(files: int, *, repository: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as place:
         root = Path(place) / "tree"
         planted = plant(root, files)
-        site = Site(root=str(root), project=ProjectID("bench"), base=f"{place}/data")
+        site = SnapshotSite(root=str(root), project=ProjectID("bench"), base=f"{place}/data")
         print(f"{files} files, {'a repository' if repository else 'no repository'}")
         if repository:
             git(root, "init", "-q")
@@ -90,8 +90,8 @@ async def measure(files: int, *, repository: bool) -> None:
         print(f"  {'on disk':<44}{weigh(site.base) / 1e6:8.1f} MB")
 
 
-async def watched(site: Site, planted: list[Path]) -> None:
-    limits = Limits(wait_seconds=600)
+async def watched(site: SnapshotSite, planted: list[Path]) -> None:
+    limits = SnapshotLimits(wait_seconds=600)
 
     async def look() -> None:
         await snapshots.track(SESSION)
@@ -121,7 +121,7 @@ async def watched(site: Site, planted: list[Path]) -> None:
 
         async def swing() -> None:
             nonlocal patches
-            done = await snapshots.restore(Plan(session=SESSION, patches=patches))
+            done = await snapshots.restore(RestorePlan(session=SESSION, patches=patches))
             patches = (done.undo,) if done.undo else ()
 
         tell(f"restore {CHANGED} files", await best(swing, 1))

@@ -9,15 +9,20 @@ It prints the port it listens on. The first step of a path is the manner of stre
 import asyncio
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from weft.provider.scripted import Say
-from weft.testing.fake.anthropic import AnthropicDialect
-from weft.testing.fake.converse import ConverseDialect
-from weft.testing.fake.gemini import GeminiDialect
-from weft.testing.fake.openai import OpenAIChatDialect
-from weft.testing.fake.responses import ResponsesDialect
-from weft.testing.fake.server import Dialect
+from weft.testing.fake_server import Dialect
+
+# The fake APIs are part of the tests.
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from fake.anthropic import AnthropicDialect
+from fake.converse import ConverseDialect
+from fake.gemini import GeminiDialect
+from fake.openai import OpenAIChatDialect
+from fake.responses import ResponsesDialect
 
 DIALECTS: Final[dict[str, Dialect]] = {
     "anthropic": AnthropicDialect(),

@@ -28,7 +28,7 @@ from weft.provider.anthropic.adapter import AnthropicMessages
 from weft.provider.bedrock.adapter import Bedrock
 from weft.provider.chunk import TextDelta
 from weft.provider.contract import ModelRequest, Provider, TextContent, UserTurn
-from weft.provider.endpoint import Endpoint
+from weft.provider.endpoint import ModelEndpoint
 from weft.provider.gemini.adapter import Gemini
 from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.openai_responses.adapter import OpenAIResponses
@@ -71,7 +71,7 @@ async def read(provider: Provider, tokens: int) -> float:
 @asynccontextmanager
 async def connected(name: str, url: str) -> AsyncIterator[Provider]:
     async with httpx2.AsyncClient(trust_env=False) as client:
-        yield ADAPTERS[name](client, Endpoint(base_url=url, api_key="k", provider_id=name))
+        yield ADAPTERS[name](client, ModelEndpoint(base_url=url, api_key="k", provider_id=name))
 
 
 async def measure(server: str, tokens: int) -> Costs:

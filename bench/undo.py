@@ -16,17 +16,17 @@ from typing import Any
 import msgspec
 from snapshot import CHANGED, best, cpu, git, plant, tell
 
-from weft.local.api import Local
-from weft.local.open import Opening, open_app
+from weft.local.api import LocalApi
+from weft.local.open import OpenOptions, open_directory
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, prompt
-from weft.provider.catalog.offers import scripted_model
+from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.chunk import AnyChunk, Finished, Started, ToolCall, Usage
 from weft.provider.contract import ModelRequest
-from weft.provider.registry import Served
+from weft.provider.registry import ServedModel
 
 SIZES = (5_000, 100_000)
-MODEL = scripted_model("bench")
+MODEL = make_scripted_model("bench")
 TRIES = 5
 
 
@@ -51,19 +51,19 @@ class Stopwatch:
         pass
 
 
-async def first_request(api: Local, watch: Stopwatch, session: SessionID) -> float:
+async def first_request(api: LocalApi, watch: Stopwatch, session: SessionID) -> float:
     watch.asked.clear()
     began = time.perf_counter()
     await api.prompt(session, prompt("go"))
     return watch.asked[0] - began
 
 
-async def step(api: Local, watch: Stopwatch, session: SessionID, command: str) -> None:
+async def step(api: LocalApi, watch: Stopwatch, session: SessionID, command: str) -> None:
     watch.commands = [command]
     await api.prompt(session, prompt("go"))
 
 
-def opening(root: Path, home: Path, watch: Stopwatch, *, snapshots: bool) -> Opening:
+def opening(root: Path, home: Path, watch: Stopwatch, *, snapshots: bool) -> OpenOptions:
     config: dict[str, Any] = {
         "model": f"{MODEL.provider_id}/{MODEL.id}",
         "permission": "allow",
@@ -72,12 +72,12 @@ def opening(root: Path, home: Path, watch: Stopwatch, *, snapshots: bool) -> Ope
     }
     places = {f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in ("DATA", "CONFIG", "STATE", "CACHE")}
     env = {**os.environ, **places, "HOME": str(home), "OPENCODE_CONFIG_CONTENT": json.dumps(config)}
-    return Opening(directory=str(root), env=env, models=(Served(MODEL, watch),))
+    return OpenOptions(directory=str(root), env=env, models=(ServedModel(MODEL, watch),))
 
 
 async def turn(root: Path, home: Path, planted: Sequence[Path], *, snapshots: bool) -> None:
     watch, kind = Stopwatch(), "with snapshots" if snapshots else "without"
-    async with open_app(opening(root, home, watch, snapshots=snapshots)) as api:
+    async with open_directory(opening(root, home, watch, snapshots=snapshots)) as api:
         session = (await api.create_session(SessionInput(title="bench"))).id
         times = [await first_request(api, watch, session) for _ in range(TRIES)]
         print(
@@ -90,7 +90,9 @@ async def turn(root: Path, home: Path, planted: Sequence[Path], *, snapshots: bo
             await back_and_forth(api, watch, session, planted)
 
 
-async def back_and_forth(api: Local, watch: Stopwatch, session: SessionID, planted: Sequence[Path]) -> None:
+async def back_and_forth(
+    api: LocalApi, watch: Stopwatch, session: SessionID, planted: Sequence[Path]
+) -> None:
     named = " ".join(f"'{path}'" for path in planted[:CHANGED])
     await step(api, watch, session, f"for f in {named}; do echo agent > $f; done")
     last = [each.info.id for each in await api.list_messages(session)][-3]

@@ -1,7 +1,7 @@
-"""The change log: checks the fragments in `changes/`, and folds them into CHANGELOG.md for a release.
+"""Check the fragments in `changes/`, and fold them into CHANGELOG.md for a release.
 
-A fragment is `changes/<slug>.<kind>.md`, one sentence for a user. Each is a file of its own, so two branches that
-both change something never meet in one line.
+A fragment is `changes/<slug>.<kind>.md`, one sentence for a user. Each is a file of its own, so that two branches never
+conflict.
 """
 
 import re
@@ -22,7 +22,7 @@ def fragments(root: Path) -> list[Path]:
 
 
 def faults(root: Path) -> list[str]:
-    """What is wrong with the fragments, one line each."""
+    """Return what is wrong with the fragments, one line each."""
     found = []
     for path in fragments(root):
         text = path.read_text().strip()
@@ -36,9 +36,19 @@ def faults(root: Path) -> list[str]:
 
 
 def source_changed(root: Path) -> bool:
-    """Whether `src` differs from the last release; without a release, or without git, it does."""
+    """Return True if `src` differs from the last release.
+
+    A version that CHANGELOG.md has and no tag names is about to be released: it needs no fragment.
+    """
     tag = git(root, "describe", "--tags", "--abbrev=0", "--match", "v*")
+    if not git(root, "tag", "--list", f"v{version(root)}") and is_described(root):
+        return False
     return not tag or bool(git(root, "diff", "--name-only", tag, "--", "src"))
+
+
+def is_described(root: Path) -> bool:
+    """Return True if CHANGELOG.md has a section for this version."""
+    return f"## [{version(root)}]" in (root / "CHANGELOG.md").read_text()
 
 
 def git(root: Path, *args: str) -> str:
@@ -57,7 +67,7 @@ def version(root: Path) -> str:
 
 
 def section(root: Path, day: str) -> str:
-    """What is new in this version, by kind, each kind's sentences in the order of their names."""
+    """Return the section of this version: the sentences by kind, in the order of their file names."""
     lines = [f"## [{version(root)}] - {day}"]
     for kind in KINDS:
         said = [path.read_text().strip() for path in fragments(root) if path.name.endswith(f".{kind}.md")]
@@ -67,10 +77,10 @@ def section(root: Path, day: str) -> str:
 
 
 def release(root: Path, day: str) -> None:
-    """Fold the fragments in. What was released stays as it was: a version is written once."""
+    """Fold the fragments in. Raise `SystemExit` if this version has been released."""
     path = root / "CHANGELOG.md"
     before = path.read_text()
-    if f"## [{version(root)}]" in before:
+    if is_described(root):
         raise SystemExit(
             f"CHANGELOG.md already has {version(root)}: raise the version in src/weft/version.py"
         )

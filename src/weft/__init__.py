@@ -1,4 +1,4 @@
-"""weft, the session engine for coding agents.
+"""weft, a session engine for coding agents.
 
 async with weft.open(".") as api:  # or weft.connect("http://127.0.0.1:4096")
     talk = await weft.converse(api)
@@ -11,8 +11,8 @@ from weft.version import VERSION
 
 __version__ = VERSION
 
-# Where each public name lives. They are loaded when asked for: `weft --version` must not pay for a single one.
-_HOMES = {
+# Where each public name is defined. They are imported on first use, so that `weft --version` stays fast.
+_DEFINITIONS = {
     "open": "weft.local.open:open_weft",
     "connect": "weft.client.api:connect",
     "connect_sync": "weft.client.blocking:connect_sync",
@@ -27,12 +27,12 @@ _HOMES = {
     "WeftError": "weft.errors:WeftError",
 }
 
-__all__ = sorted(("__version__", *_HOMES))  # noqa: PLE0605
+__all__ = sorted(("__version__", *_DEFINITIONS))  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _DEFINITIONS:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
-    module, _, attribute = _HOMES[name].partition(":")
+    module, _, attribute = _DEFINITIONS[name].partition(":")
     found: object = getattr(import_module(module), attribute)
     return found

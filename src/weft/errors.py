@@ -1,47 +1,47 @@
-"""Every exception we raise. The message is for a person; the facts are attributes; `hint` says the way out.
+"""All exceptions of weft. The message is for a person; the facts are attributes; `hint` says what to do.
 
 WeftError
-├── NotFoundError            there is no such session, message, agent …
-│   └── UnreadableError      there is one, and its document cannot be read
-├── InvalidInputError        what a caller sent cannot be meant
+├── NotFoundError            a session, message, agent … does not exist
+│   └── UnreadableError      it exists, but its document cannot be read
+├── InvalidInputError        the caller sent something invalid
 │   ├── InvalidIdError       not an id of that kind
-│   └── AmbiguousError       it could be several
-├── ConflictError            it is not as whoever wants to change it thinks
-├── DocumentError            stored or received JSON that is not what it should be
-│   └── BundleError          a bundle that is not what it says, or reaches where it must not
-├── StoreError               the store could not do what was asked
-│   └── NewerFormatError     written by a version that knows more than we do
-├── IndexFailedError         the search index cannot be used; the store can
-├── DirectoryError           not a place we can work in
-├── OutsideError             a path that leaves the project
-├── UnsupportedError         a thing that weft does not do
-├── ServerError              a server's answer is none
+│   └── AmbiguousError       several things match
+├── ConflictError            the current state does not allow the change
+├── DocumentError            stored or received JSON is not valid
+│   └── BundleError          a bundle is not valid, or names paths outside of itself
+├── StoreError               the store failed
+│   └── NewerFormatError     a newer version wrote the store
+├── IndexFailedError         the search index failed; the store still works
+├── DirectoryError           the directory cannot be worked in
+├── OutsideError             a path leads out of the project
+├── UnsupportedError         weft does not do this
+├── ServerError              the server failed, or its answer is not valid
 │   └── UnreachableError     no server answers
-├── SharingError             a session could not be shown to others, or not taken back
-│   └── SharingDisabledError  … because it is switched off
-├── GitError                 git refused
-├── SnapshotMissingError     what a file was like cannot be read any more
-├── RestoreFailedError       files could not be brought back
-├── ConfigError              a configuration file, and where in it
-├── SessionBusyError         another run holds the session
+├── SharingError             a session could not be shared or unshared
+│   └── SharingDisabledError  … because sharing is switched off
+├── GitError                 git failed
+├── SnapshotMissingError     the earlier contents of a file cannot be read
+├── RestoreFailedError       files could not be restored
+├── ConfigError              a configuration file is not valid, and where
+├── SessionBusyError         another run has the session
 ├── CursorLostError          the event to resume after is no longer held
-├── CompactionIneffectiveError  a summary did not make room
-├── DeadlineError            it took longer than it may
+├── CompactionIneffectiveError  a summary did not make the conversation fit
+├── DeadlineError            a deadline passed
 ├── RunFailedError           a prompt got no answer
-├── NoModelError             nothing says which model to use
-├── ModelNotFoundError       no such model, and the nearest names
-├── ProviderError            a model's API failed
-│   └── ProviderAuthError    … for want of a key
-├── ToolError                a tool could not do it; the model reads why
-├── McpError                 a server of tools could not do it
-└── NotPermittedError        a call may not be carried out
-    ├── DirectoryNotServedError  not one that a caller may name
-    ├── DeniedError          a rule forbids it
-    ├── BlockedError         a plugin forbids it
-    ├── RejectedError        the person said no
-    │   ├── DismissedError   … to a question
-    │   └── UnansweredError  nobody was there to say yes, and that ends the run
-    ├── CorrectedError       the person said no, and what to do instead
+├── NoModelError             no model is configured
+├── ModelNotFoundError       the model does not exist; names the nearest
+├── ProviderError            the API of a model failed
+│   └── ProviderAuthError    … because a key is missing or wrong
+├── ToolError                a tool failed; the model reads the message
+├── McpError                 an MCP server failed
+└── NotPermittedError        a call is not permitted
+    ├── DirectoryNotServedError  the server does not serve this directory
+    ├── DeniedError          a rule denies it
+    ├── BlockedError         a plugin denies it
+    ├── RejectedError        the person rejected it
+    │   ├── DismissedError   … a question
+    │   └── UnansweredError  nobody could answer, and that ends the run
+    ├── CorrectedError       the person rejected it and said what to do instead
     └── NobodyError          nobody is there to answer
 """
 
@@ -68,11 +68,11 @@ FaultKind = Literal[
 ]
 
 
-SHOWN = 8  # candidates, where there are many
+SHOWN = 8  # the most candidates that a message lists
 
 
 class WeftError(Exception):
-    """Whatever goes wrong in weft, in one sentence, with the way out if there is one."""
+    """The base of all errors: a message in one sentence, and a hint if there is one."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -89,10 +89,10 @@ class NotFoundError(WeftError):
 
 
 class UnreadableError(NotFoundError):
-    """Its document is there and cannot be read. Whoever asks gets nothing, and nobody may take it for gone."""
+    """The document exists but cannot be read. Callers must not treat it as removed."""
 
     def __init__(self, kind: str, id: str) -> None:
-        super().__init__(kind, id, hint="its document is there and cannot be read; weft doctor says more")
+        super().__init__(kind, id, hint="its document exists but cannot be read; run weft doctor for details")
 
 
 class InvalidInputError(WeftError):
@@ -114,8 +114,8 @@ class AmbiguousError(InvalidInputError):
         more = ", …" if len(candidates) > SHOWN else ""
         super().__init__(
             kind,
-            f"{given!r} could be {len(candidates)} of them",
-            hint=f"say more of it: {', '.join(candidates[:SHOWN])}{more}",
+            f"{given!r} matches {len(candidates)} of them",
+            hint=f"give more of the id: {', '.join(candidates[:SHOWN])}{more}",
         )
         self.kind = kind
         self.given = given
@@ -148,15 +148,15 @@ class StoreError(WeftError):
 class NewerFormatError(StoreError):
     def __init__(self, where: str, found: int, known: int) -> None:
         super().__init__(
-            f"{where} has format {found}, and this version knows up to {known}",
-            hint="upgrade weft, or point --store at another place",
+            f"{where} has format {found}, but this version supports only up to {known}",
+            hint="upgrade weft, or use another store with --store",
         )
         self.found = found
         self.known = known
 
 
 class IndexFailedError(WeftError):
-    """`broken` when its file is bad, so that it has to be made anew; otherwise it is busy, or out of reach."""
+    """`broken` means that the index file is damaged and must be rebuilt; otherwise the index is busy or not accessible."""
 
     def __init__(self, reason: str, *, broken: bool = False) -> None:
         super().__init__(f"the index of sessions cannot be used: {reason}")
@@ -173,7 +173,10 @@ class DirectoryError(WeftError):
 
 class OutsideError(WeftError):
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path[:200]!r} is not in the project", hint="links that lead out of it count, too")
+        super().__init__(
+            f"{path[:200]!r} is not in the project",
+            hint="a link that leads out of the project counts as outside",
+        )
         self.path = path
 
 
@@ -199,7 +202,7 @@ class SharingDisabledError(SharingError):
     def __init__(self, by: str) -> None:
         super().__init__(
             "Sharing is disabled in configuration",
-            hint=f"{by} says so; weft share ID --to FILE.html writes a page that nobody else sees",
+            hint=f"{by} disables it; weft share ID --to FILE.html writes a local page",
         )
         self.by = by
 
@@ -208,33 +211,33 @@ class GitError(WeftError):
     def __init__(
         self, args: Sequence[str], code: int, stderr: str, *, hint: str = "", stdout: str = ""
     ) -> None:
-        said = stderr.strip().splitlines()[-1:] or [f"exit code {code}"]
-        super().__init__(f"git {' '.join(args)}: {said[0]}", hint=hint)
+        last_line = stderr.strip().splitlines()[-1:] or [f"exit code {code}"]
+        super().__init__(f"git {' '.join(args)}: {last_line[0]}", hint=hint)
         self.code = code
         self.stderr = stderr
         self.stdout = stdout
 
 
 class SnapshotMissingError(WeftError):
-    """`files` are the ones it would take, as far as they are known."""
+    """`files` are the files whose contents are missing, as far as known."""
 
     def __init__(self, reason: str, *, files: Sequence[str] = ()) -> None:
-        super().__init__(
-            f"{reason}; nothing was changed", hint="files can be restored one by one, without it"
-        )
+        super().__init__(f"{reason}; nothing was changed", hint="the other files can be restored one by one")
         self.reason = reason
         self.files = tuple(files)
 
 
 class RestoreFailedError(WeftError):
-    """Files could not be brought back. `files` are those that could not be written, `left` those that were brought back
-    and could not be put as they were again. What both need is kept, and the next attempt goes on from there."""
+    """Files could not be restored. `files` could not be written; `left` were restored and could not be put back.
+
+    The data for both is kept, and the next attempt continues from there.
+    """
 
     def __init__(self, reason: str, *, files: Sequence[str] = (), left: Sequence[str] = ()) -> None:
-        stand = f"{len(left)} stay as they were brought back" if left else "nothing was changed"
+        outcome = f"{len(left)} files stay restored" if left else "nothing was changed"
         super().__init__(
-            f"{len(files)} files could not be brought back: {reason}; {stand}",
-            hint="free some space, or make the files writable, and do it again; nothing is lost meanwhile",
+            f"{len(files)} files could not be restored: {reason}; {outcome}",
+            hint="free some space or make the files writable, then try again; no data is lost",
         )
         self.reason = reason
         self.files = tuple(files)
@@ -242,7 +245,7 @@ class RestoreFailedError(WeftError):
 
 
 class ConfigError(WeftError):
-    """`at` is line and column as far as known, `key` the dotted key. Never carries a value: it may be a secret."""
+    """`at` is line and column, if known; `key` is the dotted key. The message has no value, because it may be a secret."""
 
     def __init__(
         self, path: str, reason: str, *, at: tuple[int, int] = (0, 0), key: str = "", near: str = ""
@@ -259,7 +262,7 @@ class ConfigError(WeftError):
 
 class SessionBusyError(WeftError):
     def __init__(self, session: str, owner: str = "") -> None:
-        super().__init__(f"Session {session} is busy", hint=f"it is being run by {owner}" if owner else "")
+        super().__init__(f"Session {session} is busy", hint=f"{owner} is running it" if owner else "")
         self.session = session
         self.owner = owner
 
@@ -277,19 +280,19 @@ class CursorLostError(WeftError):
 class CompactionIneffectiveError(WeftError):
     def __init__(self, session: str) -> None:
         super().__init__(
-            "the conversation does not fit the model's window, and summarising it made no room",
-            hint="start a new session, or go on with a model that takes in more",
+            "the conversation does not fit the model's context, even after a summary",
+            hint="start a new session, or use a model with a larger context",
         )
         self.session = session
 
 
 class DeadlineError(WeftError):
-    """`limit` is whose deadline it was: the turn's, a tool's …"""
+    """`limit` names the deadline: the turn, a tool …"""
 
     def __init__(self, limit: str, seconds: float) -> None:
         super().__init__(
             f"the {limit} took longer than {seconds:g} seconds, and was ended",
-            hint="a longer one can be set: experimental.weft.deadlines in opencode.json",
+            hint="set a longer one in experimental.weft.deadlines of opencode.json",
         )
         self.limit = limit
         self.seconds = seconds
@@ -317,11 +320,11 @@ class ModelNotFoundError(WeftError):
 
 
 class ProviderError(WeftError):
-    """A model's API failed. `retryable` is the adapter's judgement; `wait_ms` is how long it asks us to wait.
+    """The API of a model failed. `retryable` is the adapter's judgement; the API asks to wait `wait_ms`.
 
-    `kind` says what to do about it: `overflow` is too much history, `output-length` a limit of the answer set too
-    high, `quota` an empty purse, `signature` a thought that is not the model's own, `protocol` an answer that is
-    not in the API's language. `url` is the address that was asked, without what may be secret in it.
+    `kind` is the cause: `overflow` is too much history, `output-length` too high a limit for the answer, `quota` no credit
+    left, `signature` reasoning of another model, `protocol` an answer that does not follow the API. `url` is the address of
+    the request, without secrets.
     """
 
     kind: FaultKind = "unknown"
@@ -357,7 +360,7 @@ class ToolError(WeftError):
 
 
 class McpError(WeftError):
-    """An MCP server could not be reached, or did not do what was asked of it."""
+    """An MCP server could not be reached, or a request to it failed."""
 
 
 class NotPermittedError(WeftError):
@@ -367,8 +370,8 @@ class NotPermittedError(WeftError):
 class DirectoryNotServedError(NotPermittedError):
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"{path[:200]!r} is in no project that this server knows",
-            hint=f"weft serve --allow-dir {path[:200]} lets it in; a git repository with a commit is also let in once "
+            f"{path[:200]!r} is in no project of this server",
+            hint=f"weft serve --allow-dir {path[:200]} allows it; a git repository with a commit is also allowed once "
             "weft or OpenCode has worked in it",
         )
         self.path = path
@@ -404,7 +407,7 @@ class UnansweredError(RejectedError):
     def __init__(self, permission: str, patterns: Sequence[str], request: str) -> None:
         super().__init__(
             f"This needs the user's permission, and nobody is there to give it: {permission} {', '.join(patterns)}",
-            hint=f"allow it with `weft permission reply {request} once` (or always), and go on",
+            hint=f"allow it with `weft permission reply {request} once` (or always), then continue",
         )
         self.permission = permission
         self.patterns = tuple(patterns)

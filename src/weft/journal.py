@@ -1,8 +1,8 @@
-"""The journal: the one write door. What happened is stored, and then told.
+"""The journal: the only way to write. It stores events, then publishes them.
 
-Growth of a part that is being streamed is the one thing told before it is stored: told at once, stored with the next
-commit to its session or at most `FLUSH_SECONDS` later. A crash costs that much text and no more. On a full disk as much
-of it is stored as fits; the rest waits and is tried again and again, and keeps nothing else from being stored.
+The growth of a part that is being streamed is the one exception: it is published at once, and stored with the next commit to its
+session or at most `FLUSH_SECONDS` later. A crash loses no more than that. On a full disk as much growth is stored as fits; the
+rest waits and is retried, and does not keep anything else from being stored.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from weft.bus import Bus, follows
 from weft.errors import StoreError
 from weft.host.clock import Clock
-from weft.host.tasks import open_tasks, undivided
+from weft.host.tasks import open_tasks, run_to_completion
 from weft.model.event import (
     Durable,
     Event,
@@ -29,17 +29,17 @@ from weft.model.event import (
 )
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import AnyMessage
-from weft.model.session import Session, Trashed
+from weft.model.session import Session, TrashBundle
 from weft.model.transcript import Transcript
 from weft.store.contract import Store
 
 FLUSH_SECONDS = 0.25
-# Growth that cannot be stored at once is stored in pieces of so many characters, as many as there is room for.
+# If growth does not fit on the disk, it is stored in pieces of so many characters.
 PIECE = 4096
 
 
 class Journal:
-    """Open one with `open_journal`, so that nothing stays unwritten when it closes."""
+    """Stores and publishes events of one directory. Open it with `open_journal`, which stores waiting growth at the end."""
 
     def __init__(self, store: Store, bus: Bus, *, directory: str) -> None:
         self._store = store
@@ -50,30 +50,30 @@ class Journal:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def commit(self, *events: Event, into: Transcript | None = None) -> None:
-        """Store what is durable, all or nothing, then tell everything in order.
+        """Store the durable events, all or nothing, then publish all events in order.
 
-        What was stored is folded `into` the transcript of whoever works on the session, also if they are cancelled
-        meanwhile: what they know is what is stored.
+        The stored events are folded `into` a transcript, even if the caller is cancelled meanwhile, so that the transcript is always
+        what is stored.
         """
         durable = [event for event in events if isinstance(event, Durable)]
         if durable:
-            await undivided(self._store_and_tell(durable, events, into))
+            await run_to_completion(self._store_and_publish(durable, events, into))
         else:
             self._bus.publish(*events, directory=self._directory)
 
-    async def _store_and_tell(
+    async def _store_and_publish(
         self, durable: list[Durable], events: tuple[Event, ...], into: Transcript | None = None
     ) -> None:
         sessions = {found for event in durable if (found := session_of(event)) is not None}
-        async with self._holding(sessions):
+        async with self._lock_all(sessions):
             await self._store_with_growth(sorted(sessions), durable)
             if into is not None:
                 into.feed(*durable)
             self._bus.publish(*events, directory=self._directory)
 
     async def _store_with_growth(self, sessions: list[SessionID], durable: list[Durable]) -> None:
-        """Store events, and ahead of them the growth that waits, none of parts that they replace. If there is no room
-        for both, the growth waits on."""
+        """Store the waiting growth, except of parts that the events replace, then the events. If both do not fit, store the
+        events only."""
         taken = {session: self._grown.pop(session, []) for session in sessions}
         replaced = {event.part.id for event in durable if isinstance(event, PartUpdated)}
         needed = {
@@ -94,19 +94,21 @@ class Journal:
             raise
 
     async def begin(self, session: Session, *history: Durable) -> None:
-        """Store a new session together with its history, all or nothing, and announce the session alone.
+        """Store a new session with its history, all or nothing, but publish only the session.
 
-        Nobody has heard of it, so whoever wants its messages reads them: to tell of thousands would push all else
-        out of the bus.
+        Nobody knows the session yet, so listeners read its messages from the store. Publishing thousands of events would push
+        everything else out of the bus.
         """
-        await undivided(self._store_and_tell([SessionCreated(info=session), *history], announce(session)))
+        await run_to_completion(
+            self._store_and_publish([SessionCreated(info=session), *history], announce(session))
+        )
 
-    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> Trashed:
-        """Put sessions into the trash, and tell that they are gone, the last of them first."""
-        return await undivided(self._discard_and_tell(sessions, at))
+    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> TrashBundle:
+        """Move sessions to the trash, and publish that they are deleted, in reverse order."""
+        return await run_to_completion(self._discard_and_publish(sessions, at))
 
-    async def _discard_and_tell(self, sessions: Sequence[SessionID], at: int) -> Trashed:
-        async with self._holding(sessions):
+    async def _discard_and_publish(self, sessions: Sequence[SessionID], at: int) -> TrashBundle:
+        async with self._lock_all(sessions):
             for session in sessions:
                 await self._store_growth(session)
             trashed = await self._store.discard(sessions, at=at)
@@ -114,18 +116,18 @@ class Journal:
             self._bus.publish(*gone, directory=self._directory)
         return trashed
 
-    async def restore(self, bundle: str) -> Trashed:
-        """Bring sessions back from the trash, and tell that they are there, the first of them first."""
-        return await undivided(self._restore_and_tell(bundle))
+    async def restore(self, bundle: str) -> TrashBundle:
+        """Restore sessions from the trash, and publish them in order."""
+        return await run_to_completion(self._restore_and_publish(bundle))
 
-    async def _restore_and_tell(self, bundle: str) -> Trashed:
+    async def _restore_and_publish(self, bundle: str) -> TrashBundle:
         trashed = await self._store.restore(bundle)
         there = [event for session in trashed.sessions for event in announce(session)]
         self._bus.publish(*there, directory=self._directory)
         return trashed
 
     def grow(self, growth: PartGrew) -> None:
-        """Tell now, store soon."""
+        """Publish growth now, and store it soon."""
         waiting = self._grown.setdefault(growth.session_id, [])
         if waiting and follows(waiting[-1], growth):
             waiting[-1] = replace(waiting[-1], delta=waiting[-1].delta + growth.delta)
@@ -135,10 +137,10 @@ class Journal:
         self._bus.publish(growth, directory=self._directory)
 
     async def edit(self, session: SessionID, editor: Callable[[Session], Session]) -> Session:
-        """Change a session in one step, whoever else is changing it."""
-        return await undivided(self._edit_and_tell(session, editor))
+        """Change a session atomically, and return it."""
+        return await run_to_completion(self._edit_and_publish(session, editor))
 
-    async def _edit_and_tell(self, session: SessionID, editor: Callable[[Session], Session]) -> Session:
+    async def _edit_and_publish(self, session: SessionID, editor: Callable[[Session], Session]) -> Session:
         async with self._lock(session):
             edited = await self._store.edit(session, editor)
             self._bus.publish(SessionUpdated(info=edited), directory=self._directory)
@@ -152,11 +154,10 @@ class Journal:
         *,
         into: Transcript | None = None,
     ) -> None:
-        """Change a message as it stands in the store, whoever else in this process is changing it. One that is gone stays
-        gone."""
-        await undivided(self._edit_message_and_tell(session, message, editor, into))
+        """Change a stored message atomically within this process. Do nothing if it is gone."""
+        await run_to_completion(self._edit_message_and_publish(session, message, editor, into))
 
-    async def _edit_message_and_tell(
+    async def _edit_message_and_publish(
         self,
         session: SessionID,
         message: MessageID,
@@ -174,7 +175,7 @@ class Journal:
             self._bus.publish(edited, directory=self._directory)
 
     async def flush(self) -> None:
-        """Store all growth that waits. A session whose growth cannot be stored does not hold up the others."""
+        """Store all waiting growth. If some cannot be stored, store the rest, then raise `StoreError`."""
         self._has_grown.clear()
         failed: StoreError | None = None
         for session in list(self._grown):
@@ -186,15 +187,15 @@ class Journal:
             raise failed
 
     async def flush_session(self, session: SessionID) -> None:
-        """Store the growth of one session that waits; `StoreError` if not all of it can be stored."""
-        await undivided(self._lock_and_store_growth(session))
+        """Store the waiting growth of one session. Raise `StoreError` if not all of it can be stored."""
+        await run_to_completion(self._lock_and_store_growth(session))
 
     async def _lock_and_store_growth(self, session: SessionID) -> None:
         async with self._lock(session):
             await self._store_growth(session)
 
     async def _store_growth(self, session: SessionID) -> None:
-        """Store as much as fits, and raise `StoreError` if that is not all: the rest waits."""
+        """Store as much growth as fits. Raise `StoreError` if that is not all; the rest waits."""
         waiting = self._grown.pop(session, [])
         if not waiting:
             return
@@ -202,7 +203,7 @@ class Journal:
             try:
                 await self._store.apply(*waiting)
             except StoreError:
-                waiting = [piece for growth in waiting for piece in _pieces(growth)]
+                waiting = [piece for growth in waiting for piece in _split(growth)]
                 while waiting:
                     await self._store.apply(waiting[0])
                     del waiting[0]
@@ -211,24 +212,24 @@ class Journal:
             raise
 
     def _put_back(self, growth: Mapping[SessionID, list[PartGrew]]) -> None:
-        """It was not stored: it waits, ahead of what has come since."""
+        """Let growth that was not stored wait again, before newer growth."""
         for session, waiting in growth.items():
             if waiting:
                 self._grown[session] = waiting + self._grown.get(session, [])
                 self._has_grown.set()
 
     async def keep_flushing(self, clock: Clock) -> None:
+        """Store growth every `FLUSH_SECONDS` until cancelled."""
         while True:
             await self._has_grown.wait()
             await clock.sleep(FLUSH_SECONDS)
-            # A full disk must not end what only wanted to write early: the growth waits, and the next commit,
-            # which somebody is waiting for, says what is wrong.
+            # On a full disk the growth waits on. The next commit, which somebody awaits, raises the error.
             with suppress(StoreError):
                 await self.flush()
 
     @asynccontextmanager
-    async def _holding(self, sessions: Iterable[SessionID]) -> AsyncIterator[None]:
-        """Held per session, so that what was stored first is told first."""
+    async def _lock_all(self, sessions: Iterable[SessionID]) -> AsyncIterator[None]:
+        """Lock sessions, so that events are published in the order in which they were stored."""
         async with AsyncExitStack() as held:
             for session in sorted(set(sessions)):
                 await held.enter_async_context(self._lock(session))
@@ -241,8 +242,8 @@ class Journal:
         return lock
 
 
-def _pieces(growth: PartGrew) -> list[PartGrew]:
-    """The same growth in pieces that are small enough to fit where little room is left."""
+def _split(growth: PartGrew) -> list[PartGrew]:
+    """Split growth into pieces that may fit on a nearly full disk."""
     starts = range(0, len(growth.delta), PIECE)
     return [
         replace(growth, delta=growth.delta[start : start + PIECE], offset=growth.offset + start)
@@ -251,8 +252,8 @@ def _pieces(growth: PartGrew) -> list[PartGrew]:
 
 
 def announce(session: Session) -> tuple[Event, ...]:
-    """Return the events that tell of a new session. Like OpenCode, we follow `session.created` with `session.updated`:
-    OpenCode's terminal listens to the second alone."""
+    """Return the events for a new session. As in OpenCode, `session.updated` follows `session.created`: OpenCode's terminal
+    listens only to the former."""
     return SessionCreated(info=session), SessionUpdated(info=session)
 
 
@@ -265,10 +266,10 @@ async def open_journal(store: Store, bus: Bus, clock: Clock, *, directory: str) 
             yield journal
         finally:
             flushing.cancel()
-            await undivided(_close(journal, flushing))
+            await run_to_completion(_close(journal, flushing))
 
 
 async def _close(journal: Journal, flushing: asyncio.Task[None]) -> None:
-    # The one under way may have taken growth out and not stored it yet: it ends first.
+    # A flush under way may have taken growth that it has not stored yet. Wait for it first.
     await asyncio.wait([flushing])
     await journal.flush()

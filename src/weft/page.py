@@ -1,4 +1,4 @@
-"""Lay out a session as one HTML page that loads nothing from anywhere (pure)."""
+"""Render a session as one HTML page that loads nothing (pure)."""
 
 import base64
 import re
@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final, Literal, NewType
 
+from weft.model.display import called_tool, find_call_error, format_count, strip_tags
 from weft.model.failure import AnyFailure
 from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import (
@@ -30,8 +31,7 @@ from weft.model.part import (
     ToolPart,
     UnknownPart,
 )
-from weft.model.readable import fault_of, name_of, plural, readable
-from weft.model.share import Shown
+from weft.model.share import SharedSession
 from weft.model.wire import encode_pretty, to_plain
 
 Html = NewType("Html", str)
@@ -40,25 +40,25 @@ NOTHING: Final = Html("")
 _ESCAPES: Final = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;", "`": "&#96;"}
 )
-# What no page shows as itself: control characters, halves of surrogate pairs, and marks that turn text around so that
-# it reads other than it is.
+# Characters that must not appear: control characters, lone surrogates, and marks that reverse the direction of text
+# so that it reads differently.
 _ODD: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 _LINK: Final = re.compile(r"https?://[^\s\x00-\x20\"'<>`\\]{1,2000}", re.IGNORECASE)
 
 
-def text(said: str) -> Html:
-    """Anything anybody said, as text."""
-    return Html(_ODD.sub("\ufffd", said.replace("\r\n", "\n").replace("\r", "\n")).translate(_ESCAPES))
+def escape(text: str) -> Html:
+    """Return any text as HTML."""
+    return Html(_ODD.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n")).translate(_ESCAPES))
 
 
 def tag(name: str, /, *inner: Html, **attributes: str) -> Html:
-    """An element. Names are literals of ours; values are escaped."""
+    """Return an element. Names are our own literals; values are escaped."""
     head = _opening_tag(name, attributes)
     return Html(f"<{head}>{''.join(inner)}</{name}>")
 
 
 def void(name: str, /, **attributes: str) -> Html:
-    """An element that holds nothing."""
+    """Return an element without content."""
     return Html(f"<{_opening_tag(name, attributes)}>")
 
 
@@ -66,8 +66,8 @@ def join(pieces: Iterable[Html]) -> Html:
     return Html("".join(pieces))
 
 
-def link(address: str, *inner: Html) -> Html:
-    """A link, if it leads to the web; the words alone if it leads anywhere else."""
+def to_link(address: str, *inner: Html) -> Html:
+    """Return a link to a web address; for any other address, only its text."""
     if _LINK.fullmatch(address) is None:
         return join(inner)
     return tag("a", *inner, href=address, rel="noopener noreferrer nofollow")
@@ -75,7 +75,7 @@ def link(address: str, *inner: Html) -> Html:
 
 def _opening_tag(name: str, attributes: dict[str, str]) -> str:
     return name + "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{text(value)}"' for key, value in attributes.items()
+        f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in attributes.items()
     )
 
 
@@ -91,12 +91,12 @@ _INLINE: Final = re.compile(
 _TOP_LEVEL: Final = 2
 
 
-def prose(said: str) -> Html:
-    """Words, laid out."""
-    return join(_blocks(said.replace("\r\n", "\n").split("\n")))
+def render_markdown(said: str) -> Html:
+    """Render text with the basic Markdown that models write."""
+    return join(_render_blocks(said.replace("\r\n", "\n").split("\n")))
 
 
-def _blocks(lines: list[str]) -> Iterator[Html]:
+def _render_blocks(lines: list[str]) -> Iterator[Html]:
     waiting: list[str] = []
     items: list[re.Match[str]] = []
     at = 0
@@ -104,30 +104,30 @@ def _blocks(lines: list[str]) -> Iterator[Html]:
         line, fence = lines[at], _FENCE.fullmatch(lines[at])
         item, heading = _ITEM.fullmatch(line), _HEADING.fullmatch(line)
         if items and (item is None or _is_numbered(item) != _is_numbered(items[0])):
-            yield _list(items)
+            yield _render_list(items)
             items = []
         if waiting and (fence or item or heading or not line.strip()):
-            yield _paragraph(waiting)
+            yield _render_paragraph(waiting)
             waiting = []
         if fence is not None:
-            end = _end_of(lines, at + 1, fence[1])
-            yield tag("pre", tag("code", text("\n".join(lines[at + 1 : end]))))
+            end = _find_fence_end(lines, at + 1, fence[1])
+            yield tag("pre", tag("code", escape("\n".join(lines[at + 1 : end]))))
             at = end
         elif heading is not None:
-            yield tag(f"h{min(6, len(heading[1]) + _TOP_LEVEL)}", inline(heading[2]))
+            yield tag(f"h{min(6, len(heading[1]) + _TOP_LEVEL)}", render_inline(heading[2]))
         elif item is not None:
             items.append(item)
         elif line.strip():
             waiting.append(line)
         at += 1
     if items:
-        yield _list(items)
+        yield _render_list(items)
     if waiting:
-        yield _paragraph(waiting)
+        yield _render_paragraph(waiting)
 
 
-def _end_of(lines: list[str], at: int, fence: str) -> int:
-    """The line that closes a block of code; the end of the text if none does."""
+def _find_fence_end(lines: list[str], at: int, fence: str) -> int:
+    """Return the line that closes a code block, or the end of the text."""
     for index in range(at, len(lines)):
         line = lines[index].strip()
         if len(line) >= len(fence) and not line.strip(fence[0]):
@@ -139,116 +139,124 @@ def _is_numbered(item: re.Match[str]) -> bool:
     return item["number"] is not None
 
 
-def _list(items: list[re.Match[str]]) -> Html:
-    inner = (tag("li", inline(item["said"])) for item in items)
+def _render_list(items: list[re.Match[str]]) -> Html:
+    inner = (tag("li", render_inline(item["said"])) for item in items)
     first: str | None = items[0]["number"]
     return tag("ul", *inner) if first is None else tag("ol", *inner, start=str(int(first)))
 
 
-def _paragraph(lines: list[str]) -> Html:
-    return tag("p", inline("\n".join(lines)))
+def _render_paragraph(lines: list[str]) -> Html:
+    return tag("p", render_inline("\n".join(lines)))
 
 
-def inline(said: str) -> Html:
-    """One run of words: code, emphasis and links in it."""
+def render_inline(said: str) -> Html:
+    """Render code, emphasis and links within a line of text."""
     pieces: list[Html] = []
     end = 0
     for found in _INLINE.finditer(said):
-        pieces.append(text(said[end : found.start()]))
-        pieces.append(_piece(found))
+        pieces.append(escape(said[end : found.start()]))
+        pieces.append(_render_match(found))
         end = found.end()
-    return join((*pieces, text(said[end:])))
+    return join((*pieces, escape(said[end:])))
 
 
-def _piece(found: re.Match[str]) -> Html:
+def _render_match(found: re.Match[str]) -> Html:
     match found.lastgroup:
         case "code":
-            return tag("code", text(found["code"]))
+            return tag("code", escape(found["code"]))
         case "bold":
-            return tag("strong", text(found["bold"]))
+            return tag("strong", escape(found["bold"]))
         case "bare":
-            return link(found["bare"], text(found["bare"]))
+            return to_link(found["bare"], escape(found["bare"]))
         case _:
-            return link(found["to"], text(found["words"]))
+            return to_link(found["to"], escape(found["words"]))
 
 
-LONGEST: Final = 64 * 1024
-LARGEST_PICTURE: Final = 4 * 1024 * 1024
-# Kinds that are nothing but pictures: an SVG is a document.
+MAX_TEXT: Final = 64 * 1024
+MAX_PICTURE: Final = 4 * 1024 * 1024
+# Types that contain only a picture: an SVG is a document.
 _PICTURE: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 
 
-def part(shown: AnyPart) -> Html:
+def render_part(shown: AnyPart) -> Html:
     match shown:
         case TextPart():
-            return prose(cut(shown.text)) if shown.text.strip() and not shown.synthetic else NOTHING
+            return (
+                render_markdown(shorten(shown.text))
+                if shown.text.strip() and not shown.synthetic
+                else NOTHING
+            )
         case ReasoningPart():
-            return _folded(text("thought"), prose(cut(shown.text))) if shown.text.strip() else NOTHING
+            return (
+                _render_details(escape("thought"), render_markdown(shorten(shown.text)))
+                if shown.text.strip()
+                else NOTHING
+            )
         case FilePart():
-            return _file(shown)
+            return _render_file(shown)
         case ToolPart():
-            return _call(shown)
+            return _render_call(shown)
         case SubtaskPart():
-            named = text(f"task for {shown.agent}: {shown.description}")
-            return _folded(named, prose(cut(shown.prompt)))
+            named = escape(f"task for {shown.agent}: {shown.description}")
+            return _render_details(named, render_markdown(shorten(shown.prompt)))
         case AgentPart():
-            return _about(f"@{shown.name}")
+            return _render_note(f"@{shown.name}")
         case CompactionPart():
-            return _about("the conversation so far was summed up here")
+            return _render_note("the conversation was compacted here")
         case RetryPart():
-            return _about(f"attempt {shown.attempt} failed, and was made again")
+            return _render_note(f"attempt {shown.attempt} failed and was repeated")
         case StepStartPart() | StepFinishPart() | PatchPart() | SnapshotPart() | UnknownPart():
             return NOTHING
 
 
-def cut(said: str) -> str:
-    """The beginning of what is very long, and that it is."""
-    return said if len(said) <= LONGEST else f"{said[:LONGEST]}\n… {len(said) - LONGEST} characters more"
+def shorten(said: str) -> str:
+    """Return the beginning of a very long text, and how much is missing."""
+    return said if len(said) <= MAX_TEXT else f"{said[:MAX_TEXT]}\n… {len(said) - MAX_TEXT} characters more"
 
 
-def _about(said: str) -> Html:
-    return tag("p", text(said), class_="about")
+def _render_note(said: str) -> Html:
+    return tag("p", escape(said), class_="about")
 
 
-def _folded(head: Html, *inner: Html) -> Html:
+def _render_details(head: Html, *inner: Html) -> Html:
     return tag("details", tag("summary", head), *inner)
 
 
-def _file(file: FilePart) -> Html:
-    named = tag("p", text(f"{file.filename or 'a file'} ({file.mime})"), class_="about")
-    if len(file.url) > LARGEST_PICTURE or _PICTURE.fullmatch(file.url) is None:
+def _render_file(file: FilePart) -> Html:
+    named = tag("p", escape(f"{file.filename or 'a file'} ({file.mime})"), class_="about")
+    if len(file.url) > MAX_PICTURE or _PICTURE.fullmatch(file.url) is None:
         return named
     return join((named, tag("p", void("img", src=file.url, alt=file.filename or "a picture"))))
 
 
-def _call(call: ToolPart) -> Html:
+def _render_call(call: ToolPart) -> Html:
     state = call.state
     title = getattr(state, "title", None) or ""
-    failed = fault_of(call) is not None
-    said = (name_of(call), "" if failed else title, "(failed)" if failed else _fate(state))
-    head = tag("span", text(" ".join(filter(None, said))), class_="failed" if failed else "call")
-    return _folded(head, *_told(call))
+    failed = find_call_error(call) is not None
+    said = (called_tool(call), "" if failed else title, "(failed)" if failed else _format_state(state))
+    head = tag("span", escape(" ".join(filter(None, said))), class_="failed" if failed else "call")
+    return _render_details(head, *_render_call_content(call))
 
 
-def _fate(state: AnyToolState) -> str:
+def _format_state(state: AnyToolState) -> str:
     match state:
         case PendingState() | RunningState():
-            return "(under way)"
+            return "(running)"
         case CompletedState() | ErrorState():
             return ""
 
 
-def _told(call: ToolPart) -> Iterator[Html]:
+def _render_call_content(call: ToolPart) -> Iterator[Html]:
     state = call.state
     if state.input:
-        yield tag("pre", text(cut(encode_pretty(state.input).decode("utf-8", "replace"))))
+        yield tag("pre", escape(shorten(encode_pretty(state.input).decode("utf-8", "replace"))))
     match state:
         case CompletedState():
             if state.output:
-                yield tag("pre", text(cut(readable(call.tool, state.output))))
-            yield from (_file(file) for file in state.attachments or ())
+                yield tag("pre", escape(shorten(strip_tags(call.tool, state.output))))
+            yield from (_render_file(file) for file in state.attachments or ())
         case ErrorState():
-            yield tag("pre", text(cut(readable(call.tool, state.error))))
+            yield tag("pre", escape(shorten(strip_tags(call.tool, state.error))))
         case PendingState() | RunningState():
             pass
 
@@ -273,9 +281,9 @@ summary{cursor:pointer}
 img{max-width:100%;max-height:30rem}
 """
 
-# Whatever changed, the page is asked for again and what differs put in place: it is the server that lays out. It is asked for
-# whenever the stream opens, too: what happened before, or while the line was cut, is told by nobody. What was unfolded stays so,
-# and what is as it was stays untouched: whoever reads, marks or walks through it by keys keeps their place.
+# After a change the page is fetched again and the elements that differ are replaced: the server renders. It is also
+# fetched when the stream opens, because nobody reports what happened before. Unfolded details stay unfolded and
+# unchanged elements stay untouched, so that readers keep their place and their selection.
 SCRIPT: Final = """
 const at=location.pathname;
 let told,asked=0,again;
@@ -303,44 +311,50 @@ follow();
 """
 
 
-def _hash_of(source: str) -> str:
+def _hash_source(source: str) -> str:
     return f"'sha256-{base64.b64encode(sha256(source.encode()).digest()).decode()}'"
 
 
-_STILL: Final = (
-    f"default-src 'none'; style-src {_hash_of(STYLE)}; img-src data:; base-uri 'none'; form-action 'none'"
+_STATIC: Final = (
+    f"default-src 'none'; style-src {_hash_source(STYLE)}; img-src data:; base-uri 'none'; form-action 'none'"
 )
-# In a file it stands in the page itself, where `frame-ancestors` counts for nothing.
-FILE_POLICY: Final = _STILL
-STILL_POLICY: Final = f"{_STILL}; frame-ancestors 'none'"
-LIVE_POLICY: Final = f"{STILL_POLICY}; script-src {_hash_of(SCRIPT)}; connect-src 'self'"
+# A file contains the policy in the page itself, where `frame-ancestors` has no effect.
+FILE_POLICY: Final = _STATIC
+STATIC_POLICY: Final = f"{_STATIC}; frame-ancestors 'none'"
+LIVE_POLICY: Final = f"{STATIC_POLICY}; script-src {_hash_source(SCRIPT)}; connect-src 'self'"
 
 
-MOST_MESSAGES: Final = 2000
+MAX_MESSAGES: Final = 2000
 REFRESH_SECONDS: Final = 15
-_LATEST: Final = 253_402_300_799_000  # the last moment that a calendar has a name for
+_LATEST: Final = 253_402_300_799_000  # the last moment that a date can represent
 
-Kind = Literal["file", "still", "live"]
-
-
-def to_page(shown: Shown, *, kind: Kind) -> bytes:
-    """The document. `live` follows the session while somebody looks; `file` carries its own policy."""
-    head = tag("head", *_document_head(shown, kind))
-    body = tag("body", _header(shown), tag("main", _messages(shown)), _footer(shown), _script(kind))
-    return _document(head, body)
+PageKind = Literal["file", "still", "live"]
 
 
-def to_notice(said: str) -> bytes:
-    """A document that says one sentence, for somebody who looks where nothing is shown."""
-    head = tag("head", *_metas(), tag("title", text(said)), _style())
-    return _document(head, tag("body", tag("main", tag("h1", text(said)))))
+def render_page(shown: SharedSession, *, kind: PageKind) -> bytes:
+    """Render a session. A `live` page follows the session while it is open; a `file` contains its own policy."""
+    head = tag("head", *_list_head(shown, kind))
+    body = tag(
+        "body",
+        _render_header(shown),
+        tag("main", _render_messages(shown)),
+        _render_footer(shown),
+        _render_script(kind),
+    )
+    return _render_document(head, body)
 
 
-def _document(head: Html, body: Html) -> bytes:
+def render_notice(said: str) -> bytes:
+    """Render a page with one sentence, for an address where nothing is shown."""
+    head = tag("head", *_list_metas(), tag("title", escape(said)), _render_style())
+    return _render_document(head, tag("body", tag("main", tag("h1", escape(said)))))
+
+
+def _render_document(head: Html, body: Html) -> bytes:
     return f'<!doctype html>\n<html lang="en">{head}{body}</html>\n'.encode("utf-8", "replace")
 
 
-def _metas() -> list[Html]:
+def _list_metas() -> list[Html]:
     return [
         void("meta", charset="utf-8"),
         void("meta", name="viewport", content="width=device-width,initial-scale=1"),
@@ -349,70 +363,75 @@ def _metas() -> list[Html]:
     ]
 
 
-def _style() -> Html:
+def _render_style() -> Html:
     return Html(f"<style>{STYLE}</style>")
 
 
-def _document_head(shown: Shown, kind: Kind) -> list[Html]:
-    metas = _metas()
+def _list_head(shown: SharedSession, kind: PageKind) -> list[Html]:
+    metas = _list_metas()
     if kind == "file":
-        # Before anything that could be held against it.
+        # Before everything that the policy applies to.
         metas.insert(1, void("meta", http_equiv="Content-Security-Policy", content=FILE_POLICY))
     if kind == "live" and shown.busy:
         refresh = void("meta", http_equiv="refresh", content=str(REFRESH_SECONDS))
         metas.append(tag("noscript", refresh))
-    return [*metas, tag("title", text(shown.parcel.info.title)), _style()]
+    return [*metas, tag("title", escape(shown.parcel.info.title)), _render_style()]
 
 
-def _script(kind: Kind) -> Html:
+def _render_script(kind: PageKind) -> Html:
     return Html(f"<script>{SCRIPT}</script>") if kind == "live" else NOTHING
 
 
-def _header(shown: Shown) -> Html:
+def _render_header(shown: SharedSession) -> Html:
     info = shown.parcel.info
-    said = [f"begun {_when(info.time.created)}"]
+    said = [f"begun {_format_time(info.time.created)}"]
     if info.summary is not None:
         changed = info.summary
-        said.append(f"{plural(changed.files, 'file')} changed, +{changed.additions} -{changed.deletions}")
-    return tag("header", tag("h1", text(info.title or "A session")), tag("p", text(" · ".join(said))))
+        said.append(
+            f"{format_count(changed.files, 'file')} changed, +{changed.additions} -{changed.deletions}"
+        )
+    return tag("header", tag("h1", escape(info.title or "A session")), tag("p", escape(" · ".join(said))))
 
 
-def _footer(shown: Shown) -> Html:
-    until = "" if shown.expires is None else f" It is shown until {_when(shown.expires)}."
-    return tag("footer", tag("p", text(f"A session of weft, shown as it was shared.{until}")))
+def _render_footer(shown: SharedSession) -> Html:
+    until = "" if shown.expires is None else f" It is shown until {_format_time(shown.expires)}."
+    return tag("footer", tag("p", escape(f"A session of weft, shown as it was shared.{until}")))
 
 
-def _messages(shown: Shown) -> Html:
+def _render_messages(shown: SharedSession) -> Html:
     messages = shown.parcel.messages
-    earlier = len(messages) - MOST_MESSAGES
+    earlier = len(messages) - MAX_MESSAGES
     note = (
         [
             tag(
                 "p",
-                text(f"{plural(earlier, 'earlier message is', 'earlier messages are')} not shown"),
+                escape(f"{format_count(earlier, 'earlier message is', 'earlier messages are')} not shown"),
                 class_="about",
             )
         ]
         if earlier > 0
         else []
     )
-    busy = [tag("p", text("at work …"), class_="about", role="status")] if shown.busy else []
-    return join((*note, *(_message(each) for each in messages[-MOST_MESSAGES:]), *busy))
+    busy = [tag("p", escape("working …"), class_="about", role="status")] if shown.busy else []
+    return join((*note, *(_render_message(each) for each in messages[-MAX_MESSAGES:]), *busy))
 
 
-def _message(message: MessageWithParts) -> Html:
-    inner = [made for each in message.parts if (made := part(each))]
+def _render_message(message: MessageWithParts) -> Html:
+    inner = [made for each in message.parts if (made := render_part(each))]
     failure = message.info.error if isinstance(message.info, AssistantMessage) else None
     if failure is not None:
-        inner.append(tag("p", text(cut(_failed(failure))), class_="failed"))
+        inner.append(tag("p", escape(shorten(_format_failure(failure))), class_="failed"))
     if not inner:
         return NOTHING
     return tag(
-        "article", tag("h2", text(_who(message.info)), class_="about"), *inner, class_=_role(message.info)
+        "article",
+        tag("h2", escape(_format_author(message.info)), class_="about"),
+        *inner,
+        class_=_role(message.info),
     )
 
 
-def _failed(failure: AnyFailure) -> str:
+def _format_failure(failure: AnyFailure) -> str:
     plain = to_plain(failure)
     data = plain.get("data")
     said = data.get("message") if isinstance(data, dict) else None
@@ -427,17 +446,17 @@ def _role(info: AnyMessage) -> str:
     return "user" if isinstance(info, UserMessage) else "assistant"
 
 
-def _who(info: AnyMessage) -> str:
+def _format_author(info: AnyMessage) -> str:
     match info:
         case UserMessage():
-            return f"asked {_when(info.time.created)}"
+            return f"asked {_format_time(info.time.created)}"
         case AssistantMessage():
             named = " ".join(filter(None, (info.agent, f"{info.provider_id}/{info.model_id}".strip("/"))))
-            return f"{named} {_when(info.time.created)}"
+            return f"{named} {_format_time(info.time.created)}"
 
 
-def _when(ms: int) -> str:
-    """In UTC: whoever looks may be anywhere."""
+def _format_time(ms: int) -> str:
+    """Format a time in UTC: readers may be anywhere."""
     if not 0 <= ms <= _LATEST:
         return "some time"
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -64,6 +64,18 @@ def test_a_fragment_is_wanted_when_the_source_differs_from_the_last_release(root
     assert changelog.faults(root) == missing
 
 
+def test_a_version_that_is_described_and_not_tagged_needs_no_fragment(root: Path) -> None:
+    (root / "CHANGELOG.md").write_text(f"{HEAD}\n## [0.2.0] - 2026-11-20\n\nFirst.\n")
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "first")
+    assert changelog.faults(root) == []
+    git(root, "tag", "v0.2.0")
+    (root / "src" / "weft" / "loom.py").write_text("x = 1\n")
+    git(root, "add", ".")
+    assert changelog.faults(root) != []
+
+
 def test_a_release_folds_the_fragments_in_and_takes_them_away(root: Path) -> None:
     write(root, "b.added.md", "Second\nthing.\n")
     write(root, "a.added.md", "First thing.\n")

@@ -2,23 +2,33 @@
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "deploy").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+    ]
+)
 # Spelled apart, so that this file does not name what it forbids.
 REGISTRIES = re.compile(r"pypi\.org|pythonhosted\.|npmjs\.|deb\.debian\.|crates\.(?=i)io\b")
-LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def written() -> list[Path]:
     """Every text file that is ours."""
     inside = [
         path
-        for top in ("src", "tests", "docs", "tools", "changes", ".ci")
+        for top in ("src", "tests", "docs", "tools", "changes", "deploy", "examples", ".ci")
         for path in (ROOT / top).rglob("*")
     ]
     files = [
@@ -54,7 +64,26 @@ def test_decisions_are_numbered_without_a_gap() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_link_in_a_page_leads_somewhere(page: Path) -> None:
-    assert [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()] == []
+    assert list(dead_links(page)) == []
+
+
+def test_a_dead_link_and_a_dead_anchor_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Some `title`\n[a](#some-title) [b](none.md) [c](#none) [d](page.md#none)\n")
+    assert list(dead_links(page)) == ["none.md", "#none", "page.md#none"]
+
+
+def dead_links(page: Path) -> Iterator[str]:
+    for path, anchor in LINK.findall(FENCED.sub("", page.read_text())):
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors_of(target)):
+            yield f"{path}#{anchor}" if anchor else path
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as web pages and repositories name them."""
+    headings = re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 def test_every_target_of_the_makefile_says_what_it_does() -> None:
@@ -67,9 +96,18 @@ def test_ci_can_be_run() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
-@pytest.mark.parametrize("page", ["docs/architecture.md", "AGENTS.md"])
+@pytest.mark.parametrize("page", ["docs/explanation/architecture.md", "AGENTS.md"])
 def test_a_module_that_a_map_of_the_code_names_exists(page: str) -> None:
     named = re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)*(?:\.py|/))`", (ROOT / page).read_text())
     own = [each for each in named if not each.startswith(("tests", "test_", "docs", "changes"))]
     assert len(own) > 10
     assert [each for each in own if not (ROOT / "src" / "weft" / each).exists()] == []
+
+
+def test_commit_hooks_are_local_and_run_what_the_makefile_runs() -> None:
+    [repository] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repository["repo"] == "local"
+    assert {hook["language"] for hook in repository["hooks"]} == {"system"}
+    programs = [hook["entry"].split()[0] for hook in repository["hooks"]]
+    makefile = (ROOT / "Makefile").read_text()
+    assert [each for each in programs if each.replace(".venv/bin", "$(RUN)") not in makefile] == []

@@ -16,13 +16,13 @@ BROAD = {
     "acp/workspaces.py",  # of what an editor opens or is shown, one thing's trouble is not the others'
     "cli/main.py",
     "host/tasks.py",
-    "plugin/loading.py",
+    "plugin/loader.py",
     "plugin/worker.py",
     "run/calls.py",
     "run/runner.py",
     "run/step.py",
     "run/title.py",
-    "server/asgi.py",
+    "server/application.py",
     "telemetry/export.py",  # what an exporter raises in its own thread is told once
     "server/directories.py",  # what opening one raises is its caller's
     "tool/mcp/server.py",  # a server is a stranger, and its library raises what it likes: its life ends, and says why

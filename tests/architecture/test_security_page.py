@@ -38,6 +38,7 @@ MEETING_STRANGERS = (
 )
 # These hand on what the others have read, or show it.
 MEETING_NOBODY = (
+    "api",
     "cli",
     "context",
     "local",

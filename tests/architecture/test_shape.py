@@ -34,8 +34,11 @@ PLANTED = {
     "run/tall.py": ('"""Tall."""\n\n\ndef tall() -> None:\n' + "    pass\n" * 60, "tall has 61 lines"),
     "run/boss.py": ('"""A boss."""\n\n\nclass RunManager:\n    pass\n', "RunManager"),
     "run/late.py": ('"""Late."""\n\n\ndef late() -> None:\n    import json\n', "line 5: import at the top"),
+    "run/silent_late.py": (
+        '"""Late."""\n\n\ndef late() -> None:\n    import json  # noqa: PLC0415\n',
+        "line 5: import at the top",
+    ),
     "run/maybe.py": ('"""Maybe."""\n\ntry:\n    import json\nexcept ImportError:\n    pass\n', "line 4"),
-    "run/typed.py": ('"""Typed."""\n\nfrom typing import TYPE_CHECKING\n', "TYPE_CHECKING"),
     "run/__init__.py": ("from json import loads\n", "is empty"),
     "__init__.py": ("# a line\n" * 41, "the root has 41 lines"),
 }
@@ -50,3 +53,29 @@ def test_a_planted_fault_is_found(where: str, tmp_path: Path) -> None:
     found = shape.faults(planted, tmp_path)
     assert len(found) == 1
     assert said in found[0]
+
+
+def test_a_late_import_that_says_why_is_allowed(tmp_path: Path) -> None:
+    reasoned = tmp_path / "late.py"
+    reasoned.write_text(
+        '"""Late."""\n\n\ndef late() -> None:\n    import json  # noqa: F401, PLC0415  few runs need it\n'
+    )
+    assert shape.faults(reasoned, tmp_path) == []
+
+
+def test_the_tree_as_a_whole_keeps_to_its_names_and_sizes() -> None:
+    assert shape.tree_faults() == []
+
+
+def test_a_class_name_used_twice_a_tiny_module_and_a_participle_are_found(tmp_path: Path) -> None:
+    source = tmp_path / "weft"
+    source.mkdir()
+    body = '"""A page."""\n\n\nclass Page:\n    pass\n' + "\n" * 60
+    (source / "page.py").write_text(body)
+    (source / "asked.py").write_text(body)
+    (source / "tiny.py").write_text('"""Tiny."""\n')
+    assert shape.tree_faults(source) == [
+        "Page means several classes: asked.py, page.py",
+        "asked.py: name a module for a thing",
+        "tiny.py has under 60 lines and one importer: put it where it is used",
+    ]

@@ -5,12 +5,12 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
+from fake.anthropic import AnthropicDialect
+from fake.openai import Manners, OpenAIChatDialect
 from given.models import CLAUDE, GPT, LOCAL, ROUTED
 from weft.provider.anthropic.adapter import AnthropicMessages
 from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.scripted import Say
-from weft.testing.fake.anthropic import AnthropicDialect
-from weft.testing.fake.openai import Manners, OpenAIChatDialect
 from weft.testing.provider_bad_servers import IN_LINES
 from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
 from weft.testing.provider_stand import ScriptedStand, ServerStand, asking, hear, open_stand

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from fake.converse import ConverseDialect
 from given.models import NOVA, ON_BEDROCK, QWEN_ON_BEDROCK
 from weft.provider.bedrock.adapter import Bedrock
-from weft.testing.fake.converse import ConverseDialect
 from weft.testing.provider_bad_servers import IN_FRAMES
 from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
 from weft.testing.provider_stand import ServerStand, open_stand

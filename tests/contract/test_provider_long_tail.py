@@ -6,15 +6,15 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
+from fake.openai import Manners, OpenAIChatDialect
 from given.models import GPT
 from weft.provider.contract import Provider
-from weft.provider.endpoint import Endpoint
-from weft.provider.pydantic_ai.adapter import LongTail
-from weft.testing.fake.openai import Manners, OpenAIChatDialect
+from weft.provider.endpoint import ModelEndpoint
+from weft.provider.pydantic_ai.adapter import PydanticAiProvider
 from weft.testing.provider_bad_servers import (
     a_refusal_with_a_good_status_is_one,
     a_web_page_is_not_an_answer,
-    failing,
+    expect_failure,
 )
 from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
 from weft.testing.provider_stand import ServerStand, open_stand
@@ -25,10 +25,12 @@ NOT_OURS = (a_web_page_is_not_an_answer, a_refusal_with_a_good_status_is_one)
 MANNERS = Manners(message_fields=frozenset({"reasoning_content"}))
 
 
-def make(client: httpx2.AsyncClient, endpoint: Endpoint) -> Provider:
+def make(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
     # Connecting and the first byte are one wait here; what underneath is loaded with the first request counts, too.
     deadlines = replace(endpoint.deadlines, connect=1)
-    return LongTail(client, replace(endpoint, options={"model": "openai-chat:gpt-4.1"}, deadlines=deadlines))
+    return PydanticAiProvider(
+        client, replace(endpoint, options={"model": "openai-chat:gpt-4.1"}, deadlines=deadlines)
+    )
 
 
 @pytest.fixture
@@ -58,4 +60,4 @@ async def test_a_provider_stands_any_server(check: ServerCheck, stand: ServerSta
 )
 async def test_what_is_no_stream_is_a_failure(said: bytes, kind: str, stand: ServerStand) -> None:
     stand.server.send(said, kind=kind)
-    assert (await failing(stand)).kind == "protocol"
+    assert (await expect_failure(stand)).kind == "protocol"

@@ -5,11 +5,11 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
+from fake.gemini import GeminiDialect
+from fake.responses import ResponsesDialect
 from given.asked_models import GEMINI_2, GEMINI_3, GPT_4O, GPT_5
 from weft.provider.gemini.adapter import Gemini
 from weft.provider.openai_responses.adapter import OpenAIResponses
-from weft.testing.fake.gemini import GeminiDialect
-from weft.testing.fake.responses import ResponsesDialect
 from weft.testing.provider_bad_servers import IN_LINES
 from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
 from weft.testing.provider_stand import ServerStand, open_stand

@@ -13,7 +13,7 @@ from weft.model.agent import Skill
 from weft.testing.tool_contract import TOOL_CHECKS, Bench, Check, Trial
 from weft.tool.batch import BATCH
 from weft.tool.contract import AnyTool
-from weft.tool.diagnostic import Unwatched
+from weft.tool.diagnostic import NoLanguageServers
 from weft.tool.edit import EDIT, MULTIEDIT
 from weft.tool.glob import GLOB
 from weft.tool.grep import GREP
@@ -26,11 +26,11 @@ from weft.tool.recall import RECALL
 from weft.tool.registry import INVALID, TOOLS
 from weft.tool.shell.bash import BASH
 from weft.tool.shell.jobs import JOBS
-from weft.tool.skill import Shelf, skill_tool
+from weft.tool.skill import SkillSource, make_skill_tool
 from weft.tool.task import TASK
 from weft.tool.todo import TODOREAD, TODOWRITE
 from weft.tool.webfetch import WEBFETCH
-from weft.tool.websearch import CODESEARCH, WEBSEARCH, search_tools
+from weft.tool.websearch import CODESEARCH, WEBSEARCH, make_search_tools
 from weft.tool.write import WRITE
 
 WEAVING = Skill(name="weaving", description="For cloth.", location="/skills/weaving/SKILL.md")
@@ -70,7 +70,7 @@ TRIALS = (
     Trial(tool=WEBSEARCH, given={"query": "weft"}, misfit={"query": "weft", "numResults": 0}),
     Trial(tool=CODESEARCH, given={"query": "weft"}, misfit={"query": "weft", "tokensNum": 10}),
     Trial(
-        tool=skill_tool(Shelf(find=lambda: (WEAVING,), read=lambda _: "Over, under.\n" * 9000)),
+        tool=make_skill_tool(SkillSource(find=lambda: (WEAVING,), read=lambda _: "Over, under.\n" * 9000)),
         given={"name": "weaving"},
         misfit={},
     ),
@@ -108,14 +108,14 @@ def bench(tmp_path: Path) -> Bench:
     for number in range(150):
         (directory / f"{number}.txt").write_text("one word\n")
     made = Bench(directory, outside=tmp_path, environment=os.environ)
-    made.desk = replace(made.desk, lookout=Talkative())
+    made.desk = replace(made.desk, language_servers=Talkative())
     return made
 
 
-class Talkative(Unwatched):
+class Talkative(NoLanguageServers):
     """Has much to say on whatever it is asked."""
 
-    async def ask(self, path: str, method: str, params: dict[str, Any]) -> list[Any] | None:
+    async def request(self, path: str, method: str, params: dict[str, Any]) -> list[Any] | None:
         del path, method, params
         return [{"name": "word", "at": number} for number in range(9000)]
 
@@ -129,7 +129,7 @@ def web() -> Iterator[Web]:
 
 def at(trial: Trial, web: Web) -> Trial:
     """The same trial, where the web is a server on this machine."""
-    searching = {tool.name: tool for tool in search_tools(f"{web.url}/mcp")}
+    searching = {tool.name: tool for tool in make_search_tools(f"{web.url}/mcp")}
     given = {
         name: value.replace("{web}", web.url) if isinstance(value, str) else value
         for name, value in trial.given.items()

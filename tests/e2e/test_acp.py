@@ -85,7 +85,7 @@ def test_standard_output_carries_the_protocol_and_nothing_else(project: Path) ->
     messages = [json.loads(line) for line in ran.stdout.splitlines()]
     assert all(each["jsonrpc"] == "2.0" for each in messages)
     assert {each.get("id") for each in messages if "method" not in each} >= {None, 1}
-    assert b"a line that is no message" in ran.stderr
+    assert b"a line that is not a message" in ran.stderr
 
 
 def test_a_signal_ends_it_with_all_settled(project: Path) -> None:
@@ -115,5 +115,5 @@ def test_what_is_no_pipe_is_no_editor_and_that_is_one_sentence(project: Path, gi
         check=False,
     )
     which = "standard input" if "<" in given else "standard output"
-    said = f"error: {which}: it is no pipe\n       weft acp is started by an editor\n"
+    said = f"error: {which}: it is not a pipe\n       weft acp is started by an editor\n"
     assert (ran.returncode, ran.stdout, ran.stderr.decode()) == (2, b"", said)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from given.serving import Site, served
-from weft.provider.scripted import Call, Say, Wait
+from weft.provider.scripted import Say, UseTool, Wait
 
 
 def weft(*arguments: str, typed: str = "", cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
@@ -53,7 +53,7 @@ def test_what_only_works_here_is_refused_there(site: Site, tmp_path: Path) -> No
 
 
 def test_with_nobody_there_what_is_asked_is_refused_and_says_so(tmp_path: Path) -> None:
-    script = [[Call(tool="bash", input={"command": "echo hi", "description": "x"})], [Say(text="Done.")]]
+    script = [[UseTool(tool="bash", input={"command": "echo hi", "description": "x"})], [Say(text="Done.")]]
     with served(tmp_path, script, config={"permission": {"bash": "ask"}}) as site:
         done = weft("run", "--attach", site.url, "hello", cwd=tmp_path)
         assert done.returncode == 3, done.stderr
@@ -83,7 +83,7 @@ def test_a_conversation_is_held_line_by_line(site: Site, tmp_path: Path) -> None
 
 
 def test_what_is_asked_is_answered_at_the_terminal(tmp_path: Path) -> None:
-    script = [[Call(tool="bash", input={"command": "echo hi", "description": "x"})], [Say(text="Done.")]]
+    script = [[UseTool(tool="bash", input={"command": "echo hi", "description": "x"})], [Say(text="Done.")]]
     with served(tmp_path, script, config={"permission": {"bash": "ask"}}) as site:
         talking = subprocess.Popen(
             [sys.executable, "-m", "weft", "attach", site.url],

@@ -155,7 +155,7 @@ def test_a_session_whose_directory_is_gone_goes_on_only_where_it_is_told_to(shel
     told = shell.weft("run", "-s", id, "--dir", str(shell.repository), "two")
 
     assert refused.returncode == 2
-    assert f"{other}: session {id} worked in it, and it is gone" in refused.stderr
+    assert f"{other}: session {id} worked in it, but it no longer exists" in refused.stderr
     assert told.returncode == 0
 
 
@@ -251,8 +251,8 @@ def test_history_can_be_read_whatever_the_configuration_looks_like(shell: Shell)
         (["session", "show", "../../etc/passwd"], 2, "is not one", ""),
         (["session", "list", "--dir", "/nowhere/at/all"], 2, "/nowhere/at/all", ""),
         (["session", "list", "--dir", "greet.py"], 2, "greet.py", ""),
-        (["session", "list", "--store", "postgres:x"], 2, "not a store of files", "directory"),
-        (["run", "--store", "nosuch:x", "-m", "scripted/demo", "hello"], 2, "no address of a store", "file:<path>"),
+        (["session", "list", "--store", "postgres:x"], 2, "is not a store of files", "directory"),
+        (["run", "--store", "nosuch:x", "-m", "scripted/demo", "hello"], 2, "is not the URL of a store", "file:<path>"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_in_a_sentence_with_the_way_out(

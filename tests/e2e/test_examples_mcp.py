@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from weft.provider.scripted import AnyMove, Call, Say
-from weft.testing.fake.openai import OpenAIChatDialect
-from weft.testing.fake.server import FakeServer, open_server
+from fake.openai import OpenAIChatDialect
+from weft.provider.scripted import AnyMove, Say, UseTool
+from weft.testing.fake_server import FakeServer, open_server
 from weft.testing.tool_contract import processes_in
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -97,7 +97,7 @@ def told(request: Any) -> str:
 def test_a_local_server_is_started_by_the_first_run_of_a_project_that_is_trusted(tmp_path: Path) -> None:
     project = Project(tmp_path, "mcp-stdio")
     untrusted = [[Say(text="I have no such tool.")]]
-    kept = [[Call(tool="notes_find", input={"words": "tea"})], [Say(text="There is none.")]]
+    kept = [[UseTool(tool="notes_find", input={"words": "tea"})], [Say(text="There is none.")]]
     tidied = [[Say(text="Tidied.")]]
     with model(*untrusted, *kept, *tidied) as fake:
         project.use(fake)
@@ -127,7 +127,7 @@ def test_a_remote_server_is_called_with_its_header(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace("8765", port))
     env = {"WEATHER_KEY": "rainbow", "WEATHER_PORT": port, "WEFT_TRUST": "1"}
     weather = subprocess.Popen([sys.executable, "server.py"], cwd=project.root, env={**os.environ, **env})
-    asked = [[Call(tool="weather_forecast", input={"city": "Paris"})], [Say(text="It will not.")]]
+    asked = [[UseTool(tool="weather_forecast", input={"city": "Paris"})], [Say(text="It will not.")]]
     try:
         wait_for(int(port))
         with model(*asked) as fake:

@@ -147,4 +147,4 @@ def test_the_shell_hooks_forbid_a_call_and_hear_the_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [("plugin", "list"), ("plugin", "list", "--format", "json")])
 def test_without_plugins_the_list_is_empty(tmp_path: Path, command: tuple[str, ...]) -> None:
     listed = subprocess.run([WEFT, *command], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert listed.stdout.splitlines()[0] in ("[]", "no plugins; docs/plugins.md says how to write one")
+    assert listed.stdout.splitlines()[0] in ("[]", "no plugins; docs/guides/plugins.md says how to write one")

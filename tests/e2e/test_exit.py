@@ -344,11 +344,11 @@ def test_a_person_at_a_terminal_says_yes_and_it_goes_on(place: Place) -> None:
 
 HANGS = """
 import sys, threading, time
-from weft.host.exit import LastResort
-last_resort = LastResort()
+from weft.host.exit import ExitTimer
+last_resort = ExitTimer()
 threading.Thread(target=threading.Event().wait, name="stuck").start()
 last_resort.end_within({seconds}, 7)
-last_resort.rest()
+last_resort.disarm_if_idle()
 sys.exit(0)
 """
 
@@ -368,11 +368,11 @@ def test_a_process_that_something_keeps_from_ending_ends_all_the_same_and_says_w
 
 UNREAD = """
 import asyncio, os, sys
-from weft.cli.running.stop import Stop
-from weft.host.exit import LastResort
+from weft.cli.follow import StopSignals
+from weft.host.exit import ExitTimer
 
 async def main():
-    with Stop(LastResort(), settle_seconds=0.1).listening():
+    with StopSignals(ExitTimer(), settle_seconds=0.1).listening():
         os.write(2, b"ready\\n")
         while True:
             print("x" * 4096, flush=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from e2e.test_command import Shell
-from weft.search.database import index_path, reading
-from weft.search.query import search
+from weft.search.database import index_path, open_for_reading
+from weft.search.query import search_index
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def test_a_run_leaves_an_index_that_knows_it(shell: Shell) -> None:
     (storage,) = home.rglob("storage")
     (database,) = home.rglob("sessions-*.db")
     assert str(database) == index_path(str(database.parents[1]), str(storage))
-    with reading(str(database), str(storage)) as index:
-        (hit,) = search(index, "let it greet", limit=5)
+    with open_for_reading(str(database), str(storage)) as index:
+        (hit,) = search_index(index, "let it greet", limit=5)
     assert hit.session_id == shell.sessions()[0]["id"]
 
 

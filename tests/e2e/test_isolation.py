@@ -187,10 +187,10 @@ def test_where_no_wall_can_be_put_up_that_is_said_once_and_by_the_doctor(place: 
         said("Done."),
     )
     ran = place.weft("run", "try it")
-    assert ran.stderr.count("there is no sandbox here, commands run without one") == 1
+    assert ran.stderr.count("the sandbox is not available, commands run without one") == 1
     assert (place.project / "b").exists()
     told = place.weft("doctor").stdout
-    assert "warning  sandbox: there is no sandbox here" in told
+    assert "warning  sandbox: the sandbox is not available" in told
 
 
 def test_one_that_is_required_and_missing_runs_nothing(place: Place) -> None:
@@ -201,7 +201,7 @@ def test_one_that_is_required_and_missing_runs_nothing(place: Place) -> None:
     assert "require a sandbox" in state["error"]
     assert not (place.project / "made").exists()
     doctor = place.weft("doctor")
-    assert "problem  sandbox: there is no sandbox here" in doctor.stdout
+    assert "problem  sandbox: the sandbox is not available" in doctor.stdout
     assert doctor.returncode == 1
 
 

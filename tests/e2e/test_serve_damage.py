@@ -36,4 +36,4 @@ def test_damaged_documents_are_named_in_the_log_once_and_on_a_route(tmp_path: Pa
         lines = [line for line in server.noted if path in line]
         assert len(lines) == 1, server.noted
         assert lines[0].startswith("warning: ")
-        assert lines[0].endswith("; it is left out")
+        assert lines[0].endswith("; the document is skipped")

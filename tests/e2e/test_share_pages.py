@@ -15,11 +15,11 @@ from given.parcels import parcel
 from given.serving import Site, prompt, served
 from given.web import Answer, Web, open_web
 from weft.cli.main import run_command
-from weft.model.share import Shown
+from weft.model.share import SharedSession
 from weft.model.wire import encode
-from weft.page import LIVE_POLICY, to_page
-from weft.provider.scripted import Call, Say
-from weft.server.access import Door
+from weft.page import LIVE_POLICY, render_page
+from weft.provider.scripted import Say, UseTool
+from weft.server.access import AccessPolicy
 from weft.share.items import to_items
 
 PAGES = "http://localhost"
@@ -41,7 +41,7 @@ def elsewhere() -> Iterator[Web]:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with served(tmp_path, SCRIPT, door=Door(password="pw", open_to_all="/s/"), pages=PAGES) as site:
+    with served(tmp_path, SCRIPT, door=AccessPolicy(password="pw", open_to_all="/s/"), pages=PAGES) as site:
         site.client.auth = ("opencode", "pw")
         yield site
 
@@ -137,7 +137,9 @@ def test_markup_that_got_into_a_page_by_mistake_would_be_stopped_by_its_policy(
 ) -> None:
     # No policy keeps a page from sending its reader elsewhere; that markup is text is all that does.
     planted = "".join(markup for name, markup in attempts(elsewhere.url).items() if name != "refresh")
-    page = to_page(Shown(id="x", parcel=parcel()), kind=kind).replace(b"<main>", b"<main>" + planted.encode())
+    page = render_page(SharedSession(id="x", parcel=parcel()), kind=kind).replace(
+        b"<main>", b"<main>" + planted.encode()
+    )
     file = tmp_path / "page.html"
     file.write_bytes(page)
     headers = (("content-security-policy", LIVE_POLICY),)
@@ -231,7 +233,7 @@ def test_a_page_that_may_not_listen_yet_tries_again(
 
 
 def test_what_was_unfolded_stays_so_while_the_session_goes_on(browser: Browser, tmp_path: Path) -> None:
-    script = [[Call(tool="read", input={"filePath": "hello.txt"})], *SCRIPT]
+    script = [[UseTool(tool="read", input={"filePath": "hello.txt"})], *SCRIPT]
     with served(tmp_path, script, pages=PAGES) as site:
         session = site.post("/session", {"title": "warp"})["id"]
         site.post(f"/session/{session}/message", prompt("read it"))

@@ -24,7 +24,7 @@ def told(tmp_path: Path, store: str, command: tuple[str, ...]) -> tuple[int, str
 def test_no_store_can_be_where_a_file_is_or_below_one(tmp_path: Path, command: tuple[str, ...]) -> None:
     file = tmp_path / "file"
     file.touch()
-    hint = "\n       point --store at a directory, or at a place where one can be made\n"
+    hint = "\n       set --store to a directory that exists or can be created\n"
 
     assert told(tmp_path, str(file), command) == (2, f"error: store: {file} is not a directory{hint}")
     assert told(tmp_path, f"{file}/below", command) == (

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from weft.model.failure import aborted, unknown
+from weft.model.failure import aborted_failure, unknown_failure
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage
 from weft.model.part import (
@@ -175,7 +175,7 @@ def messages(draw: st.DrawFn, models: tuple[tuple[str, str], ...]) -> MessageWit
         model_id=model,
         agent="build",
         mode="build",
-        error=draw(st.sampled_from([None, None, None, aborted(), unknown("boom")])),
+        error=draw(st.sampled_from([None, None, None, aborted_failure(), unknown_failure("boom")])),
         cost=Decimal(0),
         tokens=Tokens(),
     )

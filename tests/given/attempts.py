@@ -1,11 +1,11 @@
-"""The corpus as a page for people. Run as a script it writes `docs/attempts.md`."""
+"""The corpus as a page for people. Run as a script it writes `tests/golden/bypass/attempts.md`."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from given.shell import Chapter, Group, read_corpus
 
-PAGE = Path(__file__).parents[2] / "docs" / "attempts.md"
+PAGE = Path(__file__).parents[2] / "tests" / "golden" / "bypass" / "attempts.md"
 RULES = {
     "default": "the usual rules",
     "no-rm": 'the usual rules, and `bash: {"rm *": "deny"}`',
@@ -30,7 +30,7 @@ def _page(corpus: dict[str, Chapter]) -> Iterator[str]:
     yield f"{tried} ways round the rules of the `bash` tool, each denied or asked about, and {harmless} harmless commands that stay"
     yield "unasked. None of them is ever run: they are judged in a project with a `.env`, links that lead out of it, hooks and"
     yield "configuration (`tests/given/shell.py`). This page is written by `tests/given/attempts.py` from `tests/golden/bypass/`,"
-    yield "and checked by `tests/integration/test_bypass.py`. How judging works is in [shell.md](shell.md)."
+    yield "and checked by `tests/integration/test_bypass.py`. How judging works is in [shell](../../../docs/explanation/shell.md)."
     for chapter in corpus.values():
         yield ""
         yield f"## {chapter.title}"

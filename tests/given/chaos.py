@@ -27,7 +27,7 @@ from weft.provider.chunk import (
     Usage,
 )
 from weft.provider.contract import ModelRequest
-from weft.provider.faults import fault
+from weft.provider.faults import make_error
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 
 Chunks = Iterable[AnyChunk]
@@ -178,23 +178,23 @@ class ChaosModel:
     async def _resets(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
         for chunk in self._half():
             yield chunk
-        raise fault(self._pick(*PASSING), "the connection was reset")
+        raise make_error(self._pick(*PASSING), "the connection was reset")
 
     async def _refuses(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
         for chunk in self._half() if self._random.random() < 0.3 else ():
             yield chunk
-        raise fault(self._pick(*LASTING), "no")
+        raise make_error(self._pick(*LASTING), "no")
 
     async def _is_limited(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
         headers = self._pick({}, {"retry-after": "1"}, {"retry-after": "3600"}, {"retry-after": "-5"})
         for chunk in ():
             yield chunk
-        raise fault("rate-limit", "Too Many Requests", status=429, headers=headers)
+        raise make_error("rate-limit", "Too Many Requests", status=429, headers=headers)
 
     async def _overflows(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
         for chunk in ():
             yield chunk
-        raise fault("overflow", "prompt is too long", status=400)
+        raise make_error("overflow", "prompt is too long", status=400)
 
     async def _is_mistaken(self, _: ModelRequest) -> AsyncGenerator[AnyChunk]:
         """A fault in an adapter, as one that nobody thought of would look."""
@@ -211,7 +211,7 @@ class ChaosModel:
             await asyncio.Event().wait()
         await self._clock.sleep(self._random.uniform(1, LONGEST_STALL))
         if self._random.random() < 0.5:
-            raise fault("timeout", "no word for too long")
+            raise make_error("timeout", "no word for too long")
         for chunk in (*self._text(), self._end("stop", request)):
             yield chunk
 

@@ -16,9 +16,9 @@ from given.house import ALLOW, MODEL, NOW, House, open_house
 from given.simulated import SimulatedClock
 from given.wires import SUMMARISER, WIRES, Reader, next_requests
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, SessionBusyError
-from weft.local.permissions import Permitting
+from weft.local.permissions import PermissionSettings
 from weft.model.agent import Agent
-from weft.model.catalog import Limit, Model, ref
+from weft.model.catalog import Limit, Model, to_ref
 from weft.model.event import Durable, Event, PermissionAsked, SessionDeleted, SessionRested, session_of
 from weft.model.ids import MessageID, PermissionID, SessionID
 from weft.model.input import AnyPartInput, PromptInput, SessionInput, SubtaskInput, TextInput
@@ -28,16 +28,16 @@ from weft.model.part import (
     StepFinishPart,
 )
 from weft.model.permission import Rule
-from weft.model.session import Session, own_of
-from weft.model.spending import Budget, Budgets, add_up, within_parent
+from weft.model.session import Session, get_weft_data
+from weft.model.spending import Budget, Budgets, add_spent, to_child_spent
 from weft.model.transcript import Transcript
-from weft.permission.terms import Terms
+from weft.permission.policy import AskPolicy
 from weft.provider.contract import ModelRequest
-from weft.provider.registry import Served
-from weft.run.decide import newest_prompt
-from weft.run.kit import Deadlines, Subtasks
-from weft.run.request import parameters
-from weft.session.totals import spent_by
+from weft.provider.registry import ServedModel
+from weft.run.decide import find_newest_prompt
+from weft.run.request import make_parameters
+from weft.run.runtime import RunDeadlines, SubtaskLimits
+from weft.session.totals import to_message_spent
 from weft.store.memory import MemoryStore
 from weft.tool.registry import INVALID
 from weft.tool.task import TASK
@@ -57,7 +57,7 @@ class Readers:
         asked = UserMessage(id=MessageID("msg_x"), session_id=SessionID("ses_x"), time=Moment(created=NOW))
         agent = Agent(name="build", mode="primary")
         self._parameters = {
-            name: parameters(wire.model, agent, asked, most=32_000) for name, wire in WIRES.items()
+            name: make_parameters(wire.model, agent, asked, most=32_000) for name, wire in WIRES.items()
         }
         self.refused: list[str] = []
         self.asked = 0
@@ -72,7 +72,7 @@ class Readers:
 
     def look_on(self, house: House, history: Sequence[MessageWithParts]) -> None:
         """Whether they would take whatever may be asked next, also if the run had died here."""
-        if newest_prompt(history) is None:
+        if find_newest_prompt(history) is None:
             return
         for name, reader in self._readers.items():
             for kind, request in next_requests(house.api.kit, history, WIRES[name].model):
@@ -88,7 +88,7 @@ class Lot(Struct, frozen=True, kw_only=True):
 
     model: Model
     budgets: Budgets
-    deadlines: Deadlines
+    deadlines: RunDeadlines
     rules: tuple[Rule, ...]
     steps: int | None
 
@@ -103,7 +103,7 @@ def draw(random: Random) -> Lot:
     return Lot(
         model=replace(MODEL, limit=Limit(context=window, output=1_000)),
         budgets=limited if random.random() < 0.3 else Budgets(),
-        deadlines=Deadlines(tool=60, turn=random.choice([300, 3600])),
+        deadlines=RunDeadlines(tool=60, turn=random.choice([300, 3600])),
         rules=random.choice([ALLOW, ASKED_FIRST]),
         steps=random.choice([None, None, 4]),
     )
@@ -147,23 +147,27 @@ class World:
         """So many turns, and then everything is looked at."""
         lot, before, clock = draw(self.random), asyncio.all_tasks(), SimulatedClock(NOW)
         build = Agent(
-            name="chained", mode="primary", permission=ALLOW, model=ref(lot.model), fallback=(ref(SECOND),)
+            name="chained",
+            mode="primary",
+            permission=ALLOW,
+            model=to_ref(lot.model),
+            fallback=(to_ref(SECOND),),
         )
         async with open_house(
             clock=clock,
             store=SlowStore(self.random, clock),
             provider=self.chaos,
             model=lot.model,
-            small=Served(SMALL, self.chaos),
-            also=(Served(SECOND, self.chaos),),
+            small=ServedModel(SMALL, self.chaos),
+            also=(ServedModel(SECOND, self.chaos),),
             tools=(INVALID, TASK, *TOOLS),
             agents=(build, SUMMARISER, Agent(name="general", mode="subagent", permission=ALLOW)),
             rules=lot.rules,
             steps=lot.steps,
             budgets=lot.budgets,
             deadlines=lot.deadlines,
-            subtasks=Subtasks(seconds=600),
-            permitting=Permitting(terms=Terms(answered=True)),
+            subtasks=SubtaskLimits(seconds=600),
+            permissions=PermissionSettings(terms=AskPolicy(answered=True)),
             seed=self.random.randrange(1000),
         ) as house:
             house.api.bus.watch(self._see)
@@ -330,12 +334,16 @@ async def miscounted(
         steps = [part for part in message.parts if isinstance(part, StepFinishPart)]
         if sum((step.cost for step in steps), Decimal(0)) != message.info.cost:
             yield f"{message.info.id}: its steps do not make up its cost"
-    own = [spent_by(message.info) for message in answers if message.info.time.created >= session.time.created]
+    own = [
+        to_message_spent(message.info)
+        for message in answers
+        if message.info.time.created >= session.time.created
+    ]
     spending = await house.api.get_spending(session.id)
-    ledger = own_of(session).spent
-    if spending.own != add_up(own) or (own and (ledger is None or ledger.own != spending.own)):
-        yield f"{session.id}: {spending.own} and {ledger} is not {add_up(own)}"
+    ledger = get_weft_data(session).spent
+    if spending.own != add_spent(own) or (own and (ledger is None or ledger.own != spending.own)):
+        yield f"{session.id}: {spending.own} and {ledger} is not {add_spent(own)}"
     children = [each for each in await house.store.list_sessions() if each.parent_id == session.id]
-    below = [within_parent((await house.api.get_spending(child.id)).tree) for child in children]
-    if spending.tree != add_up((spending.own, *below)):
-        yield f"{session.id}: the tree is {spending.tree} and not {add_up((spending.own, *below))}"
+    below = [to_child_spent((await house.api.get_spending(child.id)).tree) for child in children]
+    if spending.tree != add_spent((spending.own, *below)):
+        yield f"{session.id}: the tree is {spending.tree} and not {add_spent((spending.own, *below))}"

@@ -10,14 +10,14 @@ from msgspec import Struct
 
 from given.house import House, open_house
 from weft.api import Api
-from weft.cli.serve import Listener, to_config
-from weft.client.api import Remote, open_remote
-from weft.client.http import Terms
+from weft.cli.serve import UvicornServer, to_uvicorn_config
+from weft.client.api import RemoteApi, open_remote
+from weft.client.http import ConnectionOptions
 from weft.host.clock import SystemClock
 from weft.provider.scripted import AnyMove
-from weft.server.access import Door
+from weft.server.access import AccessPolicy
 from weft.server.application import build_app
-from weft.server.asgi import Server, Setup
+from weft.server.http_server import HttpServer, ServerSetup
 from weft.server.routes.table import list_routes
 
 Open = Callable[[str], AbstractAsyncContextManager[Api]]
@@ -28,34 +28,34 @@ class Served(Struct, frozen=True, kw_only=True):
 
     url: str
     house: House
-    api: Remote
+    api: RemoteApi
 
 
 @asynccontextmanager
 async def open_server(
-    open: Open, *, name: str = "boot", port: int = 0, door: Door | None = None
+    open: Open, *, name: str = "boot", port: int = 0, door: AccessPolicy | None = None
 ) -> AsyncIterator[str]:
     """A server until the end of the block; gives its address."""
-    setup = Setup(
+    setup = ServerSetup(
         open=open,
         here="/nowhere",
-        door=door or Door(password=None),
+        access=door or AccessPolicy(password=None),
         name=name,
         note=print,
         now=SystemClock().now,
     )
-    server = Server(setup, list_routes())
+    server = HttpServer(setup, list_routes())
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(("127.0.0.1", port))
         bound.listen(128)
-        listener = Listener(to_config(build_app(server)))
+        listener = UvicornServer(to_uvicorn_config(build_app(server)))
         serving = asyncio.ensure_future(listener.serve(sockets=[bound]))
         await listener.ready.wait()
         try:
             yield f"http://127.0.0.1:{bound.getsockname()[1]}"
         finally:
-            await server.leave()
+            await server.shut_down()
             listener.should_exit = True
             await serving
 
@@ -72,11 +72,11 @@ def lent(house: House) -> Open:
 
 @asynccontextmanager
 async def open_served(
-    *script: Sequence[AnyMove], terms: Terms | None = None, **more: Any
+    *script: Sequence[AnyMove], terms: ConnectionOptions | None = None, **more: Any
 ) -> AsyncIterator[Served]:
     async with (
         open_house(*script, **{"clock": SystemClock(), **more}) as house,
         open_server(lent(house)) as url,
-        open_remote(url, terms or Terms(), env={}) as api,
+        open_remote(url, terms or ConnectionOptions(), env={}) as api,
     ):
         yield Served(url=url, house=house, api=api)

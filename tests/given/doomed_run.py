@@ -5,19 +5,19 @@ import os
 import sys
 
 from weft.host.clock import SystemClock
-from weft.local.open import Opening, open_app
+from weft.local.open import OpenOptions, open_directory
 from weft.model.event import PartGrew, PartUpdated, SessionRested
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, prompt
 from weft.model.part import RunningState, ToolPart
-from weft.provider.catalog.offers import PROVIDER
+from weft.provider.catalog.offers import SCRIPTED_PROVIDER
 from weft.provider.demo import serve_script
 
 
 async def main(directory: str, named: str, script: str) -> None:
     served = serve_script("doomed", script.encode(), SystemClock(), where="script", pace=0.005)
-    env = {**os.environ, "OPENCODE_CONFIG_CONTENT": f'{{"model": "{PROVIDER}/doomed"}}'}
-    async with open_app(Opening(directory=directory, env=env, models=(served,))) as api:
+    env = {**os.environ, "OPENCODE_CONFIG_CONTENT": f'{{"model": "{SCRIPTED_PROVIDER}/doomed"}}'}
+    async with open_directory(OpenOptions(directory=directory, env=env, models=(served,))) as api:
         session = SessionID(named) if named != "-" else (await api.create_session(SessionInput())).id
         print("session", session, flush=True)
         listening = api.events()

@@ -14,18 +14,18 @@ import msgspec
 from given.undoing import SESSION, SMALL, open_desk, site, write
 from weft.host.files import Stamp
 from weft.model.ids import SessionID
-from weft.snapshot.contract import Plan
-from weft.snapshot.directory import Beneath
-from weft.snapshot.entry import Entry
+from weft.snapshot.contract import RestorePlan
+from weft.snapshot.directory import SafeDirectory
+from weft.snapshot.entry import FileEntry
 from weft.snapshot.restore import Restorer
-from weft.snapshot.works import Works
+from weft.snapshot.tracker import FileTracker
 
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Doomed(Beneath):
+class Doomed(SafeDirectory):
     """Dies at one change: before it, or right after it."""
 
     def __init__(self, root: str, at: int) -> None:
@@ -37,7 +37,7 @@ class Doomed(Beneath):
         if self._left == 0:
             die()
 
-    def write(self, path: bytes, entry: Entry, content: bytes, expected: Stamp | None) -> None:
+    def write(self, path: bytes, entry: FileEntry, content: bytes, expected: Stamp | None) -> None:
         self._passes()
         super().write(path, entry, content, expected)
         self._passes()
@@ -55,8 +55,8 @@ class Doomed(Beneath):
 
 def restore(tmp: Path, at: int) -> None:
     """Prints `done` if death did not come."""
-    plan = msgspec.json.decode((tmp / "plan.json").read_bytes(), type=Plan)
-    works = Works(site(tmp), os.environ, SMALL, "doomed")
+    plan = msgspec.json.decode((tmp / "plan.json").read_bytes(), type=RestorePlan)
+    works = FileTracker(site(tmp), os.environ, SMALL, "doomed")
     doomed = Restorer(works.place, Doomed(works.place.root, at), works.objects, SMALL.max_file_bytes)
     with doomed.restoring(plan):
         pass

@@ -31,13 +31,13 @@ from acp.schema import (
 from msgspec.structs import replace
 
 from given.serving import make_project
-from weft.acp.agent import Setup
+from weft.acp.agent import AgentSetup
 from weft.acp.connection import serve_editor
 from weft.host.clock import SystemClock
-from weft.local.open import Opening, open_app
-from weft.provider.catalog.offers import scripted_model
+from weft.local.open import OpenOptions, open_directory
+from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.contract import Provider
-from weft.provider.registry import Served
+from weft.provider.registry import ServedModel
 from weft.provider.scripted import AnyMove, ScriptedProvider
 
 FORMS = ClientCapabilities(elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities()))
@@ -224,15 +224,15 @@ async def open_pipe(
     provider = ScriptedProvider(script, SystemClock()) if isinstance(script, list | tuple) else script
     env = dict(os.environ)
     # The second is offered patches, as OpenAI's models are.
-    models = tuple(Served(scripted_model(name), provider) for name in ("test", "gpt-test"))
+    models = tuple(ServedModel(make_scripted_model(name), provider) for name in ("test", "gpt-test"))
     store = f"file:{tmp_path / 'storage'}"
 
-    def opening(directory: str) -> Opening:
-        return Opening(directory=directory, env=env, store=store, answered=True, models=models)
+    def opening(directory: str) -> OpenOptions:
+        return OpenOptions(directory=directory, env=env, store=store, answered=True, models=models)
 
     noted = [] if notes is None else notes
-    setup = Setup(
-        open=lambda directory, editor: open_app(replace(opening(directory), editor=editor)),
+    setup = AgentSetup(
+        open=lambda directory, editor: open_directory(replace(opening(directory), editor=editor)),
         here=str(tmp_path / "project"),
         note=noted.append,
         version="1",

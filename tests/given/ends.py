@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import AnyPart, PendingState, ReasoningPart, RunningState, TextPart, ToolPart
-from weft.session.settle import to_settle
+from weft.session.settle import to_settling_events
 
 
 def left_open(history: Sequence[MessageWithParts]) -> list[str]:
@@ -15,7 +15,7 @@ def left_open(history: Sequence[MessageWithParts]) -> list[str]:
         if isinstance(message.info, AssistantMessage) and message.info.time.completed is None
     ]
     parts = [f"{part} is open" for message in history for part in message.parts if is_open(part)]
-    settled = to_settle(history)
+    settled = to_settling_events(history)
     return [*unended, *parts, *(f"to be settled: {event}" for event in settled)]
 
 

@@ -9,13 +9,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.local.permissions import open_books
+from weft.local.permissions import open_permission_records
 from weft.model.event import Event, PermissionAsked
 from weft.model.ids import MessageID, Mint, PermissionID, ProjectID, SessionID
 from weft.model.permission import PermissionRequest, Rule, Ruleset
-from weft.permission.gate import Books, Gate, Standing, Whereabouts
-from weft.permission.questions import Questions
-from weft.permission.terms import Around, Terms
+from weft.permission.gate import CallOrigin, Gate, GateStorage, PermissionCaller
+from weft.permission.policy import AskPolicy, GateContext
+from weft.permission.questions import QuestionGate
 from weft.testing.clock import HandClock
 
 NOW = 1_790_000_000_000
@@ -36,8 +36,8 @@ class Post(Struct, frozen=True, kw_only=True):
     """A gate, and all that one may want to look at beside it."""
 
     gate: Gate
-    questions: Questions
-    books: Books
+    questions: QuestionGate
+    books: GateStorage
     clock: HandClock
     told: list[Event]
     mint: Mint
@@ -81,12 +81,12 @@ def open_post(
         heard.set()
 
     mint = Mint(clock.now, Random(f"{directory} {project} {seed}").randbytes)
-    around = Around(clock=clock, mint=mint, project=project, tell=tell)
-    books = open_books(directory, around)
-    said = replace(Terms(answered=True, person="ada", owner="here"), **terms)
+    around = GateContext(clock=clock, mint=mint, project=project, tell=tell)
+    books = open_permission_records(directory, around)
+    said = replace(AskPolicy(answered=True, person="ada", owner="here"), **terms)
     return Post(
         gate=Gate(books, around, said),
-        questions=Questions(books.asked, around, said),
+        questions=QuestionGate(books.asked, around, said),
         books=books,
         clock=clock,
         told=told,
@@ -100,11 +100,11 @@ def standing(
     agent: str = "build",
     root: SessionID = SESSION,
     turn: MessageID | None = TURN,
-) -> Standing:
-    async def find() -> Whereabouts:
-        return Whereabouts(root_id=root, turn_id=turn)
+) -> PermissionCaller:
+    async def find() -> CallOrigin:
+        return CallOrigin(root_id=root, turn_id=turn)
 
-    return Standing(limits=limits or (ASK,), agent=agent, find=find)
+    return PermissionCaller(limits=limits or (ASK,), agent=agent, find=find)
 
 
 @asynccontextmanager

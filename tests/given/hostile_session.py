@@ -6,10 +6,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from given.parcels import AT, parcel
-from weft.model.failure import unknown
+from weft.model.failure import unknown_failure
 from weft.model.ids import PartID
 from weft.model.message import AssistantMessage, MessageWithParts
-from weft.model.parcel import Parcel
 from weft.model.part import (
     AgentPart,
     AnyPart,
@@ -24,6 +23,7 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
+from weft.model.transfer import SessionExport
 
 # Title, prompt, file name and kind, agent, task (three), heading, item, code, thought, output, title and error of calls,
 # name of a tool, failure. What a call was given is laid out as JSON, and not counted here.
@@ -58,7 +58,7 @@ def breakouts(elsewhere: str) -> str:
     return ends + "".join(attempts(elsewhere).values())
 
 
-def hostile_session(elsewhere: str) -> Parcel:
+def hostile_session(elsewhere: str) -> SessionExport:
     """The attempts are to be read on its page `PLACES` times."""
     bad = breakouts(elsewhere)
     made = parcel()
@@ -81,7 +81,7 @@ def hostile_session(elsewhere: str) -> Parcel:
         _part(ReasoningPart, second, 12, text=bad, time=Span(start=AT, end=AT)),
         *_calls(second, bad),
     )
-    failed = replace(answer, error=unknown(bad))
+    failed = replace(answer, error=unknown_failure(bad))
     return replace(
         made,
         info=replace(made.info, title=bad),

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import Struct
 
 from weft.host.clock import Clock
-from weft.local.api import Local
-from weft.local.assemble import Seams, Settings, open_local
+from weft.local.api import LocalApi
+from weft.local.assembly import Seams, Settings, open_local_api
 from weft.model.agent import Agent
 from weft.model.catalog import Model
 from weft.model.ids import ProjectID
@@ -19,18 +19,18 @@ from weft.model.input import PromptInput, TextInput
 from weft.model.part import ModelRef
 from weft.model.permission import Rule
 from weft.model.project import Place, Project, ProjectTime
-from weft.provider.catalog.offers import scripted_model
+from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.contract import Provider
-from weft.provider.registry import Registry, Served
+from weft.provider.registry import Registry, ServedModel
 from weft.provider.scripted import AnyMove, ScriptedProvider
-from weft.run.kit import Compaction
+from weft.run.runtime import CompactionPolicy
 from weft.store.contract import Store
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 
 NOW = 1_790_000_000_000
-MODEL = scripted_model("test")
+MODEL = make_scripted_model("test")
 ALLOW = (Rule(permission="*", pattern="*", action="allow"),)
 PLACE = Place(
     project=Project(id=ProjectID("global"), worktree="/", time=ProjectTime(created=NOW, updated=NOW)),
@@ -52,7 +52,7 @@ ECHO: AnyTool = Tool(name="echo", about="Say it back.", takes=EchoInput, run=ech
 
 
 class House(Struct, frozen=True, kw_only=True):
-    api: Local
+    api: LocalApi
     store: Store
     provider: ScriptedProvider
 
@@ -69,8 +69,8 @@ async def open_house(
     seed: int = 1,
     provider: Provider | None = None,
     agents: tuple[Agent, ...] = (),
-    small: Served | None = None,
-    also: tuple[Served, ...] = (),
+    small: ServedModel | None = None,
+    also: tuple[ServedModel, ...] = (),
     auto: bool = True,
     quick: bool = False,
     **settings: Any,
@@ -82,7 +82,7 @@ async def open_house(
     build = Agent(name="build", mode="primary", permission=rules, steps=settings.pop("steps", None))
     made = Settings(
         agents={"build": build, **{agent.name: agent for agent in agents}},
-        compaction=Compaction(auto=auto),
+        compaction=CompactionPolicy(auto=auto),
         default_agent="build",
         tools=tools,
         tool_output=settings.pop("tool_output", f"{home}/tool-output"),
@@ -92,12 +92,12 @@ async def open_house(
     )
     named = ModelRef(provider_id=model.provider_id, model_id=model.id)
     models = Registry(
-        [Served(model, provider or scripted), *([small] if small else []), *also],
+        [ServedModel(model, provider or scripted), *([small] if small else []), *also],
         default=named,
         small=ModelRef(provider_id=small.model.provider_id, model_id=small.model.id) if small else None,
     )
     seams = Seams(clock=clock, random=Random(seed).randbytes)
-    async with open_local(place, store, models, made, seams) as api:
+    async with open_local_api(place, store, models, made, seams) as api:
         yield House(api=api, store=store, provider=scripted)
 
 

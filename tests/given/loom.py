@@ -11,21 +11,21 @@ import msgspec
 from msgspec import Struct
 
 from given.house import say
-from weft.local.api import Local
-from weft.local.open import Opening, open_app
+from weft.local.api import LocalApi
+from weft.local.open import OpenOptions, open_directory
 from weft.model.diff import FileFate
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import SessionInput
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import PatchPart
-from weft.model.session import Reverted
-from weft.provider.catalog.offers import scripted_model
+from weft.model.session import RevertResult
+from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, TextEnd, TextStart, ToolCall, Usage
 from weft.provider.contract import ModelRequest
-from weft.provider.registry import Served
+from weft.provider.registry import ServedModel
 
-MODEL = scripted_model("loom")
-PATCHING = scripted_model("gpt-loom")  # offered patches, as OpenAI's models are
+MODEL = make_scripted_model("loom")
+PATCHING = make_scripted_model("gpt-loom")  # offered patches, as OpenAI's models are
 
 
 class Use(Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class Puppet:
 class Loom:
     """The agent's and the person's way to the files in `root`."""
 
-    def __init__(self, root: Path, api: Local, puppet: Puppet) -> None:
+    def __init__(self, root: Path, api: LocalApi, puppet: Puppet) -> None:
         self.root = root
         self.api = api
         self._puppet = puppet
@@ -132,13 +132,13 @@ class Loom:
         assert told.files == done.files
         return self.told(done)
 
-    def told(self, done: Reverted) -> dict[str, str]:
+    def told(self, done: RevertResult) -> dict[str, str]:
         return {os.path.relpath(each.file, self.root): each.fate for each in done.files}
 
-    def reason(self, done: Reverted, name: str) -> str:
+    def reason(self, done: RevertResult, name: str) -> str:
         return self.fate(done, name).reason
 
-    def fate(self, done: Reverted, name: str) -> FileFate:
+    def fate(self, done: RevertResult, name: str) -> FileFate:
         return next(each for each in done.files if each.file == str(self.root / name))
 
 
@@ -151,13 +151,13 @@ async def open_loom(
     store: str | None = None,
 ) -> AsyncIterator[Loom]:
     puppet, real = Puppet(), _made(root)
-    opening = Opening(
+    opening = OpenOptions(
         directory=str(directory or root),
         env={**os.environ, "OPENCODE_CONFIG_CONTENT": json.dumps({**CONFIG, **(config or {})})},
-        models=(Served(MODEL, puppet), Served(PATCHING, puppet)),
+        models=(ServedModel(MODEL, puppet), ServedModel(PATCHING, puppet)),
         store=store,
     )
-    async with open_app(opening) as api:
+    async with open_directory(opening) as api:
         yield Loom(real, api, puppet)
 
 

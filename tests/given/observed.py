@@ -10,9 +10,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from weft.bus import Bus
-from weft.local.telemetry import following
-from weft.telemetry.export import Emitter, Outlets
-from weft.telemetry.fold import Fold
+from weft.local.telemetry import open_follower
+from weft.telemetry.export import Exporters, TelemetryEmitter
+from weft.telemetry.fold import TelemetryFold
 
 
 class Observed:
@@ -20,7 +20,7 @@ class Observed:
         self._exporter = InMemorySpanExporter()
         self._reader = InMemoryMetricReader()
         self._points: list[tuple[str, Any]] = []
-        self.outlets = Outlets(spans=self._exporter, metrics=self._reader)
+        self.outlets = Exporters(spans=self._exporter, metrics=self._reader)
 
     def collect(self) -> None:
         data = self._reader.get_metrics_data()
@@ -74,7 +74,7 @@ class Observed:
 async def observed(bus: Bus, *, content: bool = False) -> AsyncIterator[Observed]:
     """What happens on a bus meanwhile is there to be looked at afterwards."""
     seen = Observed()
-    emitter = Emitter(seen.outlets)
+    emitter = TelemetryEmitter(seen.outlets)
 
     class Kept:
         """The figures are read before the SDK is shut down."""
@@ -86,5 +86,5 @@ async def observed(bus: Bus, *, content: bool = False) -> AsyncIterator[Observed
             seen.collect()
             emitter.flush()
 
-    async with following(bus, Fold(Random(1).randbytes, content=content), Kept()):
+    async with open_follower(bus, TelemetryFold(Random(1).randbytes, content=content), Kept()):
         yield seen

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from weft.model.ids import MessageID, PartID, ProjectID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage
-from weft.model.parcel import Parcel
 from weft.model.part import (
     AnyPart,
     CallTime,
@@ -21,6 +20,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.session import Session, SessionTime
+from weft.model.transfer import SessionExport
 
 AT = 1_790_000_000_000
 MODEL = ModelRef(provider_id="fake", model_id="fake-model")
@@ -34,13 +34,17 @@ def session_id(number: int = 1) -> SessionID:
     return SessionID(id_of("ses", number, "S"))
 
 
-def parcel(number: int = 1, *, turns: int = 1, directory: str = "/there/project", **more: Any) -> Parcel:
+def parcel(
+    number: int = 1, *, turns: int = 1, directory: str = "/there/project", **more: Any
+) -> SessionExport:
     """A session of so many turns: a prompt, and an answer with a tool call."""
     session = session_id(number)
     messages: list[MessageWithParts] = []
     for turn in range(turns):
         messages += turn_of(session, number * 10_000 + turn * 10, turn, directory)
-    return Parcel(info=info(session, directory=directory, turns=turns), messages=tuple(messages), **more)
+    return SessionExport(
+        info=info(session, directory=directory, turns=turns), messages=tuple(messages), **more
+    )
 
 
 def info(session: SessionID, *, directory: str = "/there/project", turns: int = 1) -> Session:
@@ -102,7 +106,7 @@ def text(message: UserMessage | AssistantMessage, number: int, words: str) -> Te
     )
 
 
-def with_text(parcel: Parcel, words: str) -> Parcel:
+def with_text(parcel: SessionExport, words: str) -> SessionExport:
     """The same session, its first prompt in other words."""
     first, *rest = parcel.messages
     [part] = first.parts
@@ -110,7 +114,7 @@ def with_text(parcel: Parcel, words: str) -> Parcel:
     return replace(parcel, messages=(replace(first, parts=(replace(part, text=words),)), *rest))
 
 
-def with_parts(parcel: Parcel, *parts: AnyPart) -> Parcel:
+def with_parts(parcel: SessionExport, *parts: AnyPart) -> SessionExport:
     """The same session, with more parts in its first prompt."""
     first, *rest = parcel.messages
     return replace(parcel, messages=(replace(first, parts=(*first.parts, *parts)), *rest))

@@ -10,14 +10,14 @@ from typing import Any
 
 from weft.errors import ConfigError
 from weft.host.clock import Clock, SystemClock
-from weft.local.api import Local
-from weft.local.assemble import Seams
-from weft.local.open import Opening, open_app
+from weft.local.api import LocalApi
+from weft.local.assembly import Seams
+from weft.local.open import OpenOptions, open_directory
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.message import MessageWithParts
 from weft.model.part import CompletedState, ErrorState, ModelRef, TextPart, ToolPart
-from weft.provider.catalog.offers import scripted_model
-from weft.provider.registry import Served
+from weft.provider.catalog.offers import make_scripted_model
+from weft.provider.registry import ServedModel
 from weft.provider.scripted import AnyMove, ScriptedProvider
 
 MODEL = ModelRef(provider_id="scripted", model_id="test")
@@ -49,21 +49,21 @@ class Project:
 
     def opening(
         self, *script: Sequence[AnyMove], clock: Clock | None = None, trusted: bool = True
-    ) -> Opening:
+    ) -> OpenOptions:
         used = clock or SystemClock()
         self.provider = ScriptedProvider(script, used)
-        return Opening(
+        return OpenOptions(
             directory=str(self.root),
             env={**os.environ, "WEFT_TRUST": "1" if trusted else "0"},
             store="memory:",
-            models=(Served(scripted_model("test"), self.provider),),
+            models=(ServedModel(make_scripted_model("test"), self.provider),),
             seams=Seams(clock=used),
             warn=self.said.append,
         )
 
     @asynccontextmanager
-    async def open(self, *script: Sequence[AnyMove], **more: Any) -> AsyncIterator[Local]:
-        async with open_app(self.opening(*script, **more)) as local:
+    async def open(self, *script: Sequence[AnyMove], **more: Any) -> AsyncIterator[LocalApi]:
+        async with open_directory(self.opening(*script, **more)) as local:
             yield local
 
     def told(self) -> list[str]:
@@ -71,7 +71,7 @@ class Project:
         return [str(each).replace(f"{self.root}/", "") for each in self.said]
 
 
-async def prompt(local: Local, words: str = "go") -> list[MessageWithParts]:
+async def prompt(local: LocalApi, words: str = "go") -> list[MessageWithParts]:
     """A whole turn, title aside, and the session that came of it."""
     session = await local.create_session(SessionInput(title="Given"))
     await local.prompt(session.id, PromptInput(model=MODEL, parts=(TextInput(text=words),)))

@@ -6,8 +6,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from given.house import PLACE
-from weft.config.instructions import Sources, read_instructions
-from weft.config.sources import Situation
+from weft.config.instructions import InstructionSources, read_instructions
+from weft.config.sources import ConfigScope
 from weft.host.paths import paths_from
 from weft.model.project import Place
 
@@ -25,7 +25,7 @@ class Repository:
         self.paths = paths_from({"HOME": str(root)})
 
     def read(self) -> partial[object]:
-        situation = Situation(
+        situation = ConfigScope(
             directory=str(self.near), worktree=str(self.top), paths=self.paths, env={"HOME": "/nowhere"}
         )
-        return partial(read_instructions, Sources(situation=situation))
+        return partial(read_instructions, InstructionSources(scope=situation))

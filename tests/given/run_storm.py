@@ -22,24 +22,24 @@ from given.ends import left_open
 from given.store_storm import answered, child
 from weft.errors import SessionBusyError
 from weft.host.clock import SystemClock
-from weft.local.api import Local
-from weft.local.open import Opening, open_app
+from weft.local.api import LocalApi
+from weft.local.open import OpenOptions, open_directory
 from weft.model.event import Event, MessageUpdated, PartGrew, PartUpdated
 from weft.model.ids import SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ReasoningPart, TextPart
-from weft.provider.catalog.offers import scripted_model
+from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.registry import Served
-from weft.provider.scripted import AnyMove, Call, Say, ScriptedProvider, Think
+from weft.provider.registry import ServedModel
+from weft.provider.scripted import AnyMove, Say, ScriptedProvider, Think, UseTool
 
 LONGEST = 1.5
 PACE = 0.004
 KILLS_A_SESSION = 8
 BUSY = 0.01
-MODEL = scripted_model("storm")
+MODEL = make_scripted_model("storm")
 # Told more than this before the kill, text is on disk: a quarter of a second, and what a busy machine adds to it.
 LATE_MS = 2_000
 
@@ -66,7 +66,7 @@ class Storming:
         mark = f"{self._seed}.{self.asked}.{number}"
         lasting = self._random.choice(("0", "0.05", "0.2", "600"))
         command = f"echo {mark} >> ran.txt; sleep {lasting}"
-        return Call(tool="bash", input={"command": command, "description": "Leave a mark"})
+        return UseTool(tool="bash", input={"command": command, "description": "Leave a mark"})
 
 
 class Answering:
@@ -80,16 +80,20 @@ class Answering:
         self.asked += 1
         called = type(request.messages[-1]).__name__ == "ToolTurn"
         command = f"echo {self._who}.{self.asked} >> ran.txt"
-        marked: list[AnyMove] = [Call(tool="bash", input={"command": command, "description": "Leave a mark"})]
+        marked: list[AnyMove] = [
+            UseTool(tool="bash", input={"command": command, "description": "Leave a mark"})
+        ]
         moves = marked if self.asked % 5 == 0 and not called else [Say(text="So it is.")]
         return ScriptedProvider([moves], SystemClock()).stream(request)
 
 
 @asynccontextmanager
-async def opened(directory: str, model: Any) -> AsyncIterator[Local]:
+async def opened(directory: str, model: Any) -> AsyncIterator[LocalApi]:
     name = f"{MODEL.provider_id}/{MODEL.id}"
     env = {**os.environ, "OPENCODE_CONFIG_CONTENT": json.dumps({"model": name})}
-    async with open_app(Opening(directory=directory, env=env, models=(Served(MODEL, model),))) as api:
+    async with open_directory(
+        OpenOptions(directory=directory, env=env, models=(ServedModel(MODEL, model),))
+    ) as api:
         yield api
 
 

@@ -14,16 +14,16 @@ from typing import Any
 import httpx2
 from msgspec import Struct
 
-from weft.cli.serve import Listener, to_config
+from weft.cli.serve import UvicornServer, to_uvicorn_config
 from weft.host.clock import SystemClock
-from weft.local.open import Opening, open_app
+from weft.local.open import OpenOptions, open_directory
 from weft.local.watcher import watch_files
-from weft.provider.catalog.offers import scripted_model
-from weft.provider.registry import Served
+from weft.provider.catalog.offers import make_scripted_model
+from weft.provider.registry import ServedModel
 from weft.provider.scripted import AnyMove, Say, ScriptedProvider
-from weft.server.access import Door
+from weft.server.access import AccessPolicy
 from weft.server.application import build_app
-from weft.server.asgi import Server, Setup
+from weft.server.http_server import HttpServer, ServerSetup
 from weft.server.routes.table import list_routes
 
 ANSWERS: Sequence[Sequence[AnyMove]] = [[Say(text="Here is a short answer.")]] * 100_000
@@ -97,7 +97,7 @@ def served(
     tmp_path: Path,
     script: Sequence[Sequence[AnyMove]] = ANSWERS,
     *,
-    door: Door | None = None,
+    door: AccessPolicy | None = None,
     config: dict[str, Any] | None = None,
     routes: dict[str, bool] | None = None,
     project: Path | None = None,
@@ -110,12 +110,12 @@ def served(
     if not (own / "opencode.json").exists():
         (own / "opencode.json").write_text(json.dumps({"model": "scripted/test", **(config or {})}))
     at = project or make_project(tmp_path / "project")
-    model = Served(scripted_model("test"), ScriptedProvider(script, SystemClock()))
+    model = ServedModel(make_scripted_model("test"), ScriptedProvider(script, SystemClock()))
     notes: list[str] = []
     env = dict(os.environ)
-    setup = Setup(
-        open=lambda directory: open_app(
-            Opening(
+    setup = ServerSetup(
+        open=lambda directory: open_directory(
+            OpenOptions(
                 directory=directory,
                 env=env,
                 store=f"file:{tmp_path / 'storage'}",
@@ -125,20 +125,20 @@ def served(
             )
         ),
         here=str(at),
-        door=door or Door(password=None),
+        access=door or AccessPolicy(password=None),
         name="boot",
         note=notes.append,
         now=SystemClock().now,
         allowed=tuple(str(each) for each in allowed),
         watch_files=lambda directory, tell: watch_files(directory, env, tell),
     )
-    server = Server(setup, list_routes(**(routes or {})))
+    server = HttpServer(setup, list_routes(**(routes or {})))
     with running(server) as url, httpx2.Client(base_url=url, timeout=30) as client:
         yield Site(url=url, project=at, client=client, notes=notes)
 
 
 @contextmanager
-def running(server: Server) -> Iterator[str]:
+def running(server: HttpServer) -> Iterator[str]:
     """The server at work in a thread of its own; gives its address."""
     ready, stop = threading.Event(), asyncio.Event()
     loop: list[asyncio.AbstractEventLoop] = []
@@ -147,13 +147,13 @@ def running(server: Server) -> Iterator[str]:
         bound.listen(128)
 
         async def serve() -> None:
-            listener = Listener(to_config(build_app(server)))
+            listener = UvicornServer(to_uvicorn_config(build_app(server)))
             loop.append(asyncio.get_running_loop())
             serving = asyncio.ensure_future(listener.serve(sockets=[bound]))
             await listener.ready.wait()
             ready.set()
             await stop.wait()
-            await server.leave()
+            await server.shut_down()
             listener.should_exit = True
             await serving
 

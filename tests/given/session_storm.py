@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from given.store_storm import answered, child
-from weft.local.reader import Resting, open_resting
+from weft.local.offline import OfflineSessions, open_offline_sessions
 from weft.model.event import MessageUpdated, PartUpdated, SessionCreated
 from weft.model.ids import SessionID
 from weft.model.message import UserMessage
@@ -45,7 +45,7 @@ async def plant(store: Store, messages: int) -> None:
 
 
 def opened(root: str) -> Any:
-    return open_resting(os.path.dirname(root), os.environ, store=f"file:{root}")
+    return open_offline_sessions(os.path.dirname(root), os.environ, store=f"file:{root}")
 
 
 async def planted(root: str, messages: int) -> None:
@@ -60,7 +60,7 @@ async def change_for_ever(root: str) -> None:
             await once(resting)
 
 
-async def once(resting: Resting) -> None:
+async def once(resting: OfflineSessions) -> None:
     source = await resting.store.get_session(SOURCE)
     made = await fork(await resting.maker(), resting.store, source)
     await remove(resting.remover(), made.id, trash=False)

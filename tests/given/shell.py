@@ -12,7 +12,7 @@ from weft.config.schema import Config
 from weft.host.paths import paths_from
 from weft.local.permissions import Explanation, explain
 from weft.model.permission import Action, Limits
-from weft.tool.shell.places import Where, where_is
+from weft.tool.shell.places import CommandLocation, locate_command
 
 CORPUS = Path(__file__).parents[1] / "golden" / "bypass"
 
@@ -95,8 +95,8 @@ class Grounds(Struct, frozen=True, kw_only=True):
     def environment(self) -> dict[str, str]:
         return {"HOME": str(self.top / "home"), "PATH": "/usr/local/bin:/usr/bin:/bin"}
 
-    def where(self) -> Where:
-        return where_is(str(self.project), str(self.project), self.environment())
+    def where(self) -> CommandLocation:
+        return locate_command(str(self.project), str(self.project), self.environment())
 
     def limits(self, rules: str) -> Limits:
         config = convert({"permission": PERSONS[rules]}, Config)

@@ -9,8 +9,8 @@ from msgspec import Struct
 from given.shell import Grounds
 from given.shell_commands import Maker
 from given.shell_trial import Deeds, Trial, lay_out_trial, open_trial
-from weft.local.permissions import hold
-from weft.tool.shell.command import judge
+from weft.local.permissions import judge_parts
+from weft.tool.shell.judgement import judge_command
 
 RULES = ("default", "plan", "no-rm", "listed")
 # Changed by looking: the index when git looks at files. The plan agent may write its plans.
@@ -47,8 +47,8 @@ def fuzz(seed: int, count: int) -> Found:
 
 def _try(command: str, grounds: Grounds, trial: Trial) -> list[Hole] | None:
     """The holes of a command; None if no rules allow it, so that it is not run."""
-    parts = judge(command, grounds.where()).in_order
-    allowing = [rules for rules in RULES if hold(parts, grounds.limits(rules)).verdict == "allow"]
+    parts = judge_command(command, grounds.where()).in_order
+    allowing = [rules for rules in RULES if judge_parts(parts, grounds.limits(rules)).verdict == "allow"]
     # Of a program that nobody knows, and that is allowed all the same, nothing was said.
     if any(part.may_write for part in parts):
         allowing = [rules for rules in allowing if rules == "plan"]

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from given.cast import Cast, Script
 from given.house import ALLOW, ECHO, NOW, open_house
-from weft.local.api import Local
+from weft.local.api import LocalApi
 from weft.model.agent import Agent
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, SubtaskInput
@@ -17,7 +17,7 @@ from weft.model.message import MessageWithParts
 from weft.model.part import CompletedState, ErrorState, PendingState, RunningState, TextPart, ToolPart
 from weft.model.permission import Rule
 from weft.model.session import Session
-from weft.provider.scripted import Call
+from weft.provider.scripted import UseTool
 from weft.testing.clock import HandClock
 from weft.tool.contract import AnyTool
 from weft.tool.registry import INVALID
@@ -33,7 +33,7 @@ AGENTS = (GENERAL, EXPLORE, SECRET, NESTING)
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    api: Local
+    api: LocalApi
     cast: Cast
     clock: HandClock
 
@@ -52,9 +52,9 @@ async def open_stage(
         yield Stage(api=house.api, cast=cast, clock=clock)
 
 
-def handed(prompt: str, agent: str = "general", **more: Any) -> Call:
+def handed(prompt: str, agent: str = "general", **more: Any) -> UseTool:
     given = {"description": f"Do {prompt}", "prompt": prompt, "subagent_type": agent, **more}
-    return Call(tool="task", input=given)
+    return UseTool(tool="task", input=given)
 
 
 def subtask(prompt: str, agent: str = "general", **more: Any) -> SubtaskInput:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from given.parcels import parcel
-from weft.model.parcel import Parcel
+from weft.model.transfer import SessionExport
 from weft.model.wire import encode_pretty
 
 
@@ -25,7 +25,7 @@ def write_tree(root: Path, count: int) -> Path:
     return storage
 
 
-def write_session(storage: Path, given: Parcel) -> None:
+def write_session(storage: Path, given: SessionExport) -> None:
     put(storage / "session" / given.info.project_id / f"{given.info.id}.json", encode_pretty(given.info))
     for message in given.messages:
         put(storage / "message" / given.info.id / f"{message.info.id}.json", encode_pretty(message.info))

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from weft.model.diff import FileFate, Patch
 from weft.model.ids import ProjectID, SessionID
-from weft.snapshot.contract import Limits, Plan, Restoration, Snapshots
+from weft.snapshot.contract import Restoration, RestorePlan, SnapshotLimits, Snapshots
 from weft.snapshot.git import open_snapshots
-from weft.snapshot.works import Site
+from weft.snapshot.tracker import SnapshotSite
 
 SESSION = SessionID("ses_loom")
 OTHER = SessionID("ses_shuttle")
-SMALL = Limits(max_file_bytes=1000)
+SMALL = SnapshotLimits(max_file_bytes=1000)
 
 AUTHOR = {
     "GIT_AUTHOR_NAME": "Ada",
@@ -45,9 +45,9 @@ def run_shell(command: str, where: Path) -> None:
     subprocess.run(["sh", "-c", command], cwd=where, check=True, env=os.environ | AUTHOR)
 
 
-def site(tmp_path: Path) -> Site:
+def site(tmp_path: Path) -> SnapshotSite:
     root = tmp_path / "loom"
-    return Site(root=str(root), project=ProjectID("prj"), base=str(tmp_path / "data" / "snapshot"))
+    return SnapshotSite(root=str(root), project=ProjectID("prj"), base=str(tmp_path / "data" / "snapshot"))
 
 
 class Desk:
@@ -84,10 +84,10 @@ class Desk:
         self.patches += found
         return found
 
-    async def plan(self, *files: str) -> Plan:
+    async def plan(self, *files: str) -> RestorePlan:
         await self.ends_its_step()
         named = tuple(str(self.root / file) for file in files) or None
-        return Plan(session=self.session, patches=tuple(self.patches), files=named)
+        return RestorePlan(session=self.session, patches=tuple(self.patches), files=named)
 
     async def undoes(self, *files: str) -> Restoration:
         """Preview and deed say the same."""
@@ -99,7 +99,7 @@ class Desk:
 
     async def redoes(self, done: Restoration) -> Restoration:
         patches = (done.undo,) if done.undo is not None else ()
-        return await self.snapshots.restore(Plan(session=self.session, patches=patches))
+        return await self.snapshots.restore(RestorePlan(session=self.session, patches=patches))
 
     def told(self, done: Restoration) -> dict[str, str]:
         return {str(Path(each.file).relative_to(self.root)): each.fate for each in done.fates}
@@ -112,7 +112,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(tmp_path: Path, limits: Limits = SMALL) -> AsyncIterator[Desk]:
+async def open_desk(tmp_path: Path, limits: SnapshotLimits = SMALL) -> AsyncIterator[Desk]:
     (tmp_path / "loom").mkdir(exist_ok=True)
     async with open_snapshots(site(tmp_path), os.environ, limits) as snapshots:
         yield Desk((tmp_path / "loom").resolve(), snapshots)

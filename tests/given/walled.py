@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.config.sources import Situation
+from weft.config.sources import ConfigScope
 from weft.host.paths import paths_from
-from weft.local.sandbox import Asked, Standing, stand
+from weft.local.sandbox import SandboxSettings, SandboxState, build_sandbox
 from weft.testing.tool_contract import Bench
 from weft.tool.shell.bash import BASH
 
@@ -40,10 +40,12 @@ class Grounds(Struct, frozen=True, kw_only=True):
     def env(self) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "HOME": str(self.home), "TMPDIR": str(self.temporary)}
 
-    def stand(self, asked: Asked, env: Mapping[str, str] | None = None) -> Standing:
+    def stand(self, asked: SandboxSettings, env: Mapping[str, str] | None = None) -> SandboxState:
         env = self.env if env is None else env
         here = str(self.project)
-        return stand(asked, Situation(directory=here, worktree=here, paths=paths_from(env), env=env))
+        return build_sandbox(
+            asked, ConfigScope(directory=here, worktree=here, paths=paths_from(env), env=env)
+        )
 
     def link(self) -> Path:
         """Another checkout of the project, beside it."""
@@ -56,7 +58,7 @@ class Grounds(Struct, frozen=True, kw_only=True):
             subprocess.run(["git", *words], cwd=self.project, check=True)
         return linked
 
-    def bench(self, standing: Standing) -> Bench:
+    def bench(self, standing: SandboxState) -> Bench:
         bench = Bench(self.project, outside=self.root / "bench", environment=self.env)
         bench.desk = replace(bench.desk, sandbox=standing.sandbox)
         return bench

@@ -6,10 +6,15 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fake.anthropic import AnthropicDialect
+from fake.converse import ConverseDialect
+from fake.gemini import GeminiDialect
+from fake.openai import OpenAIChatDialect
+from fake.responses import ResponsesDialect
 from given.asked_models import GEMINI_3, GPT_5
 from given.house import open_house, say
 from given.models import CLAUDE, GPT, ON_BEDROCK
-from weft.context.system import Basis, Environment
+from weft.context.system import Briefing, Environment
 from weft.model.agent import Agent
 from weft.model.catalog import Model
 from weft.model.input import SessionInput
@@ -27,27 +32,22 @@ from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.openai_responses import request as responses_request
 from weft.provider.openai_responses.adapter import OpenAIResponses
 from weft.provider.scripted import Say
-from weft.run.decide import Step, newest_prompt
-from weft.run.kit import Kit
-from weft.run.request import SummaryAsk, build_request, summary_requests, to_sum_up
-from weft.testing.fake.anthropic import AnthropicDialect
-from weft.testing.fake.converse import ConverseDialect
-from weft.testing.fake.gemini import GeminiDialect
-from weft.testing.fake.openai import OpenAIChatDialect
-from weft.testing.fake.responses import ResponsesDialect
-from weft.testing.fake.server import Dialect, Received
-from weft.testing.provider_stand import Make, open_stand
+from weft.run.decide import ModelStep, find_newest_prompt
+from weft.run.request import build_request, list_summary_requests, split_for_summary
+from weft.run.runtime import Runtime
+from weft.testing.fake_server import Dialect, ReceivedRequest
+from weft.testing.provider_stand import MakeProvider, open_stand
 
 THINKING = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}
 SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
-BASIS = Basis(environment=Environment(directory="/nowhere", git=False, platform="linux", today="a day"))
+BASIS = Briefing(environment=Environment(directory="/nowhere", git=False, platform="linux", today="a day"))
 
 
 class Wire(Struct, frozen=True, kw_only=True):
     """How one API is spoken: by us, by its server, and with which model."""
 
     dialect: Callable[[], Dialect]
-    make: Make
+    make: MakeProvider
     to_body: Callable[[ModelRequest], dict[str, Any]]
     model: Model
 
@@ -74,23 +74,24 @@ WIRES = {
 
 
 def next_requests(
-    kit: Kit, history: Sequence[MessageWithParts], model: Model
+    kit: Runtime, history: Sequence[MessageWithParts], model: Model
 ) -> Iterator[tuple[str, ModelRequest]]:
     """What may be asked of a model next: the next step, the last one, which has no tools, or a summary."""
-    prompt = newest_prompt(history)
+    prompt = find_newest_prompt(history)
     assert prompt is not None
-    yield "step", build_request(kit, history, Step(prompt), model, BASIS)
-    yield "last step", build_request(kit, history, Step(prompt, last=True), model, BASIS)
-    ask = SummaryAsk(model=model, most=kit.output_limit)
-    for piece in to_sum_up(history, prompt, model, most=ask.most):
-        for request in summary_requests(piece, "", prompt, SUMMARISER, ask):
+    yield "step", build_request(kit, history, ModelStep(prompt), model, BASIS)
+    yield "last step", build_request(kit, history, ModelStep(prompt, last=True), model, BASIS)
+    most = kit.output_limit
+    for piece in split_for_summary(history, prompt, model, most=most):
+        asked = list_summary_requests(piece, "", request=prompt, agent=SUMMARISER, model=model, most=most)
+        for request in asked:
             yield "summary", request
 
 
 class Reader:
     """A server that is only asked whether it would take a request; what it was asked before it is not asked again."""
 
-    def __init__(self, wire: Wire, dialect: Dialect, like: Received) -> None:
+    def __init__(self, wire: Wire, dialect: Dialect, like: ReceivedRequest) -> None:
         self._wire = wire
         self._dialect = dialect
         self._like = like
@@ -104,7 +105,7 @@ class Reader:
         return self._dialect.problem(replace(self._like, raw=raw))
 
 
-async def greeting(wire: Wire) -> Received:
+async def greeting(wire: Wire) -> ReceivedRequest:
     """A request as the adapter sends it, for its address and headers."""
     async with (
         open_stand(wire.dialect(), wire.make, wire.model) as stand,

@@ -19,8 +19,8 @@ from weft.model.part import (
 )
 from weft.model.session import Session, SessionTime
 from weft.model.wire import encode_pretty
-from weft.search.library import Library
-from weft.store.files.reader import Tree
+from weft.search.library import SessionLibrary
+from weft.store.files.tree import Tree
 
 PROJECT = ProjectID("p1")
 START = 1_790_000_000_000
@@ -36,8 +36,8 @@ class Written:
         self.tree = Tree(str(self.storage))
         self._count = 0
 
-    def library(self, **more: Any) -> Library:
-        return Library(Tree(str(self.storage)), self.cache, **more)
+    def library(self, **more: Any) -> SessionLibrary:
+        return SessionLibrary(Tree(str(self.storage)), self.cache, **more)
 
     def session(self, name: str, title: str = "", **more: Any) -> Session:
         at = START + self._next()

@@ -10,10 +10,10 @@ from acp.schema import AcpMcpServer, McpServerStdio
 from given.cast import Cast
 from given.editor import FORMS, Editor, open_editor, refused
 from weft.host.clock import SystemClock
-from weft.provider.scripted import Call, End, Fail, Say, Think, Wait
+from weft.provider.scripted import End, Fail, Say, Think, UseTool, Wait
 
-READ = Call(tool="read", input={"filePath": "hello.txt"})
-EDIT = Call(tool="edit", input={"filePath": "hello.txt", "oldString": "there", "newString": "you"})
+READ = UseTool(tool="read", input={"filePath": "hello.txt"})
+EDIT = UseTool(tool="edit", input={"filePath": "hello.txt", "oldString": "there", "newString": "you"})
 ASK = {"permission": {"edit": "ask"}}
 GOOD = Path(__file__).parents[1] / "given" / "mcp_servers" / "good.py"
 GOOD_SERVER = McpServerStdio(name="good", command=sys.executable, args=[str(GOOD)], env=[])
@@ -73,7 +73,7 @@ async def test_what_is_rejected_or_dismissed_is_not_done(tmp_path: Path) -> None
 
 
 async def test_what_is_always_allowed_is_asked_once(tmp_path: Path) -> None:
-    again = Call(tool="edit", input={"filePath": "hello.txt", "oldString": "you", "newString": "all"})
+    again = UseTool(tool="edit", input={"filePath": "hello.txt", "oldString": "you", "newString": "all"})
     editor = Editor(lambda _, __: "always")
     script = [READ], [EDIT], [again], [Say(text="Done.")]
     async with open_editor(tmp_path, *script, editor=editor, config=ASK) as desk:
@@ -83,8 +83,8 @@ async def test_what_is_always_allowed_is_asked_once(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_is_written_over_is_shown_with_what_it_held(tmp_path: Path) -> None:
-    over = Call(tool="write", input={"filePath": "hello.txt", "content": "new\n"})
-    made = Call(tool="write", input={"filePath": "made.txt", "content": "made\n"})
+    over = UseTool(tool="write", input={"filePath": "hello.txt", "content": "new\n"})
+    made = UseTool(tool="write", input={"filePath": "made.txt", "content": "made\n"})
     async with open_editor(tmp_path, [READ], [over], [made], [Say(text="Done.")]) as desk:
         await desk.editor.say(await desk.new(), "write")
         diffs = [call["content"] for call in desk.editor.calls().values() if call["kind"] == "edit"]
@@ -98,7 +98,7 @@ async def test_a_session_is_loaded_as_it_was_told_in_another_process(tmp_path: P
     todo = {"todos": [{"content": "greet", "status": "in_progress", "priority": "high", "id": "1"}]}
     script = (
         [Think(text="hm"), Say(text="I look."), READ],
-        [Call(tool="todowrite", input=todo)],
+        [UseTool(tool="todowrite", input=todo)],
         [Say(text="So.")],
     )
     async with open_editor(tmp_path, *script) as desk:
@@ -218,7 +218,7 @@ async def test_a_slash_command_is_run_and_a_path_is_not_one(tmp_path: Path) -> N
         assert desk.editor.words("user_message_chunk") == "Say hello to ada/usr/bin is what?"
 
 
-QUESTION = Call(
+QUESTION = UseTool(
     tool="question",
     input={
         "questions": [
@@ -299,7 +299,7 @@ async def test_a_question_that_is_dismissed_ends_the_run(tmp_path: Path) -> None
 
 
 async def test_what_a_child_wants_is_asked_in_the_session_that_sent_it(tmp_path: Path) -> None:
-    task = Call(
+    task = UseTool(
         tool="task", input={"description": "greet", "prompt": "go and greet", "subagent_type": "general"}
     )
     scripts = {
@@ -372,7 +372,7 @@ async def test_servers_that_an_editor_brings_are_asked_and_those_in_trouble_name
 
 
 async def test_what_is_long_is_cut_short(tmp_path: Path) -> None:
-    long = Call(tool="bash", input={"command": "seq 1 40000", "description": "count " * 400})
+    long = UseTool(tool="bash", input={"command": "seq 1 40000", "description": "count " * 400})
     async with open_editor(tmp_path, [long], [Say(text="Counted.")]) as desk:
         await desk.editor.say(await desk.new(), "count")
         call = desk.editor.call("execute")

@@ -6,15 +6,15 @@ from pathlib import Path
 from acp.schema import ClientCapabilities, FileSystemCapabilities
 
 from given.editor import FILES, Editor, open_editor
-from weft.local.open import Opening, open_app
+from weft.local.open import OpenOptions, open_directory
 from weft.model.ids import SessionID
-from weft.provider.scripted import Call, Say
+from weft.provider.scripted import Say, UseTool
 
-READ = Call(tool="read", input={"filePath": "hello.txt"})
-EDIT = Call(tool="edit", input={"filePath": "hello.txt", "oldString": "typed", "newString": "changed"})
-OVER = Call(tool="write", input={"filePath": "hello.txt", "content": "all new\n"})
-NEW = Call(tool="write", input={"filePath": "deep/new.txt", "content": "new\n"})
-PATCH = Call(
+READ = UseTool(tool="read", input={"filePath": "hello.txt"})
+EDIT = UseTool(tool="edit", input={"filePath": "hello.txt", "oldString": "typed", "newString": "changed"})
+OVER = UseTool(tool="write", input={"filePath": "hello.txt", "content": "all new\n"})
+NEW = UseTool(tool="write", input={"filePath": "deep/new.txt", "content": "new\n"})
+PATCH = UseTool(
     tool="apply_patch",
     input={
         "patchText": "*** Begin Patch\n*** Update File: hello.txt\n@@\n-typed, not saved\n+patched\n*** End Patch"
@@ -24,8 +24,8 @@ UNSAVED = "typed, not saved\n"
 
 
 async def undo(home: Path, session: str) -> None:
-    opening = Opening(directory=str(home / "project"), env=os.environ, store=f"file:{home / 'storage'}")
-    async with open_app(opening) as api:
+    opening = OpenOptions(directory=str(home / "project"), env=os.environ, store=f"file:{home / 'storage'}")
+    async with open_directory(opening) as api:
         [prompt, *_] = await api.list_messages(SessionID(session))
         await api.revert(SessionID(session), prompt.info.id)
 
@@ -128,8 +128,8 @@ async def test_a_new_file_is_written_through_the_editor_and_else_on_disk(tmp_pat
 
 
 async def test_bytes_that_are_not_text_are_left_to_the_disk(tmp_path: Path) -> None:
-    over = Call(tool="edit", input={"filePath": "odd.txt", "oldString": "one", "newString": "two"})
-    read = Call(tool="read", input={"filePath": "odd.txt"})
+    over = UseTool(tool="edit", input={"filePath": "odd.txt", "oldString": "one", "newString": "two"})
+    read = UseTool(tool="read", input={"filePath": "odd.txt"})
     async with open_editor(tmp_path, [read], [over], [Say(text="Done.")], able=FILES) as desk:
         path = desk.project / "odd.txt"
         path.write_bytes(b"one \xff\n")

@@ -10,7 +10,7 @@ import pytest
 
 from given.editor import open_pipe
 from given.serving import make_project
-from weft.acp.connection import Lines
+from weft.acp.connection import LineTransport
 from weft.cli.main import run_command
 from weft.provider.scripted import Say
 
@@ -78,7 +78,7 @@ async def test_a_line_that_is_too_long_is_read_past() -> None:
     reader.feed_data(b'{"a": "' + b"x" * 500 + b'"}\n' + b'{"id": 1}\n')
     reader.feed_eof()
     sent: list[bytes] = []
-    lines = Lines(reader, _Sink(sent), lambda _: None)  # type: ignore[arg-type]
+    lines = LineTransport(reader, _Sink(sent), lambda _: None)  # type: ignore[arg-type]
     assert await lines.receive() == {"id": 1}
     assert await lines.receive() is None
     assert b"longer than" in sent[0]

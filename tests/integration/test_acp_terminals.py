@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from given.editor import TERMINALS, open_editor
-from weft.provider.scripted import Call, Say
+from weft.provider.scripted import Say, UseTool
 from weft.testing.tool_contract import processes_in
 
 
-def bash(command: str, **more: Any) -> Call:
-    return Call(tool="bash", input={"command": command, "description": "try it", **more})
+def bash(command: str, **more: Any) -> UseTool:
+    return UseTool(tool="bash", input={"command": command, "description": "try it", **more})
 
 
 async def output_of(desk: Any, session: str) -> list[str]:

@@ -8,10 +8,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fake.anthropic import AnthropicDialect
+from fake.openai import OpenAIChatDialect
 from given.house import ALLOW, NOW, House, QuickClock, open_house, say
 from given.models import CLAUDE, GPT
 from weft.model.agent import Agent
-from weft.model.catalog import ref
+from weft.model.catalog import to_ref
 from weft.model.event import PartUpdated
 from weft.model.failure import ApiFailure
 from weft.model.ids import SessionID
@@ -19,13 +21,11 @@ from weft.model.input import FileInput, PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ReasoningPart, RetryPart, TextPart
 from weft.provider.anthropic.adapter import AnthropicMessages
-from weft.provider.endpoint import Deadlines
+from weft.provider.endpoint import StreamDeadlines
 from weft.provider.openai_chat.adapter import OpenAIChat
-from weft.provider.registry import Served
+from weft.provider.registry import ServedModel
 from weft.provider.scripted import Say, Think
 from weft.store.memory import MemoryStore
-from weft.testing.fake.anthropic import AnthropicDialect
-from weft.testing.fake.openai import OpenAIChatDialect
 from weft.testing.provider_stand import ServerStand, open_stand
 
 PNG = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -50,16 +50,18 @@ class Two(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def open_two(*, claude_within: Deadlines | None = None) -> AsyncIterator[Two]:
+async def open_two(*, claude_within: StreamDeadlines | None = None) -> AsyncIterator[Two]:
     store = MemoryStore()
-    agent = Agent(name="build", mode="primary", permission=ALLOW, model=ref(CLAUDE), fallback=(ref(GPT),))
+    agent = Agent(
+        name="build", mode="primary", permission=ALLOW, model=to_ref(CLAUDE), fallback=(to_ref(GPT),)
+    )
     async with (
         asyncio.timeout(60),
         open_stand(AnthropicDialect(), AnthropicMessages, CLAUDE) as claude,
         open_stand(OpenAIChatDialect(), OpenAIChat, GPT) as gpt,
     ):
         first = claude.within(claude_within) if claude_within else claude.provider
-        served = (Served(CLAUDE, first), Served(GPT, gpt.provider))
+        served = (ServedModel(CLAUDE, first), ServedModel(GPT, gpt.provider))
         clock = QuickClock(NOW)
         async with open_house(agents=(agent,), also=served, store=store, clock=clock) as house:
             yield Two(house, store, claude, gpt)
@@ -177,7 +179,7 @@ async def test_a_key_that_is_refused_at_one_provider_is_answered_by_another() ->
 
 
 async def test_a_server_that_never_answers_is_given_up_and_another_answers() -> None:
-    async with open_two(claude_within=Deadlines(first_byte=0.05)) as two:
+    async with open_two(claude_within=StreamDeadlines(first_byte=0.05)) as two:
         for _ in range(3):
             two.claude.server.hang()
         two.gpt.play([Say(text="Here.")])
@@ -188,7 +190,7 @@ async def test_a_server_that_never_answers_is_given_up_and_another_answers() -> 
 
 
 async def test_a_server_that_falls_silent_halfway_is_asked_again_and_its_half_answer_not_shown() -> None:
-    async with open_two(claude_within=Deadlines(between=0.05)) as two:
+    async with open_two(claude_within=StreamDeadlines(between=0.05)) as two:
         session = await two.start()
         two.claude.server.hang(Say(text="half an answer"), pieces=4)
         two.claude.play([Say(text="whole")], [Say(text="more")])

@@ -12,23 +12,23 @@ from given.gate import open_post, standing, waiting
 from given.house import ECHO, House, open_house, say
 from given.loom import bash, open_loom
 from weft.errors import ConflictError, RejectedError
-from weft.local.permissions import Permitting, log_of
+from weft.local.permissions import PermissionSettings, open_decision_log
 from weft.model.event import PermissionAsked, PermissionReplied, QuestionAsked, QuestionRejected
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.part import CompletedState, ErrorState, TextPart, ToolPart
 from weft.model.permission import PermissionRequest, Rule
 from weft.permission.audit import find_break
-from weft.permission.terms import Terms
-from weft.provider.scripted import AnyMove, Call, Say
+from weft.permission.policy import AskPolicy
+from weft.provider.scripted import AnyMove, Say, UseTool
 from weft.store.url import open_store
-from weft.tool.question import NOBODY, QUESTION
+from weft.tool.question import QUESTION, UNATTENDED
 
 ASK = (Rule(permission="*", pattern="*", action="ask"),)
-CALL = [Call(tool="echo", input={"words": "x"})]
+CALL = [UseTool(tool="echo", input={"words": "x"})]
 DONE = [Say(text="done")]
 TEA = {"question": "Tea?", "header": "Tea", "options": [{"label": "Yes", "description": "hot"}]}
-ASKS = [Call(tool="question", input={"questions": [TEA]})]
+ASKS = [UseTool(tool="question", input={"questions": [TEA]})]
 
 
 @asynccontextmanager
@@ -36,12 +36,12 @@ async def opened(
     directory: Path, *script: list[AnyMove], answered: bool = True, seed: int = 1, **terms: Any
 ) -> AsyncIterator[House]:
     """Weft in one place, as by one process after the other."""
-    said = Terms(answered=answered, person="ada", **terms)
-    permitting = Permitting(terms=said, directory=str(directory / "permission"))
+    said = AskPolicy(answered=answered, person="ada", **terms)
+    permitting = PermissionSettings(terms=said, directory=str(directory / "permission"))
     async with (
         open_store(f"file:{directory / 'storage'}") as store,
         open_house(
-            *script, store=store, rules=ASK, seed=seed, tools=(ECHO, QUESTION), permitting=permitting
+            *script, store=store, rules=ASK, seed=seed, tools=(ECHO, QUESTION), permissions=permitting
         ) as house,
     ):
         yield house
@@ -126,7 +126,7 @@ async def test_an_answer_to_one_thing_is_not_used_for_another(tmp_path: Path) ->
     session, request = await left_asking(tmp_path)
     async with opened(tmp_path, seed=2) as house:
         await house.api.reply_permission(request.id, "once")
-    other = [Call(tool="echo", input={"words": "*"})]
+    other = [UseTool(tool="echo", input={"words": "*"})]
     async with opened(tmp_path, other, DONE, seed=3, answered=False) as house:
         await house.api.prompt(session, say("go on"))
         assert isinstance(await call_of(house, session), ErrorState)
@@ -154,7 +154,9 @@ async def test_what_is_refused_because_nobody_is_there_can_be_allowed_and_gone_o
         await house.api.reply_permission(request.id, "once")
         await house.api.prompt(session, say("go on"))
         assert isinstance(await call_of(house, session), CompletedState)
-    assert find_break(log_of(str(tmp_path / "permission"), house.api.kit.place.project.id))[1] is None
+    assert (
+        find_break(open_decision_log(str(tmp_path / "permission"), house.api.kit.place.project.id))[1] is None
+    )
 
 
 async def test_an_aborted_run_leaves_no_question(tmp_path: Path) -> None:
@@ -265,7 +267,7 @@ async def test_a_question_that_nobody_can_answer_is_told_so_and_the_work_goes_on
         await house.api.prompt(session, say("go"))
         state = await call_of(house, session)
         assert isinstance(state, CompletedState)
-        assert state.output == NOBODY
+        assert state.output == UNATTENDED
         assert len(house.provider.requests) == 2
         assert await house.api.list_questions() == []
 

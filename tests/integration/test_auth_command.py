@@ -1,4 +1,4 @@
-"""`weft auth`: keys in, listed and out, and never on the screen."""
+"""`weft auth`: store, list and remove keys, which are never printed."""
 
 import io
 import json

@@ -9,6 +9,11 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fake.anthropic import AnthropicDialect
+from fake.converse import ConverseDialect
+from fake.gemini import GeminiDialect
+from fake.openai import OpenAIChatDialect
+from fake.responses import ResponsesDialect
 from given.asked_models import GEMINI_3, GPT_5
 from given.house import House, open_house, say
 from given.models import CLAUDE, GPT, ON_BEDROCK
@@ -22,35 +27,30 @@ from weft.provider.azure import AzureOpenAI
 from weft.provider.bedrock.adapter import Bedrock
 from weft.provider.contract import Provider
 from weft.provider.copilot import Copilot
-from weft.provider.endpoint import Deadlines, Endpoint
+from weft.provider.endpoint import ModelEndpoint, StreamDeadlines
 from weft.provider.gemini.adapter import Gemini
 from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.openai_responses.adapter import OpenAIResponses
-from weft.provider.pydantic_ai.adapter import LongTail
+from weft.provider.pydantic_ai.adapter import PydanticAiProvider
 from weft.provider.scripted import Say
-from weft.testing.fake.anthropic import AnthropicDialect
-from weft.testing.fake.converse import ConverseDialect
-from weft.testing.fake.gemini import GeminiDialect
-from weft.testing.fake.openai import OpenAIChatDialect
-from weft.testing.fake.responses import ResponsesDialect
-from weft.testing.fake.server import Dialect, FakeServer
-from weft.testing.provider_stand import Make, ServerStand, open_stand
+from weft.testing.fake_server import Dialect, FakeServer
+from weft.testing.provider_stand import MakeProvider, ServerStand, open_stand
 
 PATIENCE = 60
-SOON = Deadlines(connect=5, first_byte=2, between=2)
+SOON = StreamDeadlines(connect=5, first_byte=2, between=2)
 
 
 class Wire(Struct, frozen=True):
     dialect: Callable[[], Dialect]
-    make: Make
+    make: MakeProvider
     model: Model
 
 
-def by_pydantic_ai(client: httpx2.AsyncClient, endpoint: Endpoint) -> Provider:
-    return LongTail(client, replace(endpoint, options={"model": "openai-chat:gpt-4.1"}))
+def by_pydantic_ai(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
+    return PydanticAiProvider(client, replace(endpoint, options={"model": "openai-chat:gpt-4.1"}))
 
 
-def on_azure(client: httpx2.AsyncClient, endpoint: Endpoint) -> Provider:
+def on_azure(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
     own = {"Authorization": "Bearer k"}  # which this server wants beside Azure's
     return AzureOpenAI(client, replace(endpoint, headers=own, options={"useCompletionUrls": True}))
 
@@ -169,7 +169,7 @@ async def test_two_ends_are_one(name: str) -> None:
 @pytest.mark.parametrize("name", WIRES)
 async def test_b32_silence_has_an_end(name: str) -> None:
     wire = WIRES[name]
-    quick = Deadlines(connect=0.5, first_byte=0.05, between=0.05)
+    quick = StreamDeadlines(connect=0.5, first_byte=0.05, between=0.05)
     async with (
         asyncio.timeout(PATIENCE),
         open_stand(wire.dialect(), wire.make, wire.model) as stand,

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from given.house import open_house, say
+from given.prefix import find_bust
 from given.repository import Repository
 from given.wires import WIRES
 from weft.model.input import SessionInput
-from weft.provider.scripted import Call, Say, Think
-from weft.testing.prefix import find_bust
+from weft.provider.scripted import Say, Think, UseTool
 from weft.testing.provider_stand import open_stand
 
-CALL = [Think(text="hm"), Say(text="I call."), Call(tool="echo", input={"words": "x"})]
+CALL = [Think(text="hm"), Say(text="I call."), UseTool(tool="echo", input={"words": "x"})]
 
 
 async def sent_while_they_change(name: str, repository: Repository) -> list[bytes]:

@@ -13,26 +13,26 @@ from given.chaos import MOODS
 from given.chaos_world import Readers, World
 from given.simulated import simulate
 from given.wires import WIRES, Reader, greeting
-from weft.testing.fake.server import Received
+from weft.testing.fake_server import ReceivedRequest
 
 # Two thousand turns; a soak takes as many seeds as it is given (`WEFT_SOAK_SEEDS=1000`).
 SEEDS = int(os.environ.get("WEFT_SOAK_SEEDS", "20"))
 TURNS = 100
 
 
-async def greetings() -> dict[str, Received]:
+async def greetings() -> dict[str, ReceivedRequest]:
     return {name: await greeting(wire) for name, wire in WIRES.items()}
 
 
 @pytest.fixture(scope="module")
-def greeted() -> dict[str, Received]:
+def greeted() -> dict[str, ReceivedRequest]:
     return asyncio.run(greetings())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_a_model_does_every_run_ends_and_leaves_a_valid_history(
-    seed: int, greeted: dict[str, Received]
+    seed: int, greeted: dict[str, ReceivedRequest]
 ) -> None:
     readers = Readers({name: Reader(wire, wire.dialect(), greeted[name]) for name, wire in WIRES.items()})
     world = World(seed, readers)

@@ -16,7 +16,7 @@ from weft.client.api import connect, open_remote
 from weft.client.blocking import blocking
 from weft.client.conversation import converse
 from weft.client.events import RESYNC
-from weft.client.http import Terms
+from weft.client.http import ConnectionOptions
 from weft.errors import (
     CursorLostError,
     NotFoundError,
@@ -26,7 +26,7 @@ from weft.errors import (
     UnsupportedError,
 )
 from weft.host.clock import SystemClock
-from weft.local.permissions import Permitting
+from weft.local.permissions import PermissionSettings
 from weft.model.event import (
     PartGrew,
     PartUpdated,
@@ -44,12 +44,12 @@ from weft.model.permission import PermissionRequest, Reply, Rule
 from weft.model.session import Idle
 from weft.model.transcript import Transcript
 from weft.model.workspace import PtyInput
-from weft.permission.terms import Terms as GateTerms
-from weft.provider.scripted import Call, Fail, Say, Think, Wait
-from weft.server.access import Door
+from weft.permission.policy import AskPolicy as GateTerms
+from weft.provider.scripted import Fail, Say, Think, UseTool, Wait
+from weft.server.access import AccessPolicy
 
 ANSWER = [Say(text="Here is a short answer.")]
-ANSWERED = Permitting(terms=GateTerms(answered=True))
+ANSWERED = PermissionSettings(terms=GateTerms(answered=True))
 ASK = (Rule(permission="echo", pattern="*", action="ask"),)
 
 
@@ -82,7 +82,11 @@ async def test_a_conversation_gives_events_until_it_rests_and_then_the_answer(ke
 
 @KEEPERS
 async def test_an_answer_comes_piece_by_piece_from_its_first_word_on_without_thoughts(keeper: object) -> None:
-    step = [Think(text="Let me see."), Say(text="I look first."), Call(tool="echo", input={"words": "hi"})]
+    step = [
+        Think(text="Let me see."),
+        Say(text="I look first."),
+        UseTool(tool="echo", input={"words": "hi"}),
+    ]
     async with keeper(step, ANSWER) as api:  # type: ignore[operator]
         talk = await converse(api)
         pieces = [piece async for piece in talk.stream("one")]
@@ -143,8 +147,8 @@ async def test_a_program_answers_what_an_agent_asks() -> None:
     async def think_it_over(request: PermissionRequest) -> Reply:
         return permit(request)
 
-    script = ([Call(tool="echo", input={"words": "hi"})], [Say(text="Done.")])
-    async with open_served(*script, *script, rules=ASK, permitting=ANSWERED) as served:
+    script = ([UseTool(tool="echo", input={"words": "hi"})], [Say(text="Done.")])
+    async with open_served(*script, *script, rules=ASK, permissions=ANSWERED) as served:
         for each in (permit, think_it_over):
             talk = await converse(served.api, permit=each)
             assert await talk.ask("go") == "Done."
@@ -155,7 +159,7 @@ async def test_a_server_that_is_started_anew_is_gone_on_with_and_nothing_is_miss
     notices: list[str] = []
     async with open_house(*[ANSWER] * 3, clock=SystemClock()) as house:
         async with AsyncExitStack() as client, open_server(lent(house), name="one") as url:
-            terms = Terms(patience=30, notice=notices.append)
+            terms = ConnectionOptions(patience=30, notice=notices.append)
             api = await client.enter_async_context(open_remote(url, terms, env={}))
             staying = client.pop_all()
             session, port = await api.create_session(SessionInput()), int(url.rpartition(":")[2])
@@ -188,7 +192,7 @@ async def test_a_gap_in_a_run_is_told_once() -> None:
         open_server(lent(house), name="one") as one,
         open_server(lent(house), name="two") as two,
         open_road(one, cuts=0) as road,
-        open_remote(road.url, Terms(patience=30), env={}) as api,
+        open_remote(road.url, ConnectionOptions(patience=30), env={}) as api,
     ):
         session = await api.create_session(SessionInput())
         listening = api.events()
@@ -209,13 +213,13 @@ async def test_a_gap_in_a_run_is_told_once() -> None:
 
 
 async def test_a_server_that_is_gone_for_good_is_not_waited_for_for_ever() -> None:
-    async with open_served([Wait(seconds=600)], terms=Terms(patience=0.2, pulse=0.05)) as served:
+    async with open_served([Wait(seconds=600)], terms=ConnectionOptions(patience=0.2, pulse=0.05)) as served:
         api = served.api
         session = await api.create_session(SessionInput())
         listening = api.events()
         prompting = asyncio.ensure_future(api.prompt(session.id, say("hello")))
         await anext(listening)
-        api._line.client.base_url = "http://127.0.0.1:9"
+        api._connection.client.base_url = "http://127.0.0.1:9"
         with pytest.raises(UnreachableError):
             await prompting
         await served.house.api.abort(session.id)
@@ -223,7 +227,7 @@ async def test_a_server_that_is_gone_for_good_is_not_waited_for_for_ever() -> No
 
 async def test_a_server_that_says_nothing_any_more_is_left(canned: Canned) -> None:
     canned.answers["/global/health"]["weft"] = True
-    async with open_remote(canned.url, Terms(patience=0.1, pulse=0.05), env={}) as api:
+    async with open_remote(canned.url, ConnectionOptions(patience=0.1, pulse=0.05), env={}) as api:
         canned.silent = True  # it takes requests, and no more
         with pytest.raises(UnreachableError):
             await api.prompt(SessionID("ses_1e10b972bffeAbCdEfGhIjKlMn"), say("hello"))
@@ -255,7 +259,7 @@ async def test_what_a_later_version_says_is_put_up_with(canned: Canned) -> None:
         {"type": "session.status", "properties": {"sessionID": session, "status": {"type": "dreaming"}}},
     ]
     canned.answers[f"/session/{session}"] = {"id": session, "time": {"created": 1, "updated": 2}, "new": [1]}
-    async with open_remote(canned.url, Terms(patience=5), env={}) as api:
+    async with open_remote(canned.url, ConnectionOptions(patience=5), env={}) as api:
         assert (await api.get_session(SessionID(session))).extra_ == {"new": [1]}
         listening, heard = api.events(), Transcript()
         told = [(await anext(listening)).event for _ in range(5)]
@@ -267,7 +271,7 @@ async def test_what_a_later_version_says_is_put_up_with(canned: Canned) -> None:
 
 
 async def test_what_only_weft_does_is_not_asked_of_others(canned: Canned) -> None:
-    async with open_remote(canned.url, Terms(patience=5), env={}) as api:
+    async with open_remote(canned.url, ConnectionOptions(patience=5), env={}) as api:
         before = len(canned.asked)
         for asked in (api.search("words"), api.list_trash(), api.list_grants(), api.get_figures()):
             with pytest.raises(UnsupportedError, match=r"OpenCode 1\.1\.34"):
@@ -280,7 +284,7 @@ async def test_the_password_is_found_in_the_address_in_the_environment_or_where_
 ) -> None:
     async with (
         open_house(clock=SystemClock()) as house,
-        open_server(lent(house), door=Door(password="open sesame")) as url,
+        open_server(lent(house), door=AccessPolicy(password="open sesame")) as url,
     ):
         with pytest.raises(NotPermittedError):
             async with connect(url):
@@ -346,7 +350,7 @@ def test_without_waiting_it_is_the_same() -> None:
         for _ in talk.prompt("three"):
             break  # whoever stops reading ends the run
         assert api.list_status() == {}
-    with pytest.raises(UnreachableError, match="has been left"):
+    with pytest.raises(UnreachableError, match="connection is closed"):
         talk.ask("four")
 
 

@@ -1,4 +1,4 @@
-"""`weft command` and `weft run --command`, as typed."""
+"""`weft command` and `weft run --command`, from the command line."""
 
 import json
 import sys

@@ -304,9 +304,9 @@ def test_a_budget_that_cannot_be_counted_is_told(weft: Run, monkeypatch: pytest.
         monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(said))
         weft("-m", "mill/m", "weave")
         err = weft("-m", "mill/m", "-c", "weave on")[2]
-    told = "the provider did not say what an answer took, so the budget cannot be kept exactly"
+    told = "the provider did not report the usage of an answer, so the budget cannot be kept exactly"
     assert [line for line in err.splitlines() if line.startswith("warning:")] == [
-        f"warning: {told}; limits of steps and seconds can"
+        f"warning: {told}; limits of steps and seconds still hold"
     ]
 
 

@@ -1,4 +1,4 @@
-"""`weft session context`: what the next request would carry, to the letter."""
+"""`weft session context`: exactly what the next request would send."""
 
 import json
 import os
@@ -10,18 +10,18 @@ import pytest
 
 from weft.cli.main import run_command
 from weft.host.clock import SystemClock
-from weft.local.open import Opening, open_app
+from weft.local.open import OpenOptions, open_directory
 from weft.local.preview import PLACEHOLDER
 from weft.model.ids import SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.part import ModelRef
 from weft.model.wire import to_plain
-from weft.provider.catalog.offers import scripted_model
+from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.contract import ModelRequest
-from weft.provider.registry import Served
+from weft.provider.registry import ServedModel
 from weft.provider.scripted import Say, ScriptedProvider
 
-DEMO = scripted_model("demo")
+DEMO = make_scripted_model("demo")
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def talk(words: str, *, session: SessionID | None = None) -> tuple[SessionID, ModelRequest]:
     """Say something here; gives the session and the request that was made for it."""
     provider = ScriptedProvider([[Say(text="So be it.")]], SystemClock())
-    async with open_app(Opening(models=(Served(DEMO, provider),))) as api:
+    async with open_directory(OpenOptions(models=(ServedModel(DEMO, provider),))) as api:
         session = session or (await api.create_session(SessionInput(title="Talk"))).id
         named = ModelRef(provider_id=DEMO.provider_id, model_id=DEMO.id)
         await api.prompt(session, PromptInput(parts=(TextInput(text=words),), model=named))
@@ -96,7 +96,7 @@ async def test_a_session_in_which_nothing_was_said_shows_what_it_would_begin_wit
     repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", '{"model": "scripted/demo"}')
-    async with open_app(Opening()) as api:
+    async with open_directory(OpenOptions()) as api:
         session = (await api.create_session(SessionInput())).id
     shown = context(session, capsys)
 

@@ -8,19 +8,19 @@ from given.house import open_house
 from weft.client.api import open_remote
 from weft.client.conversation import converse
 from weft.client.events import RESYNC
-from weft.client.http import Terms
+from weft.client.http import ConnectionOptions
 from weft.host.clock import SystemClock
 from weft.model.event_wire import UnknownEvent
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, UserMessage
 from weft.model.transcript import Transcript
-from weft.provider.scripted import Call, Say, ScriptedProvider, Think
+from weft.provider.scripted import Say, ScriptedProvider, Think, UseTool
 
 CUTS = 100
 WORDS = " ".join(f"word{number}🧵\u2028" for number in range(150))
 MOST_RUNS = 200
 STEP = [
-    [Think(text=WORDS[:600]), Say(text=WORDS), Call(tool="echo", input={"words": WORDS[:500]})],
+    [Think(text=WORDS[:600]), Say(text=WORDS), UseTool(tool="echo", input={"words": WORDS[:500]})],
     [Say(text=WORDS[::-1])],
 ]
 
@@ -32,7 +32,7 @@ async def test_after_a_hundred_cuts_a_client_holds_what_the_server_holds() -> No
         open_house(provider=provider, clock=clock, auto=False) as house,
         open_server(lent(house)) as url,
         open_road(url, cuts=CUTS) as road,
-        open_remote(road.url, Terms(patience=30), env={}) as api,
+        open_remote(road.url, ConnectionOptions(patience=30), env={}) as api,
     ):
         # Made at the server: a session is not asked for twice, and whoever asks is told that it is not known to be there.
         talk = await converse(api, (await house.api.create_session(SessionInput())).id)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from given.house import ECHO, House, open_house, say
 from given.models import CLAUDE
 from given.wires import SUMMARISER, WIRES, Reader, greeting, next_requests
-from weft.model.catalog import Limit, ref
+from weft.model.catalog import Limit, to_ref
 from weft.model.event import Event, PartGrew, PartUpdated
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.input import SessionInput
@@ -23,9 +23,9 @@ from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import AnyPart, Moment, RunningState, TextPart, ToolPart
 from weft.model.transcript import Transcript
 from weft.provider.chunk import Usage
-from weft.provider.scripted import AnyMove, Call, End, Fail, Say, Think
-from weft.run.decide import newest_prompt
-from weft.session.settle import to_settle
+from weft.provider.scripted import AnyMove, End, Fail, Say, Think, UseTool
+from weft.run.decide import find_newest_prompt
+from weft.session.settle import to_settling_events
 from weft.testing.provider_stand import ServerStand, open_stand
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 from weft.tool.registry import INVALID
@@ -117,13 +117,15 @@ async def work(held: Held, name: str) -> None:
     """Words, thoughts, calls at once, calls that fail, a second try, a call and an answer broken off."""
     # Gemini's arguments are an object by themselves: they cannot be broken.
     broken = (
-        Call(tool="echo", input={"wrong": 1}) if name == "gemini" else Call(tool="echo", raw='{"words": "h')
+        UseTool(tool="echo", input={"wrong": 1})
+        if name == "gemini"
+        else UseTool(tool="echo", raw='{"words": "h')
     )
-    echo = [Call(tool="echo", input={"words": word}) for word in ("one", "two")]
+    echo = [UseTool(tool="echo", input={"words": word}) for word in ("one", "two")]
     await held.prompt(
         "go on then",
-        [Think(text="hm, so it is"), Say(text="I call three."), *echo, Call(tool="fall")],
-        [Think(text="and another"), broken, Call(tool="unheard-of", input={"a": 1})],
+        [Think(text="hm, so it is"), Say(text="I call three."), *echo, UseTool(tool="fall")],
+        [Think(text="and another"), broken, UseTool(tool="unheard-of", input={"a": 1})],
         [Say(text="All is done.")],
     )
     await held.prompt(
@@ -131,7 +133,7 @@ async def work(held: Held, name: str) -> None:
         [Think(text="half a thought"), Say(text="half an"), Fail(message="overloaded", retryable=True)],
         [Think(text="whole"), Say(text="A whole answer.")],
     )
-    held.stand.play([Think(text="well"), Say(text="I hold."), *echo, Call(tool="hold")])
+    held.stand.play([Think(text="well"), Say(text="I hold."), *echo, UseTool(tool="hold")])
     await held.abort_when(_is_holding, "hold it")
     held.stand.server.hang(Think(text="so it"), Say(text="is as it"), pieces=5)
     await held.abort_when(_is_growing, "say it")
@@ -152,9 +154,9 @@ async def compaction(held: Held, name: str) -> None:
     full = End(usage=Usage(input=95_000, output=100), reason="tool-calls")
     await held.prompt(
         "mend the loom",
-        [Think(text="how so?"), Call(tool="echo", input={"words": "x"}), full],
+        [Think(text="how so?"), UseTool(tool="echo", input={"words": "x"}), full],
         [Think(text="in short"), Say(text="We did x."), End(usage=Usage(input=95_000, output=10))],
-        [Call(tool="echo", input={"words": "y"})],
+        [UseTool(tool="echo", input={"words": "y"})],
         [Say(text="It is mended.")],
     )
     await held.prompt("thanks", [Say(text="You are welcome.")])
@@ -193,12 +195,12 @@ def histories(events: Sequence[Event]) -> Iterator[list[MessageWithParts]]:
     for event in events:
         transcript.feed(event)
         left = transcript.messages()
-        if left == before or newest_prompt(left) is None:
+        if left == before or find_newest_prompt(left) is None:
             continue  # nothing new to ask about
         before = left
         yield left
         settled = Transcript(left)
-        settled.feed(*to_settle(left))
+        settled.feed(*to_settling_events(left))
         yield settled.messages()
         yield [*settled.messages(), prompted(left)]
 
@@ -206,7 +208,7 @@ def histories(events: Sequence[Event]) -> Iterator[list[MessageWithParts]]:
 def prompted(history: Sequence[MessageWithParts]) -> MessageWithParts:
     session, id = history[0].info.session_id, MessageID("msg_next")
     info = UserMessage(
-        id=id, session_id=session, time=Moment(created=LATER), agent="build", model=ref(CLAUDE)
+        id=id, session_id=session, time=Moment(created=LATER), agent="build", model=to_ref(CLAUDE)
     )
     words = TextPart(id=PartID("prt_next"), session_id=session, message_id=id, text="and now?")
     return MessageWithParts(info=info, parts=(words,))

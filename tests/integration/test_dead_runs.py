@@ -12,7 +12,7 @@ import pytest
 
 from given.serving import make_project, prompt, served
 from given.weft_serve import serving
-from weft.store.files.lock import Note, Step, to_bytes
+from weft.store.files.lock import RedoNote, RedoStep, encode_note
 
 WEFT = str(Path(sys.executable).with_name("weft"))
 DIES_HOLDING_A_LEASE = """
@@ -135,14 +135,14 @@ def test_the_doctor_names_a_dead_run_whose_session_is_gone_and_removes_what_is_l
     lease = str(root / ".weft/run" / doomed)
 
     assert told_of_runs(doctor(root)) == [
-        ("runs that were cut short: 1", [sound]),
-        ("dead runs of sessions that are gone: 1", [lease]),
+        ("runs that were interrupted: 1", [sound]),
+        ("interrupted runs of sessions that no longer exist: 1", [lease]),
     ]
     fixed = doctor(root, "--fix")
     assert [each for each in fixed["fixed"] if each["where"] == lease] == [
         {"where": lease, "done": "removed", "failed": ""}
     ]
-    assert told_of_runs(fixed) == [("runs that were cut short: 1", [sound])]
+    assert told_of_runs(fixed) == [("runs that were interrupted: 1", [sound])]
     assert sorted(os.listdir(root / ".weft/run")) == [sound, f"{sound}.owner"]
 
 
@@ -179,10 +179,10 @@ def test_a_batch_that_cannot_be_finished_holds_up_no_other(tmp_path: Path) -> No
     aside, target = root / ".weft/temp/session.x~1", root / "todo" / f"{sound}.json"
     aside.parent.mkdir(exist_ok=True)
     aside.write_text("[]")
-    step = Step("in", str(aside.relative_to(root)), str(target.relative_to(root)))
-    note = Note(locks=(f"session.{sound}",), steps=(step,))
+    step = RedoStep("in", str(aside.relative_to(root)), str(target.relative_to(root)))
+    note = RedoNote(locks=(f"session.{sound}",), steps=(step,))
     (root / ".weft/redo" / f"session.{doomed}").mkdir(parents=True)  # no note can be read there, ever
-    (root / ".weft/redo" / f"session.{sound}").write_bytes(to_bytes(note))
+    (root / ".weft/redo" / f"session.{sound}").write_bytes(encode_note(note))
 
     assert works(tmp_path, sound) == ["Doomed", "Sound"]
     assert target.read_text() == "[]"

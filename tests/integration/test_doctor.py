@@ -19,13 +19,13 @@ from given.small_tree import (
     put_session,
     readable,
 )
-from weft.host.machine import file_system
+from weft.host.machine import find_file_system
 from weft.host.now import now
 from weft.host.paths import paths_from
 from weft.maintenance.doctor import examine, examine_index, examine_store
-from weft.maintenance.environment import Case
-from weft.maintenance.findings import Finding
-from weft.maintenance.repair import Doctor
+from weft.maintenance.environment import DoctorInput
+from weft.maintenance.findings import DoctorFinding
+from weft.maintenance.repair import FindingRepairer
 from weft.model.event import ProjectUpdated, SessionCreated, SessionUpdated
 from weft.model.ids import ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
@@ -65,8 +65,8 @@ async def root(tmp_path: Path) -> Path:
     return root
 
 
-def case(root: Path) -> Case:
-    return Case(
+def case(root: Path) -> DoctorInput:
+    return DoctorInput(
         env=os.environ,
         paths=paths_from(os.environ),
         directory=str(root.parent),
@@ -75,15 +75,15 @@ def case(root: Path) -> Case:
     )
 
 
-def examined(root: Path) -> list[Finding]:
+def examined(root: Path) -> list[DoctorFinding]:
     return examine_store(case(root), lambda _, __: None)
 
 
-def named(findings: list[Finding], severity: str = "problem") -> set[str]:
+def named(findings: list[DoctorFinding], severity: str = "problem") -> set[str]:
     return {item.where for finding in findings if finding.severity == severity for item in finding.items}
 
 
-def whats(findings: list[Finding]) -> list[str]:
+def whats(findings: list[DoctorFinding]) -> list[str]:
     return [finding.what for finding in findings]
 
 
@@ -112,8 +112,8 @@ async def test_what_is_spoilt_is_put_right_and_its_original_kept(root: Path, pat
     spoilt = WAYS[how]((root / path).read_bytes())
     (root / path).write_bytes(spoilt)
     age(root)
-    doctor = Doctor(case(root))
-    assert [each.failed for each in doctor.treat(examined(root))] == [""]
+    doctor = FindingRepairer(case(root))
+    assert [each.failed for each in doctor.repair(examined(root))] == [""]
     assert (Path(doctor.backup) / path).read_bytes() == spoilt
     assert named(examined(root)) == set()
     taken = {each for each in whole if path.startswith("message/") and Path(path).stem in each} | {path}
@@ -124,8 +124,8 @@ async def test_a_lost_session_is_named_and_made_anew_from_its_messages(root: Pat
     whole, before = await readable(root), contents(root)
     (root / f"session/p1/{OTHER}.json").unlink()
     assert named(examined(root)) == {f"{root}/message/{OTHER}"}
-    [cured] = Doctor(case(root)).treat(examined(root))
-    assert cured.done == "made anew from 2 messages"
+    [cured] = FindingRepairer(case(root)).repair(examined(root))
+    assert cured.done == "rebuilt from 2 messages"
     assert await readable(root) == whole
     found = await (await opened(root)).get_session(SessionID(OTHER))
     assert (found.project_id, found.directory, found.title) == ("p1", "/work", "Recovered: a of msg_other_1")
@@ -138,8 +138,8 @@ async def test_a_lost_session_is_named_and_made_anew_from_its_messages(root: Pat
 @pytest.mark.parametrize(
     ("path", "what"),
     [
-        (f"message/{FIRST}/msg_first_1.json", "parts, diffs and todos of something that is gone: 1"),
-        (f"message/{FIRST}/msg_first_2.json", "parts, diffs and todos of something that is gone: 1"),
+        (f"message/{FIRST}/msg_first_1.json", "parts, diffs and todos whose owner is gone: 1"),
+        (f"message/{FIRST}/msg_first_2.json", "parts, diffs and todos whose owner is gone: 1"),
         (f"session/p1/{FIRST}.json", "sessions whose parent is gone: 1"),
         ("project/p1.json", "1 project has sessions and no record"),
     ],
@@ -157,8 +157,8 @@ async def test_a_child_without_its_parent_is_shown_again_once_it_stands_by_itsel
     await store.edit(SessionID(CHILD), lambda it: replace(it, parent_id=SessionID("ses_gone")))
     [finding] = examined(root)
     assert (finding.what, named([finding], "warning")) == ("sessions whose parent is gone: 1", {CHILD})
-    doctor = Doctor(case(root))
-    doctor.treat([finding])
+    doctor = FindingRepairer(case(root))
+    doctor.repair([finding])
     assert examined(root) == []
     assert (await store.get_session(SessionID(CHILD))).parent_id is None
     assert b"ses_gone" in (Path(doctor.backup) / f"session/p1/{CHILD}.json").read_bytes()
@@ -172,8 +172,8 @@ async def test_a_session_in_two_projects_is_united_in_the_one_changed_last(root:
     )
     [finding] = [each for each in examined(root) if each.cure == "unite"]
     assert finding.what == "sessions recorded in two projects: 1"
-    doctor = Doctor(case(root))
-    doctor.treat([finding])
+    doctor = FindingRepairer(case(root))
+    doctor.repair([finding])
     assert [
         path for path in documents(root) if path.endswith(f"/{OTHER}.json") and path.startswith("session/")
     ] == [f"session/p2/{OTHER}.json"]
@@ -187,10 +187,10 @@ async def test_strangers_and_misplaced_documents_are_named_and_left_alone(root: 
     before = contents(root)
     findings = examined(root)
     assert whats(findings) == [
-        "files among the documents that are none: 1",
-        "documents that lie elsewhere than they say: 1",
+        "files among the documents that are not documents: 1",
+        "documents whose content contradicts their path: 1",
     ]
-    Doctor(case(root)).treat(findings)
+    FindingRepairer(case(root)).repair(findings)
     assert contents(root) == before
 
 
@@ -216,7 +216,7 @@ async def test_sessions_recorded_elsewhere_are_adopted(root: Path, tmp_path: Pat
         )
     [finding] = [each for each in examined(root) if each.cure == "adopt"]
     assert named([finding], "warning") == {"ses_global", "ses_drifted"}
-    Doctor(case(root)).treat([finding])
+    FindingRepairer(case(root)).repair([finding])
     listed = {each.id: each.project_id for each in await store.list_sessions()}
     assert {id: listed[SessionID(id)] for id in ("ses_global", "ses_drifted", "ses_elsewhere")} == {
         "ses_global": home,
@@ -240,8 +240,8 @@ async def test_what_a_dead_writer_left_is_finished(root: Path) -> None:
     (root / ".weft/temp/session.ses_first~00.0").write_text("{}")
     later = replace(case(root), now=now() + 3_600_000)
     [finding] = examine_store(later, lambda _, __: None)
-    assert finding.what == "changes that were being written when a process ended: 1"
-    assert [each.done for each in Doctor(later).treat([finding])] == ["finished or swept away"]
+    assert finding.what == "writes that a process did not finish: 1"
+    assert [each.done for each in FindingRepairer(later).repair([finding])] == ["finished or removed"]
     assert examine_store(later, lambda _, __: None) == []
 
 
@@ -269,7 +269,7 @@ def test_no_store_is_too_broken_to_be_looked_at(tmp_path: Path, wreck: str) -> N
     if wreck == "no way in":
         (root / "session").mkdir(mode=0)
     assert examine(case(root)) != []
-    Doctor(case(root)).treat(examine(case(root)))
+    FindingRepairer(case(root)).repair(examine(case(root)))
 
 
 def test_what_others_can_read_is_locked_up(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_what_others_can_read_is_locked_up(tmp_path: Path) -> None:
     (data / "auth.json").chmod(0o644)
     [finding] = [each for each in examine(case(data / "storage")) if each.cure == "lock-up"]
     assert {str(data), str(data / "auth.json")} <= named([finding], "warning")
-    Doctor(case(data / "storage")).treat([finding])
+    FindingRepairer(case(data / "storage")).repair([finding])
     assert (data.stat().st_mode & 0o777, (data / "auth.json").stat().st_mode & 0o777) == (0o700, 0o600)
     assert [each for each in examine(case(data / "storage")) if each.cure == "lock-up"] == []
 
@@ -298,7 +298,7 @@ def test_a_bad_index_is_removed(root: Path) -> None:
     path.write_bytes(b"not a database" * 100)
     findings = examine_index(case(root))
     assert named(findings, "warning") == {str(path)}
-    Doctor(case(root)).treat(findings)
+    FindingRepairer(case(root)).repair(findings)
     assert not path.exists()
 
 
@@ -307,10 +307,10 @@ def test_the_file_system_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
     mounts.write_text(
         "dev / ext4 rw 0 0\nhost:/x /home/a\\040b nfs4 rw 0 0\ntmp /home/a\\040b/c tmpfs rw 0 0\n"
     )
-    assert file_system("/home/a b/x", str(mounts)) == "nfs4"
-    assert file_system("/home/a b/c/d", str(mounts)) == "tmpfs"
-    assert file_system("/home/a bc", str(mounts)) == "ext4"
-    assert file_system("/x", str(tmp_path / "none")) == ""
+    assert find_file_system("/home/a b/x", str(mounts)) == "nfs4"
+    assert find_file_system("/home/a b/c/d", str(mounts)) == "tmpfs"
+    assert find_file_system("/home/a bc", str(mounts)) == "ext4"
+    assert find_file_system("/x", str(tmp_path / "none")) == ""
 
 
 async def test_looking_changes_nothing(root: Path) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from given.shell import Grounds, lay_out
-from weft.cli.exit import Exit
+from weft.cli.exit import ExitCode
 from weft.cli.main import run_command
 from weft.host.paths import paths_from
 from weft.model.ids import ProjectID, SessionID
 from weft.model.session import Session, SessionTime
 from weft.model.wire import encode_pretty, to_plain
 from weft.tool.contract import Job
-from weft.tool.shell.jobs import enter, strike
+from weft.tool.shell.jobs import remove_record, write_record
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_command_is_taken_apart_with_the_rule_for_each_part(
     grounds: Grounds, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert explained(capsys, "cat .env > x") == (
-        Exit.ASKED,
+        ExitCode.ASKED,
         {
             "command": "cat .env > x",
             "agent": "build",
@@ -76,11 +76,11 @@ def test_a_command_is_taken_apart_with_the_rule_for_each_part(
 @pytest.mark.parametrize(
     ("agent", "command", "exit", "verdict"),
     [
-        ("build", "ls", Exit.DONE, "allow"),
-        ("build", "cat /etc/hosts", Exit.ASKED, "ask"),
-        ("plan", "touch x", Exit.REFUSED, "deny"),
-        ("plan", "make", Exit.ASKED, "ask"),
-        ("explore", "git log", Exit.DONE, "allow"),
+        ("build", "ls", ExitCode.DONE, "allow"),
+        ("build", "cat /etc/hosts", ExitCode.ASKED, "ask"),
+        ("plan", "touch x", ExitCode.REFUSED, "deny"),
+        ("plan", "make", ExitCode.ASKED, "ask"),
+        ("explore", "git log", ExitCode.DONE, "allow"),
     ],
 )
 def test_the_exit_code_is_the_verdict(
@@ -88,7 +88,7 @@ def test_the_exit_code_is_the_verdict(
     capsys: pytest.CaptureFixture[str],
     agent: str,
     command: str,
-    exit: Exit,
+    exit: ExitCode,
     verdict: str,
 ) -> None:
     code, told = explained(capsys, command, "--agent", agent)
@@ -97,7 +97,7 @@ def test_the_exit_code_is_the_verdict(
 
 
 def test_people_get_a_table_and_a_sentence(grounds: Grounds, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["permission", "explain", "make", "--agent", "plan"]) == Exit.ASKED
+    assert run_command(["permission", "explain", "make", "--agent", "plan"]) == ExitCode.ASKED
     assert capsys.readouterr().out == (
         "verdict  permission  what  rule           why\n"
         "ask      bash        make  bash make ask  it may change files\n"
@@ -107,7 +107,7 @@ def test_people_get_a_table_and_a_sentence(grounds: Grounds, capsys: pytest.Capt
 
 
 def test_an_agent_that_is_not_there_is_named(grounds: Grounds, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["permission", "explain", "ls", "--agent", "plam"]) == Exit.USAGE
+    assert run_command(["permission", "explain", "ls", "--agent", "plam"]) == ExitCode.USAGE
     assert "plan" in capsys.readouterr().err
 
 
@@ -117,7 +117,7 @@ def test_a_persons_rules_count(grounds: Grounds, capsys: pytest.CaptureFixture[s
     (config / "opencode.json").write_text('{"permission": {"bash": {"git push *": "deny"}}}')
     code, told = explained(capsys, "git -C src push")
     assert (code, [part["rule"] for part in told["parts"] if part["action"] == "deny"]) == (
-        Exit.REFUSED,
+        ExitCode.REFUSED,
         ["bash git push * deny"],
     )
 
@@ -134,11 +134,11 @@ def test_what_goes_on_for_a_session_is_listed(
     file.parent.mkdir(parents=True)
     file.write_bytes(encode_pretty(written))
     job = Job(id="job_1", session_id=session, command="x", description="Serve", output="/x", started=1)
-    entry = enter(paths_from(os.environ).jobs, job)
+    entry = write_record(paths_from(os.environ).jobs, job)
     assert run_command(["session", "jobs", session, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == [to_plain(job)]
     assert run_command(["session", "jobs", session]) == 0
     assert "job_1" in capsys.readouterr().out
-    strike(entry)
+    remove_record(entry)
     assert run_command(["session", "jobs", session]) == 0
     assert capsys.readouterr().err == "no jobs are running\n"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from given.files import age, files, opened, shelved
 from weft.errors import InvalidIdError, NewerFormatError
-from weft.host.files import Disk, locked
+from weft.host.files import Disk, hold_lock
 from weft.model.damage import Damage
 from weft.model.diff import FileDiff
 from weft.model.event import (
@@ -31,8 +31,8 @@ from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import AssistantTime
 from weft.model.project import Project, ProjectTime
 from weft.model.session import Todo
-from weft.store.files.reader import Tree
 from weft.store.files.store import FileStore
+from weft.store.files.tree import Tree
 from weft.testing.store_values import (
     ANSWER,
     NOW,
@@ -334,7 +334,7 @@ async def test_what_a_step_wrote_is_on_the_disk_once_its_message_is_complete(roo
 
 async def test_unrelated_sessions_do_not_wait_for_one_another(root: Path, store: FileStore) -> None:
     await store.apply(SessionCreated(info=session()), SessionCreated(info=session(OTHER)))
-    with locked(f"{root}/.weft/lock/session.ses_1"):
+    with hold_lock(f"{root}/.weft/lock/session.ses_1"):
         async with asyncio.timeout(60):
             await store.apply(SessionUpdated(info=session(OTHER, title="free")))
             await opened(root)
@@ -370,6 +370,6 @@ async def test_the_tree_lists_sessions_and_says_what_it_left_out(root: Path, sto
 
 def test_the_tree_loads_nothing_that_listing_does_not_need() -> None:
     heavy = ["asyncio", "weft.model.event", "weft.model.message", "subprocess", "pathlib", "shutil"]
-    code = f"import sys, weft.store.files.reader; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, weft.store.files.tree; print([name for name in {heavy} if name in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"

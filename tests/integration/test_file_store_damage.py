@@ -96,7 +96,7 @@ async def test_what_is_no_document_is_left_alone_and_named(root: Path, store: Fi
     strangers = {
         "message/ses_1/msg_3.json.tmp": "not a document",
         "part/msg_1/notes.txt": "not a document",
-        "part/msg_1/with space.json": "its name is no id",
+        "part/msg_1/with space.json": "its name is not an id",
         "session/stray.json": "not a directory",
     }
     for name in strangers:

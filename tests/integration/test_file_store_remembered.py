@@ -10,19 +10,19 @@ import pytest
 from msgspec.structs import replace
 
 from given.files import age, opened
-from weft.host.files import locked
+from weft.host.files import hold_lock
 from weft.model.event import MessageRemoved, MessageUpdated, PartUpdated, SessionCreated
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.part import TextPart
-from weft.store.files.cache import LOOKED_MS, NEWEST, Remembered
+from weft.store.files.cache import FULL_CHECK_MS, NEWEST_CHECKED, MessageCache
 from weft.store.files.layout import session_lock
-from weft.store.files.messages import Messages
-from weft.store.files.reader import Tree
+from weft.store.files.messages import MessageReader
 from weft.store.files.store import FileStore
+from weft.store.files.tree import Tree
 from weft.testing.store_values import NOW, SESSION, growth, prompt, session, text
 
-MANY = NEWEST + 10
+MANY = NEWEST_CHECKED + 10
 
 
 def name(number: int) -> str:
@@ -70,10 +70,10 @@ class Reading:
         tree = Tree(str(root))
         self.now = 1_000_000
         self._lock = tree.layout.lock(session_lock(SESSION))
-        self._remembered = Remembered(Messages(tree), room=1 << 20, now=lambda: self.now)
+        self._remembered = MessageCache(MessageReader(tree), limit=1 << 20, now=lambda: self.now)
 
     def __call__(self, mark: bytes | None = b"one") -> list[MessageWithParts]:
-        with locked(self._lock):
+        with hold_lock(self._lock):
             return self._remembered.list_messages(SESSION, mark)
 
 
@@ -117,17 +117,17 @@ async def test_what_opencode_wrote_over_it_far_back_is_seen_within_a_minute(
     root: Path, store: FileStore
 ) -> None:
     now = 0
-    remembered = Remembered(Messages(Tree(str(root))), room=1 << 20, now=lambda: now)
+    remembered = MessageCache(MessageReader(Tree(str(root))), limit=1 << 20, now=lambda: now)
     remembered.list_messages(SESSION, b"ours")
     with remembered.writing([PartUpdated(part=text("prt_003", "weft", of=name(3)))]):
         pass
     assert said(remembered.list_messages(SESSION, b"ours")[3:4]) == ["weft"]
-    now += LOOKED_MS
+    now += FULL_CHECK_MS
     assert said(remembered.list_messages(SESSION, b"ours")) == said(await store.list_messages(SESSION))
 
 
 async def test_what_could_not_be_written_is_looked_at_again(root: Path, store: FileStore) -> None:
-    remembered = Remembered(Messages(Tree(str(root))), room=1 << 20, now=lambda: 0)
+    remembered = MessageCache(MessageReader(Tree(str(root))), limit=1 << 20, now=lambda: 0)
     before = said(remembered.list_messages(SESSION, b"ours"))
     with (
         pytest.raises(PermissionError),
@@ -173,7 +173,7 @@ async def test_what_opencode_wrote_far_back_is_seen_within_a_minute(store: FileS
     read = Reading(root)
     read()
     write_over(root, 0, "weft")
-    read.now += LOOKED_MS
+    read.now += FULL_CHECK_MS
     assert said(read())[0] == "weft"
 
 
@@ -200,10 +200,10 @@ async def test_a_message_that_cannot_be_read_is_left_out_until_it_can(store: Fil
 
 async def test_no_more_is_remembered_than_there_is_room(store: FileStore, root: Path) -> None:
     tree = Tree(str(root))
-    remembered = Remembered(Messages(tree), room=100)
+    remembered = MessageCache(MessageReader(tree), limit=100)
     first, second = (remembered.list_messages(SESSION, b"one") for _ in range(2))
     assert first == second
-    assert not remembered.knows(SESSION)
+    assert not remembered.has(SESSION)
 
 
 async def test_the_newest_few_are_those_of_all(store: FileStore) -> None:
@@ -225,7 +225,7 @@ async def test_threads_that_read_write_and_push_each_other_out_do_not_trip_over_
             PartUpdated(part=replace(text(f"prt_{id}", "warp", of=f"msg_{id}"), session_id=id)),
         )
     # Room for one of them: whoever reads pushes out what another thread is just about to use.
-    remembered = Remembered(Messages(Tree(str(tmp_path / "storage"))), room=1)
+    remembered = MessageCache(MessageReader(Tree(str(tmp_path / "storage"))), limit=1)
     faults: list[BaseException] = []
 
     def work(id: SessionID) -> None:
@@ -234,7 +234,7 @@ async def test_threads_that_read_write_and_push_each_other_out_do_not_trip_over_
                 part = replace(text(f"prt_{id}", f"weft {number}", of=f"msg_{id}"), session_id=id)
                 assert len(remembered.list_messages(id, b"")) == 1
                 with remembered.writing([PartUpdated(part=part)]):
-                    remembered.marked(session_lock(id), b"", b"")
+                    remembered.note_mark(session_lock(id), b"", b"")
         except Exception as fault:  # noqa: BLE001  told to whoever joins
             faults.append(fault)
 
@@ -253,7 +253,7 @@ async def test_threads_that_read_write_and_push_each_other_out_do_not_trip_over_
 
 async def test_whoever_waits_for_a_lock_keeps_nobody_else_from_working(root: Path, store: FileStore) -> None:
     await store.apply(SessionCreated(info=session("ses_other")))
-    with locked(str(root / ".weft/lock" / session_lock(SESSION))):
+    with hold_lock(str(root / ".weft/lock" / session_lock(SESSION))):
         waiting = [asyncio.ensure_future(store.edit(SESSION, lambda it: it)) for _ in range(40)]
         await asyncio.sleep(0)
         async with asyncio.timeout(

@@ -20,7 +20,7 @@ from weft.model.part import TextPart
 from weft.model.project import Project, ProjectTime
 from weft.model.session import Session, SessionSummary, SessionTime
 from weft.store.files.store import FileStore
-from weft.store.url import ask_git, open_store
+from weft.store.url import find_root_commit, open_store
 
 COMMIT = "a" * 40
 DIFFS = [
@@ -207,7 +207,7 @@ async def test_the_project_is_told_by_git_itself(data: Path, root: Path, tmp_pat
     put_old(data / "project/work", "ses_a", worktree)
     async with open_store(f"file:{root}") as store:
         assert await store.list_sessions() == [carried("ses_a", commit, worktree)]
-    assert ask_git(str(tmp_path / "nowhere")) is None
+    assert find_root_commit(str(tmp_path / "nowhere")) is None
 
 
 def repository(path: Path) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import GitError
-from weft.host.git import STOPPED, TOO_SLOW, Git, Plumbing
+from weft.host.git import CODE_STOPPED, CODE_TIMEOUT, Git, Plumbing
 
 AUTHOR = {
     "GIT_AUTHOR_NAME": "Ada",
@@ -142,10 +142,10 @@ def test_plumbing_hears_nobody_is_bounded_in_time_and_can_be_stopped(
     plumbing.feed(["fast-import", "--quiet", "--done"], [b"blob\n", b"data 1\nx\n", b"done\n"], seconds=10)
     with pytest.raises(GitError) as slow:
         plumbing.run(["cat-file", "--batch"], seconds=0)
-    assert slow.value.code == TOO_SLOW
+    assert slow.value.code == CODE_TIMEOUT
     with pytest.raises(GitError):
         plumbing.run(["no-such-command"], seconds=10)
     plumbing.stop()
     with pytest.raises(GitError) as stopped:
         plumbing.run(["version"], seconds=10)
-    assert (stopped.value.code, plumbing.stopped) == (STOPPED, True)
+    assert (stopped.value.code, plumbing.stopped) == (CODE_STOPPED, True)

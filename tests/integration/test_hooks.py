@@ -15,10 +15,10 @@ from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import SnapshotPart, TextPart
 from weft.plugin.hooks import (
-    Asked,
     ChatHeaders,
     ChatMessage,
     ChatParams,
+    ChatRequest,
     Compacting,
     FinishedText,
     InSession,
@@ -27,11 +27,11 @@ from weft.plugin.hooks import (
     SystemPrompt,
 )
 from weft.provider.contract import AssistantTurn, TextContent, ToolTurn, UserTurn
-from weft.provider.registry import Served
-from weft.provider.scripted import Call, Fail, Say, ScriptedProvider
+from weft.provider.registry import ServedModel
+from weft.provider.scripted import Fail, Say, ScriptedProvider, UseTool
 from weft.testing.clock import HandClock
 
-CALL = Call(tool="echo", input={"words": "x"})
+CALL = UseTool(tool="echo", input={"words": "x"})
 HELPER = Agent(name="helper", mode="primary", prompt="Help.")
 TITLER = Agent(name="title", mode="primary", hidden=True, prompt="You are a title generator.")
 SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
@@ -143,10 +143,10 @@ async def test_what_makes_no_prompt_is_refused_before_it_is_stored(
 
 
 def tuning() -> HandHooks:
-    def params(asked: Asked, now: ChatParams) -> ChatParams:
+    def params(asked: ChatRequest, now: ChatParams) -> ChatParams:
         return now.but(temperature=0.1, options={**now.options, "by": asked.agent})
 
-    def headers(asked: Asked, now: ChatHeaders) -> ChatHeaders:
+    def headers(asked: ChatRequest, now: ChatHeaders) -> ChatHeaders:
         return now.but(headers={**now.headers, "x-session": asked.session_id})
 
     def system(told: InSession, now: SystemPrompt) -> SystemPrompt:
@@ -159,7 +159,7 @@ def tuning() -> HandHooks:
 
 async def test_every_call_of_a_model_is_made_as_plugins_would_have_it() -> None:
     hooks, small = tuning(), ScriptedProvider([[Say(text="A title")]], HandClock(NOW))
-    served = Served(replace(MODEL, id="small"), small)
+    served = ServedModel(replace(MODEL, id="small"), small)
     script = ([Fail(message="busy", retryable=True)], [Say(text="ok")], [Say(text="We did it.")])
     async with open_house(
         *script, hooks=hooks, agents=(TITLER, SUMMARISER), small=served, quick=True

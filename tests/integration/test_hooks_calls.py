@@ -12,7 +12,7 @@ from given.stage import AGENTS
 from weft.config.commands import build_commands
 from weft.config.schema import CommandConfig, Config
 from weft.errors import BlockedError
-from weft.local.permissions import Permitting
+from weft.local.permissions import PermissionSettings
 from weft.model.ids import SessionID
 from weft.model.input import CommandInput, PromptInput, SessionInput, SubtaskInput, TextInput
 from weft.model.part import CompletedState, ErrorState, TextPart, ToolPart
@@ -26,7 +26,7 @@ from weft.plugin.hooks import (
     PermissionAnswer,
 )
 from weft.provider.contract import AssistantTurn, CallContent, ResultContent, ToolTurn
-from weft.provider.scripted import Call, Say
+from weft.provider.scripted import Say, UseTool
 from weft.tool.batch import BATCH
 from weft.tool.contract import Tool, ToolContext, ToolResult
 from weft.tool.registry import INVALID
@@ -34,7 +34,7 @@ from weft.tool.shell.bash import BASH
 from weft.tool.task import TASK
 from weft.tool.truncate import MAX_BYTES
 
-CALL = Call(tool="echo", input={"words": "x"})
+CALL = UseTool(tool="echo", input={"words": "x"})
 ASK = (Rule(permission="*", pattern="*", action="ask"),)
 
 
@@ -135,7 +135,7 @@ async def test_a_blocked_call_is_not_made_and_the_model_reads_why() -> None:
 
 async def test_calls_of_a_batch_and_of_a_subtask_are_told_like_all_others() -> None:
     hooks = HandHooks({"tool.execute.before": leave, "tool.execute.after": leave})
-    batch = Call(tool="batch", input={"tool_calls": [{"tool": "echo", "parameters": {"words": "a"}}]})
+    batch = UseTool(tool="batch", input={"tool_calls": [{"tool": "echo", "parameters": {"words": "a"}}]})
     script = ([batch], [Say(text="ok")], [Say(text="done")], [Say(text="ok")])
     agents = tuple(AGENTS.values()) if isinstance(AGENTS, dict) else AGENTS
     async with open_house(*script, hooks=hooks, tools=(BATCH, ECHO, INVALID, TASK), agents=agents) as house:
@@ -255,8 +255,8 @@ async def test_a_plugin_may_answer_in_a_persons_place(
     tmp_path: Path, hook: Any, result: str, what: str
 ) -> None:
     hooks = HandHooks({"permission.ask": hook})
-    permitting = Permitting(directory=str(tmp_path))
-    async with open_house([CALL], [Say(text="ok")], hooks=hooks, rules=ASK, permitting=permitting) as house:
+    permitting = PermissionSettings(directory=str(tmp_path))
+    async with open_house([CALL], [Say(text="ok")], hooks=hooks, rules=ASK, permissions=permitting) as house:
         session = await start(house)
         await house.api.prompt(session, say("go"))
         assert [short(call) for call in await calls_of(house, session)] == [result]

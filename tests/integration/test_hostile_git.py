@@ -11,7 +11,7 @@ from given.hostile_git import PERSON, VECTORS, HostileGit
 from given.loom import Use, bash, open_loom, reads
 from weft.errors import GitError
 from weft.host.git import Git
-from weft.worktree.checkouts import Checkouts
+from weft.worktree.git import WorktreeGit
 
 
 @pytest.fixture(params=VECTORS, ids=str)
@@ -45,8 +45,8 @@ def test_no_question_to_git_runs_it(hostile: HostileGit) -> None:
 
 
 def test_no_work_on_checkouts_runs_it(hostile: HostileGit, tmp_path: Path) -> None:
-    here, aside = Checkouts({**os.environ, **PERSON}, str(hostile.root)), tmp_path / "worktree"
-    there = Checkouts({**os.environ, **PERSON}, str(aside))
+    here, aside = WorktreeGit({**os.environ, **PERSON}, str(hostile.root)), tmp_path / "worktree"
+    there = WorktreeGit({**os.environ, **PERSON}, str(aside))
     done: list[Callable[[], object]] = [
         here.list_all,
         here.find_commit,
@@ -120,7 +120,7 @@ def test_a_repository_cannot_name_another_directory_as_its_checkout(tmp_path: Pa
     (victim / "diary").write_text("private\n")
     hostile.git("config", "core.worktree", str(victim))
     git, root = Git(os.environ), str(hostile.root)
-    here = Checkouts({**os.environ, **PERSON}, root)
+    here = WorktreeGit({**os.environ, **PERSON}, root)
 
     assert git.list_changes(root) == [("b.txt", 1, 1)]
     assert git.list_untracked(root) == ["new.txt"]
@@ -136,7 +136,7 @@ def test_a_repository_cannot_name_another_directory_as_its_checkout(tmp_path: Pa
 
 def test_files_with_a_driver_are_merged_as_git_does_without_it(tmp_path: Path) -> None:
     hostile = HostileGit(tmp_path, VECTORS["merge driver"])
-    here = Checkouts({**os.environ, **PERSON}, str(hostile.root))
+    here = WorktreeGit({**os.environ, **PERSON}, str(hostile.root))
     hostile.git("checkout", "--quiet", "--force", "-b", "apart", "main")
     (hostile.root / "a.txt").write_text("one\ntwo\nthree\nfour\n")
     hostile.git("commit", "--quiet", "--all", "--message=x")
@@ -149,7 +149,7 @@ def test_files_with_a_driver_are_merged_as_git_does_without_it(tmp_path: Path) -
 
 def test_work_within_a_submodule_is_still_seen(tmp_path: Path) -> None:
     hostile = HostileGit(tmp_path, VECTORS["a submodule's filter"])
-    here = Checkouts({**os.environ, **PERSON}, str(hostile.root))
+    here = WorktreeGit({**os.environ, **PERSON}, str(hostile.root))
     assert here.list_changed() == ["b.txt", "new.txt"]
     (hostile.root / "inner" / "a.txt").write_text("changed\n")
     assert here.list_changed() == ["b.txt", "new.txt", "inner"]
@@ -165,7 +165,7 @@ def test_what_the_person_set_up_for_themselves_counts(tmp_path: Path) -> None:
     hostile = HostileGit(tmp_path, VECTORS["clean"])
     own = tmp_path / "own"
     own.write_text('[filter "evil"]\n\tclean = "tr a-z A-Z"\n')
-    here = Checkouts({**os.environ, **PERSON, "GIT_CONFIG_GLOBAL": str(own)}, str(hostile.root))
+    here = WorktreeGit({**os.environ, **PERSON, "GIT_CONFIG_GLOBAL": str(own)}, str(hostile.root))
     tree = here.capture(untracked=True)
     assert hostile.git("cat-file", "blob", f"{tree}:new.txt") == "NEW"
     assert not hostile.ran()

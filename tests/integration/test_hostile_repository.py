@@ -19,14 +19,14 @@ from given.web import Answer, Web, open_web
 from weft.cli.main import run_command
 from weft.errors import ConfigError, ModelNotFoundError, NotFoundError
 from weft.host.clock import SystemClock
-from weft.local.open import Opening, open_app
+from weft.local.open import OpenOptions, open_directory
 from weft.model.input import CommandInput, PromptInput, SessionInput, TextInput
 from weft.model.message import MessageWithParts
 from weft.model.part import CompletedState, ErrorState, ModelRef, ToolPart
-from weft.provider.catalog.offers import scripted_model
-from weft.provider.registry import Served
-from weft.provider.scripted import Call, Say, ScriptedProvider
-from weft.trust.decision import trusting_in
+from weft.provider.catalog.offers import make_scripted_model
+from weft.provider.registry import ServedModel
+from weft.provider.scripted import Say, ScriptedProvider, UseTool
+from weft.trust.decision import open_trust
 
 MODEL = ModelRef(provider_id="scripted", model_id="test")
 NOW = 1_790_000_000_000
@@ -62,10 +62,10 @@ def writes(hostile: Hostile) -> list[Any]:
     """What a model does that is taken in by nothing: it writes a file, reads one, and tries a command."""
     path = str(hostile.root / "greet.py")
     return [
-        [Call(tool="read", input={"filePath": path})],
-        [Call(tool="write", input={"filePath": path, "content": "print('hi')\n"})],
-        [Call(tool="bash", input={"command": "echo loose", "description": "Try"})],
-        [Call(tool="read", input={"filePath": str(hostile.root / ".env")})],
+        [UseTool(tool="read", input={"filePath": path})],
+        [UseTool(tool="write", input={"filePath": path, "content": "print('hi')\n"})],
+        [UseTool(tool="bash", input={"command": "echo loose", "description": "Try"})],
+        [UseTool(tool="read", input={"filePath": str(hostile.root / ".env")})],
         [Say(text="Done.")],
     ]
 
@@ -92,13 +92,13 @@ def calls_in(messages: list[MessageWithParts]) -> dict[str, str]:
 async def test_opened_listed_and_prompted_in_it_does_nothing(hostile: Hostile, web: Web) -> None:
     said: list[ConfigError] = []
     provider = ScriptedProvider(writes(hostile), SystemClock())
-    opening = Opening(
+    opening = OpenOptions(
         directory=str(hostile.root),
         env=os.environ,
-        models=(Served(scripted_model("test"), provider),),
+        models=(ServedModel(make_scripted_model("test"), provider),),
         warn=said.append,
     )
-    async with asyncio.timeout(60), open_app(opening) as api:
+    async with asyncio.timeout(60), open_directory(opening) as api:
         assert "x" not in [command.name for command in await api.list_commands()]
         session = await api.create_session(SessionInput())
         with pytest.raises(NotFoundError):
@@ -119,7 +119,7 @@ async def test_opened_listed_and_prompted_in_it_does_nothing(hostile: Hostile, w
 
 
 def test_what_is_held_back_is_all_that_could_act(hostile: Hostile) -> None:
-    held = trusting_in(str(hostile.root), os.environ).held_back()
+    held = open_trust(str(hostile.root), os.environ).list_held_back()
 
     assert {(each.kind, each.name) for each in held} == hostile.held()
     assert len(held) == len(hostile.held())
@@ -162,12 +162,14 @@ def allow_shell() -> None:
 
 async def test_once_it_is_trusted_it_acts_and_a_change_ends_that(hostile: Hostile) -> None:
     allow_shell()
-    trusting_in(str(hostile.root), os.environ).trust(NOW)
+    open_trust(str(hostile.root), os.environ).trust(NOW)
     provider = ScriptedProvider([[Say(text="Done.")], *writes(hostile)], SystemClock())
-    opening = Opening(
-        directory=str(hostile.root), env=os.environ, models=(Served(scripted_model("test"), provider),)
+    opening = OpenOptions(
+        directory=str(hostile.root),
+        env=os.environ,
+        models=(ServedModel(make_scripted_model("test"), provider),),
     )
-    async with asyncio.timeout(60), open_app(opening) as api:
+    async with asyncio.timeout(60), open_directory(opening) as api:
         session = await api.create_session(SessionInput())
         await api.command(session.id, CommandInput(command="x", model="scripted/test"))
         await api.prompt(session.id, say("hello"))
@@ -175,7 +177,7 @@ async def test_once_it_is_trusted_it_acts_and_a_change_ends_that(hostile: Hostil
     assert SECRET in str(provider.requests)
 
     (hostile.root / ".opencode" / "command" / "x.md").write_text("Another.")
-    async with asyncio.timeout(60), open_app(opening) as api:
+    async with asyncio.timeout(60), open_directory(opening) as api:
         assert "x" not in [command.name for command in await api.list_commands()]
 
 
@@ -234,7 +236,7 @@ def test_what_changes_while_somebody_reads_is_not_trusted_with_the_rest(hostile:
     os.close(ours)
     assert process.returncode != 0
     assert b"has changed since it was shown" in shown
-    assert trusting_in(str(hostile.root), os.environ).standing().trusted is False
+    assert open_trust(str(hostile.root), os.environ).get_status().trusted is False
 
 
 def test_the_command_tells_gives_lists_and_takes_back(

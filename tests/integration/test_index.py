@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from given.written_sessions import PROJECT, START, Written
 from weft.errors import IndexFailedError
 from weft.model.ids import ProjectID
-from weft.model.search import Figures, Hit, Share, ToolUse
+from weft.model.search import Figures, Hit, ToolUse, UsageShare
 from weft.model.session import SessionTime
 from weft.model.spending import Spent
-from weft.search.database import reading
-from weft.search.library import FEW, list_shelved
-from weft.search.sessions import want
-from weft.store.files.reader import Tree
+from weft.search.database import open_for_reading
+from weft.search.library import MAX_MESSAGES, list_cached_sessions
+from weft.search.sessions import to_statistics_query
+from weft.store.files.tree import Tree
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def found(written: Written, words: str, project: ProjectID | None = None) -> lis
 def everything(written: Written) -> list[object]:
     """All that the index holds, but for the numbers it gave things."""
     library = written.library()
-    with reading(*library.file) as database:
+    with open_for_reading(*library.file) as database:
         sessions = database.rows("SELECT project, id, document FROM session ORDER BY 1, 2")
         messages = database.rows(
             "SELECT session.id, message.id, message.created, model, nano, atto, said, done FROM message"
@@ -165,14 +165,14 @@ def test_following_what_happens_gives_the_same_as_reading_everything(written: Wr
     session = written.session("one")
     for number in range(5):
         asked = written.prompt(session, f"prompt number {number}")
-        library.note(session.id, {asked})
+        library.update_messages(session.id, {asked})
     answer = written.answer(session, "gone soon", cost="0.1")
     written.call(session, answer, "bash", "ok")
-    library.note(session.id, set())
+    library.update_messages(session.id, set())
     (written.storage / f"message/{session.id}/{answer}.json").unlink()
     again = written.answer(session, "an answer", cost="0.25")
     written.call(session, again, "bash", "ok")
-    library.note(session.id, {again})
+    library.update_messages(session.id, {again})
     followed = everything(written)
     Path(library.file.path).unlink()
     library.refresh()
@@ -182,20 +182,20 @@ def test_following_what_happens_gives_the_same_as_reading_everything(written: Wr
 
 def test_a_long_session_that_has_just_come_is_left_to_the_next_search(written: Written) -> None:
     session, library = written.session("one"), written.library()
-    asked = [written.prompt(session, f"prompt number{number}") for number in range(2 * FEW)]
-    library.note(session.id, set(asked[-1:]))
-    with reading(*library.file) as database:
-        assert database.rows("SELECT count(*) FROM message") == [(FEW,)]
+    asked = [written.prompt(session, f"prompt number{number}") for number in range(2 * MAX_MESSAGES)]
+    library.update_messages(session.id, set(asked[-1:]))
+    with open_for_reading(*library.file) as database:
+        assert database.rows("SELECT count(*) FROM message") == [(MAX_MESSAGES,)]
 
-    assert all(library.search(f"number{number}", limit=5) for number in range(2 * FEW))
+    assert all(library.search(f"number{number}", limit=5) for number in range(2 * MAX_MESSAGES))
 
 
 def test_a_session_that_was_removed_is_forgotten(written: Written) -> None:
     session, library = written.session("one"), written.library()
     written.prompt(session, "mend")
-    library.note(session.id, set())
+    library.update_messages(session.id, set())
     (written.storage / f"session/{PROJECT}/{session.id}.json").unlink()
-    library.note(session.id, set())
+    library.update_messages(session.id, set())
 
     assert everything(written) == [[], [], []]
 
@@ -205,8 +205,8 @@ def test_several_processes_may_index_at_once(written: Written) -> None:
         session = written.session(f"s{number}")
         written.prompt(session, f"loom number{number}")
     code = (
-        "import sys; from weft.store.files.reader import Tree; from weft.search.library import Library;"
-        "lib = Library(Tree(sys.argv[1]), sys.argv[2], warn=lambda e: sys.exit(str(e)));"
+        "import sys; from weft.store.files.tree import Tree; from weft.search.library import SessionLibrary;"
+        "lib = SessionLibrary(Tree(sys.argv[1]), sys.argv[2], warn=lambda e: sys.exit(str(e)));"
         "print(len(lib.search('loom', limit=500)))"
     )
     command = [sys.executable, "-c", code, str(written.storage), written.cache]
@@ -238,27 +238,30 @@ def test_figures_are_those_of_the_tree(written: Written) -> None:
         cost=Decimal("0.300000000000000001"),
         input=300, output=30, reasoning=3, cache_read=150, cache_write=15, priced=False,
     )  # fmt: skip
-    day = want(0, days=None, project=None).day_of(START)
-    assert written.library().figures(want(START, days=None, project=None)) == Figures(
+    day = to_statistics_query(0, days=None, project=None).day_of(START)
+    assert written.library().figures(to_statistics_query(START, days=None, project=None)) == Figures(
         sessions=2,
         messages=4,
         days=1,
         spent=both,
-        by_day=(Share(name=day, sessions=2, messages=4, spent=both),),
+        by_day=(UsageShare(name=day, sessions=2, messages=4, spent=both),),
         models=(
-            Share(name="p/m", sessions=1, messages=2, spent=used),
-            Share(name="p/n", sessions=1, messages=1, spent=other),
+            UsageShare(name="p/m", sessions=1, messages=2, spent=used),
+            UsageShare(name="p/n", sessions=1, messages=1, spent=other),
         ),
         projects=(
-            Share(name=PROJECT, sessions=1, messages=3, spent=used),
-            Share(name="p2", sessions=1, messages=1, spent=other),
+            UsageShare(name=PROJECT, sessions=1, messages=3, spent=used),
+            UsageShare(name="p2", sessions=1, messages=1, spent=other),
         ),
         tools=(ToolUse(name="bash", calls=2, failed=1), ToolUse(name="read", calls=1, failed=0)),
         average_tokens=(222 + 111) // 2,
         median_tokens=(222 + 111) // 2,
     )
-    assert written.library().figures(want(START, days=None, project=ProjectID("p2"))).spent == other
-    assert written.library().figures(want(START + 10**9, days=0, project=None)).messages == 0
+    assert (
+        written.library().figures(to_statistics_query(START, days=None, project=ProjectID("p2"))).spent
+        == other
+    )
+    assert written.library().figures(to_statistics_query(START + 10**9, days=0, project=None)).messages == 0
 
 
 def test_a_large_project_is_listed_from_its_shelf_as_from_its_files(written: Written) -> None:
@@ -270,7 +273,7 @@ def test_a_large_project_is_listed_from_its_shelf_as_from_its_files(written: Wri
     shelf = next(Path(written.cache).rglob("*.list"))
     before = {path: path.stat().st_mtime_ns for path in Path(written.cache).rglob("*")}
 
-    assert list_shelved(written.tree, written.cache, PROJECT) == files.list_sessions(PROJECT)
+    assert list_cached_sessions(written.tree, written.cache, PROJECT) == files.list_sessions(PROJECT)
 
     # As OpenCode does: written over in place, made, removed; and one of a version that knows more.
     written.write(f"session/{PROJECT}/{changed.id}", replace(changed, title="Another title"))
@@ -280,7 +283,7 @@ def test_a_large_project_is_listed_from_its_shelf_as_from_its_files(written: Wri
     strange = replace(changed, id="ses_strange", extra_={"future": 1})
     written.write(f"session/{PROJECT}/ses_strange", strange)
 
-    listed = list_shelved(written.tree, written.cache, PROJECT)
+    listed = list_cached_sessions(written.tree, written.cache, PROJECT)
     assert listed == files.list_sessions(PROJECT)
     assert listed is not None
     assert len(listed) == 602
@@ -290,6 +293,8 @@ def test_a_large_project_is_listed_from_its_shelf_as_from_its_files(written: Wri
     assert {path: path.stat().st_mtime_ns for path in Path(written.cache).rglob("*")} == before
 
     written.library().refresh()
-    assert list_shelved(Tree(str(written.storage)), written.cache, PROJECT) == files.list_sessions(PROJECT)
+    assert list_cached_sessions(Tree(str(written.storage)), written.cache, PROJECT) == files.list_sessions(
+        PROJECT
+    )
     shelf.write_bytes(shelf.read_bytes()[:1000])
-    assert list_shelved(written.tree, written.cache, PROJECT) is None
+    assert list_cached_sessions(written.tree, written.cache, PROJECT) is None

@@ -1,4 +1,4 @@
-"""`weft run --json-schema`: a value on stdout, and nothing else; and what a slow or failing model leaves behind."""
+"""`weft run --json-schema`: only the value on stdout, also if the model is slow or fails."""
 
 import json
 import sys
@@ -107,7 +107,7 @@ def test_a_model_that_never_gets_it_right_is_a_failure_with_nothing_on_stdout(
     [
         ("nowhere.json", "cannot read 'nowhere.json'"),
         ("{not json", "not JSON"),
-        ('{"type": "objet"}', "no JSON schema"),
+        ('{"type": "objet"}', "not a JSON schema"),
     ],
 )
 def test_what_is_no_schema_is_wrong_usage_and_starts_nothing(

@@ -23,16 +23,16 @@ from given.web import Answer, Web, open_web
 from weft.cli.main import run_command
 from weft.config.schema import Config
 from weft.errors import InvalidInputError, NotFoundError, ProviderAuthError
-from weft.host.tasks import PIECE
-from weft.local.logins import list_built_in
-from weft.local.open import open_app
+from weft.host.tasks import STEP_SECONDS
+from weft.local.logins import list_built_in_logins
+from weft.local.open import open_directory
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage
 from weft.model.part import ModelRef
 from weft.model.provider import AuthMethod, Authorization, AuthPrompt, OAuth
-from weft.plugin.auth import Auth, Authorized, OAuthMethod, list_auths, login_in
-from weft.plugin.worker import open_room
-from weft.provider.github_login import server_of
+from weft.plugin.auth import Authorized, OAuthMethod, PluginAuth, list_auths, to_login
+from weft.plugin.worker import open_worker
+from weft.provider.github_login import parse_server
 from weft.testing.clock import HandClock
 
 ACME = """
@@ -95,7 +95,7 @@ async def test_a_plugin_says_how_one_logs_in_and_what_comes_of_it_is_stored(
     project: Project, auth_file: Path
 ) -> None:
     project.plugin("acme", ACME)
-    async with open_app(project.opening()) as app:
+    async with open_directory(project.opening()) as app:
         there = app.configuration
         methods = await there.list_auth_methods()
         begun = await there.authorize("acme", 0, inputs={"as": "ada"})
@@ -112,7 +112,7 @@ async def test_a_plugin_says_how_one_logs_in_and_what_comes_of_it_is_stored(
         assert stored(auth_file) == {
             "acme": {"type": "oauth", "refresh": "r", "access": "a-42", "expires": 12, "accountId": "me"}
         }
-        with pytest.raises(InvalidInputError, match="no such login with acme has begun"):
+        with pytest.raises(InvalidInputError, match="no such login with acme was begun"):
             await there.finish_authorizing("acme", 0, code="42")
 
 
@@ -122,14 +122,14 @@ async def test_a_plugin_says_how_one_logs_in_and_what_comes_of_it_is_stored(
         ("no", ProviderAuthError, "was refused"),
         ("odd", ProviderAuthError, "ended with a dict"),
         ("worse", ProviderAuthError, "the server is on fire"),
-        ("", InvalidInputError, "none was given"),
+        ("", InvalidInputError, "no code was given"),
     ],
 )
 async def test_a_login_that_fails_says_why_and_stores_nothing(
     project: Project, auth_file: Path, code: str, error: type[Exception], words: str
 ) -> None:
     project.plugin("acme", ACME)
-    async with open_app(project.opening()) as app:
+    async with open_directory(project.opening()) as app:
         await app.configuration.authorize("acme", 0)
         with pytest.raises(error, match=words):
             await app.configuration.finish_authorizing("acme", 0, code=code)
@@ -138,9 +138,9 @@ async def test_a_login_that_fails_says_why_and_stores_nothing(
 
 async def test_what_is_not_there_cannot_be_begun(project: Project) -> None:
     project.plugin("acme", ACME)
-    async with open_app(project.opening()) as app:
+    async with open_directory(project.opening()) as app:
         there = app.configuration
-        for place, words in ((1, "not by a browser"), (2, "there are 2"), (-1, "there are 2")):
+        for place, words in ((1, "does not use a browser"), (2, "there are 2"), (-1, "there are 2")):
             with pytest.raises(InvalidInputError, match=words):
                 await there.authorize("acme", place)
         with pytest.raises(NotFoundError, match="anthropic"):
@@ -149,9 +149,9 @@ async def test_what_is_not_there_cannot_be_begun(project: Project) -> None:
 
 async def test_a_declaration_that_makes_no_sense_costs_the_plugin_its_logins_alone(project: Project) -> None:
     project.plugin("acme", ACME.replace('provider="acme"', 'provider="../acme"'))
-    async with open_app(project.opening()) as app:
+    async with open_directory(project.opening()) as app:
         assert "../acme" not in await app.configuration.list_auth_methods()
-    assert any("no name of a provider" in str(said) for said in project.said)
+    assert any("not the name of a provider" in str(said) for said in project.said)
 
 
 @pytest.mark.parametrize("url", ["", "file:///etc/passwd", "javascript:alert(1)", "https://a b", 3])
@@ -160,8 +160,8 @@ async def test_an_address_that_nobody_should_open_is_not_given_out(url: Any) -> 
         return Authorized(url=url, callback=lambda _: None)
 
     method = OAuthMethod(label="x", authorize=begin)
-    async with open_room("x") as room:
-        login = login_in(room, Auth(provider="x", methods=(method,)), HandClock())
+    async with open_worker("x") as room:
+        login = to_login(room, PluginAuth(provider="x", methods=(method,)), HandClock())
         with pytest.raises(ProviderAuthError, match="without an address"):
             await login.authorize(method, {})
 
@@ -172,8 +172,8 @@ async def test_a_login_that_never_begins_is_given_up() -> None:
         raise AssertionError
 
     clock, method = HandClock(), OAuthMethod(label="x", authorize=never)
-    async with open_room("x") as room, asyncio.TaskGroup() as tasks:
-        login = login_in(room, Auth(provider="x", methods=(method,)), clock)
+    async with open_worker("x") as room, asyncio.TaskGroup() as tasks:
+        login = to_login(room, PluginAuth(provider="x", methods=(method,)), clock)
         waiting = tasks.create_task(_raised(login.authorize(method, {})))
         while not waiting.done():
             clock.turn(10_000)
@@ -188,7 +188,7 @@ async def _raised(work: Any) -> Exception:
 
 
 def test_of_a_module_what_declares_a_login_is_found_once() -> None:
-    auth = Auth(provider="acme")
+    auth = PluginAuth(provider="acme")
     assert list_auths({"A": auth, "B": auth, "other": 3}) == [auth]
 
 
@@ -232,7 +232,7 @@ async def test_what_a_login_brings_is_what_models_are_asked_with(project: Projec
         project.configure(provider={"acme": {"npm": "@ai-sdk/openai-compatible", "models": models}})
         login = {"type": "oauth", "refresh": "r", "access": "token", "expires": 0, "accountId": "me"}
         store(auth_file, {"acme": login})
-        async with open_app(project.opening()) as app:
+        async with open_directory(project.opening()) as app:
             session = await app.create_session(SessionInput(title="t"))
             for _ in range(2):
                 asked = PromptInput(
@@ -330,7 +330,7 @@ class Impatient(QuickClock):
         self.slept: list[float] = []
 
     async def sleep(self, seconds: float) -> None:
-        if seconds == PIECE:
+        if seconds == STEP_SECONDS:
             await asyncio.Event().wait()
         self.slept.append(seconds)
         await super().sleep(seconds)
@@ -338,7 +338,7 @@ class Impatient(QuickClock):
 
 async def logged_in(web: Web, clock: Impatient, **options: str) -> tuple[Authorized, Any]:
     said = {"github-copilot": {"options": {"clientId": "Iv1.test", **options}}}
-    (login,) = list_built_in(msgspec.convert({"provider": said}, Config), clock)
+    (login,) = list_built_in_logins(msgspec.convert({"provider": said}, Config), clock)
     (method,) = login.auth.methods
     assert isinstance(method, OAuthMethod)
     begun = await login.authorize(method, {"enterpriseUrl": web.url})
@@ -365,11 +365,11 @@ async def test_github_is_asked_as_often_as_it_says_until_the_code_was_typed_in()
 @pytest.mark.parametrize(
     ("turn", "words"),
     [
-        ({"error": "access_denied"}, "was told no"),
+        ({"error": "access_denied"}, "reports that the login was refused"),
         ({"error": "expired_token"}, "expired_token"),
-        ({}, "without a reason"),
-        ({"access_token": 3}, "something else"),
-        (PENDING, "as long as it does"),
+        ({}, "no reason given"),
+        ({"access_token": 3}, "an unexpected document"),
+        (PENDING, "which has expired"),
     ],
 )
 async def test_a_login_at_github_that_does_not_come_about_says_so(turn: dict[str, Any], words: str) -> None:
@@ -385,13 +385,15 @@ async def test_without_an_application_of_its_own_weft_does_not_go_by_anothers_na
 
 
 def test_an_address_of_a_company_is_taken_however_it_is_typed() -> None:
-    assert server_of("") == "https://github.com"
+    assert parse_server("") == "https://github.com"
     assert (
-        server_of(" company.ghe.com ") == server_of("https://company.ghe.com/x") == "https://company.ghe.com"
+        parse_server(" company.ghe.com ")
+        == parse_server("https://company.ghe.com/x")
+        == "https://company.ghe.com"
     )
     for typed in ("http://company.ghe.com", "ftp://x", "https://", "https://u:p@x", "https://x:y"):
         with pytest.raises(InvalidInputError):
-            server_of(typed)
+            parse_server(typed)
 
 
 AT_TERMINAL = """

@@ -1,4 +1,4 @@
-"""MCP servers that are processes: connected when needed, bounded, ended; one that misbehaves costs itself."""
+"""Local MCP servers: connected when needed, limited, ended; a misbehaving one affects nothing else."""
 
 import asyncio
 import os
@@ -12,12 +12,12 @@ import pytest
 
 from weft.errors import McpError
 from weft.model.workspace import McpConnected, McpDisabled, McpFailed
-from weft.testing.tool_contract import Asked, Bench, processes_in
-from weft.tool.mcp.entry import LONGEST, LocalEntry, Patience
-from weft.tool.mcp.link import MOST_TOOLS, Dialling
-from weft.tool.mcp.login import Book
-from weft.tool.mcp.pool import Configured, Pool, open_pool
-from weft.tool.mcp.server import LONGEST_REASON
+from weft.testing.tool_contract import AskedPermission, Bench, processes_in
+from weft.tool.mcp.connection import MAX_TOOLS, SdkConnector
+from weft.tool.mcp.entry import MAX_NAME_LENGTH, LocalEntry, McpTimeouts
+from weft.tool.mcp.login import McpLoginStore
+from weft.tool.mcp.pool import ConfiguredServer, McpPool, open_pool
+from weft.tool.mcp.server import MAX_REASON
 
 RAW = Path(__file__).parents[1] / "given" / "mcp_servers" / "raw.py"
 
@@ -33,14 +33,14 @@ def raw(home: Path, manner: str, name: str = "", **more: Any) -> LocalEntry:
 
 
 @asynccontextmanager
-async def pooled(home: Path, *entries: LocalEntry, **more: Any) -> AsyncIterator[Pool]:
+async def pooled(home: Path, *entries: LocalEntry, **more: Any) -> AsyncIterator[McpPool]:
     told: list[str] = []
 
     async def changed(name: str) -> None:
         told.append(name)
 
-    configured = tuple(Configured(entry=entry) for entry in entries)
-    dial = Dialling(Book(str(home / "mcp-auth.json")), "http://127.0.0.1:1/callback")
+    configured = tuple(ConfiguredServer(entry=entry) for entry in entries)
+    dial = SdkConnector(McpLoginStore(str(home / "mcp-auth.json")), "http://127.0.0.1:1/callback")
     async with open_pool(configured, dial, changed, **more) as pool:
         yield pool
     assert processes_in(home) == []
@@ -50,8 +50,8 @@ async def quiet(*_: Any) -> None:
     pass
 
 
-async def arrive(pool: Pool) -> list[str]:
-    return [words async for words in pool.arrive(lambda _: True)]
+async def arrive(pool: McpPool) -> list[str]:
+    return [words async for words in pool.connect_all(lambda _: True)]
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -79,7 +79,7 @@ async def test_a_call_asks_under_the_tools_own_name_and_brings_the_answer(tmp_pa
         bench = Bench(tmp_path, outside=tmp_path.parent, environment=os.environ)
         result = await bench.call(pool.tools()["plain_echo"], words="hello")
         assert (result.title, result.output, result.attachments) == ("", '{"words": "hello"}', ())
-        assert bench.asked == [Asked(permission="plain_echo", patterns=("*",), always=("*",))]
+        assert bench.asked == [AskedPermission(permission="plain_echo", patterns=("*",), always=("*",))]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ async def test_a_call_asks_under_the_tools_own_name_and_brings_the_answer(tmp_pa
     [
         ("exits", "has ended; it said: no such key"),
         ("babble", "it writes what is not MCP to its standard output: this is not MCP"),
-        ("line", "it sent a message that has no end"),
+        ("line", "it sent a message without an end"),
         ("mute", "it did not answer within 0.5 seconds"),
     ],
 )
@@ -111,7 +111,7 @@ async def test_the_reason_of_one_that_failed_has_what_it_said_last(tmp_path: Pat
         assert status.error.startswith(f"{program} has ended; it said: ")
         assert " … " in status.error
         assert status.error.endswith("File line 79 KeyError: 'API_TOKEN'")
-        assert len(status.error) <= LONGEST_REASON
+        assert len(status.error) <= MAX_REASON
 
 
 async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -136,9 +136,9 @@ async def test_too_many_tools_are_cut_and_that_is_said(tmp_path: Path) -> None:
         await pool.settled()
         status = pool.servers["many"].status
         assert isinstance(status, McpConnected)
-        assert len([key for key in pool.tools() if key.startswith("many_")]) == MOST_TOOLS
+        assert len([key for key in pool.tools() if key.startswith("many_")]) == MAX_TOOLS
         assert status.note is not None
-        assert f"more than {MOST_TOOLS}" in status.note
+        assert f"more than {MAX_TOOLS}" in status.note
         assert isinstance(pool.servers["endless"].status, McpConnected)
 
 
@@ -164,7 +164,7 @@ async def test_odd_names_are_made_fit_and_stay_apart(tmp_path: Path) -> None:
             "odd_a_b__31mc",
             "odd_same_name_2",
             "odd_same_name_3",
-            ("odd_" + "x" * 200)[:LONGEST],
+            ("odd_" + "x" * 200)[:MAX_NAME_LENGTH],
         ]
 
 
@@ -177,7 +177,7 @@ async def test_a_flood_keeps_nobody_from_calling(tmp_path: Path) -> None:
 
 async def test_a_slow_one_does_not_hold_a_run_and_comes_later(tmp_path: Path) -> None:
     entries = raw(tmp_path, "plain"), raw(tmp_path, "slowly")
-    async with pooled(tmp_path, *entries, patience=Patience(wait=0.0)) as pool:
+    async with pooled(tmp_path, *entries, timeouts=McpTimeouts(wait=0.0)) as pool:
         await arrive(pool)
         assert "slowly_echo" not in pool.tools()
         (tmp_path / "slowly.log.go").touch()
@@ -210,11 +210,11 @@ async def test_one_that_dies_says_what_it_said_last_and_is_left_alone_for_a_whil
         await pool.settled()
         server = pool.get("dies")
         tool = pool.tools()["dies_echo"]
-        with pytest.raises(McpError, match=r"broke off: .* it said: out of memory"):
+        with pytest.raises(McpError, match=r"disconnected: .* it said: out of memory"):
             await server.call("echo", {}, quiet)
         await until(lambda: isinstance(server.status, McpFailed))
         assert list(pool.tools()) == []
-        assert not server.is_wanted
+        assert not server.is_due
         bench = Bench(tmp_path, outside=tmp_path.parent, environment=os.environ)
         with pytest.raises(McpError, match="is not connected"):
             await bench.call(tool)
@@ -245,7 +245,7 @@ async def test_one_that_ignores_everything_is_ended_with_all_it_started(tmp_path
 
 async def test_one_that_is_off_stays_off_until_somebody_connects_it(tmp_path: Path) -> None:
     async with pooled(tmp_path) as pool:
-        server = pool.put(Configured(entry=raw(tmp_path, "plain"), enabled=False))
+        server = pool.put(ConfiguredServer(entry=raw(tmp_path, "plain"), enabled=False))
         await arrive(pool)
         assert (pool.list_status(), log(tmp_path, "plain")) == ({"plain": McpDisabled()}, [])
         server.begin()

@@ -1,4 +1,4 @@
-"""`weft mcp`: servers listed, added and looked into; logins made and forgotten."""
+"""`weft mcp`: list, add and inspect servers, log in and out."""
 
 import io
 import json
@@ -14,9 +14,9 @@ import pytest
 
 from given.mcp_servers.remote import Registrar, guarded, serving
 from weft.cli.main import run_command
-from weft.config.provider_schema import McpLocal, McpRemote
-from weft.config.schema import Config, Experimental, McpOwn, Own
-from weft.local.mcp import Base, McpSettings, to_configured, to_mcp
+from weft.config.provider_schema import McpLocalConfig, McpRemoteConfig
+from weft.config.schema import Config, ExperimentalConfig, McpClientConfig, WeftConfig
+from weft.local.mcp import McpLaunch, McpSettings, to_configured_server, to_mcp_settings
 from weft.sandbox.policy import Sandbox
 from weft.tool.mcp.entry import LocalEntry, RemoteEntry
 
@@ -163,37 +163,39 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
 
 
 def test_times_are_those_of_the_server_else_those_for_all() -> None:
-    base = Base(directory="/", environment={"PATH": "/bin"})
-    quick = to_configured("x", McpLocal(command=("a",), timeout=1500), base, call=60).entry
-    usual = to_configured("x", McpRemote(url="http://a"), base, call=7).entry
+    base = McpLaunch(directory="/", environment={"PATH": "/bin"})
+    quick = to_configured_server("x", McpLocalConfig(command=("a",), timeout=1500), base, call=60).entry
+    usual = to_configured_server("x", McpRemoteConfig(url="http://a"), base, call=7).entry
     assert (quick.connect, quick.call, usual.connect, usual.call) == (1.5, 1.5, 30, 7)
 
 
 def test_a_local_server_sees_what_tools_see_and_what_is_named_and_stands_behind_the_wall() -> None:
     sandbox = Sandbox(before=("wall", "--"))
-    base = Base(directory="/here", environment={"PATH": "/bin"}, sandbox=sandbox)
-    entry = to_configured("x", McpLocal(command=("a", "b"), environment={"K": "v"}), base, call=60).entry
+    base = McpLaunch(directory="/here", environment={"PATH": "/bin"}, sandbox=sandbox)
+    entry = to_configured_server(
+        "x", McpLocalConfig(command=("a", "b"), environment={"K": "v"}), base, call=60
+    ).entry
     assert entry == LocalEntry(
         name="x", argv=("wall", "--", "a", "b"), directory="/here", environment={"PATH": "/bin", "K": "v"}
     )
-    empty = to_configured("x", McpLocal(command=()), base, call=60).entry
+    empty = to_configured_server("x", McpLocalConfig(command=()), base, call=60).entry
     assert isinstance(empty, LocalEntry)
     assert empty.refusal
 
 
 def test_a_secret_is_in_no_representation() -> None:
-    remote = McpRemote(url="https://a", headers={"Authorization": "Bearer secret"})
-    entry = to_configured("x", remote, Base(directory="/", environment={}), call=1).entry
+    remote = McpRemoteConfig(url="https://a", headers={"Authorization": "Bearer secret"})
+    entry = to_configured_server("x", remote, McpLaunch(directory="/", environment={}), call=1).entry
     assert isinstance(entry, RemoteEntry)
     assert "secret" not in repr(entry)
 
 
 def test_settings_of_our_own_are_read_from_their_place() -> None:
-    own = Own(mcp=McpOwn(wait=0, eager=True, callback_port=1234))
-    config = Config(experimental=Experimental(mcp_timeout=2500, weft=own))
+    own = WeftConfig(mcp=McpClientConfig(wait=0, eager=True, callback_port=1234))
+    config = Config(experimental=ExperimentalConfig(mcp_timeout=2500, weft=own))
     for one_shot in (True, False):
-        assert to_mcp(config, auth_file="f", one_shot=one_shot) == McpSettings(
+        assert to_mcp_settings(config, auth_file="f", one_shot=one_shot) == McpSettings(
             wait=0, call=2.5, eager=True, auth_file="f", port=1234
         )
-    assert to_mcp(Config(), auth_file="", one_shot=False) == McpSettings()
-    assert to_mcp(Config(), auth_file="", one_shot=True) == McpSettings(wait=None)
+    assert to_mcp_settings(Config(), auth_file="", one_shot=False) == McpSettings()
+    assert to_mcp_settings(Config(), auth_file="", one_shot=True) == McpSettings(wait=None)

@@ -1,4 +1,4 @@
-"""Remote MCP servers: over both kinds of HTTP, with headers, and behind a login. The servers are the official library's."""
+"""Remote MCP servers: both HTTP transports, headers and logins. The servers use the official library."""
 
 import asyncio
 import json
@@ -15,14 +15,14 @@ import pytest
 
 from given.mcp_servers import good
 from given.mcp_servers.remote import Registrar, guarded, serving
-from weft.config.provider_schema import McpOAuth, McpRemote
+from weft.config.provider_schema import McpOAuthConfig, McpRemoteConfig
 from weft.errors import ConflictError, InvalidInputError, McpError, NotFoundError
-from weft.local.mcp import Base, KeptServers, McpSettings, open_mcp
+from weft.local.mcp import LocalMcp, McpLaunch, McpSettings, open_mcp
 from weft.model.event import Event
 from weft.model.workspace import McpConnected, McpDisabled, McpFailed, McpNeedsAuth, McpNeedsRegistration
 from weft.model.workspace_event import McpBrowserFailed, McpToolsChanged
 from weft.testing.tool_contract import Bench
-from weft.tool.mcp.sdk.transport import LONGEST_ANSWER
+from weft.tool.mcp.sdk.transport import MAX_RESPONSE_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +37,14 @@ async def kept(
     told: asyncio.Queue[Event] | None = None,
     port: int = 19876,
     call: float = 60,
-    **servers: McpRemote,
-) -> AsyncIterator[KeptServers]:
+    **servers: McpRemoteConfig,
+) -> AsyncIterator[LocalMcp]:
     async def tell(event: Event) -> None:
         if told is not None:
             await told.put(event)
 
     settings = McpSettings(servers=servers, call=call, auth_file=str(home / "mcp-auth.json"), port=port)
-    base = Base(directory=str(home), environment={"PATH": os.environ["PATH"]})
+    base = McpLaunch(directory=str(home), environment={"PATH": os.environ["PATH"]})
     async with open_mcp(settings, base, tell, reserved=frozenset()) as mcp:
         yield mcp
 
@@ -55,7 +55,7 @@ async def quiet(*_: Any) -> None:
 
 async def test_over_streamable_http_it_is_like_any_other(plain: str, tmp_path: Path) -> None:
     told: asyncio.Queue[Event] = asyncio.Queue()
-    async with kept(tmp_path, told, far=McpRemote(url=f"{plain}/mcp")) as mcp:
+    async with kept(tmp_path, told, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
         assert await mcp.list_servers(connect=True) == {"far": McpConnected()}
         tools = mcp.pool.tools()
         assert {"far_add", "far_odd_name_with_path", "far_draw"} <= set(tools)
@@ -80,7 +80,7 @@ async def test_over_streamable_http_it_is_like_any_other(plain: str, tmp_path: P
 
 
 async def test_progress_winds_the_clock_of_a_call_up_again(plain: str, tmp_path: Path) -> None:
-    async with kept(tmp_path, call=3, far=McpRemote(url=f"{plain}/mcp")) as mcp:
+    async with kept(tmp_path, call=3, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
         await mcp.connect("far")
         heard: list[str | None] = []
 
@@ -93,7 +93,7 @@ async def test_progress_winds_the_clock_of_a_call_up_again(plain: str, tmp_path:
 
 
 async def test_resources_and_prompts_are_listed_and_read(plain: str, tmp_path: Path) -> None:
-    async with kept(tmp_path, far=McpRemote(url=f"{plain}/mcp")) as mcp:
+    async with kept(tmp_path, far=McpRemoteConfig(url=f"{plain}/mcp")) as mcp:
         await mcp.connect("far")
         found = await mcp.list_resources()
         assert {key: each.uri for key, each in found.items()} == {
@@ -121,7 +121,7 @@ async def test_resources_and_prompts_are_listed_and_read(plain: str, tmp_path: P
 
 async def test_the_older_kind_of_http_will_do(tmp_path: Path) -> None:
     with serving(lambda _: good.server.sse_app()) as url:
-        async with kept(tmp_path, old=McpRemote(url=f"{url}/sse", timeout=10_000)) as mcp:
+        async with kept(tmp_path, old=McpRemoteConfig(url=f"{url}/sse", timeout=10_000)) as mcp:
             assert await mcp.list_servers(connect=True) == {"old": McpConnected()}
             answer = await mcp.pool.get("old").call("add", {"a": 2, "b": 2}, quiet)
             assert answer["content"][0]["text"] == "4"
@@ -133,7 +133,7 @@ async def test_an_answer_of_many_megabytes_arrives_whole_over_both_kinds_of_http
 ) -> None:
     with serving(lambda _: getattr(good.server, kind)()) as url:
         address = f"{url}/{'sse' if kind == 'sse_app' else 'mcp'}"
-        async with kept(tmp_path, far=McpRemote(url=address)) as mcp:
+        async with kept(tmp_path, far=McpRemoteConfig(url=address)) as mcp:
             await mcp.connect("far")
             answer = await mcp.pool.get("far").call("long", {"lines": 600_000}, quiet)
             assert answer["content"][0]["text"] == "\n".join(f"line {number}" for number in range(600_000))
@@ -148,14 +148,17 @@ async def test_an_answer_that_is_too_large_fails_and_names_the_limit(tmp_path: P
 
     with serving(build) as url:
         address = f"{url}/{'sse' if kind == 'sse' else 'mcp'}"
-        async with kept(tmp_path, far=McpRemote(url=address)) as mcp:
+        async with kept(tmp_path, far=McpRemoteConfig(url=address)) as mcp:
             await mcp.connect("far")
-            with pytest.raises(McpError, match=str(LONGEST_ANSWER)):
+            with pytest.raises(McpError, match=str(MAX_RESPONSE_BYTES)):
                 await mcp.pool.get("far").call("long", {"lines": 1_500_000}, quiet)
 
 
 async def test_one_that_is_not_there_or_is_none_has_failed(plain: str, tmp_path: Path) -> None:
-    servers = {"none": McpRemote(url="http://127.0.0.1:9/mcp"), "other": McpRemote(url=f"{plain}/elsewhere")}
+    servers = {
+        "none": McpRemoteConfig(url="http://127.0.0.1:9/mcp"),
+        "other": McpRemoteConfig(url=f"{plain}/elsewhere"),
+    }
     async with kept(tmp_path, **servers) as mcp:
         found = await mcp.list_servers(connect=True)
         assert all(isinstance(status, McpFailed) for status in found.values()), found
@@ -163,7 +166,7 @@ async def test_one_that_is_not_there_or_is_none_has_failed(plain: str, tmp_path:
 
 async def test_one_that_goes_away_is_noticed_with_the_next_call(tmp_path: Path) -> None:
     with serving(lambda _: good.server.streamable_http_app()) as url:
-        opened = kept(tmp_path, far=McpRemote(url=f"{url}/mcp"))
+        opened = kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp"))
         mcp = await opened.__aenter__()
         assert await mcp.connect("far")
     try:
@@ -191,7 +194,7 @@ async def test_one_that_does_not_let_go_is_left_all_the_same(tmp_path: Path) -> 
         return clinging
 
     with serving(build) as url:
-        async with kept(tmp_path, far=McpRemote(url=f"{url}/mcp")) as mcp:
+        async with kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             assert await mcp.connect("far")
             assert await mcp.disconnect("far")
         assert asked.is_set()
@@ -208,7 +211,7 @@ async def test_an_answer_without_an_end_is_given_up(tmp_path: Path) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
     with serving(lambda _: endless, lifespan="off") as url:
-        async with kept(tmp_path, far=McpRemote(url=f"{url}/mcp")) as mcp:
+        async with kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             found = await mcp.list_servers(connect=True)
             assert isinstance(found["far"], McpFailed)
 
@@ -216,7 +219,7 @@ async def test_an_answer_without_an_end_is_given_up(tmp_path: Path) -> None:
 async def test_one_that_wants_a_login_says_so_and_is_logged_in_to(tmp_path: Path) -> None:
     registrar = Registrar()
     with serving(guarded(registrar)) as url:
-        server = McpRemote(url=f"{url}/mcp")
+        server = McpRemoteConfig(url=f"{url}/mcp")
         async with kept(tmp_path, port=free_port(), far=server) as mcp:
             assert await mcp.list_servers(connect=True) == {"far": McpNeedsAuth()}
             address = await mcp.start_login("far")
@@ -250,7 +253,7 @@ async def test_a_token_that_ran_out_is_made_anew_by_another_process(tmp_path: Pa
         path.write_text(json.dumps(entries))
         registrar.tokens.clear()
         made = registrar.made
-        async with kept(tmp_path, far=McpRemote(url=f"{url}/mcp")) as mcp:
+        async with kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             assert await mcp.list_servers(connect=True) == {"far": McpConnected()}
         assert registrar.made == made + 1
         assert json.loads(path.read_text())["far"]["tokens"]["expiresAt"] > 1
@@ -260,14 +263,14 @@ async def test_a_login_counts_for_the_address_it_was_given_at(tmp_path: Path) ->
     registrar = Registrar()
     with serving(guarded(registrar)) as url:
         await log_in(tmp_path, url)
-        async with kept(tmp_path, far=McpRemote(url=f"{url}/mcp?other")) as mcp:
+        async with kept(tmp_path, far=McpRemoteConfig(url=f"{url}/mcp?other")) as mcp:
             assert await mcp.list_servers(connect=True) == {"far": McpNeedsAuth()}
 
 
 async def test_a_code_can_be_handed_over_and_a_wrong_one_logs_nobody_in(tmp_path: Path) -> None:
     with serving(guarded(Registrar())) as url:
-        async with kept(tmp_path, port=free_port(), far=McpRemote(url=f"{url}/mcp")) as mcp:
-            with pytest.raises(InvalidInputError, match="no login at far is under way"):
+        async with kept(tmp_path, port=free_port(), far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
+            with pytest.raises(InvalidInputError, match="no login at far was started"):
                 await mcp.finish_login("far", "code")
             await mcp.start_login("far")
             assert isinstance(await mcp.finish_login("far", "wrong"), McpFailed)
@@ -280,7 +283,7 @@ async def test_a_code_can_be_handed_over_and_a_wrong_one_logs_nobody_in(tmp_path
 async def test_what_comes_back_without_the_word_it_went_out_with_counts_for_nothing(tmp_path: Path) -> None:
     port = free_port()
     with serving(guarded(Registrar())) as url:
-        async with kept(tmp_path, port=port, far=McpRemote(url=f"{url}/mcp")) as mcp:
+        async with kept(tmp_path, port=port, far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             address = await mcp.start_login("far")
             page = f"http://127.0.0.1:{port}/mcp/oauth/callback"
             for strange in ("?code=x&state=wrong", "?code=x", "/more?code=x"):
@@ -295,10 +298,10 @@ async def test_a_port_that_is_taken_is_said_and_a_code_will_still_do(tmp_path: P
         taken.bind(("127.0.0.1", 0))
         taken.listen(1)
         async with kept(
-            tmp_path, port=int(taken.getsockname()[1]), far=McpRemote(url=f"{url}/mcp", enabled=False)
+            tmp_path, port=int(taken.getsockname()[1]), far=McpRemoteConfig(url=f"{url}/mcp", enabled=False)
         ) as mcp:
             address = await mcp.start_login("far")
-            with pytest.raises(ConflictError, match="cannot be listened at"):
+            with pytest.raises(ConflictError, match="cannot be opened"):
                 await mcp.finish_login("far")
             answered = await asyncio.to_thread(httpx2.get, address, follow_redirects=False)
             code = httpx2.URL(answered.headers["location"]).params["code"]
@@ -311,9 +314,9 @@ async def test_one_that_registers_nobody_needs_a_client_id(tmp_path: Path) -> No
     registrar = Registrar()
     with serving(guarded(registrar, registers=False)) as url:
         servers = {
-            "unknown": McpRemote(url=f"{url}/mcp"),
-            "known": McpRemote(url=f"{url}/mcp", oauth=McpOAuth(client_id="ours")),
-            "never": McpRemote(url=f"{url}/mcp", oauth=False),
+            "unknown": McpRemoteConfig(url=f"{url}/mcp"),
+            "known": McpRemoteConfig(url=f"{url}/mcp", oauth=McpOAuthConfig(client_id="ours")),
+            "never": McpRemoteConfig(url=f"{url}/mcp", oauth=False),
         }
         async with kept(tmp_path, **servers) as mcp:
             found = await mcp.list_servers(connect=True)
@@ -327,7 +330,7 @@ async def test_one_that_registers_nobody_needs_a_client_id(tmp_path: Path) -> No
 async def test_where_there_is_no_browser_that_is_told(tmp_path: Path) -> None:
     told: asyncio.Queue[Event] = asyncio.Queue()
     with serving(guarded(Registrar())) as url:
-        async with kept(tmp_path, told, free_port(), far=McpRemote(url=f"{url}/mcp")) as mcp:
+        async with kept(tmp_path, told, free_port(), far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
             logging_in = asyncio.ensure_future(mcp.log_in("far"))
             event = await told.get()
             assert isinstance(event, McpBrowserFailed)
@@ -361,6 +364,6 @@ async def follow(address: str) -> httpx2.Response:
 
 
 async def log_in(home: Path, url: str) -> None:
-    async with kept(home, port=free_port(), far=McpRemote(url=f"{url}/mcp")) as mcp:
+    async with kept(home, port=free_port(), far=McpRemoteConfig(url=f"{url}/mcp")) as mcp:
         await follow(await mcp.start_login("far"))
         assert await mcp.finish_login("far") == McpConnected()

@@ -1,4 +1,4 @@
-"""What MCP servers bring to runs: tools, prompts and resources; and that no server holds or breaks one."""
+"""Tools, prompts and resources of MCP servers in runs, which no server can block or break."""
 
 import asyncio
 import sys
@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from given.house import ALLOW, PLACE, House, open_house, say
 from given.mcp_servers.remote import serving
-from weft.config.provider_schema import McpLocal, McpRemote, McpServer
+from weft.config.provider_schema import McpLocalConfig, McpRemoteConfig, McpServerConfig
 from weft.errors import InvalidInputError, NotFoundError
 from weft.host.clock import SystemClock
 from weft.local.mcp import McpSettings
-from weft.local.permissions import Permitting
+from weft.local.permissions import PermissionSettings
 from weft.model.agent import CommandArgument
 from weft.model.event import QuestionAsked, SessionRested, SessionWarned
 from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput, TextInput
@@ -32,23 +32,23 @@ from weft.model.part import (
 )
 from weft.model.permission import Rule
 from weft.model.workspace import McpConnected, McpFailed
-from weft.permission.terms import Terms
-from weft.provider.scripted import Call, Say
+from weft.permission.policy import AskPolicy
+from weft.provider.scripted import Say, UseTool
 
-ANSWERED = Permitting(terms=Terms(answered=True))
+ANSWERED = PermissionSettings(terms=AskPolicy(answered=True))
 RAW = Path(__file__).parents[1] / "given" / "mcp_servers" / "raw.py"
 
 
-def raw(home: Path, manner: str, **more: Any) -> McpLocal:
+def raw(home: Path, manner: str, **more: Any) -> McpLocalConfig:
     command = (sys.executable, "-S", "-E", str(RAW), manner, str(home / f"{manner}.log"))
-    return McpLocal(command=command, **more)
+    return McpLocalConfig(command=command, **more)
 
 
 def at(
     home: Path,
     *script: Any,
     wait: float | None = 30,
-    servers: Mapping[str, McpServer],
+    servers: Mapping[str, McpServerConfig],
     eager: bool = False,
     notice: float = 5,
     **more: Any,
@@ -86,7 +86,7 @@ def to_outcome(state: Any) -> tuple[str, str]:
 
 
 async def test_a_run_is_offered_the_tools_and_calls_them(tmp_path: Path) -> None:
-    script = [Call(tool="near_echo", input={"words": "hi"})], [Say(text="done")]
+    script = [UseTool(tool="near_echo", input={"words": "hi"})], [Say(text="done")]
     async with at(tmp_path, *script, servers={"near": raw(tmp_path, "plain")}) as house:
         assert not (tmp_path / "plain.log").exists()
         messages = await ask(house, say("go"))
@@ -110,7 +110,7 @@ async def test_rules_go_by_the_tools_name(tmp_path: Path) -> None:
 
 
 async def test_a_slow_server_comes_later_and_the_list_only_grows(tmp_path: Path) -> None:
-    script = [Call(tool="echo", input={"words": "a"})], [Say(text="done")], [Say(text="again")]
+    script = [UseTool(tool="echo", input={"words": "a"})], [Say(text="done")], [Say(text="again")]
     servers = {"late": raw(tmp_path, "slowly"), "near": raw(tmp_path, "plain")}
     async with at(tmp_path, *script, servers=servers, wait=0) as house:
         pool = house.api.mcp.pool  # type: ignore[attr-defined]
@@ -124,7 +124,7 @@ async def test_a_slow_server_comes_later_and_the_list_only_grows(tmp_path: Path)
 
 
 async def test_a_tool_that_a_server_adds_in_a_call_is_there_in_the_next_step(tmp_path: Path) -> None:
-    script = [Call(tool="near_echo")], [Call(tool="near_new")], [Say(text="done")]
+    script = [UseTool(tool="near_echo")], [UseTool(tool="near_new")], [Say(text="done")]
     async with at(tmp_path, *script, servers={"near": raw(tmp_path, "grows")}) as house:
         messages = await ask(house, say("go"))
         assert names(house, 0) == ["echo", "near_echo"]
@@ -133,9 +133,9 @@ async def test_a_tool_that_a_server_adds_in_a_call_is_there_in_the_next_step(tmp
 
 
 async def test_so_is_one_that_is_added_over_http(tmp_path: Path) -> None:
-    script = [Call(tool="far_grow")], [Call(tool="far_grown")], [Say(text="done")]
+    script = [UseTool(tool="far_grow")], [UseTool(tool="far_grown")], [Say(text="done")]
     with serving(lambda _: growing().streamable_http_app()) as url:
-        servers = {"far": McpRemote(url=f"{url}/mcp")}
+        servers = {"far": McpRemoteConfig(url=f"{url}/mcp")}
         async with at(tmp_path, *script, servers=servers) as house:
             messages = await ask(house, say("go"))
             assert (names(house, 0), names(house, 1)) == (
@@ -164,14 +164,14 @@ def growing() -> MCPServer:
 
 
 async def test_a_server_that_says_all_the_time_that_it_changed_holds_no_step(tmp_path: Path) -> None:
-    script = [Call(tool="near_echo")], [Say(text="done")]
+    script = [UseTool(tool="near_echo")], [Say(text="done")]
     async with at(tmp_path, *script, servers={"near": raw(tmp_path, "restless")}) as house:
         messages = await ask(house, say("go"))
         assert results(messages) == [("near_echo", "completed", "{}")]
 
 
 async def test_a_server_that_dies_costs_one_call_and_no_run(tmp_path: Path) -> None:
-    script = [Call(tool="near_echo")], [Say(text="it died")]
+    script = [UseTool(tool="near_echo")], [Say(text="it died")]
     async with at(tmp_path, *script, servers={"near": raw(tmp_path, "dies")}) as house:
         messages = await ask(house, say("go"))
         [(_, status, error)] = results(messages)
@@ -210,16 +210,16 @@ async def warned(house: House) -> list[str]:
 
 
 async def test_a_run_says_once_which_servers_are_not_there_and_why(tmp_path: Path) -> None:
-    nothing = McpLocal(command=(str(tmp_path / "nothing"),))
+    nothing = McpLocalConfig(command=(str(tmp_path / "nothing"),))
     servers = {
         "near": raw(tmp_path, "plain"),
         "gone": nothing,
-        "off": McpLocal(command=("x",), enabled=False),
+        "off": McpLocalConfig(command=("x",), enabled=False),
     }
     async with at(tmp_path, [Say(text="a")], [Say(text="b")], servers=servers) as house:
         [told] = await warned(house)
         missing = f"{tmp_path}/nothing cannot be run: there is no such program"
-        assert told == f"the MCP server gone is not there: {missing}"
+        assert told == f"the MCP server gone is not available: {missing}"
         assert await warned(house) == []
 
 
@@ -227,7 +227,7 @@ async def test_a_run_says_which_servers_it_did_not_wait_for(tmp_path: Path) -> N
     script = [Say(text="a")], [Say(text="b")]
     async with at(tmp_path, *script, servers={"late": raw(tmp_path, "slowly")}, wait=0) as house:
         assert await warned(house) == [
-            "the MCP server late takes long to connect: its tools come when it has"
+            "the MCP server late is still connecting: its tools will be available later"
         ]
         (tmp_path / "slowly.log.go").touch()
         await house.api.mcp.list_servers(connect=True)
@@ -269,7 +269,7 @@ async def test_who_adds_a_server_knows_that_it_is_not_there(tmp_path: Path) -> N
 
 
 async def test_a_long_answer_is_cut_and_kept_whole(tmp_path: Path) -> None:
-    script = [Call(tool="near_echo", input={"words": "x" * 100_000})], [Say(text="long")]
+    script = [UseTool(tool="near_echo", input={"words": "x" * 100_000})], [Say(text="long")]
     async with at(tmp_path, *script, servers={"near": raw(tmp_path, "plain")}) as house:
         [(_, status, output)] = results(await ask(house, say("go")))
         assert status == "completed"
@@ -281,14 +281,14 @@ async def test_a_long_answer_is_cut_and_kept_whole(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def good(tmp_path: Path) -> dict[str, McpLocal]:
+def good(tmp_path: Path) -> dict[str, McpLocalConfig]:
     (tmp_path / "secret.txt").write_text("secret")
     path = Path(__file__).parents[1] / "given" / "mcp_servers" / "good.py"
-    return {"good": McpLocal(command=(sys.executable, str(path)))}
+    return {"good": McpLocalConfig(command=(sys.executable, str(path)))}
 
 
 async def test_a_prompt_is_a_command_whose_words_do_nothing(
-    tmp_path: Path, good: dict[str, McpLocal]
+    tmp_path: Path, good: dict[str, McpLocalConfig]
 ) -> None:
     script = [[Say(text="reviewed")] for _ in range(3)]
     async with at(tmp_path, *script, servers=good) as house:
@@ -333,9 +333,9 @@ async def test_a_prompt_is_a_command_whose_words_do_nothing(
 
 
 async def test_what_a_prompt_needs_and_was_not_given_is_asked_for(
-    tmp_path: Path, good: dict[str, McpLocal]
+    tmp_path: Path, good: dict[str, McpLocalConfig]
 ) -> None:
-    async with at(tmp_path, [Say(text="reviewed")], servers=good, permitting=ANSWERED) as house:
+    async with at(tmp_path, [Say(text="reviewed")], servers=good, permissions=ANSWERED) as house:
         session = await house.api.create_session(SessionInput(title="x"))
         heard = house.api.events()
         wanted = CommandInput(command="good:review_it", arguments="what=all")
@@ -360,7 +360,7 @@ async def test_what_a_prompt_needs_and_was_not_given_is_asked_for(
 
 
 async def test_where_nobody_can_be_asked_what_is_missing_is_named(
-    tmp_path: Path, good: dict[str, McpLocal]
+    tmp_path: Path, good: dict[str, McpLocalConfig]
 ) -> None:
     async with at(tmp_path, servers=good) as house:
         session = await house.api.create_session(SessionInput(title="x"))

@@ -1,4 +1,4 @@
-"""`weft run "… @name …"`: what is mentioned comes along, if it may be read unasked."""
+"""`weft run "… @name …"`: files and agents that a prompt mentions are attached if they may be read."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""`weft models`, as a person runs it: what is available, what it costs, what a local server serves."""
+"""`weft models`, from the command line: available models, their prices, and models of a local server."""
 
 import json
 from collections.abc import Callable
@@ -10,8 +10,8 @@ import pytest
 
 from given.web import Answer, open_web
 from weft.cli.main import run_command
-from weft.cli.models import dollars, to_table, tokens
-from weft.cli.paint import Paint
+from weft.cli.models import format_limit, format_models, format_price
+from weft.cli.output import Paint
 from weft.model.catalog import Limit, Model, ModelApi
 
 CATALOGUE = json.dumps(
@@ -235,21 +235,21 @@ def test_one_that_answers_something_else_is_told(
 
 def test_on_a_terminal_it_is_a_table() -> None:
     unknown = Model(id="m", provider_id="p", name="M", api=ModelApi(id="m"), limit=Limit(context=0, output=0))
-    head, row = to_table([unknown], Paint(StringIO()))
+    head, row = format_models([unknown], Paint(StringIO()))
     assert head == "Model  Context  Output  In $/M  Out $/M  Cache $/M  Can"
     assert row == "p/m          ?       ?       ?        ?          ?  tools"
 
 
 def test_figures_are_told_as_people_say_them() -> None:
-    assert [tokens(count) for count in (0, 500, 8192, 200_000, 1_048_576)] == [
+    assert [format_limit(count) for count in (0, 500, 8192, 200_000, 1_048_576)] == [
         "?",
         "500",
         "8.2K",
         "200K",
         "1M",
     ]
-    prices = [dollars(Decimal(price)) for price in ("0", "0.075", "3.0", "100")]
-    assert [*prices, dollars(None)] == ["0", "0.075", "3", "100", "?"]
+    prices = [format_price(Decimal(price)) for price in ("0", "0.075", "3.0", "100")]
+    assert [*prices, format_price(None)] == ["0", "0.075", "3", "100", "?"]
 
 
 def test_a_password_in_an_address_is_not_told(

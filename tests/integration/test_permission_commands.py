@@ -1,4 +1,4 @@
-"""`weft permission`: what is asked, granted and decided, from the command line."""
+"""`weft permission`, from the command line: requests, grants and the audit log."""
 
 import asyncio
 import json
@@ -12,16 +12,22 @@ from given.gate import OTHER, SESSION, open_post, standing, waiting
 from weft.cli.main import run_command
 from weft.errors import CorrectedError, UnansweredError
 from weft.host.paths import paths_from
-from weft.local.permissions import covered, kept_asked, log_of, name_of, permission_directory
-from weft.local.reader import Reading
+from weft.local.permissions import (
+    open_decision_log,
+    permission_directory,
+    permission_project,
+    redact_text,
+    request_file,
+)
+from weft.local.reader import SessionReader
 from weft.model.ids import ProjectID, QuestionID, SessionID
 from weft.model.permission import QuestionRequest
-from weft.permission.requests import Asked
+from weft.permission.requests import OpenRequest
 
 
 def here() -> ProjectID:
     """The name of this directory in the books."""
-    return name_of(Reading(".", os.environ).place())
+    return permission_project(SessionReader(".", os.environ).place())
 
 
 @pytest.fixture
@@ -160,10 +166,10 @@ def test_what_cannot_be_meant_is_refused(directory: str, capsys: pytest.CaptureF
     assert run_command(["permission", "revoke", "gra_x"]) == 2
     first, second = refused(directory, "a"), refused(directory, "b")
     assert run_command(["permission", "reply", "per_", "once"]) == 2
-    assert "could be 2 of them" in capsys.readouterr().err
+    assert "matches 2 of them" in capsys.readouterr().err
     assert run_command(["permission", "reply", first, "once", "--scope", "user"]) == 2
     assert run_command(["permission", "reply", second, "once", "--message", "x"]) == 2
-    assert all(each.answer is None for each in kept_asked(directory).read())
+    assert all(each.answer is None for each in request_file(directory).read())
 
 
 def test_every_decision_is_in_the_log_and_the_log_can_be_checked(
@@ -187,7 +193,7 @@ def test_every_decision_is_in_the_log_and_the_log_can_be_checked(
     assert run_command(["permission", "log", "--verify"]) == 0
     assert "5 records, and the chain holds" in capsys.readouterr().out
     assert not _ailments(capsys)
-    path = Path(log_of(directory, here()).path)
+    path = Path(open_decision_log(directory, here()).path)
     path.write_bytes(path.read_bytes().replace(b"git push", b"git pull", 1))
     assert run_command(["permission", "log", "--verify"]) == 1
     assert f"{path}:2: record 2 does not follow" in capsys.readouterr().err
@@ -206,10 +212,10 @@ def _ailments(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
 def test_no_key_gets_into_the_log(directory: str) -> None:
     key = "sk-ant-" + "a1B2" * 12
     refused(directory, f"curl -H 'x-api-key: {key}' https://api.example.test")
-    raw = Path(log_of(directory, here()).path).read_text()
+    raw = Path(open_decision_log(directory, here()).path).read_text()
     assert key not in raw
     assert "[redacted:" in raw
-    assert covered("ls -la") == "ls -la"
+    assert redact_text("ls -la") == "ls -la"
 
 
 def test_an_answer_reaches_a_run_that_waits_in_another_process(directory: str) -> None:
@@ -230,8 +236,8 @@ def test_a_question_in_words_is_answered_in_its_session(
     directory: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     question = QuestionRequest(id=QuestionID("que_1"), session_id=SESSION, questions=())
-    asked = Asked(question=question, project_id=here(), root_id=SESSION, time=1)
-    kept_asked(directory).change(lambda known: (*known, asked))
+    asked = OpenRequest(question=question, project_id=here(), root_id=SESSION, time=1)
+    request_file(directory).change(lambda known: (*known, asked))
     assert [row["id"] for row in printed(capsys, "list")] == ["que_1"]
     assert run_command(["permission", "reply", "que_1", "once"]) == 2
     assert f"weft run -s {SESSION}" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`weft plugin list`: what there is, where from, and how it stands."""
+"""`weft plugin list`: plugins with their origin and status."""
 
 import json
 from pathlib import Path

@@ -17,22 +17,14 @@ from msgspec.structs import replace
 from given.plugins import Project, calls_of, prompt, words_of
 from weft.errors import BlockedError
 from weft.host.clock import SystemClock
-from weft.local.open import open_app
+from weft.local.open import open_directory
 from weft.model.ids import SessionID
-from weft.plugin.chain import Chain, Conduct, voice_in
-from weft.plugin.hooks import (
-    CHAT_HEADERS,
-    TOOL_BEFORE,
-    UNHOOKED,
-    CallArguments,
-    CallTold,
-    ChatHeaders,
-    hook,
-)
-from weft.plugin.loading import Hooked
+from weft.plugin.chain import FaultCounter, HookChain, register_function
+from weft.plugin.hooks import CHAT_HEADERS, NO_HOOKS, TOOL_BEFORE, CallArguments, CallTold, ChatHeaders, hook
+from weft.plugin.loader import HookFunction
 from weft.plugin.tools import tool
-from weft.plugin.worker import open_room
-from weft.provider.scripted import Call, Say
+from weft.plugin.worker import open_worker
+from weft.provider.scripted import Say, UseTool
 
 TOLD = CallTold(tool="bash", session_id=SessionID("ses_x"), call_id="call_x", args={"command": "ls"})
 NOW = CallArguments(args={"command": "ls"})
@@ -59,7 +51,7 @@ async def asked_by(project: Project, **more: Any) -> list[str]:
 
 async def test_without_plugins_there_is_nobody_to_ask(project: Project) -> None:
     async with project.open() as local:
-        assert local.kit.hooks is UNHOOKED
+        assert local.kit.hooks is NO_HOOKS
     assert project.said == []
 
 
@@ -104,7 +96,7 @@ async def test_an_installed_package_brings_its_plugin_along(
 
     assert await asked_by(project) == ["woven"]
     assert len(project.said) == 1
-    assert "odd: an entry point of weft.plugins names a module" in project.told()[0]
+    assert "odd: an entry point of weft.plugins must name a module" in project.told()[0]
 
     project.said.clear()
     monkeypatch.setenv("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1")
@@ -139,8 +131,8 @@ async def test_a_program_hands_over_modules_and_functions(project: Project) -> N
         return words.upper()
 
     module.first = first  # type: ignore[attr-defined]
-    opening = project.opening([Call(tool="shout", input={"words": "hey"})], [Say(text="Done.")])
-    async with open_app(replace(opening, plugins=(second, module, shout))) as local:
+    opening = project.opening([UseTool(tool="shout", input={"words": "hey"})], [Say(text="Done.")])
+    async with open_directory(replace(opening, plugins=(second, module, shout))) as local:
         assert calls_of(await prompt(local)) == [("shout", "MODULE AND FUNCTION")]
 
 
@@ -161,9 +153,7 @@ async def test_what_is_not_python_is_passed_over_in_one_line(project: Project) -
 
     assert await asked_by(project) == ["mine"]
     (line,) = project.told()
-    assert line.startswith(
-        "plugin: weft runs Python plugins, so these are passed over: opencode-wakatime@1.0.0"
-    )
+    assert line.startswith("plugin: weft runs Python plugins only and skips these: opencode-wakatime@1.0.0")
     assert line.endswith("@scope/name, unheardof, .opencode/plugin/theirs.ts, .opencode/tool/theirs.js")
 
 
@@ -188,7 +178,7 @@ async def test_one_that_is_broken_is_told_with_its_line_and_the_others_go_on(pro
         f"{where}/a_syntax.py:2:9: is not Python: invalid syntax",
         f"{where}/b_raises.py:4: KeyError: 'gone'",
         f"{where}/c_hook.py:3: there is no hook 'chat.parms' (did you mean chat.params?)",
-        f"{where}/d_tool.py:3: tool x: does not say what 'a' is (write a: str)",
+        f"{where}/d_tool.py:3: tool x: has no type for 'a' (write a: str)",
         f"{where}/e_exits.py:1: SystemExit: 3",
     ]
     assert sum("f_null.py" in line for line in project.told()) == 1
@@ -255,7 +245,7 @@ async def test_a_plugin_is_set_up_with_weft_to_talk_to(project: Project) -> None
         """,
     )
     (title,) = await asked_by(project)
-    assert title == f"In {project.root}: weft does not do this: events from within a plugin"
+    assert title == f"In {project.root}: weft does not do this: calling events from a plugin"
     assert project.said == []
 
 
@@ -264,7 +254,7 @@ async def test_a_plugin_whose_setup_fails_is_not_asked(project: Project) -> None
     project.plugin("b", ADDS.format(name="b"))
 
     assert await asked_by(project) == ["b"]
-    assert project.told() == [".opencode/plugin/a.py:2: setup: ValueError: no; its hooks are not asked"]
+    assert project.told() == [".opencode/plugin/a.py:2: setup: ValueError: no; its hooks are not called"]
 
 
 def _plain(code: str) -> str:
@@ -316,7 +306,7 @@ async def test_in_a_run_a_blocked_call_is_a_result_the_model_reads(project: Proj
             return now.but(temperature=0.25)
         """,
     )
-    async with project.open([Call(tool="glob", input={"pattern": "*"})], [Say(text="Done.")]) as local:
+    async with project.open([UseTool(tool="glob", input={"pattern": "*"})], [Say(text="Done.")]) as local:
         messages = await prompt(local)
 
     ((tool, said),) = calls_of(messages)
@@ -340,9 +330,11 @@ def test_whatever_a_hook_gives_back_what_is_asked_is_answered(given: Any) -> Non
     said: list[Exception] = []
 
     async def ask() -> None:
-        async with open_room("any") as room:
-            voice = voice_in(room, Hooked("tool.execute.before", lambda *_: given), plugin="any", seconds=10)
-            chain = Chain([voice], Conduct(said.append), SystemClock())
+        async with open_worker("any") as room:
+            voice = register_function(
+                room, HookFunction("tool.execute.before", lambda *_: given), plugin="any", seconds=10
+            )
+            chain = HookChain([voice], FaultCounter(said.append), SystemClock())
             found = await chain.ask(TOOL_BEFORE, TOLD, NOW)
             assert type(found) is CallArguments
             assert isinstance(found.args, dict)

@@ -12,12 +12,12 @@ import pytest
 from given.plugins import Project, prompt
 from weft.bus import Bus
 from weft.host.clock import SystemClock
-from weft.local.plugins import changed, hear_last_words, open_ears
+from weft.local.plugins import apply_changes, drain_listeners, open_plugin_listeners
 from weft.model.event import FileEdited
-from weft.plugin.chain import Chain, Conduct, voice_in
+from weft.plugin.chain import FaultCounter, HookChain, register_function
 from weft.plugin.hooks import Happened
-from weft.plugin.loading import Hooked
-from weft.plugin.worker import open_room
+from weft.plugin.loader import HookFunction
+from weft.plugin.worker import open_worker
 from weft.provider.scripted import Say
 
 
@@ -70,7 +70,7 @@ async def test_one_that_raises_there_is_left_alone_and_the_turn_goes_on(project:
                 break
 
     assert len(project.said) == 3
-    assert project.told()[2].endswith("after 3 faults its hooks are not asked any more")
+    assert project.told()[2].endswith("after 3 faults its hooks are called no more")
     assert str(project.said[2]) in str(failures[2])
 
 
@@ -84,25 +84,23 @@ async def test_one_that_cannot_keep_up_misses_events_and_that_is_told() -> None:
         assert isinstance(told.event, FileEdited)
         heard.append(told.event.file)
 
-    async with asyncio.timeout(60), open_room("slow") as room:
-        voice = voice_in(room, Hooked("event", slow), plugin="slow.py", seconds=10)
-        conduct = Conduct(said.append)
-        chain = Chain([voice], conduct, SystemClock())
-        (ear,) = open_ears(chain, bus)
+    async with asyncio.timeout(60), open_worker("slow") as room:
+        voice = register_function(room, HookFunction("event", slow), plugin="slow.py", seconds=10)
+        conduct = FaultCounter(said.append)
+        chain = HookChain([voice], conduct, SystemClock())
+        (ear,) = open_plugin_listeners(chain, bus)
         listening = asyncio.ensure_future(ear.listen(chain, conduct))
         bus.publish(FileEdited(file="first"), directory="/")
         await begun.wait()
         bus.publish(*(FileEdited(file=str(number)) for number in range(9)), directory="/")
         go.set()
-        await ear.caught_up()
+        await ear.catch_up()
         bus.publish(FileEdited(file="last"), directory="/")
-        await hear_last_words([ear])
+        await drain_listeners([ear])
         listening.cancel()
 
     assert heard == ["first", "last"]
-    assert [str(each) for each in said] == [
-        "slow.py: hook event cannot keep up, and misses some of what happened"
-    ]
+    assert [str(each) for each in said] == ["slow.py: hook event is too slow and has missed some events"]
 
 
 @pytest.fixture
@@ -166,5 +164,8 @@ def test_only_what_was_changed_is_changed_elsewhere() -> None:
     before = {"a": 1, "b": {"c": 1, "d": 2}, "gone": 1, "same": {"x": 1}}
     after = {"a": 1, "b": {"c": 1, "d": 3}, "same": {"x": 1}, "new": {"y": 1}}
 
-    assert changed({"b": {"c": 9}, "gone": 1}, before, after) == {"b": {"c": 9, "d": 3}, "new": {"y": 1}}
-    assert changed({}, before, after) == {"b": {"d": 3}, "new": {"y": 1}}
+    assert apply_changes({"b": {"c": 9}, "gone": 1}, before, after) == {
+        "b": {"c": 9, "d": 3},
+        "new": {"y": 1},
+    }
+    assert apply_changes({}, before, after) == {"b": {"d": 3}, "new": {"y": 1}}

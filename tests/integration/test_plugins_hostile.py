@@ -11,16 +11,16 @@ from given.plugins import Project, calls_of, prompt, words_of
 from weft.errors import ConfigError
 from weft.host.clock import SystemClock
 from weft.model.ids import SessionID
-from weft.plugin.chain import Chain, Conduct, voice_in
+from weft.plugin.chain import FaultCounter, HookChain, register_function
 from weft.plugin.hooks import CHAT_PARAMS, TOOL_AFTER, CallOutcome, CallTold
-from weft.plugin.loading import Hooked
-from weft.plugin.worker import open_room
-from weft.provider.scripted import Call, Say
+from weft.plugin.loader import HookFunction
+from weft.plugin.worker import open_worker
+from weft.provider.scripted import Say, UseTool
 from weft.testing.clock import HandClock
 
 SCRIPT = (
-    [Call(tool="read", input={"filePath": "greet.py"})],
-    [Call(tool="glob", input={"pattern": "*.py"})],
+    [UseTool(tool="read", input={"filePath": "greet.py"})],
+    [UseTool(tool="glob", input={"pattern": "*.py"})],
     [Say(text="Done.")],
 )
 TOLD = CallTold(tool="read", session_id=SessionID("ses_x"), call_id="call_x", args={})
@@ -68,7 +68,7 @@ async def test_a_turn_with_a_plugin_that_raises_and_exits_comes_to_its_end(proje
     assert project.told() == [
         f"{where}:11: hook chat.message: SystemExit: None; that was fault 1 of 3",
         f"{where}:15: hook experimental.chat.system.transform: SystemExit: 3; that was fault 2 of 3",
-        f"{where}:7: hook chat.params: ValueError: no params today; after 3 faults its hooks are not asked any more",
+        f"{where}:7: hook chat.params: ValueError: no params today; after 3 faults its hooks are called no more",
     ]
 
 
@@ -144,7 +144,7 @@ async def test_a_plugin_that_stays_stuck_is_left_alone_without_waiting_for_it_ag
     assert [line.rpartition("; ")[2] for line in project.told()] == [
         "that was fault 1 of 3",
         "that was fault 2 of 3",
-        "after 3 faults its hooks are not asked any more",
+        "after 3 faults its hooks are called no more",
     ]
 
 
@@ -156,10 +156,12 @@ async def test_a_run_that_is_aborted_does_not_wait_for_a_hook() -> None:
         outside.call_soon_threadsafe(begun.set)
         release.wait()
 
-    async with asyncio.timeout(60), open_room("slow") as room:
-        voice = voice_in(room, Hooked("tool.execute.after", hangs), plugin="slow.py", seconds=10)
+    async with asyncio.timeout(60), open_worker("slow") as room:
+        voice = register_function(
+            room, HookFunction("tool.execute.after", hangs), plugin="slow.py", seconds=10
+        )
         asking = asyncio.ensure_future(
-            Chain([voice], Conduct(said.append), SystemClock()).ask(TOOL_AFTER, TOLD, NOW)
+            HookChain([voice], FaultCounter(said.append), SystemClock()).ask(TOOL_AFTER, TOLD, NOW)
         )
         await begun.wait()
         asking.cancel()
@@ -179,9 +181,11 @@ async def test_a_hook_that_awaits_is_cancelled_with_the_run() -> None:
         finally:
             outside.call_soon_threadsafe(ended.set)
 
-    async with asyncio.timeout(60), open_room("waits") as room:
-        voice = voice_in(room, Hooked("tool.execute.after", waits), plugin="waits.py", seconds=10)
-        chain = Chain([voice], Conduct(lambda _: None), SystemClock())
+    async with asyncio.timeout(60), open_worker("waits") as room:
+        voice = register_function(
+            room, HookFunction("tool.execute.after", waits), plugin="waits.py", seconds=10
+        )
+        chain = HookChain([voice], FaultCounter(lambda _: None), SystemClock())
         asking = asyncio.ensure_future(chain.ask(TOOL_AFTER, TOLD, NOW))
         await begun.wait()
         asking.cancel()

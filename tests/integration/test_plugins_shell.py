@@ -11,7 +11,7 @@ from given.plugins import Project, calls_of, prompt, words_of
 from weft.errors import BlockedError
 from weft.model.ids import SessionID
 from weft.plugin.hooks import CHAT_HEADERS, TOOL_BEFORE, CallArguments, CallTold, ChatHeaders
-from weft.provider.scripted import Call, Say
+from weft.provider.scripted import Say, UseTool
 from weft.testing.clock import HandClock
 
 TOLD = CallTold(tool="bash", session_id=SessionID("ses_x"), call_id="call_x", args={"command": "ls"})
@@ -76,8 +76,8 @@ async def test_exit_code_2_says_no_and_standard_error_why(project: Project) -> N
         ("echo '[1]'", 'what it printed: is not an object with a "now"'),
         ("echo '{\"later\": {}}'", 'what it printed: is not an object with a "now"'),
         ("echo '{\"now\": 3}'", 'what it printed: "now" is not an object'),
-        ('echo \'{"now": {"args": 3}}\'', "what it gave back: Expected `object`, got `int`"),
-        ('echo \'{"now": {"arg": {}}}\'', "what it gave back: there is no 'arg' here"),
+        ('echo \'{"now": {"args": 3}}\'', "what it returned: Expected `object`, got `int`"),
+        ('echo \'{"now": {"arg": {}}}\'', "what it returned: there is no 'arg' here"),
         ("exec nosuchcommand_", "the command: ended with code 127"),
     ],
 )
@@ -104,7 +104,11 @@ async def test_one_that_hangs_is_ended_at_its_deadline(project: Project, tmp_pat
 
 async def test_a_matcher_says_which_tools_it_is_asked_about(project: Project) -> None:
     hooked(project, "echo no >&2; exit 2", matcher="edit|gl*")
-    script = [Call(tool="glob", input={"pattern": "*.sh"})], [Call(tool="todoread")], [Say(text="Done.")]
+    script = (
+        [UseTool(tool="glob", input={"pattern": "*.sh"})],
+        [UseTool(tool="todoread")],
+        [Say(text="Done.")],
+    )
     async with asyncio.timeout(60), project.open(*script) as local:
         messages = await prompt(local)
 
@@ -122,7 +126,7 @@ async def test_a_hook_that_cannot_block_is_at_fault_if_it_tries(project: Project
         now = ChatHeaders(headers={})
         assert await local.kit.hooks.ask(CHAT_HEADERS, None, now) is now  # type: ignore[arg-type]
     matcher, fault = project.told()
-    assert "a matcher means nothing at this hook" in matcher
+    assert "this hook has no matcher" in matcher
     assert "hook chat.headers cannot block anything" in fault
 
 

@@ -10,7 +10,7 @@ from given.plugins import MODEL, Project, calls_of, prompt, words_of
 from weft.model.event import PartUpdated
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.part import AnyPart, CompletedState, RunningState, ToolPart
-from weft.provider.scripted import Call, Say
+from weft.provider.scripted import Say, UseTool
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "project")
 
 
-async def called(project: Project, *calls: Call) -> list[tuple[str, str]]:
+async def called(project: Project, *calls: UseTool) -> list[tuple[str, str]]:
     async with asyncio.timeout(60), project.open(*[[call] for call in calls], [Say(text="Done.")]) as local:
         messages = await prompt(local)
     assert words_of(messages).endswith("Done.")
@@ -45,7 +45,10 @@ MATH = """
 
 async def test_a_file_of_tools_gives_tools_that_a_model_can_call(project: Project) -> None:
     project.tool("math", MATH)
-    script = [Call(tool="math", input={"numbers": [1, 2.5]})], [Call(tool="math_divide", input={"a": 3})]
+    script = (
+        [UseTool(tool="math", input={"numbers": [1, 2.5]})],
+        [UseTool(tool="math_divide", input={"a": 3})],
+    )
     async with asyncio.timeout(60), project.open(*script, [Say(text="Done.")]) as local:
         messages = await prompt(local)
         parts = [part for each in messages for part in each.parts if isinstance(part, ToolPart)]
@@ -90,16 +93,16 @@ async def test_arguments_are_judged_and_faults_are_results(project: Project) -> 
     )
     wrong, zero, left, number, talk = await called(
         project,
-        Call(tool="math", input={"numbers": ["one"]}),
-        Call(tool="math_divide", input={"a": 1, "b": 0}),
-        Call(tool="leaves"),
-        Call(tool="gives_a_number"),
-        Call(tool="talks"),
+        UseTool(tool="math", input={"numbers": ["one"]}),
+        UseTool(tool="math_divide", input={"a": 1, "b": 0}),
+        UseTool(tool="leaves"),
+        UseTool(tool="gives_a_number"),
+        UseTool(tool="talks"),
     )
     assert wrong[1].startswith("The math tool was called with invalid arguments: Expected `float`, got `str`")
     assert zero[1] == "ZeroDivisionError: float division by zero"
     assert left[1] == "SystemExit: 4"
-    assert number[1] == "The gives_a_number tool gave back a int, where text or a ToolAnswer is wanted."
+    assert number[1] == "The gives_a_number tool returned a int; it must return text or a ToolAnswer."
     assert len(talk[1]) < 60_000
     assert "truncated" in talk[1]
     assert project.said == []
@@ -118,8 +121,8 @@ async def test_one_that_cannot_await_an_answer_is_not_taken_for_allowed(project:
             return f"deployed in {ctx.directory}"
         """,
     )
-    ((_, said),) = await called(project, Call(tool="deploy"))
-    assert said == "ask needs a tool that is async: write async def, and await it"
+    ((_, said),) = await called(project, UseTool(tool="deploy"))
+    assert said == "ask needs an async tool: write async def, and await it"
 
 
 async def test_an_async_function_that_is_wrapped_is_called_like_any_other(project: Project) -> None:
@@ -143,7 +146,7 @@ async def test_an_async_function_that_is_wrapped_is_called_like_any_other(projec
             return f"{service} by {ctx.agent}"
         """,
     )
-    assert await called(project, Call(tool="deploy", input={"service": "loom"})) == [
+    assert await called(project, UseTool(tool="deploy", input={"service": "loom"})) == [
         ("deploy", "loom by build")
     ]
 
@@ -153,8 +156,8 @@ async def test_the_permission_of_a_custom_tool_is_its_name(project: Project) -> 
     project.configure(permission={"math": "deny", "divide": {"9*": "deny"}})
     denied, asked = await called(
         project,
-        Call(tool="math", input={"numbers": []}),
-        Call(tool="math_divide", input={"a": 9}),
+        UseTool(tool="math", input={"numbers": []}),
+        UseTool(tool="math_divide", input={"a": 9}),
     )
     assert "the tool 'math' is not available" in denied[1]
     assert "A rule forbids this call (divide '9.0/2'" in asked[1]
@@ -167,10 +170,10 @@ async def test_one_of_weft_s_names_takes_the_place_of_weft_s_own_with_its_permis
         "write",
         "from weft.plugin.tools import tool\n@tool\ndef write(x: str) -> str:\n    'Mine.'\n    return x\n",
     )
-    assert await called(project, Call(tool="write", input={"x": "mine"})) == [("write", "mine")]
+    assert await called(project, UseTool(tool="write", input={"x": "mine"})) == [("write", "mine")]
 
     project.configure(permission={"edit": "deny"})
-    ((_, said),) = await called(project, Call(tool="write", input={"x": "mine"}))
+    ((_, said),) = await called(project, UseTool(tool="write", input={"x": "mine"}))
     assert said != "mine"
 
 
@@ -182,15 +185,15 @@ async def test_names_that_cannot_be_are_told_with_file_line_and_function(project
     project.tool("twice", head + one.format(name="default") + one.format(name="execute"))
     project.plugin("other", head + one.format(name="twice"))
 
-    assert await called(project, Call(tool="twice")) == [("twice", "default")]
+    assert await called(project, UseTool(tool="twice")) == [("twice", "default")]
     where = ".opencode/tool"
     assert project.told() == [
-        f"{where}/invalid.py:2: function 'execute': the name 'invalid' is weft's own",
-        f"{where}/twice.py: tool 'twice' takes the place of the one in {project.root}/.opencode/plugin/other.py".replace(
+        f"{where}/invalid.py:2: function 'execute': the name 'invalid' is reserved by weft",
+        f"{where}/twice.py: tool 'twice' replaces the one in {project.root}/.opencode/plugin/other.py".replace(
             f"{project.root}/", ""
         ),
-        f"{where}/twice.py:6: function 'execute': there is a tool 'twice' in this file already",
-        f"{where}/two words.py:2: function 'execute': 'two words' is no name that a model can call",
+        f"{where}/twice.py:6: function 'execute': this file already has a tool 'twice'",
+        f"{where}/two words.py:2: function 'execute': 'two words' is not a valid tool name",
     ]
 
 
@@ -216,7 +219,7 @@ async def test_one_that_hangs_is_left_behind_when_the_run_is_aborted(project: Pr
             return "released"
         """,
     )
-    async with asyncio.timeout(60), project.open([Call(tool="hang")]) as local:
+    async with asyncio.timeout(60), project.open([UseTool(tool="hang")]) as local:
         session = (await local.create_session(SessionInput(title="x"))).id
         asked = PromptInput(model=MODEL, parts=(TextInput(text="go"),))
         events = local.events()

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from weft.host.processes import Captured, Command, Exit, Output, capture, run, tool_environment
+from weft.host.processes import (
+    CapturedOutput,
+    ProcessCommand,
+    ProcessExit,
+    ProcessOutput,
+    capture_output,
+    run_command,
+    tool_environment,
+)
 from weft.testing.tool_contract import processes_in
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
@@ -25,47 +33,50 @@ async def guard() -> AsyncIterator[None]:
         yield
 
 
-def shell(script: str, directory: Path, timeout: float | None = None) -> Command:
-    return Command(
+def shell(script: str, directory: Path, timeout: float | None = None) -> ProcessCommand:
+    return ProcessCommand(
         argv=("bash", "-c", script), directory=str(directory), environment=ENVIRONMENT, timeout=timeout
     )
 
 
-async def heard(script: str, directory: Path, seconds: float | None = None) -> tuple[Exit, str]:
+async def heard(script: str, directory: Path, seconds: float | None = None) -> tuple[ProcessExit, str]:
     said = bytearray()
 
     async def hear(piece: bytes) -> None:
         said.extend(piece)
 
     async with asyncio.timeout(GUARD_SECONDS):
-        exit = await run(shell(script, directory, seconds), hear)
+        exit = await run_command(shell(script, directory, seconds), hear)
     return exit, said.decode()
 
 
 async def test_both_outputs_are_heard_in_order(tmp_path: Path) -> None:
-    assert await heard("echo one; echo two >&2; echo three", tmp_path) == (Exit(code=0), "one\ntwo\nthree\n")
+    assert await heard("echo one; echo two >&2; echo three", tmp_path) == (
+        ProcessExit(code=0),
+        "one\ntwo\nthree\n",
+    )
 
 
 async def test_the_exit_code_is_told(tmp_path: Path) -> None:
-    assert await heard("exit 7", tmp_path) == (Exit(code=7), "")
+    assert await heard("exit 7", tmp_path) == (ProcessExit(code=7), "")
 
 
 async def test_there_is_no_input(tmp_path: Path) -> None:
-    assert await heard("cat; echo done", tmp_path) == (Exit(code=0), "done\n")
+    assert await heard("cat; echo done", tmp_path) == (ProcessExit(code=0), "done\n")
 
 
 async def test_arguments_arrive_as_given(tmp_path: Path) -> None:
     awkward = ("a b", "$HOME", "'", '"', "", "--", "\n")
     argv = (sys.executable, "-c", "import sys; print(sys.argv[1:])", *awkward)
-    command = Command(argv=argv, directory=str(tmp_path), environment=ENVIRONMENT)
-    assert await capture(command, limit=1000) == Captured(
+    command = ProcessCommand(argv=argv, directory=str(tmp_path), environment=ENVIRONMENT)
+    assert await capture_output(command, limit=1000) == CapturedOutput(
         code=0, output=f"{list(awkward)}\n".encode(), errors=""
     )
 
 
 async def test_the_last_words_are_heard(tmp_path: Path) -> None:
     exit, said = await heard("head -c 60000 /dev/zero | tr '\\0' x", tmp_path)
-    assert (exit, len(said)) == (Exit(code=0), 60000)
+    assert (exit, len(said)) == (ProcessExit(code=0), 60000)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +130,7 @@ async def test_cancelling_ends_everything(script: str, tmp_path: Path) -> None:
     async def hear(piece: bytes) -> None:
         started.set()
 
-    running = asyncio.ensure_future(run(shell(f"echo started; {script}", tmp_path), hear))
+    running = asyncio.ensure_future(run_command(shell(f"echo started; {script}", tmp_path), hear))
     await started.wait()
     running.cancel()
     running.cancel()
@@ -133,7 +144,7 @@ async def test_what_the_listener_raises_ends_everything_and_is_raised(tmp_path: 
         raise LookupError("enough")
 
     with pytest.raises(LookupError, match="enough"):
-        await run(shell("echo hello; sleep 999", tmp_path), hear)
+        await run_command(shell("echo hello; sleep 999", tmp_path), hear)
     assert processes_in(tmp_path) == []
 
 
@@ -147,13 +158,13 @@ async def test_no_file_handle_is_left_open(tmp_path: Path) -> None:
 
 SERVER = """
 import asyncio, os, sys
-from weft.host.processes import Command, run, tool_environment
+from weft.host.processes import ProcessCommand, run_command, tool_environment
 
 async def hear(piece):
     os.write(1, piece)
 
 script = "(setsid sleep 999 &); sleep 999 & echo started; sleep 999"
-asyncio.run(run(Command(argv=("bash", "-c", script), directory=sys.argv[1], environment=tool_environment(os.environ)), hear))
+asyncio.run(run_command(ProcessCommand(argv=("bash", "-c", script), directory=sys.argv[1], environment=tool_environment(os.environ)), hear))
 """
 
 
@@ -175,8 +186,8 @@ async def test_nothing_outlives_a_killed_server(tmp_path: Path) -> None:
 async def test_large_output_is_kept_in_a_file_and_not_in_memory(tmp_path: Path) -> None:
     size = 100_000_000
     spilled = tmp_path / "spilled"
-    output = Output(lambda: str(spilled), memory=50_000)
-    exit = await run(shell(f"yes | head -c {size}", tmp_path), output.hear)
+    output = ProcessOutput(lambda: str(spilled), memory=50_000)
+    exit = await run_command(shell(f"yes | head -c {size}", tmp_path), output.hear)
     output.close()
     assert (exit.code, output.size, output.path, output.lost) == (0, size, str(spilled), 0)
     assert output.head == b"y\n" * 25_000
@@ -186,30 +197,30 @@ async def test_large_output_is_kept_in_a_file_and_not_in_memory(tmp_path: Path) 
 
 async def test_the_file_has_an_end_too(tmp_path: Path) -> None:
     spilled = tmp_path / "spilled"
-    output = Output(lambda: str(spilled), memory=10, limit=1000)
-    await run(shell("yes | head -c 5000", tmp_path), output.hear)
+    output = ProcessOutput(lambda: str(spilled), memory=10, limit=1000)
+    await run_command(shell("yes | head -c 5000", tmp_path), output.hear)
     output.close()
     assert (output.size, output.lost, spilled.stat().st_size) == (5000, 4000, 1000)
 
 
 async def test_a_file_that_cannot_be_written_costs_output_and_not_the_command(tmp_path: Path) -> None:
-    output = Output(lambda: str(tmp_path / "nowhere/spilled"), memory=10)
-    exit = await run(shell("yes | head -c 50", tmp_path), output.hear)
+    output = ProcessOutput(lambda: str(tmp_path / "nowhere/spilled"), memory=10)
+    exit = await run_command(shell("yes | head -c 50", tmp_path), output.hear)
     assert (exit.code, bytes(output.head), output.lost) == (0, b"y\n" * 5, 40)
 
 
 async def test_little_output_makes_no_file(tmp_path: Path) -> None:
-    output = Output(lambda: str(tmp_path / "spilled"), memory=10)
-    await run(shell("echo hi", tmp_path), output.hear)
+    output = ProcessOutput(lambda: str(tmp_path / "spilled"), memory=10)
+    await run_command(shell("echo hi", tmp_path), output.hear)
     output.close()
     assert (bytes(output.head), output.path) == (b"hi\n", None)
 
 
 async def test_capturing_keeps_the_errors_apart_and_stops_at_the_limit(tmp_path: Path) -> None:
-    both = await capture(shell("echo out; echo err >&2; exit 3", tmp_path), limit=100)
-    assert both == Captured(code=3, output=b"out\n", errors="err\n")
-    endless = await capture(shell("yes", tmp_path), limit=4)
-    assert endless == Captured(code=None, output=b"y\ny\n", errors="", cut=True)
+    both = await capture_output(shell("echo out; echo err >&2; exit 3", tmp_path), limit=100)
+    assert both == CapturedOutput(code=3, output=b"out\n", errors="err\n")
+    endless = await capture_output(shell("yes", tmp_path), limit=4)
+    assert endless == CapturedOutput(code=None, output=b"y\ny\n", errors="", cut=True)
     assert processes_in(tmp_path) == []
 
 
@@ -226,8 +237,10 @@ async def test_a_child_sees_what_is_allowed_and_no_key(tmp_path: Path) -> None:
         "MINE": "1",
         "PWD": "/x",
     }
-    seen = tool_environment(source, also=["MINE"])
+    seen = tool_environment(source, extra=["MINE"])
     assert seen == {"PATH": os.environ["PATH"], "LC_ALL": "C", "MINE": "1"}
-    told = await capture(Command(argv=("env",), directory=str(tmp_path), environment=seen), limit=10_000)
+    told = await capture_output(
+        ProcessCommand(argv=("env",), directory=str(tmp_path), environment=seen), limit=10_000
+    )
     assert b"secret" not in told.output
     assert b"MINE=1" in told.output

@@ -14,9 +14,9 @@ from weft.host.git import Git
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
 from weft.model.project import Place, Project, ProjectTime
 from weft.model.session import Session, SessionTime
-from weft.project.facts import Alias, History, Known, Resolution, alias_from_plain, alias_to_plain
-from weft.project.look import look, write_id
-from weft.project.resolve import adopted, find_settled, resolve
+from weft.project.checkout import find_checkout, write_id
+from weft.project.facts import History, KnownProjects, ProjectAlias, Resolution, alias_to_plain, find_alias
+from weft.project.resolve import adopt_sessions, find_settled, resolve
 
 NOW = 1_790_000_000_000
 AUTHOR = {
@@ -65,12 +65,12 @@ class Desk:
     def __init__(self) -> None:
         self.git: History = Git(os.environ)
         self.projects: dict[ProjectID, Project] = {}
-        self.aliases: dict[ProjectID, Alias] = {}
+        self.aliases: dict[ProjectID, ProjectAlias] = {}
         self.sessions: dict[SessionID, Session] = {}
 
     def resolve(self, directory: Path | str) -> Resolution:
-        at = look(str(directory))
-        known = Known(projects=self.projects, aliases=self.aliases)
+        at = find_checkout(str(directory))
+        known = KnownProjects(projects=self.projects, aliases=self.aliases)
         found = resolve(at, known, git=self.git, now=NOW)
         id = ProjectID(at.id)
         short = find_settled(at, self.projects.get(id), self.aliases.get(id))
@@ -90,13 +90,13 @@ class Desk:
         if found.project is not None:
             self.projects[id] = found.project
         if found.alias is not None:
-            kept = alias_from_plain(alias_to_plain(found.alias))
+            kept = find_alias(alias_to_plain(found.alias))
             assert kept == found.alias
             self.aliases[id] = kept
         if found.id_file is not None:
             write_id(found.id_file)
         if found.adoption is not None:
-            for session in adopted(found.adoption, list(self.sessions.values())):
+            for session in adopt_sessions(found.adoption, list(self.sessions.values())):
                 self.sessions[session.id] = session
 
     def work(self, directory: Path | str, *titles: str) -> None:
@@ -196,7 +196,7 @@ def test_a_repository_that_is_as_we_left_it_needs_its_own_two_records_alone(
     place = desk.open(repository)
     id = place.project.id
 
-    at = look(f"{repository}/")
+    at = find_checkout(f"{repository}/")
 
     assert find_settled(at, desk.projects[id], desk.aliases[id]) == Resolution(place=place)
     assert find_settled(at, None, None) is None
@@ -205,7 +205,7 @@ def test_a_repository_that_is_as_we_left_it_needs_its_own_two_records_alone(
 
 def test_the_short_way_loads_nothing_it_does_not_need() -> None:
     modules = "asyncio subprocess hashlib pathlib weft.host.git"
-    code = f"import sys, weft.project.look, weft.project.resolve; print([m for m in {modules.split()} if m in sys.modules])"
+    code = f"import sys, weft.project.checkout, weft.project.resolve; print([m for m in {modules.split()} if m in sys.modules])"
 
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 

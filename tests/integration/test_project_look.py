@@ -8,8 +8,15 @@ import pytest
 
 from weft.errors import DirectoryError, InvalidIdError, InvalidInputError
 from weft.model.ids import ProjectID
-from weft.project.facts import Alias, Checkout, Home, IdFile, Inode
-from weft.project.look import core_worktree, inode_of, look, look_home, read_id, write_id
+from weft.project.checkout import (
+    find_checkout,
+    find_inode,
+    inspect_last_place,
+    read_core_worktree,
+    read_id,
+    write_id,
+)
+from weft.project.facts import Checkout, IdFile, Inode, LastPlace, ProjectAlias
 
 ROOT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
@@ -30,8 +37,8 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_a_plain_directory_is_in_no_checkout(tmp_path: Path) -> None:
-    assert look(f"{tmp_path}/") == Checkout(directory=str(tmp_path))
-    assert look(str(tmp_path), fake_vcs="git") == Checkout(directory=str(tmp_path), fake_vcs="git")
+    assert find_checkout(f"{tmp_path}/") == Checkout(directory=str(tmp_path))
+    assert find_checkout(str(tmp_path), fake_vcs="git") == Checkout(directory=str(tmp_path), fake_vcs="git")
 
 
 def test_a_directory_deep_in_a_checkout_knows_its_top(repository: Path) -> None:
@@ -39,14 +46,14 @@ def test_a_directory_deep_in_a_checkout_knows_its_top(repository: Path) -> None:
     deep.mkdir(parents=True)
     (repository / ".git" / "opencode").write_text(f" {ROOT}\n")
 
-    assert look(str(deep)) == Checkout(
+    assert find_checkout(str(deep)) == Checkout(
         directory=str(deep),
         top=str(repository),
         main=str(repository),
         common_dir=str(repository / ".git"),
         sound=True,
         id=ROOT,
-        inode=inode_of(str(repository)),
+        inode=find_inode(str(repository)),
     )
 
 
@@ -54,7 +61,7 @@ def test_a_linked_worktree_knows_the_main_checkout_and_reads_its_id(repository: 
     run(repository, "worktree", "add", "-q", str(tmp_path / "linked"))
     (repository / ".git" / "opencode").write_text(ROOT)
 
-    assert look(str(tmp_path / "linked")) == Checkout(
+    assert find_checkout(str(tmp_path / "linked")) == Checkout(
         directory=str(tmp_path / "linked"),
         top=str(tmp_path / "linked"),
         main=str(repository),
@@ -62,7 +69,7 @@ def test_a_linked_worktree_knows_the_main_checkout_and_reads_its_id(repository: 
         sound=True,
         git_file=True,
         id=ROOT,
-        inode=inode_of(str(repository)),
+        inode=find_inode(str(repository)),
     )
 
 
@@ -71,24 +78,24 @@ def test_a_linked_worktree_of_a_submodule_knows_the_submodule(repository: Path, 
     run(tmp_path / "outer", "submodule", "add", "-q", str(repository), "sub")
     run(tmp_path / "outer" / "sub", "worktree", "add", "-q", str(tmp_path / "linked"))
 
-    at = look(str(tmp_path / "linked"))
+    at = find_checkout(str(tmp_path / "linked"))
 
     assert at.main == str(tmp_path / "outer" / "sub")
     assert at.common_dir == str(tmp_path / "outer" / ".git" / "modules" / "sub")
 
 
 def test_a_repositorys_configuration_may_name_its_checkout() -> None:
-    assert core_worktree("[core]\n\tbare = false\n\tWorkTree = ../../../sub\n") == "../../../sub"
-    assert core_worktree("[other]\n\tworktree = x\n[core]\n\tbare = true\n") == ""
-    assert core_worktree("\n" * 60_000) == ""
+    assert read_core_worktree("[core]\n\tbare = false\n\tWorkTree = ../../../sub\n") == "../../../sub"
+    assert read_core_worktree("[other]\n\tworktree = x\n[core]\n\tbare = true\n") == ""
+    assert read_core_worktree("\n" * 60_000) == ""
 
 
 def test_a_shallow_clone_says_so(repository: Path, tmp_path: Path) -> None:
     run(repository, "commit", "-q", "--allow-empty", "-m", "two")
     run(tmp_path, "clone", "-q", "--depth=1", f"file://{repository}", "shallow")
 
-    assert look(str(tmp_path / "shallow")).shallow
-    assert not look(str(repository)).shallow
+    assert find_checkout(str(tmp_path / "shallow")).shallow
+    assert not find_checkout(str(repository)).shallow
 
 
 @pytest.mark.parametrize(
@@ -107,7 +114,7 @@ def test_a_shallow_clone_says_so(repository: Path, tmp_path: Path) -> None:
 def test_a_git_file_that_leads_nowhere_is_not_sound(tmp_path: Path, content: str) -> None:
     (tmp_path / ".git").write_text(content)
 
-    at = look(str(tmp_path))
+    at = find_checkout(str(tmp_path))
 
     assert (at.top, at.sound, at.id) == (str(tmp_path), False, "")
 
@@ -115,7 +122,7 @@ def test_a_git_file_that_leads_nowhere_is_not_sound(tmp_path: Path, content: str
 def test_a_git_pipe_does_not_keep_us_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".git")
 
-    assert not look(str(tmp_path)).sound
+    assert not find_checkout(str(tmp_path)).sound
 
 
 def test_a_directory_that_is_none_is_refused_with_a_way_out(tmp_path: Path) -> None:
@@ -124,15 +131,15 @@ def test_a_directory_that_is_none_is_refused_with_a_way_out(tmp_path: Path) -> N
 
     for name in ("missing", "file", "file/below", "loop", "nul\0"):
         with pytest.raises(DirectoryError) as caught:
-            look(f"{tmp_path}/{name}")
+            find_checkout(f"{tmp_path}/{name}")
         assert caught.value.hint
     with pytest.raises(DirectoryError, match="no directory was named"):
-        look("")
+        find_checkout("")
 
 
 def test_only_git_can_be_faked(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="OPENCODE_FAKE_VCS"):
-        look(str(tmp_path), fake_vcs="svn")
+        find_checkout(str(tmp_path), fake_vcs="svn")
 
 
 @pytest.mark.parametrize(
@@ -199,12 +206,14 @@ def test_an_id_that_is_a_path_is_never_written(tmp_path: Path) -> None:
 def test_the_home_of_a_project_is_what_is_there_today(repository: Path, tmp_path: Path) -> None:
     (repository / ".git" / "opencode").write_text(ROOT)
     (tmp_path / "plain").mkdir()
-    alias = Alias(worktree=str(repository), common_dir=str(repository / ".git"))
-    found = Home(exists=True, common_dir=str(repository / ".git"), id=ROOT, inode=inode_of(str(repository)))
-
-    assert look_home(str(repository), alias) == look_home(str(repository), None) == found
-    assert look_home(str(tmp_path / "plain"), None) == Home(
-        exists=True, inode=inode_of(str(tmp_path / "plain"))
+    alias = ProjectAlias(worktree=str(repository), common_dir=str(repository / ".git"))
+    found = LastPlace(
+        exists=True, common_dir=str(repository / ".git"), id=ROOT, inode=find_inode(str(repository))
     )
-    assert look_home(str(tmp_path / "gone"), alias) == Home()
-    assert inode_of(str(tmp_path / "gone")) == Inode()
+
+    assert inspect_last_place(str(repository), alias) == inspect_last_place(str(repository), None) == found
+    assert inspect_last_place(str(tmp_path / "plain"), None) == LastPlace(
+        exists=True, inode=find_inode(str(tmp_path / "plain"))
+    )
+    assert inspect_last_place(str(tmp_path / "gone"), alias) == LastPlace()
+    assert find_inode(str(tmp_path / "gone")) == Inode()

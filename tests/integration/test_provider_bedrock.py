@@ -7,6 +7,8 @@ from typing import Any
 import httpx2
 from msgspec.structs import replace
 
+from fake.converse import REGION, SECRET, ConverseDialect
+from fake.converse_rules import signature_of
 from given.house import House, open_house, say
 from given.models import ON_BEDROCK
 from weft.errors import ProviderAuthError
@@ -16,10 +18,8 @@ from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import CacheTokens, TextPart, Tokens
 from weft.provider.bedrock.adapter import Bedrock
 from weft.provider.chunk import Usage
-from weft.provider.endpoint import AwsKeys, Endpoint
-from weft.provider.scripted import Call, End, Say, Think
-from weft.testing.fake.converse import REGION, SECRET, ConverseDialect
-from weft.testing.fake.converse_rules import signature_of
+from weft.provider.endpoint import AwsKeys, ModelEndpoint
+from weft.provider.scripted import End, Say, Think, UseTool
 from weft.testing.provider_stand import ServerStand, open_stand
 
 
@@ -32,7 +32,7 @@ async def open_session(
             raise keys
         return keys
 
-    def make(client: httpx2.AsyncClient, endpoint: Endpoint) -> Bedrock:
+    def make(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Bedrock:
         return Bedrock(client, replace(endpoint, api_key="", aws=find, options={"region": REGION}))
 
     model = replace(ON_BEDROCK, options={"reasoningConfig": {"type": "enabled", "budgetTokens": 4000}})
@@ -57,7 +57,7 @@ async def test_a_call_is_carried_out_and_its_result_sent_back_signed() -> None:
     async with open_session() as (house, stand):
         used = Usage(input=7, output=5, cache_read=40, cache_write=5)
         stand.play(
-            [Think(text="hm, so \n"), Say(text="I call."), Call(tool="echo", input={"words": "hi"})],
+            [Think(text="hm, so \n"), Say(text="I call."), UseTool(tool="echo", input={"words": "hi"})],
             [Say(text="It said hi."), End(usage=used)],
         )
         session = await house.api.create_session(SessionInput(title="t"))

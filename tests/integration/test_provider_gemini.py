@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from fake.gemini import GeminiDialect
 from given.asked_models import GEMINI_2, GEMINI_3
 from given.house import House, open_house, say
 from weft.model.catalog import Model
@@ -13,8 +14,7 @@ from weft.model.message import AssistantMessage
 from weft.model.part import TextPart, Tokens
 from weft.provider.chunk import Usage
 from weft.provider.gemini.adapter import Gemini
-from weft.provider.scripted import Call, End, Fail, Say, Think
-from weft.testing.fake.gemini import GeminiDialect
+from weft.provider.scripted import End, Fail, Say, Think, UseTool
 from weft.testing.provider_stand import ServerStand, open_stand
 
 HI = {"role": "user", "parts": [{"text": "say hi"}]}
@@ -42,8 +42,8 @@ async def test_calls_and_their_signature_go_back_as_they_came() -> None:
             [
                 Think(text="Let me see."),
                 Say(text="One moment."),
-                Call(tool="echo", input={"words": "hi"}),
-                Call(tool="echo", input={"words": "ho"}),
+                UseTool(tool="echo", input={"words": "hi"}),
+                UseTool(tool="echo", input={"words": "ho"}),
             ],
             [Say(text="Both."), End(usage=Usage(input=7, output=3, reasoning=2, cache_read=40))],
         )
@@ -79,7 +79,7 @@ async def test_calls_and_their_signature_go_back_as_they_came() -> None:
 async def test_without_ids_calls_are_matched_by_name_and_order() -> None:
     async with open_session(GEMINI_2) as (house, stand):
         stand.play(
-            [Call(tool="echo", input={"words": "hi"}), Call(tool="echo", input={"words": "ho"})],
+            [UseTool(tool="echo", input={"words": "hi"}), UseTool(tool="echo", input={"words": "ho"})],
             [Say(text="Both.")],
         )
         session = await house.api.create_session(SessionInput())

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from fake.responses import ResponsesDialect
 from given.asked_models import GPT_5
 from given.house import ECHO, House, open_house, say
 from weft.model.failure import ApiFailure
@@ -12,8 +13,7 @@ from weft.model.message import AssistantMessage
 from weft.model.part import ReasoningPart, TextPart, Tokens, ToolPart
 from weft.provider.chunk import Usage
 from weft.provider.openai_responses.adapter import OpenAIResponses
-from weft.provider.scripted import Call, End, Fail, Say, Think
-from weft.testing.fake.responses import ResponsesDialect
+from weft.provider.scripted import End, Fail, Say, Think, UseTool
 from weft.testing.provider_stand import ServerStand, open_stand
 from weft.tool.registry import INVALID
 
@@ -40,7 +40,11 @@ def sent(stand: ServerStand, number: int) -> list[dict[str, Any]]:
 async def test_a_thought_and_a_call_go_back_as_they_came() -> None:
     async with open_session() as (house, stand):
         stand.play(
-            [Think(text="Let me see."), Say(text="One moment."), Call(tool="echo", input={"words": "hi"})],
+            [
+                Think(text="Let me see."),
+                Say(text="One moment."),
+                UseTool(tool="echo", input={"words": "hi"}),
+            ],
             [Say(text="It said hi."), End(usage=Usage(input=7, output=3, reasoning=2, cache_read=40))],
         )
         session = await house.api.create_session(SessionInput())
@@ -91,7 +95,7 @@ async def test_a_session_goes_on_after_an_answer_that_broke_off() -> None:
 
 async def test_arguments_that_are_not_json_come_back_as_a_result_and_not_as_a_broken_session() -> None:
     async with open_session() as (house, stand):
-        stand.play([Call(tool="echo", raw='{"words": "h')], [Say(text="I see.")])
+        stand.play([UseTool(tool="echo", raw='{"words": "h')], [Say(text="I see.")])
         session = await house.api.create_session(SessionInput())
         answer = await house.api.prompt(session.id, say("say hi"))
     assert isinstance(answer.info, AssistantMessage)

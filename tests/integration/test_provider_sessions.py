@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from fake.anthropic import AnthropicDialect, signature_of
+from fake.openai import OpenAIChatDialect
 from given.house import House, open_house, say
 from given.models import CLAUDE, GPT
-from weft.model.catalog import ref
+from weft.model.catalog import to_ref
 from weft.model.event import PartUpdated
 from weft.model.failure import AbortedFailure, ApiFailure
 from weft.model.input import SessionInput
@@ -19,10 +21,8 @@ from weft.model.part import CacheTokens, TextPart, Tokens
 from weft.provider.anthropic.adapter import AnthropicMessages
 from weft.provider.chunk import Usage
 from weft.provider.openai_chat.adapter import OpenAIChat
-from weft.provider.scripted import Call, End, Say, Think
+from weft.provider.scripted import End, Say, Think, UseTool
 from weft.store.memory import MemoryStore
-from weft.testing.fake.anthropic import AnthropicDialect, signature_of
-from weft.testing.fake.openai import OpenAIChatDialect
 from weft.testing.provider_stand import ServerStand, open_stand
 
 SPEAKING = {
@@ -61,7 +61,7 @@ def sent(stand: ServerStand) -> list[dict[str, Any]]:
 async def test_a_call_is_carried_out_and_its_result_sent_back(wire: str) -> None:
     async with open_session(wire) as (house, stand):
         stand.play(
-            [Think(text="hm, so \n"), Say(text="I call."), Call(tool="echo", input={"words": "hi"})],
+            [Think(text="hm, so \n"), Say(text="I call."), UseTool(tool="echo", input={"words": "hi"})],
             [
                 Say(text="It said hi."),
                 End(usage=Usage(input=7, output=3, reasoning=2, cache_read=40, cache_write=5)),
@@ -83,16 +83,16 @@ async def test_a_call_is_carried_out_and_its_result_sent_back(wire: str) -> None
 async def test_another_model_takes_the_conversation_over() -> None:
     store = MemoryStore()
     async with open_session("anthropic", store) as (house, stand):
-        stand.play([Think(text="hm"), Call(tool="echo", input={"words": "hi"})], [Say(text="there")])
+        stand.play([Think(text="hm"), UseTool(tool="echo", input={"words": "hi"})], [Say(text="there")])
         session = (await house.api.create_session(SessionInput(title="t"))).id
         await house.api.prompt(session, say("go"))
     async with open_session("openai", store) as (house, stand):
-        stand.play([Think(text="well"), Call(tool="echo", input={"words": "ho"})], [Say(text="and there")])
-        answer = await house.api.prompt(session, say("and you?", model=ref(GPT)))
+        stand.play([Think(text="well"), UseTool(tool="echo", input={"words": "ho"})], [Say(text="and there")])
+        answer = await house.api.prompt(session, say("and you?", model=to_ref(GPT)))
         assert (words(answer), info(answer).error) == ("and there", None)
     async with open_session("anthropic", store) as (house, stand):
         stand.play([Say(text="back")])
-        answer = await house.api.prompt(session, say("and now?", model=ref(CLAUDE)))
+        answer = await house.api.prompt(session, say("and now?", model=to_ref(CLAUDE)))
         assert (words(answer), info(answer).error) == ("back", None)
         kinds = [block["type"] for message in sent(stand) for block in message["content"]]
         assert kinds.count("thinking") == 1

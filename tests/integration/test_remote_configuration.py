@@ -15,10 +15,10 @@ from given.web import Answer, open_web
 from weft.errors import ConfigError
 from weft.host.clock import SystemClock
 from weft.host.web import WebError, fetch
-from weft.local.open import Opening, open_app
+from weft.local.open import OpenOptions, open_directory
 from weft.model.input import SessionInput, prompt
-from weft.provider.catalog.offers import scripted_model
-from weft.provider.registry import Served
+from weft.provider.catalog.offers import make_scripted_model
+from weft.provider.registry import ServedModel
 from weft.provider.scripted import Say, ScriptedProvider
 
 
@@ -26,14 +26,14 @@ async def told_first(tmp_path: Path, project: Path) -> tuple[str, list[str]]:
     """Return what a model is told first in a new session, and what the person is warned of."""
     provider = ScriptedProvider([[Say(text="ok")]], SystemClock())
     warnings: list[ConfigError] = []
-    opening = Opening(
+    opening = OpenOptions(
         directory=str(project),
         env=dict(os.environ),
         store=f"file:{tmp_path / 'storage'}",
-        models=(Served(scripted_model("test"), provider),),
+        models=(ServedModel(make_scripted_model("test"), provider),),
         warn=warnings.append,
     )
-    async with open_app(opening) as api:
+    async with open_directory(opening) as api:
         session = await api.create_session(SessionInput(title="t"))
         await api.prompt(session.id, prompt("go"))
     return "\n".join(provider.requests[0].system), [str(warning) for warning in warnings]
@@ -79,7 +79,7 @@ async def test_an_organisations_configuration_and_a_persons_addresses_reach_the_
     offline, warnings = await told_first(tmp_path, project)
     assert "Speak of the organisation." in offline
     assert "Speak of me." in offline
-    failed = "could not be fetched (no connection (ConnectError)); the copy of an earlier time is used"
+    failed = "could not be fetched (no connection (ConnectError)); using an earlier copy"
     assert f"{web.url}/.well-known/opencode: {failed}" in warnings
 
 

@@ -1,4 +1,4 @@
-"""What `weft run` and `weft session show` tell of the children of a session."""
+"""How `weft run` and `weft session show` show child sessions."""
 
 import json
 import unicodedata
@@ -10,21 +10,21 @@ from msgspec.structs import replace
 from given.conversation import SESSION, answered, called
 from given.house import say
 from given.stage import handed, open_stage, start
-from weft.cli.exit import Exit
-from weft.cli.paint import Paint, escape, write_json
-from weft.cli.running.follow import follow
-from weft.cli.screen import JsonLines, Terminal
-from weft.cli.show import transcript
+from weft.cli.exit import ExitCode
+from weft.cli.follow import follow
+from weft.cli.output import Paint, escape_json, write_json
+from weft.cli.screen import JsonScreen, TerminalScreen
+from weft.cli.session_show import format_transcript
 from weft.model.event import MessageUpdated, PartGrew, PartUpdated
 from weft.model.ids import MessageID, PartID
 from weft.model.part import ReasoningPart, Span, TextPart
-from weft.provider.scripted import Call, Say
+from weft.provider.scripted import Say, UseTool
 from weft.testing.clock import HandClock
 
 SCRIPTS = {
     "go": [[handed("look")], [Say(text="There it is.")]],
     "look": [
-        [Call(tool="echo", input={"words": "x"}), Call(tool="nosuch", input={})],
+        [UseTool(tool="echo", input={"words": "x"}), UseTool(tool="nosuch", input={})],
         [Say(text="found it")],
     ],
 }
@@ -34,10 +34,10 @@ async def test_a_run_shows_a_line_for_each_call_of_a_child_and_not_its_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with open_stage(SCRIPTS) as stage:
-        code = await follow(stage.api, await start(stage), say("go"), Terminal())
+        code = await follow(stage.api, await start(stage), say("go"), TerminalScreen())
     out, err = capsys.readouterr()
 
-    assert code == Exit.DONE
+    assert code == ExitCode.DONE
     assert out == "There it is.\n"
     assert err.splitlines()[:-1] == [
         "  · Echo    Echo x",
@@ -50,7 +50,7 @@ async def test_a_run_shows_a_line_for_each_call_of_a_child_and_not_its_words(
 def test_a_child_that_works_while_its_parent_speaks_does_not_break_the_sentence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    screen, place = Terminal(), {"session_id": SESSION, "message_id": MessageID("A1")}
+    screen, place = TerminalScreen(), {"session_id": SESSION, "message_id": MessageID("A1")}
     part = TextPart(id=PartID("prt_1"), **place, text="one ", time=Span(start=1))
     grown = PartGrew(**place, part_id=part.id, field="text", delta="two", offset=4)
     screen.feed(PartUpdated(part=part, delta="one "))
@@ -63,7 +63,7 @@ def test_a_child_that_works_while_its_parent_speaks_does_not_break_the_sentence(
 
 
 def test_a_summary_made_on_the_way_is_not_taken_for_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    screen = Terminal()
+    screen = TerminalScreen()
     for id, words, summary in (("A1", "so far", True), ("A2", "the answer", False)):
         place = {"session_id": SESSION, "message_id": MessageID(id)}
         part = TextPart(id=PartID(f"prt_{id}"), **place, text=words, time=Span(start=1))
@@ -80,7 +80,7 @@ async def test_json_lines_tell_of_a_child_in_the_call_of_its_parent_alone(
 ) -> None:
     async with open_stage(SCRIPTS) as stage:
         session = await start(stage)
-        await follow(stage.api, session, say("go"), JsonLines(session, stage.clock))
+        await follow(stage.api, session, say("go"), JsonScreen(session, stage.clock))
     lines = capsys.readouterr().out.splitlines()
 
     assert sum('"type":"tool_use"' in line for line in lines) == 1
@@ -94,7 +94,7 @@ async def test_a_transcript_names_the_child_that_a_call_was_handed_to(tmp_path: 
         (child,) = await stage.api.list_children(session.id)
         messages = await stage.api.list_messages(session.id)
         with (tmp_path / "plain").open("w") as plain:
-            lines = list(transcript(session, messages, Paint(plain), now=session.time.updated))
+            lines = list(format_transcript(session, messages, Paint(plain), now=session.time.updated))
 
     assert f"| Task Do look · {child.id}" in lines
 
@@ -115,7 +115,7 @@ def test_json_lines_hold_no_character_that_steers_a_terminal(capsys: pytest.Capt
         text=STEERING,
         time=Span(start=1, end=2),
     )
-    JsonLines(SESSION, HandClock()).feed(PartUpdated(part=part))
+    JsonScreen(SESSION, HandClock()).feed(PartUpdated(part=part))
     out = capsys.readouterr().out
 
     assert steers(out) == []
@@ -126,8 +126,8 @@ def test_no_character_that_steers_a_terminal_is_left_by_escaping() -> None:
     every = "".join(map(chr, (*range(0x20, 0xD800), *range(0xE000, 0x110000))))
     told = json.dumps(every, ensure_ascii=False)
 
-    assert steers(escape(told)) == []
-    assert json.loads(escape(told)) == every
+    assert steers(escape_json(told)) == []
+    assert json.loads(escape_json(told)) == every
 
 
 def test_json_of_other_commands_holds_none_either(capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,7 +142,7 @@ def test_json_of_other_commands_holds_none_either(capsys: pytest.CaptureFixture[
 def test_json_lines_tell_what_the_model_thought_if_they_are_asked_to(
     capsys: pytest.CaptureFixture[str], thinking: bool
 ) -> None:
-    screen = JsonLines(SESSION, HandClock(1), thinking=thinking)
+    screen = JsonScreen(SESSION, HandClock(1), thinking=thinking)
     place = {"session_id": SESSION, "message_id": MessageID("A1")}
     part = ReasoningPart(id=PartID("prt_1"), **place, text="hm", time=Span(start=1))
     screen.feed(PartUpdated(part=part))

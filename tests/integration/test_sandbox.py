@@ -1,4 +1,4 @@
-"""The sandbox: what real processes behind its wall can reach, and what is said where none can be put up."""
+"""The sandbox: what real processes in it can access, and the error where none works."""
 
 import os
 import shutil
@@ -12,20 +12,19 @@ import pytest
 from msgspec.structs import replace
 
 from given.walled import SECRET, Grounds, make_grounds, run
-from weft.config.sources import Situation
+from weft.config.sources import ConfigScope
 from weft.errors import ToolError
 from weft.host.paths import paths_from
-from weft.host.processes import Command, Exit
-from weft.host.processes import run as run_command
-from weft.local.sandbox import Asked, Standing, stand
+from weft.host.processes import ProcessCommand, ProcessExit, run_command
+from weft.local.sandbox import SandboxSettings, SandboxState, build_sandbox
 from weft.sandbox.backends import find_sandbox
-from weft.sandbox.policy import Sandbox, Wall
+from weft.sandbox.policy import Sandbox, SandboxPolicy
 from weft.testing.tool_contract import Bench, processes_in
-from weft.tool.programs import Ground, find_program
+from weft.tool.programs import ProgramContext, find_program
 from weft.tool.shell.bash import BASH
 
-AUTO = Asked(mode="auto")
-REQUIRED = Asked(mode="required")
+AUTO = SandboxSettings(mode="auto")
+REQUIRED = SandboxSettings(mode="required")
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 CONNECT = f"{PYTHON} -c 'import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])))'"
 FAKE_BWRAP = "#!/bin/sh\necho 'setting up uid map: Permission denied' >&2\nexit 1\n"
@@ -37,7 +36,7 @@ def grounds(tmp_path: Path) -> Grounds:
 
 
 @pytest.fixture(params=["landlock", "bubblewrap"])
-def standing(request: pytest.FixtureRequest, grounds: Grounds) -> Standing:
+def standing(request: pytest.FixtureRequest, grounds: Grounds) -> SandboxState:
     """Each kind of wall that can be put up on this machine."""
     env = grounds.env
     if request.param == "landlock":
@@ -51,7 +50,7 @@ def standing(request: pytest.FixtureRequest, grounds: Grounds) -> Standing:
 
 
 @pytest.fixture
-def walled(grounds: Grounds, standing: Standing) -> Bench:
+def walled(grounds: Grounds, standing: SandboxState) -> Bench:
     return grounds.bench(standing)
 
 
@@ -119,7 +118,7 @@ async def test_nothing_is_written_outside(grounds: Grounds, walled: Bench) -> No
 
 
 async def test_permissions_elsewhere_stay_as_they_are(
-    grounds: Grounds, standing: Standing, walled: Bench
+    grounds: Grounds, standing: SandboxState, walled: Bench
 ) -> None:
     before = (grounds.outside / "file").stat().st_mode
     code, _ = await run(walled, f"chmod 600 {grounds.outside}/file")
@@ -129,7 +128,7 @@ async def test_permissions_elsewhere_stay_as_they_are(
 
 
 async def test_hooks_and_settings_of_the_repository_stay_as_they_are(
-    grounds: Grounds, standing: Standing, walled: Bench
+    grounds: Grounds, standing: SandboxState, walled: Bench
 ) -> None:
     if standing.sandbox.lacks:
         pytest.skip("this kernel allows no mounts, and that is said")
@@ -166,7 +165,7 @@ async def test_our_settings_are_not_to_be_made_by_a_command(grounds: Grounds, wa
     ]
 
 
-async def test_our_settings_that_are_there_are_not_changed(grounds: Grounds, standing: Standing) -> None:
+async def test_our_settings_that_are_there_are_not_changed(grounds: Grounds, standing: SandboxState) -> None:
     (grounds.project / "opencode.json").write_text("{}")
     env = {**grounds.env, "PATH": "/usr/bin:/bin"}
     again = grounds.stand(AUTO, env)
@@ -195,12 +194,12 @@ async def test_the_model_is_told_that_it_was_the_wall(grounds: Grounds, walled: 
 
 
 async def test_a_worktree_commits_and_leaves_the_main_checkout_alone(
-    grounds: Grounds, standing: Standing
+    grounds: Grounds, standing: SandboxState
 ) -> None:
     linked = grounds.link()
     env = {**grounds.env, "PATH": "/usr/bin:/bin"} if standing.sandbox.kind == "landlock" else grounds.env
-    at = Situation(directory=str(linked), worktree=str(linked), paths=paths_from(env), env=env)
-    found = stand(AUTO, at)
+    at = ConfigScope(directory=str(linked), worktree=str(linked), paths=paths_from(env), env=env)
+    found = build_sandbox(AUTO, at)
     bench = Bench(linked, outside=grounds.root / "bench", environment=grounds.env)
     bench.desk = replace(bench.desk, sandbox=found.sandbox)
     script = "echo new > new && git add new && git commit -q -m 'In a worktree' && git log -1 --format=%s"
@@ -213,7 +212,9 @@ async def test_a_worktree_commits_and_leaves_the_main_checkout_alone(
 
 def test_what_is_hidden_may_lie_where_sockets_do(grounds: Grounds) -> None:
     inside = next((path for path in Path("/run").iterdir() if path.is_dir() and not path.is_symlink()), None)
-    wall = Wall(hidden=(str(grounds.home), str(inside or "/run/none")), writable=(str(grounds.project),))
+    wall = SandboxPolicy(
+        hidden=(str(grounds.home), str(inside or "/run/none")), writable=(str(grounds.project),)
+    )
     plain = grounds.stand(AUTO, {**grounds.env, "PATH": "/usr/bin:/bin"})
     found = find_sandbox(wall, {"PATH": "/usr/bin:/bin"})
     assert (found.sandbox or Sandbox()).lacks == plain.sandbox.lacks
@@ -229,7 +230,7 @@ def listening() -> Iterator[int]:
 
 
 async def test_the_network_is_there_unless_it_is_denied(
-    grounds: Grounds, walled: Bench, listening: int, standing: Standing
+    grounds: Grounds, walled: Bench, listening: int, standing: SandboxState
 ) -> None:
     del standing
     assert await run(walled, f"{CONNECT} 127.0.0.1 {listening}") == (0, "")
@@ -258,7 +259,7 @@ async def test_time_runs_out_behind_the_wall(walled: Bench, grounds: Grounds) ->
 # --- where there is none ---
 
 
-def impossible(grounds: Grounds) -> Standing:
+def impossible(grounds: Grounds) -> SandboxState:
     """A home inside of the project cannot be both hidden and writable, on any kernel."""
     env = {**grounds.env, "HOME": str(grounds.project / "home")}
     return grounds.stand(AUTO, env)
@@ -268,8 +269,8 @@ def test_that_there_is_none_is_said_in_one_line(grounds: Grounds) -> None:
     found = impossible(grounds)
     assert found.sandbox == Sandbox()
     assert str(found.warning) == (
-        "experimental.weft.sandbox: there is no sandbox here, commands run without one: "
-        f"{grounds.project}/home is to be hidden, and lies where commands may write"
+        "experimental.weft.sandbox: the sandbox is not available, commands run without one: "
+        f"{grounds.project}/home must be hidden, but is inside a writable directory"
     )
 
 
@@ -282,12 +283,12 @@ async def test_one_that_is_required_and_missing_refuses_every_command(grounds: G
     assert not (grounds.project / "made").exists()
     assert bench.asked == []
     assert "no command is run" in str(found.warning)
-    ground = Ground(directory="/", worktree="/", environment=grounds.env, sandbox=found.sandbox)
+    ground = ProgramContext(directory="/", worktree="/", environment=grounds.env, sandbox=found.sandbox)
     assert find_program("sh", (), ground) is None
 
 
 def test_one_that_is_off_is_not_looked_for(grounds: Grounds) -> None:
-    assert grounds.stand(Asked()) == Standing(asked=Asked())
+    assert grounds.stand(SandboxSettings()) == SandboxState(settings=SandboxSettings())
 
 
 def test_a_bubblewrap_that_does_not_work_gives_way(grounds: Grounds, tmp_path: Path) -> None:
@@ -303,10 +304,10 @@ def test_a_bubblewrap_that_does_not_work_gives_way(grounds: Grounds, tmp_path: P
 
 
 def test_without_a_project_the_directory_is_what_can_be_written(grounds: Grounds) -> None:
-    at = Situation(
+    at = ConfigScope(
         directory=str(grounds.outside), worktree="/", paths=paths_from(grounds.env), env=grounds.env
     )
-    found = stand(AUTO, at)
+    found = build_sandbox(AUTO, at)
     if found.why:
         pytest.skip(found.why)
     assert found.sandbox.kept == tuple(
@@ -326,9 +327,9 @@ async def test_a_wall_that_cannot_be_put_up_any_more_runs_nothing(grounds: Groun
     async def hear(piece: bytes) -> None:
         said.extend(piece)
 
-    command = Command(
-        argv=broken.around(("touch", "made")), directory=str(grounds.project), environment=grounds.env
+    command = ProcessCommand(
+        argv=broken.wrap(("touch", "made")), directory=str(grounds.project), environment=grounds.env
     )
     ended = await run_command(command, hear)
-    assert ended != Exit(code=0)
+    assert ended != ProcessExit(code=0)
     assert not (grounds.project / "made").exists()

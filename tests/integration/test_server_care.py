@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from given.serving import Site, prompt, served
-from weft.server.access import Door
+from weft.server.access import AccessPolicy
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_what_was_done_is_in_the_numbers(site: Site) -> None:
 
 
 def test_numbers_and_readiness_are_for_those_with_the_password(tmp_path: Path) -> None:
-    with served(tmp_path, door=Door(password="secret")) as site:
+    with served(tmp_path, door=AccessPolicy(password="secret")) as site:
         for path in ("/weft/metrics", "/weft/ready"):
             assert site.client.get(path).status_code == 401
             assert httpx2.get(f"{site.url}{path}", auth=("opencode", "secret"), timeout=60).status_code == 200
@@ -89,7 +89,7 @@ def test_the_containers_look_at_its_health_is_answered_whatever_the_user_is_call
     container = (Path(__file__).parents[2] / "deploy" / "Containerfile").read_text()
     (line,) = re.findall(r"^HEALTHCHECK .* CMD (\[.+\])$", container, re.MULTILINE)
     program: str = json.loads(line)[-1]
-    with served(tmp_path, door=Door(password="s3cret", username="grace")) as site:
+    with served(tmp_path, door=AccessPolicy(password="s3cret", username="grace")) as site:
         asked = program.replace("http://127.0.0.1:4096", site.url)
         for password, code in (("s3cret", 0), ("wrong", 1)):
             told = {"OPENCODE_SERVER_USERNAME": "grace", "OPENCODE_SERVER_PASSWORD": password}

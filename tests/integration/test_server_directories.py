@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from given.serving import Site, listening, make_project, prompt, served
-from weft.provider.scripted import AnyMove, Call, Say
+from weft.provider.scripted import AnyMove, Say, UseTool
 
 
 def test_a_directory_of_no_known_project_is_not_opened(tmp_path: Path) -> None:
@@ -27,11 +27,11 @@ def test_a_directory_of_no_known_project_is_not_opened(tmp_path: Path) -> None:
 def test_the_way_out_that_a_refusal_names_leads_out(tmp_path: Path) -> None:
     plain, repository = tmp_path / "plain", make_project(tmp_path / "repository")
     plain.mkdir()
-    hint = "a git repository with a commit is also let in once weft or OpenCode has worked in it"
+    hint = "a git repository with a commit is also allowed once weft or OpenCode has worked in it"
     with served(tmp_path) as site:
         for directory in (plain, repository):
             refused = site.get("/path", 403, params={"directory": str(directory)})
-            assert refused["data"]["hint"] == f"weft serve --allow-dir {directory} lets it in; {hint}"
+            assert refused["data"]["hint"] == f"weft serve --allow-dir {directory} allows it; {hint}"
     with served(tmp_path, project=plain) as site:
         site.post("/session", {})
     with served(tmp_path, project=repository) as site:
@@ -115,7 +115,7 @@ def test_a_start_command_is_run_where_there_is_a_shell_and_nowhere_else(tmp_path
         assert (Path(made["directory"]) / "started.txt").read_text() == "ready\n"
         assert site.post("/experimental/worktree", asked, 409)["name"] == "ConflictError"
         failing = {"name": "broken", "startCommand": "exit 3"}
-        assert "ended with 3" in site.post("/experimental/worktree", failing, 409)["data"]["message"]
+        assert "exited with 3" in site.post("/experimental/worktree", failing, 409)["data"]["message"]
 
 
 def test_where_there_is_no_repository_there_are_no_worktrees(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def other_session(site: Site, other: Path) -> str:
 
 
 def write(name: str) -> list[AnyMove]:
-    return [Call(tool="write", input={"filePath": name, "content": "made\n"})]
+    return [UseTool(tool="write", input={"filePath": name, "content": "made\n"})]
 
 
 def test_a_session_of_another_project_works_in_its_own_directory(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from given.serving import Site, prompt, served
-from weft.provider.scripted import Call, Say, Wait
+from weft.provider.scripted import Say, UseTool, Wait
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_aborting_says_whether_there_was_a_run(tmp_path: Path) -> None:
 
 
 def test_taking_back_says_what_becomes_of_files_and_can_be_tried_first(tmp_path: Path) -> None:
-    call = Call(tool="write", input={"filePath": "made.txt", "content": "made\n"})
+    call = UseTool(tool="write", input={"filePath": "made.txt", "content": "made\n"})
     with served(tmp_path, [[call], [Say(text="done")]]) as site:
         session = make(site, title="writes")
         asked = site.post(f"/weft/session/{session}/submit", prompt("write"))
@@ -165,7 +165,7 @@ def wait_until_idle(site: Site, session: str) -> None:
 
 def test_a_grant_has_terms_is_listed_and_taken_back(tmp_path: Path) -> None:
     ask = {"permission": {"bash": "ask"}}
-    call = Call(tool="bash", input={"command": "echo hi", "description": "say hi"})
+    call = UseTool(tool="bash", input={"command": "echo hi", "description": "say hi"})
     with served(tmp_path, [[call], [Say(text="done")]], config=ask) as site:
         session = make(site, title="asks")
         with site.client.stream("GET", "/event") as events:

@@ -14,7 +14,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Event, RejectConnection, Request, TextMessage
 
 from given.serving import Site, served
-from weft.server.access import Door
+from weft.server.access import AccessPolicy
 
 SHELL = {"command": "/bin/sh", "args": [], "title": "mine"}
 
@@ -175,7 +175,7 @@ def test_there_is_an_end_to_terminals(site: Site) -> None:
 
 def test_a_socket_needs_the_password_or_a_ticket(tmp_path: Path) -> None:
     login = "Basic " + base64.b64encode(b"opencode:s3cret").decode()
-    with served(tmp_path, door=Door(password="s3cret")) as site:
+    with served(tmp_path, door=AccessPolicy(password="s3cret")) as site:
         site.client.headers["authorization"] = login
         path = f"/pty/{site.post('/pty', SHELL)['id']}/connect"
         assert status_of(site, path) == 401

@@ -11,7 +11,7 @@ import pytest
 
 from given.failing_disk import no_file_over
 from given.serving import Site, prompt, served
-from weft.provider.scripted import Call, Say, Wait
+from weft.provider.scripted import Say, UseTool, Wait
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_a_run_of_another_server_is_not_aborted_and_it_is_said_who_runs_it(tmp_p
         for path in (f"/session/{session}/abort", f"/weft/session/{session}/abort"):
             refused = other.post(path, status=409)
             assert refused["name"] == "SessionBusyError"
-            assert f"it is being run by process {os.getpid()} on " in refused["data"]["message"]
+            assert f"process {os.getpid()} on " in refused["data"]["message"]
         assert site.get("/session/status")[session]["type"] == "busy"
         assert site.post(f"/session/{session}/abort") is True
         assert site.get("/session/status") == {}
@@ -296,7 +296,10 @@ def test_parts_and_messages_are_changed_and_removed(site: Site, session: str) ->
 
 
 def test_permissions_are_listed_and_answered(tmp_path: Path) -> None:
-    script = [[Call(tool="bash", input={"command": "true", "description": "nothing"})], [Say(text="done")]]
+    script = [
+        [UseTool(tool="bash", input={"command": "true", "description": "nothing"})],
+        [Say(text="done")],
+    ]
     with served(tmp_path, script, config={"permission": {"bash": "ask"}}) as site:
         session = site.post("/session", {"title": "t"})["id"]
         site.client.post(f"/session/{session}/prompt_async", json=prompt("go"))
@@ -310,7 +313,10 @@ def test_permissions_are_listed_and_answered(tmp_path: Path) -> None:
 
 
 def test_of_two_answers_to_a_permission_at_the_same_time_one_is_a_conflict(tmp_path: Path) -> None:
-    script = [[Call(tool="bash", input={"command": "true", "description": "nothing"})], [Say(text="done")]]
+    script = [
+        [UseTool(tool="bash", input={"command": "true", "description": "nothing"})],
+        [Say(text="done")],
+    ]
     with served(tmp_path, script, config={"permission": {"bash": "ask"}}) as site:
         session = site.post("/session", {"title": "t"})["id"]
         site.client.post(f"/session/{session}/prompt_async", json=prompt("go"))
@@ -363,7 +369,7 @@ def test_commands_and_shell_are_carried_out(tmp_path: Path) -> None:
 
 
 def test_an_undo_that_does_not_fit_on_the_disk_is_refused_with_its_files(tmp_path: Path) -> None:
-    run = Call(tool="bash", input={"command": "echo small > big.txt", "description": "Shrink it"})
+    run = UseTool(tool="bash", input={"command": "echo small > big.txt", "description": "Shrink it"})
     script = [[run], [Say(text="Done.")]]
     with served(tmp_path, script, config={"permission": "allow"}) as site:
         big = site.project / "big.txt"

@@ -1,4 +1,4 @@
-"""`weft share`, `weft unshare`, `weft run --share`: as a person uses them."""
+"""`weft share`, `weft unshare`, `weft run --share`, from the command line."""
 
 import asyncio
 import io
@@ -11,7 +11,7 @@ import pytest
 
 from given.serving import Site, prompt, served
 from given.share_server import Shares, open_shares
-from weft.cli.exit import Exit
+from weft.cli.exit import ExitCode
 from weft.cli.main import run_command
 from weft.store.files.store import FileStore
 
@@ -212,7 +212,7 @@ def test_a_project_that_is_not_trusted_shares_nothing(shell: Shell, site: Site, 
     configured()
     said = {"share": "auto", "autoshare": True, "enterprise": {"url": shares.url}}
     (site.project / "opencode.json").write_text(json.dumps(said))
-    assert shell.run("run", "-m", "scripted/demo", "--max-steps", "1", "hello")[0] == Exit.BUDGET
+    assert shell.run("run", "-m", "scripted/demo", "--max-steps", "1", "hello")[0] == ExitCode.BUDGET
     code, _, err = shell.run("run", "--share", "-m", "scripted/demo", "hello")
     assert (code, "no place to share to" in err, shares.asked) == (2, True, [])
     (site.project / "opencode.json").write_text(json.dumps({"share": "disabled"}))

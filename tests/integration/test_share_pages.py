@@ -12,9 +12,9 @@ from given.house import open_house, say
 from given.serving import Site, prompt, served
 from weft.errors import SharingError
 from weft.model.input import SessionInput
-from weft.page import LIVE_POLICY, STILL_POLICY
+from weft.page import LIVE_POLICY, STATIC_POLICY
 from weft.provider.scripted import Say
-from weft.server.access import Door
+from weft.server.access import AccessPolicy
 from weft.share.contract import ShareSettings
 
 KEY = "sk-ant-api03-aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"
@@ -24,7 +24,7 @@ LOGIN = ("opencode", "pw")
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with served(tmp_path, door=Door(password="pw", open_to_all="/s/"), pages=PAGES) as site:
+    with served(tmp_path, door=AccessPolicy(password="pw", open_to_all="/s/"), pages=PAGES) as site:
         site.client.auth = LOGIN
         yield site
 
@@ -131,7 +131,7 @@ def test_a_browser_is_told_so_by_a_page_that_says_nothing_else(site: Site, anybo
     assert len({each.text for each in gone}) == 1
     assert "<h1>there is nothing to be seen here</h1>" in gone[0].text
     assert "<script" not in gone[0].text
-    assert {each.headers["content-security-policy"] for each in gone} == {STILL_POLICY}
+    assert {each.headers["content-security-policy"] for each in gone} == {STATIC_POLICY}
     assert {each.headers["cache-control"] for each in gone} == {"no-store"}
 
 

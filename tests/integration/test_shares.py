@@ -26,9 +26,9 @@ from weft.model.share import ShareTerms
 from weft.model.wire import encode
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, TextEnd, TextStart, Usage
 from weft.provider.contract import ModelRequest
-from weft.provider.scripted import Call, Say
+from weft.provider.scripted import Say, UseTool
 from weft.share.contract import ShareSettings
-from weft.share.records import BOOK
+from weft.share.records import RECORDS_KEY
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.transfer.document import to_document
@@ -111,7 +111,7 @@ async def test_while_a_session_runs_what_is_new_is_sent_a_second_later(shares: S
 
 
 async def test_secrets_are_covered_before_anything_leaves(shares: Shares) -> None:
-    steps = [[Call(tool="echo", input={"words": f"TOKEN={KEY}"})], [Say(text=f"{KEY} as you see")]]
+    steps = [[UseTool(tool="echo", input={"words": f"TOKEN={KEY}"})], [Say(text=f"{KEY} as you see")]]
     async with house(shares, *steps) as here:
         session = await shared(here)
         await here.api.prompt(session.id, say(f"use {KEY}"))
@@ -209,7 +209,7 @@ async def test_without_a_place_to_share_to_it_is_refused_and_says_the_way_out() 
         assert "weft serve --share" in refused.value.hint
         with pytest.raises(InvalidInputError, match="no server of ours"):
             await here.api.sharing.share(session.id, ShareTerms(to="server"))
-        with pytest.raises(InvalidInputError, match="no address"):
+        with pytest.raises(InvalidInputError, match="not the address"):
             await here.api.sharing.share(session.id, ShareTerms(to="ftp://e.test"))
         assert (await here.api.get_session(session.id)).share is None
 
@@ -336,7 +336,7 @@ async def test_unshared_it_is_gone_there_and_here(shares: Shares) -> None:
         assert await here.store.kept(("session_share", session.id)) is None
         with pytest.raises(NotFoundError):
             await here.api.sharing.unshare(session.id)
-        assert "the-secret" not in json.dumps(await here.store.kept(BOOK))
+        assert "the-secret" not in json.dumps(await here.store.kept(RECORDS_KEY))
 
 
 async def test_what_cannot_be_taken_back_stays_listed_and_can_be_forgotten(shares: Shares) -> None:
@@ -371,7 +371,7 @@ async def test_a_session_is_taken_back_before_it_goes_and_stays_if_that_fails(sh
 async def test_a_share_that_opencode_made_is_listed_and_taken_back(shares: Shares) -> None:
     async with house(shares) as here:
         session = await shared(here)
-        await here.store.keep(BOOK, None)  # all that OpenCode would have left
+        await here.store.keep(RECORDS_KEY, None)  # all that OpenCode would have left
         [listed] = await here.api.sharing.list_shares()
         assert (listed.id, listed.known) == ("shr1", False)
         await here.api.sharing.revoke_share("shr1")
@@ -385,7 +385,7 @@ async def test_what_is_over_is_taken_back_by_whoever_comes_next(shares: Shares) 
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.share(session.id, ShareTerms(expires=NOW + 60_000))
         other = await here.api.create_session(SessionInput())
-        with pytest.raises(InvalidInputError, match="over already"):
+        with pytest.raises(InvalidInputError, match="time is over"):
             await here.api.sharing.share(other.id, ShareTerms(expires=NOW - 1))
         assert len(await here.api.sharing.list_shares()) == 1
     clock.turn(60_000)
@@ -449,7 +449,7 @@ async def test_a_share_can_be_taken_back_from_the_store_that_its_session_moved_t
 
 async def test_a_book_that_cannot_be_read_ends_no_run_and_is_told_to_who_asks(shares: Shares) -> None:
     store = MemoryStore()
-    await store.keep(BOOK, {"shares": "torn"})
+    await store.keep(RECORDS_KEY, {"shares": "torn"})
     async with house(shares, [Say(text="ok")], store=store) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.prompt(session.id, say("go"))
@@ -457,4 +457,4 @@ async def test_a_book_that_cannot_be_read_ends_no_run_and_is_told_to_who_asks(sh
             await here.api.sharing.list_shares()
         with pytest.raises(DocumentError):
             await here.api.remove_session(session.id)  # it may be shared, and then could not be taken back
-    assert await store.kept(BOOK) == {"shares": "torn"}
+    assert await store.kept(RECORDS_KEY) == {"shares": "torn"}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from given.house import PLACE, House, open_house, say
 from weft.errors import InvalidInputError, NotFoundError, SessionBusyError
-from weft.host.processes import Command, run
+from weft.host.processes import ProcessCommand, run_command
 from weft.model.event import PartUpdated, SessionRested, StatusChanged
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput, ShellInput
@@ -220,8 +220,10 @@ async def said_by(argv: tuple[str, ...], home: Path) -> str:
     async def hear(piece: bytes) -> None:
         heard.extend(piece)
 
-    await run(
-        Command(argv=argv, directory=str(home), environment={"HOME": str(home), "PATH": os.environ["PATH"]}),
+    await run_command(
+        ProcessCommand(
+            argv=argv, directory=str(home), environment={"HOME": str(home), "PATH": os.environ["PATH"]}
+        ),
         hear,
     )
     return heard.decode()

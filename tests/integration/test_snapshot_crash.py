@@ -12,7 +12,7 @@ import pytest
 from given.undoing import SESSION, as_repository, files_below, open_desk, write
 from weft.errors import RestoreFailedError
 from weft.model.ids import SessionID
-from weft.snapshot.contract import Recovered
+from weft.snapshot.contract import RecoveryReport
 
 TESTS = Path(__file__).parents[1]
 DOOMED = TESTS / "given" / "doomed_undo.py"
@@ -65,7 +65,7 @@ async def test_a_restoring_killed_at_any_step_is_settled(tmp_path: Path, finish:
             recovered = await desk.snapshots.recover(stands if finish else falls)
             assert files_below(root) == (before if finish else changed)
             assert len(recovered.finished if finish else recovered.rolled_back) == 1
-            assert await desk.snapshots.recover(stands if finish else falls) == Recovered()
+            assert await desk.snapshots.recover(stands if finish else falls) == RecoveryReport()
             settled += 1
             if finish:
                 [done] = recovered.finished
@@ -123,7 +123,7 @@ async def test_what_a_dead_process_was_doing_can_be_undone(
         desk.patches = [patch]
         await desk.undoes()
     async with open_desk(tmp_path) as desk:
-        assert await desk.snapshots.recover(stands) == Recovered()
+        assert await desk.snapshots.recover(stands) == RecoveryReport()
     assert files_below(root) == before
     assert list((tmp_path / "data").rglob("live/*")) == []
 
@@ -154,7 +154,7 @@ async def test_a_living_process_is_not_taken_for_a_dead_one(tmp_path: Path) -> N
     async with open_desk(tmp_path) as one, open_desk(tmp_path) as two:
         async with one.snapshots.watch(SESSION):
             write(one.root / "a.txt", "agent")
-            assert await two.snapshots.recover(stands) == Recovered()
+            assert await two.snapshots.recover(stands) == RecoveryReport()
         assert one.told(await one.undoes()) == {"a.txt": "restored"}
 
 

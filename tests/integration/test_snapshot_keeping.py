@@ -10,11 +10,11 @@ from given.undoing import OTHER, SESSION, Desk, as_repository, fingerprint, git,
 from weft.host.now import now
 from weft.model.diff import FileDiff, Tree
 from weft.model.ids import SessionID
-from weft.snapshot.contract import Limits, Plan
-from weft.snapshot.gc import Sweep, Swept, sweep, sweep_all
-from weft.snapshot.place import list_places, place_of
+from weft.snapshot.contract import RestorePlan, SnapshotLimits
+from weft.snapshot.gc import GcOptions, GcResult, collect_all, collect_garbage
+from weft.snapshot.location import list_locations, locate_snapshots
 
-LARGE = Limits(max_file_bytes=1 << 20)
+LARGE = SnapshotLimits(max_file_bytes=1 << 20)
 
 
 def everything(session: SessionID) -> bool:
@@ -25,13 +25,13 @@ def nothing(session: SessionID) -> bool:
     return False
 
 
-def swept(tmp_path: Path, how: Sweep) -> Swept:
-    [place] = list_places(site(tmp_path).base)
-    return sweep(place, os.environ, how)
+def swept(tmp_path: Path, how: GcOptions) -> GcResult:
+    [place] = list_locations(site(tmp_path).base)
+    return collect_garbage(place, os.environ, how)
 
 
-def at_once(**given: object) -> Sweep:
-    return Sweep(**{"is_alive": everything, "now": now() + 1000, "grace_ms": 0, **given})  # type: ignore[arg-type]
+def at_once(**given: object) -> GcOptions:
+    return GcOptions(**{"is_alive": everything, "now": now() + 1000, "grace_ms": 0, **given})  # type: ignore[arg-type]
 
 
 # --- trees ---
@@ -72,7 +72,7 @@ async def test_changes_between_trees_are_told_and_can_be_undone(tmp_path: Path, 
         patch = await desk.snapshots.changes(tree)
 
         assert patch.files == tuple(str(desk.root / name) for name in ("a.txt", "b.txt", "c d\n.txt"))
-        done = await desk.snapshots.restore(Plan(session=SESSION, patches=(patch,)))
+        done = await desk.snapshots.restore(RestorePlan(session=SESSION, patches=(patch,)))
         assert set(desk.told(done).values()) == {"restored", "removed"}
         assert (await desk.snapshots.changes(tree)).files == ()
 
@@ -91,11 +91,11 @@ async def test_a_process_goes_on_from_what_the_last_one_knew(tmp_path: Path) -> 
 
 async def test_two_checkouts_of_a_project_have_snapshots_of_their_own(tmp_path: Path) -> None:
     at = site(tmp_path)
-    one, two = (place_of(at.base, at.project, str(tmp_path / name)) for name in ("one", "two"))
+    one, two = (locate_snapshots(at.base, at.project, str(tmp_path / name)) for name in ("one", "two"))
     assert one.home != two.home
     (tmp_path / "one").mkdir()
     (tmp_path / "way").symlink_to("one")
-    assert place_of(at.base, at.project, str(tmp_path / "way")).home == one.home
+    assert locate_snapshots(at.base, at.project, str(tmp_path / "way")).home == one.home
 
 
 # --- diffs ---
@@ -189,7 +189,7 @@ async def test_what_is_young_is_not_swept(tmp_path: Path) -> None:
         await desk.writes("a.bin", b"")
         await desk.ends_its_step()
         await desk.snapshots.release(SESSION)
-    done = swept(tmp_path, Sweep(is_alive=everything, now=now()))
+    done = swept(tmp_path, GcOptions(is_alive=everything, now=now()))
     assert done.after == done.before
 
 
@@ -205,14 +205,14 @@ async def test_with_a_budget_the_oldest_session_goes_first(tmp_path: Path) -> No
     async with open_desk(tmp_path, LARGE) as desk:
         await undone_work(desk, OTHER)
         new = await undone_work(desk, SESSION)
-        [place] = list_places(site(tmp_path).base)
+        [place] = list_locations(site(tmp_path).base)
         os.utime(f"{place.pins}/{OTHER}", ns=(0, 0))
     assert swept(tmp_path, at_once(budget=100_000)).released == ()
     done = swept(tmp_path, at_once(budget=25_000))
-    assert done.released == ((OTHER, "there was no room"),)
+    assert done.released == ((OTHER, "the budget was exceeded"),)
     assert done.after <= 25_000
     async with open_desk(tmp_path, LARGE) as again:
-        plan = Plan(session=SESSION, patches=tuple(new.patches))
+        plan = RestorePlan(session=SESSION, patches=tuple(new.patches))
         assert [each.fate for each in (await again.snapshots.preview(plan)).fates] == ["removed"]
 
 
@@ -250,7 +250,7 @@ async def test_a_directory_that_is_gone_keeps_only_what_its_sessions_need(tmp_pa
         await desk.runs("echo 1 > b.txt")
         await desk.ends_its_step()
     shutil.rmtree(tmp_path / "loom")
-    [done] = sweep_all(site(tmp_path).base, os.environ, at_once())
+    [done] = collect_all(site(tmp_path).base, os.environ, at_once())
     assert done.after < 5000 < done.before
 
 

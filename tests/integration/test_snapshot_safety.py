@@ -21,10 +21,10 @@ from given.undoing import (
 )
 from weft.errors import SnapshotMissingError
 from weft.model.diff import Patch, Tree, Uncovered
-from weft.snapshot.contract import Coverage, Limits, Plan
+from weft.snapshot.contract import Coverage, RestorePlan, SnapshotLimits
 from weft.snapshot.git import open_snapshots
-from weft.snapshot.off import NoSnapshots
-from weft.snapshot.works import Site
+from weft.snapshot.noop import NoSnapshots
+from weft.snapshot.tracker import SnapshotSite
 
 
 def hostile(root: Path, marker: Path) -> None:
@@ -140,7 +140,7 @@ async def test_repositories_within_are_not_entered_and_told_of(tmp_path: Path) -
         await desk.runs("echo agent > nested/inner.txt; echo agent > a.txt")
         done = await desk.undoes()
         assert desk.told(done) == {"a.txt": "restored", "nested": "uncovered"}
-        assert desk.reason(done, "nested") == "it is a repository of its own"
+        assert desk.reason(done, "nested") == "it is a nested repository"
         await desk.runs("echo agent > module/own.txt")
         assert desk.told(await desk.undoes())["module"] == "uncovered"
 
@@ -172,7 +172,7 @@ async def test_large_files_are_told_of_and_left_alone(tmp_path: Path) -> None:
         done = await desk.undoes()
 
     assert desk.told(done) == {"grows.txt": "uncovered", "large.bin": "uncovered", "new.bin": "uncovered"}
-    assert desk.reason(done, "large.bin") == "it is larger than what is kept of one file"
+    assert desk.reason(done, "large.bin") == "it exceeds the size limit for one file"
     assert (root / "grows.txt").read_text() == "small\n"
 
 
@@ -277,7 +277,9 @@ async def test_a_restoring_that_could_not_be_stored_is_rolled_back(tmp_path: Pat
 async def test_the_home_directory_is_not_looked_through(tmp_path: Path) -> None:
     home = tmp_path / "loom"
     write(home / "a.txt", "a")
-    at = Site(root=str(home), project=site(tmp_path).project, base=str(tmp_path / "data"), home=str(home))
+    at = SnapshotSite(
+        root=str(home), project=site(tmp_path).project, base=str(tmp_path / "data"), home=str(home)
+    )
     async with open_snapshots(at, os.environ, SMALL) as snapshots:
         assert snapshots.coverage().extent == "announced"
         async with snapshots.watch(SESSION):
@@ -326,36 +328,34 @@ async def test_where_there_are_none_nothing_can_be_taken_back() -> None:
     async with none.watch(SESSION):
         pass
     assert await none.take(SESSION) == ()
-    assert await none.restore(Plan(session=SESSION, patches=())) == await none.preview(
-        Plan(session=SESSION, patches=())
+    assert await none.restore(RestorePlan(session=SESSION, patches=())) == await none.preview(
+        RestorePlan(session=SESSION, patches=())
     )
     lost = Patch(hash=Tree("0" * 40), until=Tree("1" * 40), files=())
     with pytest.raises(SnapshotMissingError):
-        await none.restore(Plan(session=SESSION, patches=(lost,)))
+        await none.restore(RestorePlan(session=SESSION, patches=(lost,)))
 
 
 async def test_no_more_is_kept_than_there_is_room_for(tmp_path: Path) -> None:
     root = tmp_path / "loom"
     write(root / "a.txt", os.urandom(500))
     write(root / "b.txt", os.urandom(500))
-    async with open_desk(tmp_path, Limits(max_bytes=700, max_file_bytes=1000)) as desk:
+    async with open_desk(tmp_path, SnapshotLimits(max_bytes=700, max_file_bytes=1000)) as desk:
         await desk.writes("a.txt", "tool")
         await desk.writes("b.txt", "tool")
         done = await desk.undoes()
     assert desk.told(done) == {"a.txt": "restored", "b.txt": "uncovered"}
-    assert desk.reason(done, "b.txt") == "there is no room left for snapshots"
+    assert desk.reason(done, "b.txt") == "the space for snapshots is used up"
 
 
 async def test_a_command_does_not_wait_longer_than_it_is_told_to(tmp_path: Path) -> None:
     write(tmp_path / "loom" / "a.txt", "a")
-    async with open_desk(tmp_path, Limits(wait_seconds=0.0)) as desk:
+    async with open_desk(tmp_path, SnapshotLimits(wait_seconds=0.0)) as desk:
         await desk.runs("echo agent > a.txt")
         (patch,) = await desk.ends_its_step()
     assert patch.files == ()
     [told] = patch.uncovered
-    assert told == Uncovered(
-        file=str(desk.root), reason="it took too long to look through the files for the first time"
-    )
+    assert told == Uncovered(file=str(desk.root), reason="the first scan of the files took too long")
 
 
 async def test_a_cancelled_command_is_still_looked_at(tmp_path: Path) -> None:
@@ -400,7 +400,9 @@ async def test_our_own_data_inside_the_directory_is_not_looked_at(tmp_path: Path
     root = tmp_path / "loom"
     data = root / "odd [data]* dir"
     write(root / "a.txt", "a")
-    at = Site(root=str(root), project=site(tmp_path).project, base=str(data / "snapshot"), avoid=(str(data),))
+    at = SnapshotSite(
+        root=str(root), project=site(tmp_path).project, base=str(data / "snapshot"), avoid=(str(data),)
+    )
     async with open_snapshots(at, os.environ, SMALL) as snapshots:
         async with snapshots.watch(SESSION):
             write(root / "b.txt", "agent")
@@ -416,7 +418,9 @@ async def test_a_worktree_is_looked_at_though_it_lies_in_our_own_data(tmp_path: 
     data = tmp_path / "data"
     root = data / "worktree" / "x"
     write(root / "a.txt", "a")
-    at = Site(root=str(root), project=site(tmp_path).project, base=str(data / "snapshot"), avoid=(str(data),))
+    at = SnapshotSite(
+        root=str(root), project=site(tmp_path).project, base=str(data / "snapshot"), avoid=(str(data),)
+    )
     async with open_snapshots(at, os.environ, SMALL) as snapshots:
         async with snapshots.watch(SESSION, [str(root / "a.txt")]):
             write(root / "a.txt", "agent")

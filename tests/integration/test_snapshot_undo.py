@@ -271,7 +271,7 @@ async def test_a_file_where_a_persons_file_stands_now_is_not_restored_over_it(de
     done = await desk.undoes()
 
     assert desk.told(done) == {"deep/in/c.txt": "kept"}
-    assert desk.reason(done, "deep/in/c.txt") == "something else stands in its place"
+    assert desk.reason(done, "deep/in/c.txt") == "something else is in its place"
     assert (desk.root / "deep").read_text() == "person"
 
 

@@ -9,11 +9,11 @@ import pytest
 from given.house import ECHO, House, open_house, say
 from given.plugins import Project
 from given.plugins import prompt as ask_plugins
+from given.prefix import Bust, find_bust
 from given.wires import SUMMARISER, WIRES
 from weft.model.ids import SessionID
 from weft.model.input import FileInput, PromptInput, SessionInput, TextInput
-from weft.provider.scripted import AnyMove, Call, Say, Think
-from weft.testing.prefix import Bust, find_bust
+from weft.provider.scripted import AnyMove, Say, Think, UseTool
 from weft.testing.provider_stand import ServerStand, open_stand
 from weft.tool.registry import INVALID
 
@@ -32,8 +32,8 @@ def prompt(number: int) -> PromptInput:
 
 def answers(number: int) -> Iterable[list[AnyMove]]:
     """A thought and calls (one, two at once, one of a tool that is not there), then words."""
-    call = Call(tool="echo", input={"words": f"w{number}"})
-    calls = {0: [call, call], 1: [Call(tool="nonesuch", input={})]}.get(number % 5, [call])
+    call = UseTool(tool="echo", input={"words": f"w{number}"})
+    calls = {0: [call, call], 1: [UseTool(tool="nonesuch", input={})]}.get(number % 5, [call])
     yield [Think(text=f"thought {number}"), *calls]
     if number % 3:
         yield [Say(text="One more."), call]

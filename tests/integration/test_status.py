@@ -5,23 +5,23 @@ from collections.abc import AsyncIterator
 
 from given.house import ALLOW, NOW, open_house, say
 from weft.host.tasks import open_tasks
-from weft.local.permissions import Permitting
-from weft.model.event import PermissionAsked, SessionRested, StatusChanged, Told
+from weft.local.permissions import PermissionSettings
+from weft.model.event import PermissionAsked, PublishedEvent, SessionRested, StatusChanged
 from weft.model.event_wire import event_to_plain
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.permission import Rule
 from weft.model.session import AnyStatus, Busy, Idle, Retry
 from weft.model.wire import decode
-from weft.permission.terms import Terms
-from weft.provider.scripted import Call, Fail, Say
+from weft.permission.policy import AskPolicy
+from weft.provider.scripted import Fail, Say, UseTool
 from weft.testing.clock import HandClock
 
 ASK = (*ALLOW, Rule(permission="echo", pattern="*", action="ask"))
-ANSWERED = Permitting(terms=Terms(answered=True))
+ANSWERED = PermissionSettings(terms=AskPolicy(answered=True))
 
 
-async def statuses(session: SessionID, listening: AsyncIterator[Told]) -> list[AnyStatus]:
+async def statuses(session: SessionID, listening: AsyncIterator[PublishedEvent]) -> list[AnyStatus]:
     told: list[AnyStatus] = []
     async for each in listening:
         match each.event:
@@ -35,10 +35,10 @@ async def statuses(session: SessionID, listening: AsyncIterator[Told]) -> list[A
 
 
 async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> None:
-    script = ([Call(tool="echo", input={"words": "x"})], [Say(text="Done.")])
+    script = ([UseTool(tool="echo", input={"words": "x"})], [Say(text="Done.")])
     async with (
         asyncio.timeout(60),
-        open_house(*script, rules=ASK, permitting=ANSWERED) as house,
+        open_house(*script, rules=ASK, permissions=ANSWERED) as house,
         open_tasks() as tasks,
     ):
         session = (await house.api.create_session(SessionInput(title="T"))).id
@@ -62,7 +62,7 @@ async def test_a_run_that_waits_for_an_answer_is_busy_and_says_for_what() -> Non
 async def test_an_aborted_run_waits_for_nothing_any_more() -> None:
     async with (
         asyncio.timeout(60),
-        open_house([Call(tool="echo", input={"words": "x"})], rules=ASK, permitting=ANSWERED) as house,
+        open_house([UseTool(tool="echo", input={"words": "x"})], rules=ASK, permissions=ANSWERED) as house,
         open_tasks() as tasks,
     ):
         session = (await house.api.create_session(SessionInput(title="T"))).id

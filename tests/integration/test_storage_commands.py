@@ -1,4 +1,4 @@
-"""The commands that look after stored sessions, as typed: what they print, what they change, how they end."""
+"""`weft storage` and `weft project`, from the command line: output, changes and exit codes."""
 
 import json
 import os
@@ -10,16 +10,17 @@ import pytest
 from msgspec.structs import replace
 
 from given.small_tree import CHILD, FIRST, OTHER, contents, documents, fill, opened
-from weft.cli.care.amount import age, size, told_size
+from weft.cli.arguments import parse_age, parse_size
 from weft.cli.main import run_command
+from weft.cli.output import format_size
 from weft.host.paths import paths_from
 from weft.model.event import ProjectUpdated, SessionCreated
 from weft.model.ids import ProjectID, SessionID
 from weft.model.project import Project, ProjectTime
-from weft.model.session import SessionOwn
+from weft.model.session import WeftSessionData
 from weft.snapshot.git import open_snapshots
-from weft.snapshot.place import snapshot_base
-from weft.snapshot.works import Site
+from weft.snapshot.location import default_base
+from weft.snapshot.tracker import SnapshotSite
 from weft.testing.store_values import NOW, session
 
 Out = pytest.CaptureFixture[str]
@@ -64,8 +65,8 @@ def test_gc_says_first_what_it_would_do_and_then_does_it(root: Path, capsys: Out
 async def test_gc_lets_go_of_the_snapshots_of_sessions_that_are_gone(
     root: Path, capsys: Out, tmp_path: Path
 ) -> None:
-    base = snapshot_base(paths_from(os.environ).data)
-    site = Site(root=str(tmp_path), project=ProjectID("prj"), base=base)
+    base = default_base(paths_from(os.environ).data)
+    site = SnapshotSite(root=str(tmp_path), project=ProjectID("prj"), base=base)
     gone = SessionID("ses_gone")
     async with open_snapshots(site, os.environ) as snapshots:
         for whose in (FIRST, gone):
@@ -116,7 +117,7 @@ def test_migrate_prints_a_table_and_refuses_what_cannot_be_meant(
 
 async def pin(root: Path, id: str) -> None:
     store = await opened(root)
-    await store.edit(SessionID(id), lambda it: replace(it, weft=SessionOwn(pinned=True)))
+    await store.edit(SessionID(id), lambda it: replace(it, weft=WeftSessionData(pinned=True)))
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def test_doctor_ends_with_one_until_it_was_let_to_work(root: Path, capsys: Out) 
     )
     fixed = told(capsys, "doctor", "--fix")
     assert fixed["fine"]
-    assert [each["done"] for each in fixed["fixed"]] == ["laid aside; made anew from 2 messages"]
+    assert [each["done"] for each in fixed["fixed"]] == ["moved to the backup; rebuilt from 2 messages"]
     assert (Path(fixed["backup"]) / f"session/p1/{FIRST}.json").read_bytes() == b""
     assert "all is well" in said(capsys, "doctor")
 
@@ -226,12 +227,12 @@ def test_merge_moves_every_session(home: ProjectID, capsys: Out) -> None:
     ("text", "ms"), [("90d", 90 * 86_400_000), ("12h", 43_200_000), ("0", 0), ("2w", 14 * 86_400_000)]
 )
 def test_an_age_is_a_number_and_a_unit(text: str, ms: int) -> None:
-    assert age(text) == ms
+    assert parse_age(text) == ms
 
 
 def test_sizes_are_read_and_told() -> None:
-    assert [size(text) for text in ("2G", "1.5k", "10", "3MiB")] == [2 << 30, 1536, 10, 3 << 20]
-    assert [told_size(count) for count in (0, 1023, 1536, 20 << 20, 3 << 40)] == [
+    assert [parse_size(text) for text in ("2G", "1.5k", "10", "3MiB")] == [2 << 30, 1536, 10, 3 << 20]
+    assert [format_size(count) for count in (0, 1023, 1536, 20 << 20, 3 << 40)] == [
         "0 B",
         "1023 B",
         "1.5 kB",

@@ -29,10 +29,17 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.message import UserMessage, UserSummary
 from weft.store.files.inventory import take_inventory
 from weft.store.files.layout import session_lock
-from weft.store.files.leftovers import KEPT_MS, Leftover, Leftovers, Swept, find_spills, sweep
-from weft.store.files.reader import Tree
-from weft.store.files.repair import Caretaker, find_oversized, shrink
+from weft.store.files.leftovers import (
+    BACKUP_RETENTION_MS,
+    Leftover,
+    LeftoverFinder,
+    RemovedLeftovers,
+    find_spills,
+    remove_leftovers,
+)
+from weft.store.files.repair import TreeRepairer, find_oversized, shrink
 from weft.store.files.sizes import measure
+from weft.store.files.tree import Tree
 from weft.testing.store_values import growth, prompt, text
 
 SOON = 60_000
@@ -47,14 +54,14 @@ async def root(tmp_path: Path) -> Path:
 
 def found(root: Path, *, before: int) -> list[Leftover]:
     tree = Tree(str(root))
-    return Leftovers(tree, take_inventory(tree.layout), before=before).find()
+    return LeftoverFinder(tree, take_inventory(tree.layout), before=before).find()
 
 
-def swept(root: Path, leftovers: list[Leftover] | None = None) -> Swept:
+def swept(root: Path, leftovers: list[Leftover] | None = None) -> RemovedLeftovers:
     before = now() + SOON
     tree = Tree(str(root))
     leftovers = found(root, before=before) if leftovers is None else leftovers
-    return sweep(Caretaker(tree, "gc", now()), leftovers, before=before)
+    return remove_leftovers(TreeRepairer(tree, "gc", now()), leftovers, before=before)
 
 
 def orphan_everything_of(root: Path, id: str) -> set[str]:
@@ -152,8 +159,8 @@ async def test_locks_temps_notes_and_growth_of_the_dead_go(root: Path) -> None:
 def test_what_was_laid_aside_goes_for_good_after_a_month(root: Path) -> None:
     orphan_everything_of(root, OTHER)
     report = swept(root)
-    assert found(root, before=now() + KEPT_MS - SOON) == []
-    [old] = found(root, before=now() + KEPT_MS + SOON)
+    assert found(root, before=now() + BACKUP_RETENTION_MS - SOON) == []
+    [old] = found(root, before=now() + BACKUP_RETENTION_MS + SOON)
     assert (old.kind, old.path) == ("backup", report.backup)
     assert swept(root, [old]).removed == (old,)
     assert not Path(report.backup).exists()
@@ -195,7 +202,7 @@ async def test_large_summaries_are_shrunk_and_their_originals_kept(root: Path) -
     assert [each.path for each in find_oversized(tree, inventory)] == paths
     assert contents(root) == before
 
-    caretaker = Caretaker(tree, "gc", now())
+    caretaker = TreeRepairer(tree, "gc", now())
     assert [each.path for each in shrink(caretaker, inventory)] == paths
     message = await store.find_message(SessionID(FIRST), MessageID("msg_first_1"))
     assert message is not None

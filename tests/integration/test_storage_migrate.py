@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from given.small_tree import CHILD, FIRST, OTHER, contents, fill, opened, put_session
 from weft.errors import StoreError
 from weft.host.now import now
-from weft.maintenance.migrate import Migration, migrate, read_parcel, tally
-from weft.maintenance.verify import Verdict, open_reader, verify_store, verify_tree
+from weft.maintenance.migrate import Migration, digest_session, migrate, read_parcel
+from weft.maintenance.verify import VerifyResult, open_tree, verify_store, verify_tree
 from weft.model.event import (
     Durable,
     MessageRemoved,
@@ -36,8 +36,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "storage"
 
 
-def verified(root: Path) -> Verdict:
-    return verify_tree(open_reader(str(root)), now=now())
+def verified(root: Path) -> VerifyResult:
+    return verify_tree(open_tree(str(root)), now=now())
 
 
 def outcomes(migration: Migration) -> dict[str, str]:
@@ -45,7 +45,9 @@ def outcomes(migration: Migration) -> dict[str, str]:
 
 
 async def hashes(store: Store) -> dict[str, str]:
-    return {each.id: tally(await read_parcel(store, each)).hash for each in await store.list_sessions()}
+    return {
+        each.id: digest_session(await read_parcel(store, each)).hash for each in await store.list_sessions()
+    }
 
 
 async def filled(store: Store) -> Store:
@@ -87,11 +89,11 @@ async def test_every_kind_of_fault_is_named(root: Path) -> None:
     verdict = verified(root)
     said = [(each.where.removeprefix(f"{root}/"), each.reason) for each in (*verdict.lost, *verdict.faults)]
     assert said == [
-        ("ses_lost", "its session is gone, its todos are here"),
-        ("msg_lost", "the message is gone, its parts are here"),
+        ("ses_lost", "its session is gone, but its todos exist"),
+        ("msg_lost", "the message is gone, but its parts exist"),
         (CHILD, "its parent ses_gone is gone"),
         ("msg_first_2", "the prompt it answers, msg_first_1, is gone"),
-        (OTHER, f"created at {NOW + 2} and updated at 1: that cannot be"),
+        (OTHER, f"created at {NOW + 2} and updated at 1, which is impossible"),
     ]
     assert [each.where for each in verdict.damage] == [f"{root}/part/msg_lost/prt_1.json"]
 

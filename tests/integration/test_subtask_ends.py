@@ -23,8 +23,8 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.session import Idle
-from weft.provider.scripted import Call, Say, Wait
-from weft.run.kit import Subtasks
+from weft.provider.scripted import Say, UseTool, Wait
+from weft.run.runtime import SubtaskLimits
 from weft.testing.clock import HandClock
 from weft.tool.contract import Tool, ToolContext, ToolResult
 
@@ -93,7 +93,7 @@ async def test_a_child_that_takes_too_long_is_ended_and_its_parent_goes_on() -> 
         "go": [[handed("look")], [Say(text="never mind")]],
         "look": [[Say(text="I wait"), Wait(seconds=10_000)]],
     }
-    async with open_stage(scripts, subtasks=Subtasks(seconds=60)) as stage:
+    async with open_stage(scripts, subtasks=SubtaskLimits(seconds=60)) as stage:
         session = await start(stage)
         asking = asyncio.ensure_future(stage.api.prompt(session, say("go")))
         await stage.clock.somebody_sleeps(9_000)
@@ -147,10 +147,10 @@ async def test_how_a_child_is_getting_on_is_told_while_it_works() -> None:
         return ToolResult(title="", output=wanted.words)
 
     tool = Tool(name="linger", about="Wait.", takes=EchoInput, run=linger)
-    echo = Call(tool="echo", input={"words": "x"})
+    echo = UseTool(tool="echo", input={"words": "x"})
     scripts = {
         "go": [[handed("look")], [Say(text="ok")]],
-        "look": [[echo], [Call(tool="linger", input={"words": "y"})], [Say(text="found")]],
+        "look": [[echo], [UseTool(tool="linger", input={"words": "y"})], [Say(text="found")]],
     }
     async with open_stage(scripts, tools=(ECHO, tool)) as stage:
         session = await start(stage)

@@ -16,7 +16,7 @@ from given.stage import (
     tasks_of,
     words,
 )
-from weft.local.permissions import Permitting
+from weft.local.permissions import PermissionSettings
 from weft.model.agent import Agent
 from weft.model.event import PermissionAsked, SessionRested
 from weft.model.input import AgentInput, PromptInput, TextInput
@@ -24,16 +24,16 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.permission import Rule
-from weft.permission.terms import Terms
-from weft.provider.scripted import Call, Say
-from weft.run.kit import Subtasks
+from weft.permission.policy import AskPolicy
+from weft.provider.scripted import Say, UseTool
+from weft.run.runtime import SubtaskLimits
 from weft.tool.contract import Tool, ToolContext, ToolResult
 
 
 async def test_what_the_parent_session_is_denied_is_denied_to_its_child() -> None:
     scripts = {
         "go": [[handed("look")], [Say(text="ok")]],
-        "look": [[Call(tool="echo", input={"words": "rm"})], [Say(text="no way")]],
+        "look": [[UseTool(tool="echo", input={"words": "rm"})], [Say(text="no way")]],
     }
     async with open_stage(scripts) as stage:
         session = await start(stage, permission=(deny("echo", "rm"),))
@@ -56,7 +56,7 @@ async def test_who_may_not_change_files_cannot_have_them_changed_by_a_child() ->
         mode="primary",
         permission=(*ALLOW, deny("edit"), Rule(permission="edit", pattern="plan.md", action="allow")),
     )
-    both = [Call(tool="change", input={"words": each}) for each in ("src.py", "plan.md")]
+    both = [UseTool(tool="change", input={"words": each}) for each in ("src.py", "plan.md")]
     scripts = {"go": [[handed("fix")], [Say(text="ok")]], "fix": [both, [Say(text="so so")]]}
     async with open_stage(scripts, tools=(tool,), agents=(*AGENTS, plan)) as stage:
         session = await start(stage)
@@ -86,7 +86,7 @@ async def test_tasks_are_handed_on_as_deep_as_configured_and_no_deeper() -> None
         "one": [[handed("two", "nesting")], [Say(text="middle")]],
         "two": [[handed("three", "nesting")], [Say(text="bottom")]],
     }
-    async with open_stage(scripts, subtasks=Subtasks(depth=2)) as stage:
+    async with open_stage(scripts, subtasks=SubtaskLimits(depth=2)) as stage:
         session = await start(stage)
         await stage.api.prompt(session, say("go"))
         (first,) = await children_of(stage, session)
@@ -110,10 +110,10 @@ async def test_a_question_of_a_child_is_asked_in_its_name_and_its_parent_stays_b
     wary = Agent(name="wary", mode="subagent", permission=(*ALLOW, ask))
     scripts = {
         "go": [[handed("look", "wary")], [Say(text="ok")]],
-        "look": [[Call(tool="echo", input={"words": "x"})], [Say(text="allowed")]],
+        "look": [[UseTool(tool="echo", input={"words": "x"})], [Say(text="allowed")]],
     }
-    asked = Permitting(terms=Terms(answered=True))
-    async with open_stage(scripts, agents=(wary,), permitting=asked) as stage:
+    asked = PermissionSettings(terms=AskPolicy(answered=True))
+    async with open_stage(scripts, agents=(wary,), permissions=asked) as stage:
         session = await start(stage)
         listening = stage.api.events()
         asking = asyncio.ensure_future(stage.api.prompt(session, say("go")))
@@ -161,7 +161,7 @@ async def test_an_agent_named_against_the_rules_is_said_to_be_there() -> None:
 
 
 async def test_a_prompt_to_a_child_cannot_switch_on_what_its_parent_is_denied() -> None:
-    async with open_stage({"go": [[Call(tool="echo", input={"words": "x"})], [Say(text="ok")]]}) as stage:
+    async with open_stage({"go": [[UseTool(tool="echo", input={"words": "x"})], [Say(text="ok")]]}) as stage:
         parent = await start(stage, permission=(deny("echo"),))
         child = await start(stage, parent_id=parent)
         await stage.api.prompt(child, say("go", tools={"echo": True, "task": False}))

@@ -25,14 +25,17 @@ from weft.model.part import (
 )
 from weft.provider.chunk import Usage
 from weft.provider.contract import ModelRequest, ResultContent, ToolTurn
-from weft.provider.scripted import Call, End, Fail, Say
+from weft.provider.scripted import End, Fail, Say, UseTool
 from weft.tool.contract import Tool, ToolContext, ToolResult
 
 
 async def test_a_task_is_done_by_a_child_and_its_last_words_come_back() -> None:
     scripts = {
         "go": [[handed("look")], [Say(text="It is there.")]],
-        "look": [[Say(text="Let me see."), Call(tool="echo", input={"words": "x"})], [Say(text="found it")]],
+        "look": [
+            [Say(text="Let me see."), UseTool(tool="echo", input={"words": "x"})],
+            [Say(text="found it")],
+        ],
     }
     async with open_stage(scripts) as stage:
         session = await start(stage)
@@ -68,8 +71,8 @@ async def test_two_tasks_of_one_answer_are_done_at_the_same_time() -> None:
     tool = Tool(name="meet", about="Wait for the other.", takes=EchoInput, run=meet)
     scripts = {
         "go": [[handed("one"), handed("two", "explore")], [Say(text="both")]],
-        "one": [[Call(tool="meet", input={"words": "1"})], [Say(text="first")]],
-        "two": [[Call(tool="meet", input={"words": "2"})], [Say(text="second")]],
+        "one": [[UseTool(tool="meet", input={"words": "1"})], [Say(text="first")]],
+        "two": [[UseTool(tool="meet", input={"words": "2"})], [Say(text="second")]],
     }
     async with open_stage(scripts, tools=(tool,)) as stage:
         session = await start(stage)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.host.pipes import open_talk
-from weft.host.processes import Command
+from weft.host.pipes import open_pipe_process
+from weft.host.processes import ProcessCommand
 from weft.testing.tool_contract import processes_in
 
 
@@ -30,8 +30,8 @@ class Ear:
             await self._news.wait()
 
 
-def shell(script: str, directory: Path) -> Command:
-    return Command(
+def shell(script: str, directory: Path) -> ProcessCommand:
+    return ProcessCommand(
         argv=("sh", "-c", script),
         directory=str(directory),
         environment={"PATH": os.environ["PATH"], "MINE": "1"},
@@ -40,9 +40,9 @@ def shell(script: str, directory: Path) -> Command:
 
 async def test_what_is_said_is_answered(tmp_path: Path) -> None:
     ear = Ear()
-    async with open_talk(shell("echo $MINE; exec cat", tmp_path), ear.hear) as talk:
-        talk.say(b"hello ")
-        talk.say(b"there")
+    async with open_pipe_process(shell("echo $MINE; exec cat", tmp_path), ear.hear) as talk:
+        talk.write(b"hello ")
+        talk.write(b"there")
         await ear.until(b"hello there")
     assert ear.heard == b"1\nhello there"
 
@@ -52,7 +52,7 @@ async def test_what_is_said_is_answered(tmp_path: Path) -> None:
 )
 async def test_leaving_ends_everything(script: str, tmp_path: Path) -> None:
     ear = Ear()
-    async with open_talk(shell(f"echo started; {script}", tmp_path), ear.hear):
+    async with open_pipe_process(shell(f"echo started; {script}", tmp_path), ear.hear):
         await ear.until(b"started")
         assert processes_in(tmp_path) != []
     assert processes_in(tmp_path) == []
@@ -60,47 +60,47 @@ async def test_leaving_ends_everything(script: str, tmp_path: Path) -> None:
 
 async def test_what_goes_wrong_within_is_raised_and_the_process_ended(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
-        async with open_talk(shell("cat", tmp_path), Ear().hear):
+        async with open_pipe_process(shell("cat", tmp_path), Ear().hear):
             raise KeyError
     assert processes_in(tmp_path) == []
 
 
 async def test_one_that_has_ended_cannot_be_told_anything(tmp_path: Path) -> None:
-    async with open_talk(shell("exit 3", tmp_path), Ear().hear) as talk:
-        await talk.over()
+    async with open_pipe_process(shell("exit 3", tmp_path), Ear().hear) as talk:
+        await talk.wait()
         with pytest.raises(BrokenPipeError):
-            talk.say(b"hello")
+            talk.write(b"hello")
 
 
 async def test_one_that_does_not_listen_is_not_told_more_and_more(tmp_path: Path) -> None:
-    async with open_talk(shell("sleep 999", tmp_path), Ear().hear) as talk:
-        talk.say(bytes(12 << 20))
+    async with open_pipe_process(shell("sleep 999", tmp_path), Ear().hear) as talk:
+        talk.write(bytes(12 << 20))
         with pytest.raises(BlockingIOError):
-            talk.say(bytes(12 << 20))
+            talk.write(bytes(12 << 20))
 
 
 async def test_what_cannot_be_started_is_an_error(tmp_path: Path) -> None:
-    command = Command(argv=("cat", "a\0b"), directory=str(tmp_path), environment={})
+    command = ProcessCommand(argv=("cat", "a\0b"), directory=str(tmp_path), environment={})
     with pytest.raises(OSError, match="null"):
-        async with open_talk(command, Ear().hear):
+        async with open_pipe_process(command, Ear().hear):
             pass
     with pytest.raises(FileNotFoundError):
-        async with open_talk(shell("cat", tmp_path / "nowhere"), Ear().hear):
+        async with open_pipe_process(shell("cat", tmp_path / "nowhere"), Ear().hear):
             pass
 
 
 TALKER = """
 import asyncio, os, sys
-from weft.host.processes import Command
-from weft.host.pipes import open_talk
+from weft.host.processes import ProcessCommand
+from weft.host.pipes import open_pipe_process
 
 async def hear(piece):
     print(piece.decode(), flush=True)
 
 async def main():
-    command = Command(argv=("sh", "-c", "setsid sleep 999 & trap '' TERM; echo started; while :; do sleep 1; done"),
+    command = ProcessCommand(argv=("sh", "-c", "setsid sleep 999 & trap '' TERM; echo started; while :; do sleep 1; done"),
                       directory=sys.argv[1], environment=dict(os.environ))
-    async with open_talk(command, hear):
+    async with open_pipe_process(command, hear):
         await asyncio.Event().wait()
 
 asyncio.run(main())

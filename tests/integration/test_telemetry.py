@@ -23,23 +23,23 @@ from given.stage import handed, open_stage, start
 from weft.bus import Bus
 from weft.cli.demo import make_repository
 from weft.config.load import load_config
-from weft.config.sources import Situation
+from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, RejectedError
 from weft.host.paths import paths_from
-from weft.local.telemetry import Asked, following, open_telemetry, read_telemetry
+from weft.local.telemetry import TelemetrySettings, open_follower, open_telemetry, read_telemetry_settings
 from weft.model.agent import Agent
 from weft.model.catalog import Limit
 from weft.model.event import PartUpdated
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage
 from weft.provider.chunk import Usage
-from weft.provider.scripted import Call, End, Fail, Say, Think, Wait
-from weft.telemetry.export import Careful, Emitter, Once, Outlets
-from weft.telemetry.fold import Fold
+from weft.provider.scripted import End, Fail, Say, Think, UseTool, Wait
+from weft.telemetry.export import Exporters, FirstErrorReporter, SafeSpanExporter, TelemetryEmitter
+from weft.telemetry.fold import TelemetryFold
 from weft.tool.contract import Tool, ToolContext, ToolResult
 
 WEFT = str(Path(sys.executable).with_name("weft"))
-ECHO = Call(tool="echo", input={"words": "x"})
+ECHO = UseTool(tool="echo", input={"words": "x"})
 ABOUT = {"gen_ai__provider__name": "scripted", "gen_ai__request__model": "test"}
 
 
@@ -209,11 +209,11 @@ async def test_without_content_no_word_of_a_conversation_gets_out(words: list[st
             [
                 Think(text=words[1]),
                 Say(text=words[2]),
-                Call(tool="spill", input={"a": words[3]}),
+                UseTool(tool="spill", input={"a": words[3]}),
                 handed(words[7]),
             ],
-            [Call(tool=words[8], input={"x": words[8]}), Call(tool="spill", raw=words[8])],
-            [Call(tool="refuse", input={"a": words[5]})],
+            [UseTool(tool=words[8], input={"x": words[8]}), UseTool(tool="spill", raw=words[8])],
+            [UseTool(tool="refuse", input={"a": words[5]})],
         ],
         words[7]: [[Say(text=words[2])]],
     }
@@ -254,7 +254,7 @@ def test_the_command_sends_where_the_environment_says(tmp_path: Path) -> None:
 
 async def test_a_collector_without_its_package_is_warned_of_and_nothing_else_happens() -> None:
     warned: list[ConfigError] = []
-    async with open_telemetry(Asked(), Bus(), warned.append):
+    async with open_telemetry(TelemetrySettings(), Bus(), warned.append):
         pass
     [warning] = warned
     assert "pip install opentelemetry-exporter-otlp-proto-http" in str(warning)
@@ -263,7 +263,7 @@ async def test_a_collector_without_its_package_is_warned_of_and_nothing_else_hap
 async def test_a_missing_extra_is_warned_of_and_nothing_else_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     warned: list[ConfigError] = []
-    async with open_telemetry(Asked(), Bus(), warned.append):
+    async with open_telemetry(TelemetrySettings(), Bus(), warned.append):
         pass
     [warning] = warned
     assert "pip install 'weft[otel]'" in str(warning)
@@ -289,10 +289,10 @@ class Stuck(SpanExporter):
 @pytest.mark.parametrize("exporter", [Broken(), Stuck()], ids=["broken", "stuck"])
 async def test_an_exporter_in_trouble_neither_fails_nor_holds_up_a_run(exporter: SpanExporter) -> None:
     told: list[str] = []
-    sink = Emitter(Outlets(spans=Careful(exporter, Once(told.append))))
+    sink = TelemetryEmitter(Exporters(spans=SafeSpanExporter(exporter, FirstErrorReporter(told.append))))
     async with open_house([Say(text="One.")], [Say(text="Two.")], quick=True) as house:
         session = (await house.api.create_session(SessionInput(title="t"))).id
-        async with following(house.api.bus, Fold(os.urandom), sink):
+        async with open_follower(house.api.bus, TelemetryFold(os.urandom), sink):
             for _ in range(2):
                 answer = await house.api.prompt(session, say("go"))
                 assert isinstance(answer.info, AssistantMessage)
@@ -319,23 +319,27 @@ async def test_a_run_that_is_cut_off_is_told_as_far_as_it_went() -> None:
 
 
 def test_telemetry_is_on_when_asked_for_and_never_by_a_project_nobody_vouched_for(tmp_path: Path) -> None:
-    def asked(said: dict[str, object], *, trusted: bool = True, **env: str) -> Asked | None:
+    def asked(said: dict[str, object], *, trusted: bool = True, **env: str) -> TelemetrySettings | None:
         (tmp_path / "opencode.json").write_text(json.dumps({"experimental": said}))
         paths = paths_from(os.environ)
         at = str(tmp_path)
-        found = Situation(directory=at, worktree=at, paths=paths, env=os.environ, trusted=trusted)
-        return read_telemetry(load_config(found), env)
+        found = ConfigScope(directory=at, worktree=at, paths=paths, env=os.environ, trusted=trusted)
+        return read_telemetry_settings(load_config(found), env)
 
     on = {"openTelemetry": True}
     content = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"}
     place = {"enabled": True, "content": True, "endpoint": "http://127.0.0.1:4318"}
     assert asked({}) is None
-    assert asked(on) == Asked()
-    assert asked(on, **content) == Asked(content=True)
+    assert asked(on) == TelemetrySettings()
+    assert asked(on, **content) == TelemetrySettings(content=True)
     assert asked(on, OTEL_SDK_DISABLED="true") is None
-    assert asked({"weft": {"telemetry": True}}) == Asked()
-    assert asked({"weft": {"telemetry": place}}) == Asked(content=True, endpoint="http://127.0.0.1:4318")
+    assert asked({"weft": {"telemetry": True}}) == TelemetrySettings()
+    assert asked({"weft": {"telemetry": place}}) == TelemetrySettings(
+        content=True, endpoint="http://127.0.0.1:4318"
+    )
     assert asked({**on, "weft": {"telemetry": False}}) is None
-    assert asked({"weft": {"telemetry": {"enabled": True, "content": False}}}, **content) == Asked()
+    assert (
+        asked({"weft": {"telemetry": {"enabled": True, "content": False}}}, **content) == TelemetrySettings()
+    )
     assert asked(on, trusted=False) is None
     assert asked({"weft": {"telemetry": place}}, trusted=False) is None

@@ -10,9 +10,9 @@ import pytest
 from weft.errors import DeniedError, ToolError
 from weft.model.session import Todo
 from weft.testing.clock import HandClock
-from weft.testing.tool_contract import Asked, Bench, processes_in
+from weft.testing.tool_contract import AskedPermission, Bench, processes_in
 from weft.tool.contract import ToolResult
-from weft.tool.shell.bash import BASH, shell_of
+from weft.tool.shell.bash import BASH, find_shell
 from weft.tool.todo import TODOREAD, TODOWRITE
 
 
@@ -38,7 +38,9 @@ async def test_a_command_is_run_and_its_output_given(bench: Bench) -> None:
             "truncated": False,
         },
     )
-    assert bench.asked == [Asked(permission="bash", patterns=("echo hi", "pwd"), always=("echo *", "pwd *"))]
+    assert bench.asked == [
+        AskedPermission(permission="bash", patterns=("echo hi", "pwd"), always=("echo *", "pwd *"))
+    ]
 
 
 async def test_a_failure_is_an_answer_and_not_an_error(bench: Bench) -> None:
@@ -154,7 +156,9 @@ async def test_it_runs_where_it_is_told_and_asks_before_leaving(bench: Bench, tm
     with pytest.raises(DeniedError):
         await bench.call(BASH, command="pwd", description="", workdir=str(tmp_path))
     pattern = f"{tmp_path}/*"
-    assert bench.asked == [Asked(permission="external_directory", patterns=(pattern,), always=(pattern,))]
+    assert bench.asked == [
+        AskedPermission(permission="external_directory", patterns=(pattern,), always=(pattern,))
+    ]
 
 
 async def test_what_cannot_be_run_is_said(bench: Bench) -> None:
@@ -170,13 +174,13 @@ def test_the_shell_is_the_persons_own_if_models_write_for_it(tmp_path: Path) -> 
     for name in ("fish", "mysh"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
-    assert shell_of({"SHELL": str(tmp_path / "mysh")}) == str(tmp_path / "mysh")
-    assert os.path.basename(shell_of({"SHELL": str(tmp_path / "fish"), "PATH": os.environ["PATH"]})) in {
+    assert find_shell({"SHELL": str(tmp_path / "mysh")}) == str(tmp_path / "mysh")
+    assert os.path.basename(find_shell({"SHELL": str(tmp_path / "fish"), "PATH": os.environ["PATH"]})) in {
         "bash",
         "zsh",
         "sh",
     }
-    assert shell_of({"SHELL": "/nowhere/sh", "PATH": ""}) in {"/bin/sh", "/bin/zsh"}
+    assert find_shell({"SHELL": "/nowhere/sh", "PATH": ""}) in {"/bin/sh", "/bin/zsh"}
 
 
 async def test_todos_are_written_and_read(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""A batch: each of its calls is a call like any other, with a part, rules and limits of its own."""
+"""The batch tool: each of its calls has its own part, permission questions and limits."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from weft.model.input import SessionInput
 from weft.model.part import CompletedState, ErrorState, ToolPart
 from weft.model.permission import Rule
 from weft.provider.contract import ToolTurn
-from weft.provider.scripted import Call, Say
+from weft.provider.scripted import Say, UseTool
 from weft.tool.batch import BATCH
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 from weft.tool.registry import INVALID
@@ -36,8 +36,8 @@ def meeting(count: int) -> AnyTool:
     return Tool(name="meet", about="Meet.", takes=NothingInput, run=meet)
 
 
-def batch(*calls: tuple[str, dict[str, Any]]) -> Call:
-    return Call(
+def batch(*calls: tuple[str, dict[str, Any]]) -> UseTool:
+    return UseTool(
         tool="batch", input={"tool_calls": [{"tool": tool, "parameters": given} for tool, given in calls]}
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import DeniedError, ToolError
-from weft.testing.tool_contract import Asked, Bench, contents
+from weft.testing.tool_contract import AskedPermission, Bench, contents
 from weft.tool.contract import Attachment, ToolResult
 from weft.tool.edit import EDIT
 from weft.tool.read import READ
@@ -48,7 +48,7 @@ async def test_text_comes_with_line_numbers(bench: Bench, project: Path) -> None
         metadata={"preview": "one\ntwo", "truncated": False},
     )
     path = str(project / "src/a.txt")
-    assert bench.asked == [Asked(permission="read", patterns=(path,), always=("*",))]
+    assert bench.asked == [AskedPermission(permission="read", patterns=(path,), always=("*",))]
 
 
 async def test_a_page_of_a_longer_file(bench: Bench, project: Path) -> None:
@@ -138,7 +138,7 @@ async def test_a_rule_for_a_file_holds_under_any_name(bench: Bench, project: Pat
     (project / "innocent.txt").symlink_to(".env")
     await bench.call(READ, filePath="innocent.txt")
     both = (str(project / "innocent.txt"), str(project / ".env"))
-    assert bench.asked == [Asked(permission="read", patterns=both, always=("*",))]
+    assert bench.asked == [AskedPermission(permission="read", patterns=both, always=("*",))]
 
 
 @pytest.mark.parametrize("way", ["../secret/key", "link/key", "inner/../link/key", "{root}/secret/key"])
@@ -152,7 +152,9 @@ async def test_leaving_the_project_is_asked_about(
     with pytest.raises(DeniedError):
         await bench.call(READ, filePath=way.format(root=tmp_path))
     pattern = f"{tmp_path}/secret/*"
-    assert bench.asked == [Asked(permission="external_directory", patterns=(pattern,), always=(pattern,))]
+    assert bench.asked == [
+        AskedPermission(permission="external_directory", patterns=(pattern,), always=(pattern,))
+    ]
 
 
 # --- write ---
@@ -166,7 +168,7 @@ async def test_a_new_file_is_written_with_its_directories(bench: Bench, project:
         metadata={"diagnostics": {}, "filepath": str(path), "exists": False, "truncated": False},
     )
     assert contents(project) == {str(path): b"hello\n"}
-    assert bench.asked == [Asked(permission="edit", patterns=("src/new/a.txt",), always=("*",))]
+    assert bench.asked == [AskedPermission(permission="edit", patterns=("src/new/a.txt",), always=("*",))]
     assert bench.edited == [str(path)]
 
 

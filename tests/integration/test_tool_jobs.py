@@ -1,4 +1,4 @@
-"""Commands that go on in the background, with real processes: listed, stopped, and ended with their session."""
+"""Background commands with real processes: they are listed, stopped, and ended with their session."""
 
 import asyncio
 import os
@@ -14,23 +14,31 @@ from weft.host.clock import SystemClock
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.wire import to_plain
-from weft.provider.scripted import Call, Say
+from weft.provider.scripted import Say, UseTool
 from weft.testing.tool_contract import Bench, processes_in
 from weft.tool.contract import Job
 from weft.tool.shell.bash import BASH
-from weft.tool.shell.jobs import JOBS, MOST, Background, enter, list_running, open_jobs, strike
+from weft.tool.shell.jobs import (
+    JOBS,
+    MAX_RUNNING,
+    BackgroundJobs,
+    list_running,
+    open_jobs,
+    remove_record,
+    write_record,
+)
 
 OTHER = SessionID("ses_other")
 
 
 @pytest.fixture
-async def jobs(tmp_path: Path) -> AsyncIterator[Background]:
+async def jobs(tmp_path: Path) -> AsyncIterator[BackgroundJobs]:
     async with open_jobs(SystemClock(), str(tmp_path / "roll")) as opened:
         yield opened
 
 
 @pytest.fixture
-def bench(tmp_path: Path, jobs: Background) -> Bench:
+def bench(tmp_path: Path, jobs: BackgroundJobs) -> Bench:
     directory = tmp_path / "project"
     directory.mkdir()
     made = Bench(directory, outside=tmp_path, environment=os.environ)
@@ -50,7 +58,7 @@ async def started(bench: Bench, command: str) -> Job:
     return job
 
 
-async def ended(jobs: Background, job: Job) -> Job:
+async def ended(jobs: BackgroundJobs, job: Job) -> Job:
     """The job, once it has ended by itself."""
     async with asyncio.timeout(60):
         while True:
@@ -79,7 +87,7 @@ async def somebody_in(directory: Path) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_job_goes_on_while_the_call_has_long_returned(bench: Bench, jobs: Background) -> None:
+async def test_a_job_goes_on_while_the_call_has_long_returned(bench: Bench, jobs: BackgroundJobs) -> None:
     job = await started(bench, "echo up; sleep 999")
     await said(job, "up\n")
     listed = await bench.call(JOBS)
@@ -92,13 +100,13 @@ async def test_a_job_goes_on_while_the_call_has_long_returned(bench: Bench, jobs
     assert [asked.permission for asked in bench.asked] == ["bash", "jobs", "jobs"]
 
 
-async def test_a_job_that_ends_by_itself_says_how(bench: Bench, jobs: Background) -> None:
+async def test_a_job_that_ends_by_itself_says_how(bench: Bench, jobs: BackgroundJobs) -> None:
     job = await ended(jobs, await started(bench, "echo over >&2; exit 3"))
     assert (job.code, output_of(job)) == (3, "over\n")
     assert (await bench.call(JOBS)).output.startswith(f"{job.id}  ended with exit code 3  Go on")
 
 
-async def test_time_runs_out_for_a_job_only_if_that_is_wished(bench: Bench, jobs: Background) -> None:
+async def test_time_runs_out_for_a_job_only_if_that_is_wished(bench: Bench, jobs: BackgroundJobs) -> None:
     result = await bench.call(BASH, command="sleep 999", description="Wait", background=True, timeout=1)
     (job,) = jobs.list(bench.context().session_id)
     assert job.id in result.output
@@ -106,14 +114,16 @@ async def test_time_runs_out_for_a_job_only_if_that_is_wished(bench: Bench, jobs
     assert processes_in(bench.directory) == []
 
 
-async def test_what_took_a_session_of_its_own_is_ended_with_its_job(bench: Bench, jobs: Background) -> None:
+async def test_what_took_a_session_of_its_own_is_ended_with_its_job(
+    bench: Bench, jobs: BackgroundJobs
+) -> None:
     job = await started(bench, "(setsid sleep 999 &); (sleep 999 &); echo up; sleep 999")
     await said(job, "up\n")
     await jobs.stop(job.session_id, job.id)
     assert processes_in(bench.directory) == []
 
 
-async def test_a_session_sees_and_stops_its_own_jobs_only(bench: Bench, jobs: Background) -> None:
+async def test_a_session_sees_and_stops_its_own_jobs_only(bench: Bench, jobs: BackgroundJobs) -> None:
     job = await started(bench, "sleep 999")
     assert jobs.list(OTHER) == []
     with pytest.raises(NotFoundError):
@@ -135,13 +145,15 @@ async def test_jobs_end_with_their_session_and_with_whoever_opened_them(bench: B
 
 
 async def test_a_session_has_only_so_many(bench: Bench) -> None:
-    for _ in range(MOST):
+    for _ in range(MAX_RUNNING):
         await started(bench, "sleep 999")
     with pytest.raises(ToolError, match="Stop one of them first"):
         await bench.call(BASH, command="sleep 999", description="One more", background=True)
 
 
-async def test_other_processes_see_what_is_running(bench: Bench, jobs: Background, tmp_path: Path) -> None:
+async def test_other_processes_see_what_is_running(
+    bench: Bench, jobs: BackgroundJobs, tmp_path: Path
+) -> None:
     roll = str(tmp_path / "roll")
     job = await started(bench, "sleep 999")
     assert list_running(roll) == [job]
@@ -153,20 +165,20 @@ async def test_other_processes_see_what_is_running(bench: Bench, jobs: Backgroun
 
 def test_what_a_dead_process_left_on_the_roll_goes(tmp_path: Path) -> None:
     job = Job(id="job_1", session_id=OTHER, command="x", description="", output="/x", started=1)
-    entry = enter(str(tmp_path), job)
+    entry = write_record(str(tmp_path), job)
     assert list_running(str(tmp_path)) == [job]
     os.close(os.dup(entry.fd))
     left = tmp_path / "ses_other.job_2.json"
     left.write_text("{}")
     assert list_running(str(tmp_path)) == [job]
     assert not left.exists()
-    strike(entry)
+    remove_record(entry)
     assert list_running(str(tmp_path / "nowhere")) == []
 
 
 async def test_aborting_or_removing_a_session_ends_its_jobs(tmp_path: Path) -> None:
     place = replace(PLACE, directory=str(tmp_path), worktree=str(tmp_path))
-    call = Call(tool="bash", input={"command": "sleep 999", "description": "Wait", "background": True})
+    call = UseTool(tool="bash", input={"command": "sleep 999", "description": "Wait", "background": True})
     async with open_house(
         [call],
         [Say(text="done")],

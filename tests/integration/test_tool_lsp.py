@@ -1,4 +1,4 @@
-"""Language servers: started for a file, asked what is wrong with it, ended with us. The server is a real process."""
+"""Language servers: started for a file, asked for diagnostics, and ended. The server is a real process."""
 
 import asyncio
 import json
@@ -13,19 +13,27 @@ import pytest
 from msgspec.structs import replace
 
 from weft.errors import DeniedError, ToolError
-from weft.testing.tool_contract import Asked, Bench, processes_in
-from weft.tool.diagnostic import Diagnostic, Diagnostics, Position, Range, Unwatched, told_of, told_of_others
+from weft.testing.tool_contract import AskedPermission, Bench, processes_in
+from weft.tool.diagnostic import (
+    Diagnostic,
+    DiagnosticPosition,
+    DiagnosticRange,
+    Diagnostics,
+    NoLanguageServers,
+    format_errors,
+    format_other_errors,
+)
 from weft.tool.edit import EDIT
-from weft.tool.lsp.pool import Patience, open_lookout
-from weft.tool.lsp.servers import Known, launches_for
+from weft.tool.lsp.known_servers import KnownServer, find_launches
+from weft.tool.lsp.pool import LspTimeouts, open_language_servers
 from weft.tool.lsp.tool import LSP
-from weft.tool.programs import Ground
+from weft.tool.programs import ProgramContext
 from weft.tool.read import READ
 from weft.tool.write import WRITE
 
 SERVER = Path(__file__).parents[1] / "given" / "language_server.py"
 # A server that speaks is heard however busy the machine is.
-LONG = Patience(warm=60, look=60, silent=60)
+LONG = LspTimeouts(warm=60, look=60, silent=60)
 
 
 @pytest.fixture
@@ -35,22 +43,24 @@ def project(tmp_path: Path) -> Path:
     return directory
 
 
-def fake(project: Path, manner: str = "good", **more: Any) -> Known:
+def fake(project: Path, manner: str = "good", **more: Any) -> KnownServer:
     log = project.parent / f"{manner}.log"
     argv = (sys.executable, "-S", "-E", str(SERVER), manner, str(log))
-    return Known(name=manner, endings=(".fake",), argv=argv, careful=True, **more)
+    return KnownServer(name=manner, endings=(".fake",), argv=argv, careful=True, **more)
 
 
-def ground_of(project: Path, *, trusted: bool = False) -> Ground:
+def ground_of(project: Path, *, trusted: bool = False) -> ProgramContext:
     environment = {"PATH": os.environ["PATH"]}
-    return Ground(directory=str(project), worktree=str(project), environment=environment, trusted=trusted)
+    return ProgramContext(
+        directory=str(project), worktree=str(project), environment=environment, trusted=trusted
+    )
 
 
 @asynccontextmanager
-async def watched(project: Path, *servers: Known, patience: Patience = LONG) -> AsyncIterator[Bench]:
-    async with open_lookout(servers, ground_of(project), patience) as watch:
+async def watched(project: Path, *servers: KnownServer, patience: LspTimeouts = LONG) -> AsyncIterator[Bench]:
+    async with open_language_servers(servers, ground_of(project), patience) as watch:
         bench = Bench(project, outside=project.parent, environment=os.environ)
-        bench.desk = replace(bench.desk, lookout=watch)
+        bench.desk = replace(bench.desk, language_servers=watch)
         yield bench
     assert processes_in(project) == []
 
@@ -138,7 +148,7 @@ async def test_a_broken_server_is_left_alone(project: Path, manner: str) -> None
 
 
 async def test_a_program_that_is_not_there_is_no_server(project: Path) -> None:
-    missing = Known(name="none", endings=(".fake",), argv=("/nonexistent/server",), careful=True)
+    missing = KnownServer(name="none", endings=(".fake",), argv=("/nonexistent/server",), careful=True)
     async with watched(project, missing) as bench:
         result = await bench.call(WRITE, filePath="a.fake", content="wrong\n")
         assert result.output == "Wrote file successfully."
@@ -147,7 +157,7 @@ async def test_a_program_that_is_not_there_is_no_server(project: Path) -> None:
 @pytest.mark.parametrize("manner", ["deaf", "silent"])
 async def test_a_server_that_says_nothing_holds_no_call_for_long(project: Path, manner: str) -> None:
     """What a call waits for adds up to less than the patience of this test, and the deaf one is waited for once."""
-    short = Patience(warm=0.1, look=0.1, silent=0.05)
+    short = LspTimeouts(warm=0.1, look=0.1, silent=0.05)
     async with watched(project, fake(project, manner), patience=short) as bench, asyncio.timeout(60):
         for number in range(3):
             result = await bench.call(WRITE, filePath="a.fake", content=f"wrong {number}\n")
@@ -165,8 +175,8 @@ async def test_several_servers_speak_of_one_file(project: Path) -> None:
 # --- which servers ---
 
 
-def names(project: Path, path: str, *servers: Known, trusted: bool = False) -> list[tuple[str, str]]:
-    found = launches_for(str(project / path), servers, ground_of(project, trusted=trusted))
+def names(project: Path, path: str, *servers: KnownServer, trusted: bool = False) -> list[tuple[str, str]]:
+    found = find_launches(str(project / path), servers, ground_of(project, trusted=trusted))
     return [(launch.name, os.path.relpath(launch.root, project)) for launch in found]
 
 
@@ -186,7 +196,7 @@ def test_what_a_project_brings_along_is_run_only_if_it_is_trusted(project: Path)
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    careful = Known(name="loom", endings=(".fake",), argv=("loom-ls",), careful=True)
+    careful = KnownServer(name="loom", endings=(".fake",), argv=("loom-ls",), careful=True)
     assert names(project, "a.fake", careful) == []
     assert names(project, "a.fake", careful, trusted=True) == [("loom", ".")]
     builds = replace(fake(project), careful=False)
@@ -216,7 +226,7 @@ async def test_a_server_answers(project: Path, operation: str, count: int, word:
         assert result.title == f"{operation} a.fake:1:8"
         assert len(json.loads(result.output)) == count
         assert word in result.output
-        assert bench.asked == [Asked(permission="lsp", patterns=("*",), always=("*",))]
+        assert bench.asked == [AskedPermission(permission="lsp", patterns=("*",), always=("*",))]
 
 
 @pytest.mark.parametrize("operation", ["goToImplementation", "outgoingCalls"])
@@ -243,24 +253,24 @@ async def test_where_nobody_can_tell_that_is_said(project: Path) -> None:
 
 
 async def test_without_servers_nothing_is_known() -> None:
-    nobody = Unwatched()
-    nobody.warm("/a.fake")
-    assert await nobody.look("/a.fake") == {}
-    assert await nobody.ask("/a.fake", "hover", {}) is None
+    nobody = NoLanguageServers()
+    nobody.warm_up("/a.fake")
+    assert await nobody.diagnose("/a.fake") == {}
+    assert await nobody.request("/a.fake", "hover", {}) is None
 
 
 # --- words ---
 
 
 def found(count: int, *paths: str) -> Diagnostics:
-    start = Position(0, 0)
-    each = Diagnostic(range=Range(start, start), message="odd")
+    start = DiagnosticPosition(0, 0)
+    each = Diagnostic(range=DiagnosticRange(start, start), message="odd")
     return dict.fromkeys(paths, (each,) * count)
 
 
 def test_no_more_is_told_than_can_be_read() -> None:
-    said = told_of("/a", found(25, "/a"))
+    said = format_errors("/a", found(25, "/a"))
     assert said.count("ERROR [1:1] odd") == 20
     assert "\n... and 5 more\n</diagnostics>" in said
-    others = told_of_others("/a", found(1, *(f"/{number}" for number in range(9))))
+    others = format_other_errors("/a", found(1, *(f"/{number}" for number in range(9))))
     assert others.count("<diagnostics file=") == 5

@@ -1,4 +1,4 @@
-"""apply_patch and multiedit on real files: all of it, or nothing."""
+"""apply_patch and multiedit on real files, which change all or nothing."""
 
 import asyncio
 import os
@@ -8,9 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from weft.errors import DeniedError, ToolError
-from weft.testing.tool_contract import Asked, Bench, contents
+from weft.testing.tool_contract import AskedPermission, Bench, contents
 from weft.tool.contract import ToolResult
-from weft.tool.diagnostic import Diagnostic, Diagnostics, Position, Range, Unwatched
+from weft.tool.diagnostic import (
+    Diagnostic,
+    DiagnosticPosition,
+    DiagnosticRange,
+    Diagnostics,
+    NoLanguageServers,
+)
 from weft.tool.edit import MULTIEDIT
 from weft.tool.patch import APPLY_PATCH
 from weft.tool.read import READ
@@ -70,7 +76,7 @@ async def test_a_patch_adds_changes_moves_and_deletes(bench: Bench, project: Pat
     summary = "Success. Updated the following files:\nA deep/new.py\nM deep/moved.py\nD away.py"
     assert (result.title, result.output) == (summary, summary)
     assert bench.asked == [
-        Asked(
+        AskedPermission(
             permission="edit",
             patterns=("deep/new.py", "old.py", "deep/moved.py", "away.py"),
             always=("*",),
@@ -243,7 +249,7 @@ async def test_a_write_that_fails_takes_back_those_before_it(bench: Bench, proje
             *("*** Add File: new/deep/c.txt", "+c"),
             *("*** Add File: b.txt/x", "+x"),
         )
-    assert str(raised.value).endswith("Nothing was changed: what had been written was put back.")
+    assert str(raised.value).endswith("Nothing was changed: the files that had been written were restored.")
     assert contents(project) == before
     assert sorted(os.listdir(project)) == ["a.txt", "b.txt"]
     assert (project / "a.txt").stat().st_mode & 0o777 == 0o640
@@ -286,7 +292,7 @@ async def test_what_a_formatter_makes_of_it_is_what_is_shown(bench: Bench, proje
         assert edited == str(path)
         path.write_text(path.read_text().upper())
 
-    bench.desk = replace(bench.desk, edited=shout)
+    bench.desk = replace(bench.desk, after_edit=shout)
     result = await apply(bench, "*** Update File: a.txt", "@@", "-one", "+two")
     assert path.read_text() == "TWO\n"
     assert result.metadata["files"][0]["after"] == "TWO\n"
@@ -294,17 +300,17 @@ async def test_what_a_formatter_makes_of_it_is_what_is_shown(bench: Bench, proje
     assert path.read_text() == "THREE\n"
 
 
-class Worried(Unwatched):
+class Worried(NoLanguageServers):
     """Finds every file wrong."""
 
-    async def look(self, *paths: str) -> Diagnostics:
-        start = Position(0, 3)
-        wrong = Diagnostic(range=Range(start, start), message="odd")
+    async def diagnose(self, *paths: str) -> Diagnostics:
+        start = DiagnosticPosition(0, 3)
+        wrong = Diagnostic(range=DiagnosticRange(start, start), message="odd")
         return dict.fromkeys(paths, (wrong,))
 
 
 async def test_what_a_language_server_finds_is_told(bench: Bench, project: Path) -> None:
-    bench.desk = replace(bench.desk, lookout=Worried())
+    bench.desk = replace(bench.desk, language_servers=Worried())
     result = await apply(bench, "*** Add File: sub/a.py", "+x")
     path = f"{project}/sub/a.py"
     assert result.output == (
@@ -338,7 +344,7 @@ async def test_edits_are_made_one_upon_the_other(bench: Bench, project: Path) ->
         "additions": 3,
         "deletions": 3,
     }
-    assert bench.asked == [Asked(permission="edit", patterns=("a.txt",), always=("*",))]
+    assert bench.asked == [AskedPermission(permission="edit", patterns=("a.txt",), always=("*",))]
     assert bench.edited == [str(path)]
 
 

@@ -1,4 +1,4 @@
-"""Ways round the rules for files: links that lead out, secrets found by searching, and what runs by itself."""
+"""Attempts to evade the rules for files: links out of the project, secrets found by searching, and files that act by themselves."""
 
 import os
 from pathlib import Path
@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from given.gate import rules
 from given.house import PLACE, open_house, say
 from given.shell import Grounds, lay_out
-from weft.config.agents import ACTING_ASK
+from weft.config.agents import PROTECTED_FILES
 from weft.errors import DeniedError
 from weft.model.input import SessionInput
 from weft.permission.rules import matches
-from weft.provider.scripted import Call, Say
-from weft.testing.tool_contract import Asked, Bench
+from weft.provider.scripted import Say, UseTool
+from weft.testing.tool_contract import AskedPermission, Bench
 from weft.tool.contract import AnyTool
 from weft.tool.edit import EDIT
 from weft.tool.glob import GLOB
@@ -60,7 +60,9 @@ async def test_a_link_that_leads_out_is_asked_about(
     with pytest.raises(DeniedError):
         await bench.call(tool, **given)
     wanted = f"{grounds.top}/{pattern}"
-    assert bench.asked[-1] == Asked(permission="external_directory", patterns=(wanted,), always=(wanted,))
+    assert bench.asked[-1] == AskedPermission(
+        permission="external_directory", patterns=(wanted,), always=(wanted,)
+    )
     assert (grounds.top / "outside/secret.txt").read_text() == "secret"
 
 
@@ -85,7 +87,7 @@ async def test_what_a_run_searches_keeps_to_its_rules(grounds: Grounds, tmp_path
     directory = str(grounds.project)
     place = replace(PLACE, directory=directory, worktree=directory)
     async with open_house(
-        [Call(tool="grep", input={"pattern": "KEY"})],
+        [UseTool(tool="grep", input={"pattern": "KEY"})],
         [Say(text="done")],
         tools=(GREP,),
         place=place,
@@ -127,7 +129,7 @@ ACTING = {
 def is_asked_for(patterns: tuple[str, ...]) -> bool:
     """Whether the usual rules ask before a change that is known by these patterns."""
     said = {
-        pattern: [action for rule, action in ACTING_ASK.items() if matches(pattern, rule)]
+        pattern: [action for rule, action in PROTECTED_FILES.items() if matches(pattern, rule)]
         for pattern in patterns
     }
     return any(actions and actions[-1] == "ask" for actions in said.values())
@@ -164,4 +166,4 @@ async def test_a_patch_asks_for_each_file(bench: Bench) -> None:
     with pytest.raises(DeniedError):
         await bench.call(APPLY_PATCH, patchText=text)
     patterns = ("sub/.opencode/tool/x.ts", ".opencode/tool/x.ts")
-    assert bench.asked[-1] == Asked(permission="edit", patterns=patterns, always=patterns)
+    assert bench.asked[-1] == AskedPermission(permission="edit", patterns=patterns, always=patterns)

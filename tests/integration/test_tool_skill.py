@@ -1,4 +1,4 @@
-"""The skill tool: what it loads, what it asks, what it says when it cannot."""
+"""The skill tool: what it loads, the permission it asks for, and its errors."""
 
 import os
 from pathlib import Path
@@ -11,9 +11,9 @@ from weft.model.agent import Agent, Skill
 from weft.model.input import SessionInput
 from weft.model.permission import Rule
 from weft.provider.scripted import Say
-from weft.testing.tool_contract import Asked, Bench
+from weft.testing.tool_contract import AskedPermission, Bench
 from weft.tool.contract import ToolResult
-from weft.tool.skill import SKILL, Shelf, skill_tool
+from weft.tool.skill import SKILL, SkillSource, make_skill_tool
 
 WEAVING = Skill(name="weaving", description="For cloth.", location="/skills/weaving/SKILL.md")
 
@@ -24,8 +24,10 @@ def read(skill: Skill) -> str:
     return "\n# Weave\n\nOver, under.\n"
 
 
-LOADS = skill_tool(
-    Shelf(find=lambda: (WEAVING, Skill(name="broken", description="x", location="/b/SKILL.md")), read=read)
+LOADS = make_skill_tool(
+    SkillSource(
+        find=lambda: (WEAVING, Skill(name="broken", description="x", location="/b/SKILL.md")), read=read
+    )
 )
 
 
@@ -40,7 +42,7 @@ async def test_a_skill_is_loaded_with_its_directory(bench: Bench) -> None:
         output="## Skill: weaving\n\n**Base directory**: /skills/weaving\n\n# Weave\n\nOver, under.",
         metadata={"name": "weaving", "dir": "/skills/weaving", "truncated": False},
     )
-    assert bench.asked == [Asked(permission="skill", patterns=("weaving",), always=("weaving",))]
+    assert bench.asked == [AskedPermission(permission="skill", patterns=("weaving",), always=("weaving",))]
 
 
 async def test_an_unknown_skill_names_those_there_are(bench: Bench) -> None:

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from given.web import Answer, Web, open_web
 from weft.errors import DeniedError, ToolError
-from weft.testing.tool_contract import Asked, Bench
+from weft.testing.tool_contract import AskedPermission, Bench
 from weft.tool.contract import Attachment, Audience, ToolResult
-from weft.tool.network import Reach, is_public, proxy_for
-from weft.tool.webfetch import WEBFETCH, to_characters
-from weft.tool.websearch import search_tools
+from weft.tool.network import NetworkAccess, find_proxy, is_public
+from weft.tool.webfetch import WEBFETCH, decode_page
+from weft.tool.websearch import make_search_tools
 
 HTML = "text/html; charset=utf-8"
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
@@ -28,7 +28,7 @@ def bench(tmp_path: Path) -> Bench:
     directory = tmp_path / "project"
     directory.mkdir()
     found = Bench(directory, outside=tmp_path, environment={"PATH": os.environ["PATH"]})
-    found.desk = replace(found.desk, reach=WORLD)
+    found.desk = replace(found.desk, network=WORLD)
     return found
 
 
@@ -45,7 +45,7 @@ async def look_up(host: str, port: int) -> tuple[str, ...]:
     return known[host]
 
 
-WORLD = Reach(resolve=look_up, is_public=lambda address: address == "127.0.0.1")
+WORLD = NetworkAccess(resolve=look_up, is_public=lambda address: address == "127.0.0.1")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ async def test_a_page_comes_as_markdown_text_or_as_it_is(bench: Bench, web: Web)
     assert (
         await bench.call(WEBFETCH, url=url, format="html")
     ).output == "<h1>Hello</h1><p>A <a href='/x'>link</a>"
-    assert bench.asked == [Asked(permission="webfetch", patterns=(url,), always=("*",))] * 3
+    assert bench.asked == [AskedPermission(permission="webfetch", patterns=(url,), always=("*",))] * 3
 
 
 async def test_the_server_is_told_who_asks_and_for_what(bench: Bench, web: Web) -> None:
@@ -125,7 +125,7 @@ async def test_a_picture_is_attached(bench: Bench, web: Web) -> None:
         ("/large", "Response too large (exceeds 5MB limit)"),
         ("/bomb", "Response too large (exceeds 5MB limit)"),
         ("/binary", "is not text: it says it is application/zip"),
-        ("/round", "more than 10 redirects"),
+        ("/round", "redirects more than 10 times"),
         ("/file", "URL must start with http:// or https://"),
     ],
 )
@@ -172,8 +172,8 @@ async def test_what_is_next_door_needs_a_permission_of_its_own(bench: Bench, hos
     with pytest.raises(DeniedError):
         await bench.call(WEBFETCH, url=url)
     assert bench.asked == [
-        Asked(permission="webfetch", patterns=(url,), always=("*",)),
-        Asked(permission="webfetch_private", patterns=(url,), always=(f"http://{host}:9/*",)),
+        AskedPermission(permission="webfetch", patterns=(url,), always=("*",)),
+        AskedPermission(permission="webfetch_private", patterns=(url,), always=(f"http://{host}:9/*",)),
     ]
 
 
@@ -185,7 +185,7 @@ async def test_a_page_cannot_lead_next_door_unasked(bench: Bench, web: Web) -> N
 
 
 async def test_with_permission_this_machine_is_fetched_from(bench: Bench, web: Web) -> None:
-    bench.desk = replace(bench.desk, reach=Reach())
+    bench.desk = replace(bench.desk, network=NetworkAccess())
     assert (await bench.call(WEBFETCH, url=f"{web.url}/here")).output == "<b>plain</b>"
     assert [each.permission for each in bench.asked] == ["webfetch", "webfetch_private", "webfetch"]
 
@@ -242,11 +242,11 @@ def test_public_addresses_are_told_from_the_rest(address: str, public: bool) -> 
 def test_the_proxy_of_the_environment_is_used(
     url: str, environment: dict[str, str], proxy: str | None
 ) -> None:
-    assert proxy_for(url, environment) == proxy
+    assert find_proxy(url, environment) == proxy
 
 
 async def test_through_a_proxy_names_are_its_business_and_this_machine_is_not(bench: Bench, web: Web) -> None:
-    bench.desk = replace(bench.desk, environment={"http_proxy": web.url}, reach=Reach())
+    bench.desk = replace(bench.desk, environment={"http_proxy": web.url}, network=NetworkAccess())
     web.asked.clear()
     with pytest.raises(ToolError, match="status code: 404"):
         await bench.call(WEBFETCH, url="http://unheard-of.test/page")
@@ -267,7 +267,7 @@ async def test_through_a_proxy_names_are_its_business_and_this_machine_is_not(be
     ],
 )
 def test_bytes_are_read_in_the_encoding_they_name(kind: str, raw: bytes, text: str) -> None:
-    assert to_characters(kind, raw) == text
+    assert decode_page(kind, raw) == text
 
 
 # --- websearch and codesearch ---
@@ -301,7 +301,7 @@ def service() -> Iterator[Web]:
 
 
 async def test_a_search_is_a_call_of_the_service(bench: Bench, service: Web) -> None:
-    websearch, _ = search_tools(f"{service.url}/good")
+    websearch, _ = make_search_tools(f"{service.url}/good")
     service.asked.clear()
     assert await bench.call(websearch, query="weft", numResults=3, contextMaxCharacters=900) == ToolResult(
         title="Web search: weft", output="Found it.", metadata={"truncated": False}
@@ -319,11 +319,11 @@ async def test_a_search_is_a_call_of_the_service(bench: Bench, service: Web) -> 
         "method": "tools/call",
         "params": {"name": "web_search_exa", "arguments": arguments},
     }
-    assert bench.asked == [Asked(permission="websearch", patterns=("weft",), always=("*",))]
+    assert bench.asked == [AskedPermission(permission="websearch", patterns=("weft",), always=("*",))]
 
 
 async def test_a_search_for_code_likewise(bench: Bench, service: Web) -> None:
-    _, codesearch = search_tools(f"{service.url}/json")
+    _, codesearch = make_search_tools(f"{service.url}/json")
     service.asked.clear()
     result = await bench.call(codesearch, query="msgspec")
     assert (result.title, result.output) == ("Code search: msgspec", "Found it.")
@@ -331,12 +331,12 @@ async def test_a_search_for_code_likewise(bench: Bench, service: Web) -> None:
         "name": "get_code_context_exa",
         "arguments": {"query": "msgspec", "tokensNum": 5000},
     }
-    assert bench.asked == [Asked(permission="codesearch", patterns=("msgspec",), always=("*",))]
+    assert bench.asked == [AskedPermission(permission="codesearch", patterns=("msgspec",), always=("*",))]
 
 
 @pytest.mark.parametrize("path", ["/none", "/odd"])
 async def test_a_search_that_finds_nothing_says_so(bench: Bench, service: Web, path: str) -> None:
-    websearch, codesearch = search_tools(f"{service.url}{path}")
+    websearch, codesearch = make_search_tools(f"{service.url}{path}")
     assert (await bench.call(websearch, query="x")).output.startswith("No search results found.")
     assert (await bench.call(codesearch, query="x")).output.startswith("No code snippets")
 
@@ -350,14 +350,14 @@ async def test_a_search_that_finds_nothing_says_so(bench: Bench, service: Web, p
     ],
 )
 async def test_a_search_that_fails_says_why(bench: Bench, service: Web, path: str, words: str) -> None:
-    websearch, _ = search_tools(f"{service.url}{path}")
+    websearch, _ = make_search_tools(f"{service.url}{path}")
     with pytest.raises(ToolError) as raised:
         await bench.call(websearch, query="x")
     assert str(raised.value) == words
 
 
 async def test_a_service_that_is_not_there_is_told_without_its_address(bench: Bench) -> None:
-    websearch, _ = search_tools("http://127.0.0.1:1/?key=secret")
+    websearch, _ = make_search_tools("http://127.0.0.1:1/?key=secret")
     with pytest.raises(ToolError) as raised:
         await bench.call(websearch, query="x")
     assert str(raised.value) == "The search service did not answer: ConnectError"
@@ -367,7 +367,7 @@ async def test_a_search_that_is_denied_is_not_made(bench: Bench, service: Web) -
     bench.denied = {"websearch"}
     service.asked.clear()
     with pytest.raises(DeniedError):
-        await bench.call(search_tools(f"{service.url}/good")[0], query="x")
+        await bench.call(make_search_tools(f"{service.url}/good")[0], query="x")
     assert service.asked == []
 
 
@@ -377,6 +377,6 @@ async def test_a_search_that_is_denied_is_not_made(bench: Bench, service: Web) -
 )
 def test_searching_is_offered_where_there_is_a_service(url: str | None, provider: str, offered: bool) -> None:
     audience = Audience(provider_id=provider, api_id="m", allowed=lambda *_: True)
-    for tool in search_tools(url):
+    for tool in make_search_tools(url):
         told = tool.tell(audience) if tool.tell else tool.about
         assert told == (tool.about if offered else None)

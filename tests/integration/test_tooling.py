@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from weft.config.flags import read_flags
-from weft.config.load import Loaded, load_config
-from weft.config.sources import Situation
+from weft.config.load import LoadedConfig, load_config
+from weft.config.sources import ConfigScope
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
-from weft.local.open import Opening, open_app
-from weft.local.tools import to_equipment, to_formatters, to_servers
+from weft.local.open import OpenOptions, open_directory
+from weft.local.tools import to_equipment, to_formatters, to_language_servers
 from weft.model.ids import SessionID
 from weft.tool.contract import Audience
 from weft.tool.format import FORMATTERS
-from weft.tool.lsp.servers import SERVERS
+from weft.tool.lsp.known_servers import SERVERS
 from weft.tool.websearch import SERVICE
 
 OWN = {
@@ -45,9 +45,9 @@ def project(tmp_path: Path) -> Path:
     return directory
 
 
-def situation_of(project: Path, *, trusted: bool = False, **env: str) -> Situation:
+def situation_of(project: Path, *, trusted: bool = False, **env: str) -> ConfigScope:
     where = str(project)
-    return Situation(
+    return ConfigScope(
         directory=where,
         worktree=where,
         paths=paths_from(os.environ),
@@ -62,7 +62,7 @@ def loaded(
     own: dict[str, Any] | None = None,
     theirs: dict[str, Any] | None = None,
     trusted: bool = False,
-) -> Loaded:
+) -> LoadedConfig:
     config = Path(paths_from(os.environ).config)
     config.mkdir(parents=True, exist_ok=True)
     (config / "opencode.json").write_text(json.dumps(own or {}))
@@ -76,7 +76,7 @@ PLAIN = read_flags({})
 def test_without_configuration_there_are_those_we_know(project: Path) -> None:
     found = loaded(project)
     assert to_formatters(found, PLAIN) == FORMATTERS
-    assert to_servers(found, PLAIN) == SERVERS
+    assert to_language_servers(found, PLAIN) == SERVERS
 
 
 @pytest.mark.parametrize("trusted", [True, False])
@@ -93,7 +93,7 @@ def test_a_person_may_change_them_and_add_to_them(project: Path, trusted: bool) 
     )
     assert (mine.argv, mine.endings, mine.careful) == (("mine", "$FILE"), (".mine",), True)
     assert (ruff.argv, ruff.endings) == (("ruff", "format", "$FILE"), (".pyx",))
-    servers = {each.name: each for each in to_servers(found, PLAIN)}
+    servers = {each.name: each for each in to_language_servers(found, PLAIN)}
     assert servers.keys() == ({each.name for each in SERVERS} | {"mine"}) - {"pyright"}
     assert (servers["gopls"].environment, servers["gopls"].options) == ({"GOFLAGS": "-mod=mod"}, {"a": 1})
     assert (servers["mine"].argv, servers["mine"].endings) == (("mine-ls", "--stdio"), (".mine",))
@@ -108,7 +108,7 @@ def test_a_person_may_change_them_and_add_to_them(project: Path, trusted: bool) 
 def test_a_stranger_s_project_may_only_switch_them_off(project: Path) -> None:
     found = loaded(project, theirs=OWN)
     assert to_formatters(found, PLAIN) == tuple(each for each in FORMATTERS if each.name != "gofmt")
-    assert to_servers(found, PLAIN) == tuple(each for each in SERVERS if each.name != "pyright")
+    assert to_language_servers(found, PLAIN) == tuple(each for each in SERVERS if each.name != "pyright")
     assert {(held.kind, held.name) for held in found.held} >= {("formatter", "mine"), ("lsp", "mine")}
 
 
@@ -123,14 +123,14 @@ def test_a_stranger_s_word_does_not_change_a_person_s_command(project: Path) -> 
 @pytest.mark.parametrize("whose", ["own", "theirs"])
 def test_false_switches_all_of_them_off(project: Path, whose: str) -> None:
     found = loaded(project, **{whose: {"formatter": False, "lsp": False}})
-    assert (to_formatters(found, PLAIN), to_servers(found, PLAIN)) == ((), ())
+    assert (to_formatters(found, PLAIN), to_language_servers(found, PLAIN)) == ((), ())
 
 
 def test_experiments_bring_others(project: Path) -> None:
     flags = read_flags({"OPENCODE_EXPERIMENTAL_OXFMT": "1", "OPENCODE_EXPERIMENTAL_LSP_TY": "1"})
     found = loaded(project)
     assert "oxfmt" in {each.name for each in to_formatters(found, flags)}
-    names = {each.name for each in to_servers(found, flags)}
+    names = {each.name for each in to_language_servers(found, flags)}
     assert ("ty" in names, "pyright" in names) == (True, False)
 
 
@@ -162,11 +162,11 @@ async def write(project: Path, *, trusted: bool) -> str:
     command = {"command": ["sh", "-c", script, "$FILE"], "extensions": [".loud"]}
     (project / "opencode.json").write_text(json.dumps({"formatter": {"loud": command}}))
     env = {**os.environ, "WEFT_TRUST": "1"} if trusted else dict(os.environ)
-    async with open_app(Opening(directory=str(project), env=env, store="memory:")) as local:
+    async with open_directory(OpenOptions(directory=str(project), env=env, store="memory:")) as local:
         path = project / "a.loud"
         desk = local.kit.desk(SessionID("ses_x"))
         path.write_text("quiet\n")
-        await desk.edited(str(path))
+        await desk.after_edit(str(path))
         return path.read_text()
 
 
@@ -179,7 +179,7 @@ async def test_a_skill_of_the_project_is_in_what_the_model_is_told(project: Path
     skill = project / ".opencode/skills/weaving/SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: weaving\ndescription: For cloth.\n---\nOver, under.\n")
-    async with open_app(Opening(directory=str(project), store="memory:")) as local:
+    async with open_directory(OpenOptions(directory=str(project), store="memory:")) as local:
         tool = local.kit.tools["skill"]
         assert tool.tell is not None
         audience = Audience(provider_id="a", api_id="b", allowed=lambda *_: True)
@@ -194,7 +194,9 @@ async def test_skills_are_looked_for_on_opening_and_not_while_a_request_is_made(
         path.parent.mkdir(parents=True)
         path.write_text(text)
     warned: list[ConfigError] = []
-    async with open_app(Opening(directory=str(project), store="memory:", warn=warned.append)) as local:
+    async with open_directory(
+        OpenOptions(directory=str(project), store="memory:", warn=warned.append)
+    ) as local:
         assert [error.path for error in warned] == [str(broken)]
         good.unlink()
         audience = Audience(provider_id="a", api_id="b", allowed=lambda *_: True)

@@ -11,17 +11,17 @@ from msgspec.structs import replace
 
 from given.parcels import AT, id_of, parcel, session_id, turn_of, with_text, words
 from weft.errors import BundleError, DocumentError, InvalidIdError
-from weft.local.imports import Mover, Report, Wish, open_mover
+from weft.local.imports import BulkImporter, ImportReport, ImportRequest, open_importer
 from weft.model.diff import FileDiff
 from weft.model.ids import MessageID, SessionID
-from weft.model.parcel import Parcel
 from weft.model.session import Todo
+from weft.model.transfer import SessionExport
 from weft.store.contract import Store
 from weft.store.url import open_store
 from weft.transfer.bundle import write_bundle
 from weft.transfer.document import to_document
-from weft.transfer.intake import pack
 from weft.transfer.rebind import Rebind
+from weft.transfer.session_import import pack_session
 
 
 def nobody(done: int, of: int) -> None:
@@ -38,15 +38,15 @@ class Machine:
         self.storage = root / "storage"
 
     @asynccontextmanager
-    async def mover(self) -> AsyncIterator[Mover]:
-        async with open_mover(str(self.project), os.environ, store=f"file:{self.storage}") as mover:
+    async def mover(self) -> AsyncIterator[BulkImporter]:
+        async with open_importer(str(self.project), os.environ, store=f"file:{self.storage}") as mover:
             yield mover
 
-    async def bring(self, path: Path, **more: object) -> Report:
+    async def bring(self, path: Path, **more: object) -> ImportReport:
         async with self.mover() as mover:
-            return await mover.bring(Wish(path=str(path), **more), nobody)  # type: ignore[arg-type]
+            return await mover.run(ImportRequest(path=str(path), **more), nobody)  # type: ignore[arg-type]
 
-    async def take(self, given: Parcel, tmp: Path, **more: object) -> Report:
+    async def take(self, given: SessionExport, tmp: Path, **more: object) -> ImportReport:
         path = tmp / "given.json"
         path.write_bytes(to_document(given))
         return await self.bring(path, **more)
@@ -56,9 +56,9 @@ class Machine:
         async with open_store(f"file:{self.storage}") as store:
             yield store
 
-    async def parcel(self, id: SessionID) -> Parcel:
+    async def parcel(self, id: SessionID) -> SessionExport:
         async with self.store() as store:
-            return await pack(store, id)
+            return await pack_session(store, id)
 
     def files(self) -> dict[str, bytes]:
         shelves = ("session", "message", "part", "todo", "session_diff")
@@ -79,13 +79,13 @@ def there(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "there")
 
 
-def one(report: Report) -> tuple[str, str]:
+def one(report: ImportReport) -> tuple[str, str]:
     [received] = report.received
     assert report.troubles == ()
     return received.verdict, received.id
 
 
-def gone_on(given: Parcel, turn: int, base: int) -> Parcel:
+def gone_on(given: SessionExport, turn: int, base: int) -> SessionExport:
     """The session with a turn more, said in a place of its own."""
     messages = (*given.messages, *turn_of(given.info.id, base, turn, given.info.directory))
     time = replace(given.info.time, updated=AT + turn)

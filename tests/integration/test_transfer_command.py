@@ -1,4 +1,4 @@
-"""`weft export` and `weft import`, from outside."""
+"""`weft export` and `weft import`, from the command line."""
 
 import json
 import subprocess
@@ -88,7 +88,7 @@ def test_a_bundle_goes_to_another_store_and_says_so_as_json(place: Path) -> None
         (("import", "missing.json"), "missing.json: No such file or directory"),
         (("import", "."), "it is a directory"),
         (("import", "given.json", "--rebind", "here"), "OLD=NEW"),
-        (("import", "--from", "claude", "nowhere"), "nowhere: there is nothing here"),
+        (("import", "--from", "claude", "nowhere"), "nowhere: it does not exist"),
     ],
 )
 def test_what_cannot_be_meant_is_said_in_a_sentence(

@@ -12,8 +12,8 @@ import pytest
 
 from given.parcels import parcel, session_id
 from given.transfer_trees import write_session, write_tree
-from weft.local.imports import Wish, open_mover
-from weft.model.parcel import Counts
+from weft.local.imports import ImportRequest, open_importer
+from weft.model.transfer import ExportCounts
 
 MANY = 1_000
 SHELVES = ("session", "message", "part", "todo", "session_diff")
@@ -51,16 +51,16 @@ async def test_one_corrupt_file_among_a_thousand_is_named_and_the_others_come_ac
     corrupt = source / "session" / "there" / f"{session_id(500)}.json"
     corrupt.write_text('{"id": "ses_')
     before = files(source)
-    wish = Wish(path=str(source.parent), kind="opencode")
-    async with open_mover(str(tmp_path), os.environ, store="memory:") as mover:
-        report = await mover.bring(wish, nobody)
+    wish = ImportRequest(path=str(source.parent), kind="opencode")
+    async with open_importer(str(tmp_path), os.environ, store="memory:") as mover:
+        report = await mover.run(wish, nobody)
         assert len(report.received) == MANY - 1
         assert (report.refused, [trouble.where for trouble in report.troubles]) == (1, [str(corrupt)])
-        assert report.before == report.after == Counts(messages=1998, parts=2997)
+        assert report.before == report.after == ExportCounts(messages=1998, parts=2997)
         assert files(source) == before
 
         write_session(source, parcel(500))
-        report = await mover.bring(wish, nobody)
+        report = await mover.run(wish, nobody)
         assert (len(report.received), report.troubles) == (MANY, ())
         assert [each.id for each in report.received if each.verdict != "same"] == [session_id(500)]
 
@@ -107,7 +107,7 @@ def test_what_is_no_tree_and_no_database_is_refused_by_name(tmp_path: Path) -> N
     nothing = tmp_path / "nothing"
     nothing.mkdir()
     (nothing / "opencode.db").write_bytes(b"no database at all, but long enough to look at" * 100)
-    for kind, told in (("opencode", "no tree of OpenCode"), ("opencode-sqlite", "cannot be read")):
+    for kind, told in (("opencode", "not a tree of OpenCode"), ("opencode-sqlite", "cannot be read")):
         done = subprocess.run(
             command(tmp_path / "storage", nothing, kind=kind),
             cwd=tmp_path,

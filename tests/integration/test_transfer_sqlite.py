@@ -14,7 +14,7 @@ import pytest
 from given.parcels import parcel, session_id, words
 from weft.errors import DocumentError
 from weft.importers.opencode_sqlite import OpenCodeSqlite
-from weft.model.parcel import Counts, Parcel, count
+from weft.model.transfer import ExportCounts, SessionExport, count_export
 from weft.model.wire import to_plain
 from weft.store.opencode_database import open_opencode_database
 
@@ -42,7 +42,7 @@ def without(value: Any, *keys: str) -> str:
     return json.dumps({key: item for key, item in to_plain(value).items() if key not in keys}, default=float)
 
 
-def put_session(connection: sqlite3.Connection, given: Parcel, **more: Any) -> None:
+def put_session(connection: sqlite3.Connection, given: SessionExport, **more: Any) -> None:
     info = given.info
     times = {"time_created": info.time.created, "time_updated": info.time.updated}
     names = {"slug": info.slug, "title": info.title, "version": "1.2.0", "directory": info.directory}
@@ -84,12 +84,12 @@ def database(tmp_path: Path) -> Path:
 def test_every_row_comes_across_parents_first(database: Path) -> None:
     with open_opencode_database(str(database)) as opened:
         origin = OpenCodeSqlite(opened)
-        [project] = origin.projects()
-        first, second = [found.read() for found in origin.found()]
+        [project] = origin.list_projects()
+        first, second = [found.read() for found in origin.list_sessions()]
     assert (project.id, project.worktree, project.vcs) == ("there", "/there/project", "git")
     assert first.parcel.messages == parcel(1, turns=2).messages
     assert [todo.content for todo in first.parcel.todos] == ["first", "second"]
-    assert first.counted == count(first.parcel) == Counts(messages=4, parts=6, todos=2)
+    assert first.counted == count_export(first.parcel) == ExportCounts(messages=4, parts=6, todos=2)
     info = first.parcel.info
     assert (info.title, info.version, info.project_id) == ("A session", "1.2.0", "there")
     assert to_plain(info.permission) == RULES
@@ -104,11 +104,11 @@ def test_a_row_that_cannot_be_read_costs_itself_alone(database: Path) -> None:
         connection.execute("UPDATE message SET data = '{' WHERE id = ?", [message.info.id])
         connection.execute("UPDATE part SET data = x'ff00' WHERE id = ?", [part.id])
     with open_opencode_database(str(database)) as opened:
-        first, second = [found.read() for found in OpenCodeSqlite(opened).found()]
+        first, second = [found.read() for found in OpenCodeSqlite(opened).list_sessions()]
     assert words(first.parcel.messages) == ["answer 0", "answer 1"]
     orphan = message.parts[0].id
     assert {trouble.where for trouble in first.troubles} == {message.info.id, part.id, orphan}
-    assert first.counted.messages == count(first.parcel).messages + 1
+    assert first.counted.messages == count_export(first.parcel).messages + 1
     assert second.troubles == ()
 
 
@@ -116,7 +116,7 @@ def test_a_session_whose_row_is_broken_is_refused_and_the_other_is_not(database:
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("UPDATE session SET permission = 'no json' WHERE id = ?", [session_id(1)])
     with open_opencode_database(str(database)) as opened:
-        first, second = OpenCodeSqlite(opened).found()
+        first, second = OpenCodeSqlite(opened).list_sessions()
         with pytest.raises(DocumentError, match="not JSON"):
             first.read()
         assert second.read().troubles == ()
@@ -131,7 +131,7 @@ def test_reading_writes_nothing_also_beside_a_log(database: Path) -> None:
         before = {path.name: path.read_bytes() for path in database.parent.iterdir()}
         assert f"{database.name}-wal" in before
         with open_opencode_database(str(database.parent)) as opened:
-            assert len([found.read() for found in OpenCodeSqlite(opened).found()]) == 3
+            assert len([found.read() for found in OpenCodeSqlite(opened).list_sessions()]) == 3
         assert {path.name: path.read_bytes() for path in database.parent.iterdir()} == before
 
 

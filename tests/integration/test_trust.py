@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from weft.cli.paint import Paint
-from weft.cli.trust.telling import to_lines
-from weft.config.load import Loaded, load_config
-from weft.config.sources import Situation
+from weft.cli.output import Paint
+from weft.cli.trust import to_lines
+from weft.config.load import LoadedConfig, load_config
+from weft.config.sources import ConfigScope
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
-from weft.local.models import Around, find_offers
-from weft.trust.decision import Change, Standing, Trusting, is_trusted, trusting_in
-from weft.trust.records import Book
+from weft.local.models import ProviderEnvironment, find_offers
+from weft.trust.decision import ProjectTrust, TrustChange, TrustStatus, is_trusted, open_trust
+from weft.trust.records import TrustRecords
 
 NOW = 1_790_000_000_000
-TRUSTED = Standing(trusted=True, why="given")
+TRUSTED = TrustStatus(trusted=True, why="given")
 
 
 @pytest.fixture
@@ -35,13 +35,13 @@ def put(path: Path, text: str) -> Path:
     return path
 
 
-def look_at(project: Path) -> Trusting:
-    return trusting_in(str(project), os.environ)
+def look_at(project: Path) -> ProjectTrust:
+    return open_trust(str(project), os.environ)
 
 
-def changed(*changes: tuple[Any, str]) -> Standing:
-    found = tuple(Change(what=what, name=name) for what, name in changes)
-    return Standing(trusted=False, why="changed", changes=found)
+def changed(*changes: tuple[Any, str]) -> TrustStatus:
+    found = tuple(TrustChange(what=what, name=name) for what, name in changes)
+    return TrustStatus(trusted=False, why="changed", changes=found)
 
 
 # --- who is trusted ---
@@ -49,24 +49,24 @@ def changed(*changes: tuple[Any, str]) -> Standing:
 
 def test_nobody_is_trusted_until_the_person_says_so_and_then_for_good(project: Path) -> None:
     put(project / "opencode.json", '{"mcp": {"x": {"type": "local", "command": ["x"]}}}')
-    assert look_at(project).standing() == Standing(trusted=False, why="unknown")
+    assert look_at(project).get_status() == TrustStatus(trusted=False, why="unknown")
 
     look_at(project).trust(NOW)
-    assert look_at(project).standing() == TRUSTED
+    assert look_at(project).get_status() == TRUSTED
     assert is_trusted(paths_from(os.environ), os.environ, str(project))
 
     assert look_at(project).revoke() is True
-    assert look_at(project).standing() == Standing(trusted=False, why="unknown")
+    assert look_at(project).get_status() == TrustStatus(trusted=False, why="unknown")
     assert look_at(project).revoke() is False
 
 
 def test_what_changes_after_it_was_looked_at_is_not_vouched_for(project: Path) -> None:
-    seen = look_at(project).take_seal()
+    seen = look_at(project).take_fingerprint()
     put(project / "opencode.json", '{"mcp": {"x": {"type": "local", "command": ["x"]}}}')
     look_at(project).trust(NOW, seen)
-    assert look_at(project).standing() == changed(("new", "opencode.json"))
+    assert look_at(project).get_status() == changed(("new", "opencode.json"))
     look_at(project).refuse(NOW, seen)
-    assert look_at(project).standing() == changed(("new", "opencode.json"))
+    assert look_at(project).get_status() == changed(("new", "opencode.json"))
 
 
 def test_what_would_be_run_is_shown_to_its_end(project: Path) -> None:
@@ -74,7 +74,9 @@ def test_what_would_be_run_is_shown_to_its_end(project: Path) -> None:
     said = {"type": "local", "command": ["sh", "-c", quiet]}
     put(project / "opencode.json", json.dumps({"mcp": {"x": said, "y": {**said, "command": ["a" * 9000]}}}))
     trusting = look_at(project)
-    _, _, first, second = to_lines(str(project), trusting.held_back(), trusting.standing(), Paint(StringIO()))
+    _, _, first, second = to_lines(
+        str(project), trusting.list_held_back(), trusting.get_status(), Paint(StringIO())
+    )
     assert "all is well ; touch gone  # opencode.json" in first
     assert second.endswith("a… and 7,005 characters more  # opencode.json")
 
@@ -82,10 +84,10 @@ def test_what_would_be_run_is_shown_to_its_end(project: Path) -> None:
 def test_a_no_is_remembered_until_there_is_something_else_to_say_no_to(project: Path) -> None:
     put(project / "opencode.json", '{"plugin": ["x"]}')
     look_at(project).refuse(NOW)
-    assert look_at(project).standing() == Standing(trusted=False, why="refused")
+    assert look_at(project).get_status() == TrustStatus(trusted=False, why="refused")
 
     put(project / "opencode.json", '{"plugin": ["y"]}')
-    assert look_at(project).standing() == changed(("changed", "opencode.json"))
+    assert look_at(project).get_status() == changed(("changed", "opencode.json"))
 
 
 def test_trust_is_given_in_the_persons_own_configuration_and_nowhere_else(project: Path) -> None:
@@ -96,7 +98,7 @@ def test_trust_is_given_in_the_persons_own_configuration_and_nowhere_else(projec
     assert not is_trusted(paths, os.environ, str(project))
     put(Path(paths.config, "opencode.json"), vouched)
 
-    assert look_at(project).standing() == Standing(trusted=True, why="configured")
+    assert look_at(project).get_status() == TrustStatus(trusted=True, why="configured")
     assert not is_trusted(paths, os.environ, str(project.parent))
     assert is_trusted(paths, {**os.environ, "WEFT_TRUST": "1"}, str(project.parent))
     assert not is_trusted(paths, {**os.environ, "WEFT_TRUST": "0"}, str(project.parent))
@@ -106,30 +108,30 @@ def test_it_is_the_real_path_that_is_trusted(project: Path) -> None:
     look_at(project).trust(NOW)
     link = project.parent / "link"
     link.symlink_to(project)
-    assert look_at(link).standing() == TRUSTED
+    assert look_at(link).get_status() == TRUSTED
 
     other = project.parent / "other"
     project.rename(other)
     put(project / ".git" / "HEAD", "")
     link.unlink()
     link.symlink_to(other)
-    assert look_at(link).standing() == Standing(trusted=False, why="unknown")
+    assert look_at(link).get_status() == TrustStatus(trusted=False, why="unknown")
 
 
 def test_a_checkout_within_a_trusted_one_is_another_project(project: Path) -> None:
     inner = project / "vendor" / "inner"
     (inner / ".git").mkdir(parents=True)
     look_at(project).trust(NOW)
-    assert look_at(inner).standing() == Standing(trusted=False, why="unknown")
+    assert look_at(inner).get_status() == TrustStatus(trusted=False, why="unknown")
 
 
 def test_where_there_is_no_checkout_each_directory_is_its_own(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     look_at(tmp_path / "a").trust(NOW)
-    assert look_at(tmp_path / "a").standing() == TRUSTED
-    assert look_at(tmp_path / "a" / "b").standing() == Standing(trusted=False, why="unknown")
+    assert look_at(tmp_path / "a").get_status() == TRUSTED
+    assert look_at(tmp_path / "a" / "b").get_status() == TrustStatus(trusted=False, why="unknown")
     put(tmp_path / "opencode.json", '{"theme": "from above"}')
-    assert look_at(tmp_path / "a").standing() == changed(("new", str(tmp_path / "opencode.json")))
+    assert look_at(tmp_path / "a").get_status() == changed(("new", str(tmp_path / "opencode.json")))
 
 
 # --- what ends it ---
@@ -153,12 +155,12 @@ def test_where_there_is_no_checkout_each_directory_is_its_own(tmp_path: Path) ->
 def test_a_new_file_that_could_act_and_a_change_of_it_end_it(project: Path, path: str, text: str) -> None:
     look_at(project).trust(NOW)
     file = put(project / path, text)
-    assert look_at(project).standing() == changed(("new", path))
+    assert look_at(project).get_status() == changed(("new", path))
 
     look_at(project).trust(NOW)
-    assert look_at(project).standing() == TRUSTED
+    assert look_at(project).get_status() == TRUSTED
     file.write_text(text + " ")
-    assert look_at(project).standing() == changed(("changed", path))
+    assert look_at(project).get_status() == changed(("changed", path))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_a_new_file_that_could_act_and_a_change_of_it_end_it(project: Path, path
 def test_what_does_not_act_by_itself_ends_nothing(project: Path, path: str) -> None:
     look_at(project).trust(NOW)
     put(project / path, "x")
-    assert look_at(project).standing() == TRUSTED
+    assert look_at(project).get_status() == TRUSTED
 
 
 def test_programs_of_the_project_that_it_names_are_looked_at(project: Path) -> None:
@@ -185,17 +187,17 @@ def test_programs_of_the_project_that_it_names_are_looked_at(project: Path) -> N
     look_at(project).trust(NOW)
 
     server.write_text("2")
-    assert look_at(project).standing() == changed(("changed", "tools/server.py"))
+    assert look_at(project).get_status() == changed(("changed", "tools/server.py"))
     server.write_text("1")
     script.write_text("2")
-    assert look_at(project).standing() == changed(("changed", "run.sh"))
+    assert look_at(project).get_status() == changed(("changed", "run.sh"))
 
 
 def test_a_link_out_of_the_project_that_was_not_there_ends_it(project: Path, tmp_path: Path) -> None:
     put(tmp_path / "secret", "hunter2")
     look_at(project).trust(NOW)
     (project / "AGENTS.md").symlink_to(tmp_path / "secret")
-    standing = look_at(project).standing()
+    standing = look_at(project).get_status()
     assert (standing.trusted, standing.why, len(standing.changes)) == (False, "changed", 1)
 
 
@@ -203,7 +205,7 @@ def test_what_goes_away_ends_nothing(project: Path) -> None:
     file = put(project / ".opencode" / "plugin" / "x.py", "")
     look_at(project).trust(NOW)
     file.unlink()
-    assert look_at(project).standing() == TRUSTED
+    assert look_at(project).get_status() == TRUSTED
 
 
 def test_what_stands_deeper_is_asked_about_when_it_counts_and_what_was_said_of_the_top_stays(
@@ -213,46 +215,46 @@ def test_what_stands_deeper_is_asked_about_when_it_counts_and_what_was_said_of_t
     deep = project / "packages" / "loom"
     put(deep / ".opencode" / "plugin" / "x.py", "")
     look_at(project).trust(NOW)
-    assert look_at(project).standing() == TRUSTED
-    assert look_at(deep).standing() == changed(("new", "packages/loom/.opencode/plugin/x.py"))
+    assert look_at(project).get_status() == TRUSTED
+    assert look_at(deep).get_status() == changed(("new", "packages/loom/.opencode/plugin/x.py"))
 
     look_at(deep).trust(NOW)
-    assert (look_at(deep).standing(), look_at(project).standing()) == (TRUSTED, TRUSTED)
+    assert (look_at(deep).get_status(), look_at(project).get_status()) == (TRUSTED, TRUSTED)
 
 
 def test_a_project_with_too_much_to_look_at_is_not_trusted(project: Path) -> None:
     look_at(project).trust(NOW)
     for number in range(5001):
         put(project / ".opencode" / "lib" / str(number), "")
-    assert look_at(project).standing().why == "changed"
+    assert look_at(project).get_status().why == "changed"
 
 
 def test_a_book_that_cannot_be_read_vouches_for_nothing(project: Path) -> None:
     look_at(project).trust(NOW)
-    book = Book(paths_from(os.environ))
+    book = TrustRecords(paths_from(os.environ))
     assert [each.path for each in book.list_all()] == [str(project)]
     (file,) = Path(paths_from(os.environ).data, "trust").iterdir()
     assert file.stat().st_mode & 0o077 == 0
     file.write_text("{")
-    assert (look_at(project).standing().why, book.list_all()) == ("unknown", [])
+    assert (look_at(project).get_status().why, book.list_all()) == ("unknown", [])
 
 
 # --- what it means ---
 
 
-def loaded(project: Path, config: dict[str, Any], *, trusted: bool = False) -> Loaded:
+def loaded(project: Path, config: dict[str, Any], *, trusted: bool = False) -> LoadedConfig:
     put(project / "opencode.json", json.dumps(config))
     paths, where = paths_from(os.environ), str(project)
     return load_config(
-        Situation(directory=where, worktree=where, paths=paths, env=os.environ, trusted=trusted)
+        ConfigScope(directory=where, worktree=where, paths=paths, env=os.environ, trusted=trusted)
     )
 
 
-def address(found: Loaded) -> str:
+def address(found: LoadedConfig) -> str:
     said: list[ConfigError] = []
-    offer = find_offers(found, Around(env=os.environ, paths=paths_from(os.environ), warn=said.append)).find(
-        "anthropic"
-    )
+    offer = find_offers(
+        found, ProviderEnvironment(env=os.environ, paths=paths_from(os.environ), warn=said.append)
+    ).find("anthropic")
     assert offer is not None
     assert said == []
     return offer.access(offer.list_models()[0]).url
@@ -268,7 +270,7 @@ def test_a_project_cannot_send_the_persons_key_to_its_own_address(
 
     assert address(found) != url
     assert [(each.kind, each.name, each.does) for each in found.held] == [
-        ("provider", "anthropic", f"sends your words and keys to {url}")
+        ("provider", "anthropic", f"sends your prompts and keys to {url}")
     ]
     assert address(loaded(project, config, trusted=True)) == url
 
@@ -287,7 +289,7 @@ def test_a_project_cannot_read_the_persons_environment_into_its_settings(
     assert "s3cret" in str(loaded(project, config, trusted=True).config)
 
 
-def prompt_of(found: Loaded) -> str | None:
+def prompt_of(found: LoadedConfig) -> str | None:
     return (found.config.agent or {})["x"].prompt
 
 
@@ -357,4 +359,4 @@ def test_a_skill_with_scripts_is_held_back_and_one_of_words_is_not(project: Path
     put(project / ".opencode" / "skill" / "acts" / "SKILL.md", front.format("acts"))
     put(project / ".opencode" / "skill" / "acts" / "scripts" / "go.sh", "")
 
-    assert [(each.kind, each.name) for each in look_at(project).held_back()] == [("skill", "acts")]
+    assert [(each.kind, each.name) for each in look_at(project).list_held_back()] == [("skill", "acts")]

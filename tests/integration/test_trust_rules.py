@@ -10,38 +10,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.config.agents import build_agents
-from weft.config.load import Loaded, load_config
+from weft.config.load import LoadedConfig, load_config
 from weft.config.schema import Config
-from weft.config.sources import Situation
+from weft.config.sources import ConfigScope
 from weft.host.paths import paths_from
 from weft.local.permissions import to_terms
 from weft.model.agent import Agent
 from weft.model.ids import SessionID
 from weft.model.session import Session, SessionTime
-from weft.permission.rules import STRICTEST_FIRST, judge, limits_for
-from weft.permission.terms import Terms
+from weft.permission.policy import AskPolicy
+from weft.permission.rules import STRICTEST_FIRST, judge, to_limits
 
 SESSION = Session(id=SessionID("ses_1"), time=SessionTime(created=1, updated=1))
 BUILT_IN = ("build", "plan", "general", "explore")
 
 
-def loaded(project: Path, theirs: dict[str, Any], mine: dict[str, Any], *, trusted: bool = False) -> Loaded:
+def loaded(
+    project: Path, theirs: dict[str, Any], mine: dict[str, Any], *, trusted: bool = False
+) -> LoadedConfig:
     paths = paths_from(os.environ)
     os.makedirs(paths.config, exist_ok=True)
     Path(paths.config, "opencode.json").write_text(json.dumps(mine))
     (project / "opencode.json").write_text(json.dumps(theirs))
     where = str(project)
     return load_config(
-        Situation(directory=where, worktree=where, paths=paths, env=os.environ, trusted=trusted)
+        ConfigScope(directory=where, worktree=where, paths=paths, env=os.environ, trusted=trusted)
     )
 
 
-def agents(found: Loaded) -> dict[str, Agent]:
+def agents(found: LoadedConfig) -> dict[str, Agent]:
     return build_agents(found.config, paths_from(os.environ), "/work", found.vouched)
 
 
 def verdict(agent: Agent, permission: str, pattern: str) -> str:
-    return judge(permission, pattern, limits_for(agent, SESSION)).action
+    return judge(permission, pattern, to_limits(agent, SESSION)).action
 
 
 def test_a_project_cannot_allow_what_the_person_asks_about(tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_a_project_cannot_say_that_nobody_is_a_yes(tmp_path: Path) -> None:
     theirs = {"experimental": {"weft": {"asking": {"unanswered": "allow", "always": "user"}}}}
     mine = {"experimental": {"weft": {"asking": {"timeout": 60}}}}
     found = loaded(tmp_path, theirs, mine)
-    assert to_terms(found.vouched, person="ada", owner="me", answered=True) == Terms(
+    assert to_terms(found.vouched, person="ada", owner="me", answered=True) == AskPolicy(
         answered=True, unanswered="deny", timeout_seconds=60, always="session", person="ada", owner="me"
     )
     trusted = to_terms(

@@ -26,10 +26,10 @@ from weft.model.ids import MessageID, PartID
 from weft.model.input import SessionInput, ShellInput
 from weft.model.message import UserMessage
 from weft.model.part import PatchPart, StepFinishPart, StepStartPart, TextPart, ToolPart
-from weft.model.session import SessionRevert, SessionSummary, Todo, own_of
+from weft.model.session import SessionRevert, SessionSummary, Todo, get_weft_data
 from weft.session.revert_point import FOREIGN, UNKEPT
+from weft.snapshot.location import SnapshotLocation, list_locations
 from weft.snapshot.objects import list_pins, list_sessions
-from weft.snapshot.place import Place, list_places
 from weft.undo.revert import COMMANDS
 
 
@@ -50,8 +50,8 @@ def exists(path: Path) -> bool:
     return path.exists()
 
 
-def snapshots() -> Place:
-    (place,) = list_places(f"{paths_from(os.environ).data}/weft/snapshot")
+def snapshots() -> SnapshotLocation:
+    (place,) = list_locations(f"{paths_from(os.environ).data}/weft/snapshot")
     return place
 
 
@@ -310,7 +310,7 @@ async def test_a_missing_snapshot_refuses_and_nothing_is_changed(root: Path) -> 
         assert files_below(root) == changed
 
 
-def forget(place: Place) -> None:
+def forget(place: SnapshotLocation) -> None:
     for path in Path(place.objects).rglob("*"):
         if path.is_file():
             path.unlink()
@@ -469,7 +469,7 @@ async def test_going_on_removes_what_it_was_taken_back_from_and_all_that_hangs_o
         ]
         session = await loom.api.get_session(loom.session)
         assert session.revert is None
-        assert own_of(session).undo == ()
+        assert get_weft_data(session).undo == ()
         assert session.summary == SessionSummary(additions=1, deletions=1, files=1)
         assert (await loom.api.get_spending(loom.session)).own.steps == spent.own.steps + 1
         named = {tree for patch in await loom.patches() if patch.weft for tree in trees(patch)}
@@ -753,7 +753,7 @@ async def test_what_can_be_neither_brought_back_nor_put_as_it_was_is_settled_whe
                 (str(root / "big.txt"),),
                 (str(root / "a.txt"),),
             )
-            assert "1 stay as they were brought back" in str(failed.value)
+            assert "files stay restored" in str(failed.value)
             with pytest.raises(RestoreFailedError):
                 await loom.api.revert(loom.session, first)
         assert (text(root / "a.txt"), text(root / "big.txt")) == ("one\n", "small\n")

@@ -1,4 +1,4 @@
-"""`weft undo`, `weft redo`, `weft session diff` and what `doctor` and `gc` say of snapshots, as typed."""
+"""`weft undo`, `weft redo`, `weft session diff` and the report of `doctor` and `gc` on snapshots."""
 
 import asyncio
 import json
@@ -13,10 +13,10 @@ from given.loom import bash, open_loom
 from given.undoing import as_repository, git, write
 from weft.cli.main import run_command
 from weft.host.paths import paths_from
-from weft.local.reader import open_resting
+from weft.local.offline import open_offline_sessions
 from weft.model.event import SessionUpdated
 from weft.model.ids import MessageID, SessionID
-from weft.snapshot.place import Place, list_places, snapshot_base
+from weft.snapshot.location import SnapshotLocation, default_base, list_locations
 
 Out = pytest.CaptureFixture[str]
 
@@ -57,8 +57,8 @@ def texts(root: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(root.glob("*.txt"))}
 
 
-def place() -> Place:
-    (found,) = list_places(snapshot_base(paths_from(os.environ).data))
+def place() -> SnapshotLocation:
+    (found,) = list_locations(default_base(paths_from(os.environ).data))
     return found
 
 
@@ -72,7 +72,7 @@ def test_undo_takes_the_last_prompt_back_and_says_what_became_of_each_file(root:
     assert said(capsys, "undo", "--yes").splitlines() == [
         "kept         b.txt  you changed it since",
         "removed      n.txt",
-        "note: what commands did to ignored files, to repositories within, and outside of the project is not undone",
+        "note: changes that commands made to ignored files, nested repositories and files outside the project are not undone",
         f"{session} stands before “Weave.”; 3 messages go when it goes on, weft redo brings them back",
     ]
     assert texts(root) == {"a.txt": "two\n", "b.txt": "me\n"}
@@ -225,7 +225,7 @@ def test_a_session_whose_worktree_is_gone_is_taken_back_where_it_went_on(root: P
     session, _ = work(root)
 
     async def began_elsewhere() -> None:
-        async with open_resting(".", os.environ) as resting:
+        async with open_offline_sessions(".", os.environ) as resting:
             found = await resting.store.get_session(session)
             gone = replace(found, directory=str(root.parent / "discarded"))
             await resting.journal.commit(SessionUpdated(info=gone))
@@ -253,7 +253,7 @@ def test_what_is_missing_refuses_with_a_code_of_its_own(root: Path, capsys: Out)
     assert texts(root) == CHANGED
     findings = told(capsys, "doctor")["findings"]
     (found,) = [each for each in findings if each["area"] == "undo"]
-    assert found["what"] == "what sessions need to be taken back is missing or damaged"
+    assert found["what"] == "snapshots that sessions need for undo are missing or damaged"
     assert [each["where"] for each in found["items"]] == [session]
 
 
@@ -262,7 +262,7 @@ def test_the_doctor_names_a_taking_back_that_was_cut_short(root: Path, capsys: O
     assert not [each for each in told(capsys, "doctor")["findings"] if each["area"] == "undo"]
     write(Path(place().intent), "{}")
     (found,) = [each for each in told(capsys, "doctor", code=1)["findings"] if each["area"] == "undo"]
-    assert (found["severity"], found["what"]) == ("problem", "taking files back was cut short")
+    assert (found["severity"], found["what"]) == ("problem", "a restore of files was interrupted")
 
 
 def test_gc_lets_go_of_what_removed_sessions_needed(root: Path, capsys: Out) -> None:

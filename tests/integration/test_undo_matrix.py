@@ -1,5 +1,5 @@
 """Undo, end to end: real files, real git, the whole of weft. What becomes of each file, and that nothing of the person's is
-lost. The rows are in `given/undo_cases.py`; `docs/undo.md` shows them."""
+lost. The rows are in `given/undo_cases.py`; `docs/reference/undo-cases.md` shows them."""
 
 import hashlib
 from pathlib import Path
@@ -10,7 +10,7 @@ from given.loom import open_loom
 from given.undo_cases import CASES, Case, lay_out, to_table
 from given.undoing import files_below, git
 
-DOCS = Path(__file__).parents[2] / "docs" / "undo.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "undo-cases.md"
 Files = dict[bytes, tuple[str, bytes]]
 
 

@@ -8,14 +8,14 @@ from msgspec import Struct
 
 from given.house import NOW, open_house, say
 from given.undoing import write
-from weft.local.permissions import Permitting
-from weft.local.undo import Undoing
+from weft.local.permissions import PermissionSettings
+from weft.local.undo import UndoSettings
 from weft.model.ids import ProjectID
 from weft.model.input import SessionInput
 from weft.model.permission import Rule
 from weft.model.project import Place, Project, ProjectTime
-from weft.permission.terms import Terms
-from weft.provider.scripted import Call, Say
+from weft.permission.policy import AskPolicy
+from weft.provider.scripted import Say, UseTool
 from weft.testing.clock import HandClock
 from weft.tool.contract import Tool, ToolContext, ToolResult
 
@@ -45,16 +45,16 @@ async def test_what_a_strangers_tool_changed_is_taken_back_and_what_the_person_d
         return ToolResult(title="", output="done")
 
     tool = Tool(name="meddle", about="Change things.", takes=Nothing, run=meddle)
-    undoing = Undoing(base=str(tmp_path / "snapshots"), environ=os.environ)
+    undoing = UndoSettings(base=str(tmp_path / "snapshots"), environ=os.environ)
     async with open_house(
-        [Call(tool="meddle")],
+        [UseTool(tool="meddle")],
         [Say(text="Done.")],
         clock=HandClock(NOW),
         tools=(tool,),
         rules=ASK,
         place=place(root),
-        undoing=undoing,
-        permitting=Permitting(terms=Terms(answered=True)),
+        undo=undoing,
+        permissions=PermissionSettings(terms=AskPolicy(answered=True)),
     ) as house:
         api = house.api
         session = (await api.create_session(SessionInput(title="t"))).id

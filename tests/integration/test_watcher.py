@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from given.serving import Site, listening, make_project, served
-from weft.local.watcher import Scope, find_scope
+from weft.local.watcher import WatchScope, find_scope
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ WATCH_NOTHING = "OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER"
 
 def test_what_is_watched_is_as_flags_and_configuration_say(project: Path) -> None:
     where = os.path.realpath(project)
-    nothing = Scope(directory=where)
-    head = Scope(directory=where, worktree=where, git_dir=f"{where}/.git")
+    nothing = WatchScope(directory=where)
+    head = WatchScope(directory=where, worktree=where, git_dir=f"{where}/.git")
     assert find_scope(where, environment()) == head
     assert find_scope(where, environment(**{WATCH_NOTHING: "1"})) == nothing
     whole = find_scope(where, environment(**{WATCH_ALL: "1"}))
@@ -44,7 +44,7 @@ def test_without_a_repository_nothing_is_watched(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
     where = os.path.realpath(bare)
-    assert find_scope(where, environment(**{WATCH_ALL: "1"})) == Scope(directory=where)
+    assert find_scope(where, environment(**{WATCH_ALL: "1"})) == WatchScope(directory=where)
 
 
 def test_the_head_of_a_worktree_is_its_own(project: Path, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_head_of_a_worktree_is_its_own(project: Path, tmp_path: Path) -> Non
     ],
 )
 def test_what_programs_make_is_not_told(path: str, told: bool) -> None:
-    scope = Scope(directory="/p", whole=True, ignore=("made", "*.gen"))
+    scope = WatchScope(directory="/p", whole=True, ignore=("made", "*.gen"))
     assert scope.wants(f"/p/{path}") is told
 
 

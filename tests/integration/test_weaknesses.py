@@ -21,9 +21,9 @@ from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ModelRef, TextPart
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.faults import to_error
-from weft.provider.registry import Served
-from weft.provider.scripted import AnyMove, Call, End, Say, ScriptedProvider, Wait
+from weft.provider.faults import parse_error
+from weft.provider.registry import ServedModel
+from weft.provider.scripted import AnyMove, End, Say, ScriptedProvider, UseTool, Wait
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.tool.contract import Tool, ToolContext, ToolResult
@@ -57,7 +57,7 @@ async def test_b6_a_prompt_sent_while_an_aborted_run_is_dying_is_answered_and_no
         raise AssertionError("waited for nothing")
 
     tool = Tool(name="cling", about="Cling to life.", takes=EchoInput, run=die_slowly)
-    script = ([Call(tool="cling", input={"words": ""})], [Say(text="Here.")])
+    script = ([UseTool(tool="cling", input={"words": ""})], [Say(text="Here.")])
     async with asyncio.timeout(PATIENCE), open_house(*script, tools=(tool,)) as house:
         session = await start(house)
         async with asyncio.TaskGroup() as tasks:
@@ -86,7 +86,7 @@ class Talking:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         self._asked += 1
-        calls: list[AnyMove] = [Say(text="I call."), Call(tool="echo", input={"words": str(self._asked)})]
+        calls: list[AnyMove] = [Say(text="I call."), UseTool(tool="echo", input={"words": str(self._asked)})]
         moves = calls if self._asked % 2 else [Say(text="Done.")]
         return ScriptedProvider([moves], SimulatedClock(NOW)).stream(request)
 
@@ -145,7 +145,7 @@ def test_b8_a_prompt_that_comes_at_any_moment_of_a_run_is_answered() -> None:
     ],
 )
 def test_b13_a_failure_without_a_code_is_told_apart_all_the_same(status: int, body: bytes, kind: str) -> None:
-    error = to_error(status, {}, body)
+    error = parse_error(status, {}, body)
     assert isinstance(error, ProviderError)
     assert (error.kind, error.retryable) == (kind, True)
 
@@ -163,9 +163,9 @@ async def test_b15_a_title_is_asked_for_once_and_what_a_person_changes_meanwhile
         return ToolResult(title="", output="")
 
     tool = Tool(name="tag", about="Tag.", takes=EchoInput, run=tag)
-    calls = [Call(tool="tag", input={"words": f"tag{number}"}) for number in range(5)]
+    calls = [UseTool(tool="tag", input={"words": f"tag{number}"}) for number in range(5)]
     script = (calls, calls[:2], [Say(text="Done.")], [Say(text="Done again.")])
-    small = Served(replace(MODEL, id="small"), Titling())
+    small = ServedModel(replace(MODEL, id="small"), Titling())
     async with (
         asyncio.timeout(PATIENCE),
         open_house(*script, tools=(tool,), agents=(TITLER,), small=small) as house,
@@ -184,7 +184,7 @@ async def test_b15_a_title_is_asked_for_once_and_what_a_person_changes_meanwhile
 
 
 async def test_b36_a_run_goes_on_from_results_and_ends_with_words_whatever_the_finish_word() -> None:
-    call = Call(tool="echo", input={"words": "x"})
+    call = UseTool(tool="echo", input={"words": "x"})
     script = (
         [call, End(reason="stop")],
         [call, End(reason="length")],
@@ -214,7 +214,7 @@ async def test_b38_a_model_that_is_gone_when_it_is_to_answer_is_a_failure_stored
     store, gone = MemoryStore(), replace(MODEL, id="gone")
     named = ModelRef(provider_id=gone.provider_id, model_id=gone.id)
     async with open_house(
-        store=store, also=(Served(gone, ScriptedProvider([], HandClock(NOW))),), agents=(SUMMARISER,)
+        store=store, also=(ServedModel(gone, ScriptedProvider([], HandClock(NOW))),), agents=(SUMMARISER,)
     ) as house:
         session = await start(house)
         await house.api.prompt(session, say("note this", model=named, no_reply=True))

@@ -8,12 +8,19 @@ import pytest
 
 from weft.errors import ConflictError, DirectoryError, InvalidInputError, NotFoundError
 from weft.host.paths import paths_from
-from weft.local.worktrees import carry_trust, drop, enter, give_up, open_repository
-from weft.trust.decision import trusting_in
-from weft.worktree.checkouts import Checkouts, Merged
-from weft.worktree.merge import Brought, Outcome, merge_worktree
-from weft.worktree.place import Repository, Worktree, get_worktree, list_worktrees, make_worktree, occupied
-from weft.worktree.state import State, list_hints, look_into
+from weft.local.worktrees import copy_trust, delete_worktree, discard_unused, enter_worktree, open_repository
+from weft.trust.decision import open_trust
+from weft.worktree.git import TreeMerge, WorktreeGit
+from weft.worktree.merge import MergedPath, MergeResult, merge_worktree
+from weft.worktree.repository import (
+    Worktree,
+    WorktreeRepository,
+    create_worktree,
+    get_worktree,
+    list_worktrees,
+    lock_worktree,
+)
+from weft.worktree.state import WorktreeState, list_hints, read_state
 
 
 class Desk:
@@ -41,10 +48,10 @@ class Desk:
         path.write_text(text)
 
     def make(self, name: str | None = None) -> tuple[Worktree, Path]:
-        worktree = make_worktree(self.repository, name, os.urandom)
+        worktree = create_worktree(self.repository, name, os.urandom)
         return worktree, Path(worktree.directory)
 
-    def merge(self, worktree: Worktree, **how: str | bool) -> Outcome:
+    def merge(self, worktree: Worktree, **how: str | bool) -> MergeResult:
         return merge_worktree(self.repository, worktree, **how)  # type: ignore[arg-type]
 
     def files(self) -> dict[str, str]:
@@ -66,7 +73,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(root)
 
 
-def name_of(repository: Repository) -> list[str]:
+def name_of(repository: WorktreeRepository) -> list[str]:
     return [each.name for each in list_worktrees(repository)]
 
 
@@ -107,14 +114,14 @@ def test_a_name_that_is_taken_gets_another_beside_it(desk: Desk) -> None:
 
 
 def test_one_of_that_name_is_entered_again(desk: Desk) -> None:
-    first = enter(desk.repository, "x")
-    again = enter(desk.repository, "x")
+    first = enter_worktree(desk.repository, "x")
+    again = enter_worktree(desk.repository, "x")
     assert (first.made, again.made) == (True, False)
     assert first.worktree == again.worktree
 
 
 def test_work_goes_on_in_the_directory_below_that_one_stands_in(desk: Desk) -> None:
-    entered = enter(open_repository(str(desk.root / "sub"), os.environ), None)
+    entered = enter_worktree(open_repository(str(desk.root / "sub"), os.environ), None)
     assert entered.directory == os.path.join(entered.worktree.directory, "sub")
 
 
@@ -132,8 +139,8 @@ def test_a_name_without_a_letter_names_nothing(desk: Desk) -> None:
 
 
 def test_one_that_was_made_for_nothing_is_taken_back(desk: Desk) -> None:
-    entered = enter(desk.repository, "x")
-    give_up(desk.repository, entered)
+    entered = enter_worktree(desk.repository, "x")
+    discard_unused(desk.repository, entered)
     assert list_worktrees(desk.repository) == []
     assert desk.git("branch", "--list", "opencode/*") == ""
 
@@ -161,14 +168,14 @@ def test_what_does_not_come_along_is_said(desk: Desk) -> None:
 
 def test_how_a_worktree_stands(desk: Desk) -> None:
     worktree, directory = desk.make("x")
-    assert look_into(desk.repository, worktree) == State()
+    assert read_state(desk.repository, worktree) == WorktreeState()
     (directory / "new.txt").write_text("new\n")
-    assert look_into(desk.repository, worktree) == State(changed=("new.txt",))
+    assert read_state(desk.repository, worktree) == WorktreeState(changed=("new.txt",))
     desk.git("add", "-A", at=directory)
     desk.git("commit", "-q", "-m", "New", at=directory)
-    assert look_into(desk.repository, worktree) == State(ahead=1)
+    assert read_state(desk.repository, worktree) == WorktreeState(ahead=1)
     desk.git("merge", "-q", "--ff-only", "opencode/x")
-    assert look_into(desk.repository, worktree) == State()
+    assert read_state(desk.repository, worktree) == WorktreeState()
 
 
 def test_one_is_found_by_name_or_because_it_is_the_only_one(desk: Desk) -> None:
@@ -188,12 +195,12 @@ def test_one_is_found_by_name_or_because_it_is_the_only_one(desk: Desk) -> None:
 def test_who_works_in_it_has_it_alone(desk: Desk) -> None:
     worktree, _ = desk.make("x")
     with (
-        occupied(desk.repository, worktree),
+        lock_worktree(desk.repository, worktree),
         pytest.raises(ConflictError, match="in use"),
-        occupied(desk.repository, worktree),
+        lock_worktree(desk.repository, worktree),
     ):
         pass
-    with occupied(desk.repository, worktree):
+    with lock_worktree(desk.repository, worktree):
         pass
 
 
@@ -217,15 +224,15 @@ def test_everything_that_was_done_comes_over_and_nothing_is_committed(desk: Desk
 
     outcome = desk.merge(worktree)
 
-    assert outcome == Outcome(
+    assert outcome == MergeResult(
         brought=(
-            Brought(path="a.txt", how="changed"),
-            Brought(path="b.txt", how="deleted"),
-            Brought(path="committed.txt", how="added"),
-            Brought(path="deep/er/ä b.txt", how="added"),
-            Brought(path="link", how="added"),
-            Brought(path="raw.bin", how="added"),
-            Brought(path="run.sh", how="added"),
+            MergedPath(path="a.txt", how="changed"),
+            MergedPath(path="b.txt", how="deleted"),
+            MergedPath(path="committed.txt", how="added"),
+            MergedPath(path="deep/er/ä b.txt", how="added"),
+            MergedPath(path="link", how="added"),
+            MergedPath(path="raw.bin", how="added"),
+            MergedPath(path="run.sh", how="added"),
         )
     )
     assert (desk.root / "a.txt").read_text().startswith("ONE\n")
@@ -273,7 +280,7 @@ def test_a_conflict_changes_nothing_and_names_the_file(desk: Desk) -> None:
         desk.merge(worktree)
     assert (desk.files(), desk.status()) == (before, status)
 
-    said, way = caught.value.hint.split("; commit your own, then: git ")
+    said, way = caught.value.hint.split("; commit your own changes, then run: git ")
     assert said == "nothing was changed"
     desk.git("commit", "-qam", "Mine")
     with pytest.raises(subprocess.CalledProcessError):
@@ -288,7 +295,7 @@ def test_a_file_that_git_does_not_know_is_never_overwritten(desk: Desk) -> None:
     (directory / "other.txt").write_text("theirs\n")
     desk.write("new.txt", "mine\n")
     before = desk.files()
-    with pytest.raises(ConflictError, match=r"git does not know: new\.txt") as caught:
+    with pytest.raises(ConflictError, match=r"untracked files: new\.txt") as caught:
         desk.merge(worktree)
     assert caught.value.hint == "nothing was changed; move them out of the way, and merge again"
     assert desk.files() == before
@@ -309,7 +316,7 @@ def test_the_same_file_on_both_sides_is_no_conflict(desk: Desk) -> None:
     worktree, directory = desk.make("x")
     (directory / "new.txt").write_text("same\n")
     desk.write("new.txt", "same\n")
-    assert desk.merge(worktree).brought == (Brought(path="new.txt", how="added"),)
+    assert desk.merge(worktree).brought == (MergedPath(path="new.txt", how="added"),)
     assert (desk.root / "new.txt").read_text() == "same\n"
 
 
@@ -365,14 +372,14 @@ def test_merging_again_brings_what_is_new(desk: Desk) -> None:
     worktree, directory = desk.make("x")
     (directory / "a.txt").write_text("first\n")
     desk.merge(worktree)
-    assert look_into(desk.repository, worktree).merged
-    assert desk.merge(worktree) == Outcome()
+    assert read_state(desk.repository, worktree).merged
+    assert desk.merge(worktree) == MergeResult()
     # The same lines again: without what was merged before this would be a conflict.
     (directory / "a.txt").write_text("second\n")
     desk.git("add", "-A", at=directory)
     desk.git("commit", "-q", "-m", "All of it", at=directory)
-    assert not look_into(desk.repository, worktree).merged
-    assert desk.merge(worktree).brought == (Brought(path="a.txt", how="changed"),)
+    assert not read_state(desk.repository, worktree).merged
+    assert desk.merge(worktree).brought == (MergedPath(path="a.txt", how="changed"),)
     assert (desk.root / "a.txt").read_text() == "second\n"
 
 
@@ -381,8 +388,8 @@ def test_what_was_merged_and_thrown_away_can_be_merged_again(desk: Desk) -> None
     (directory / "a.txt").write_text("theirs\n")
     desk.merge(worktree)
     desk.git("checkout", "-q", "--", "a.txt")
-    assert desk.merge(worktree) == Outcome()
-    assert desk.merge(worktree, again=True).brought == (Brought(path="a.txt", how="changed"),)
+    assert desk.merge(worktree) == MergeResult()
+    assert desk.merge(worktree, again=True).brought == (MergedPath(path="a.txt", how="changed"),)
     assert (desk.root / "a.txt").read_text() == "theirs\n"
 
 
@@ -434,7 +441,7 @@ def test_changes_of_the_persons_are_not_committed_by_the_way(desk: Desk) -> None
     before = desk.files()
     with pytest.raises(ConflictError, match="changes of your own") as caught:
         desk.merge(worktree, message="All")
-    assert caught.value.hint == "nothing was changed; commit your own first, or leave out --commit"
+    assert caught.value.hint == "nothing was changed; commit your own changes first, or omit --commit"
     assert desk.files() == before
     assert desk.git("log", "--oneline").count("\n") == 1
 
@@ -447,8 +454,8 @@ def test_a_submodule_is_left_out_and_named(desk: Desk, tmp_path: Path) -> None:
     worktree, directory = desk.make("x")
     desk.git("clone", "-q", str(inner), "vendor", at=directory)
     (directory / "new.txt").write_text("new\n")
-    assert desk.merge(worktree) == Outcome(
-        brought=(Brought(path="new.txt", how="added"),), left_out=("vendor",)
+    assert desk.merge(worktree) == MergeResult(
+        brought=(MergedPath(path="new.txt", how="added"),), left_out=("vendor",)
     )
     assert not (desk.root / "vendor").exists()
 
@@ -471,7 +478,7 @@ def test_line_endings_stay_as_the_checkout_has_them(desk: Desk) -> None:
 
 
 def test_an_older_git_merges_file_by_file(desk: Desk) -> None:
-    here = Checkouts(os.environ, str(desk.root))
+    here = WorktreeGit(os.environ, str(desk.root))
     start = here.find_commit() or ""
     desk.write("a.txt", "mine\n")
     mine = here.commit_tree(here.capture(untracked=True), start, message="mine")
@@ -484,7 +491,7 @@ def test_an_older_git_merges_file_by_file(desk: Desk) -> None:
     assert [change.path for change in here.list_differences(mine, merged.tree)] == ["b.txt", "new.txt"]
     desk.write("a.txt", "theirs\n")
     clashing = here.commit_tree(here.capture(untracked=True), start, message="clashing")
-    assert here.merge_by_file(mine, clashing) == Merged(conflicts=("a.txt",))
+    assert here.merge_by_file(mine, clashing) == TreeMerge(conflicts=("a.txt",))
 
 
 # --- discarding ---
@@ -494,7 +501,7 @@ def test_discarding_takes_the_files_the_branch_and_what_was_remembered(desk: Des
     worktree, directory = desk.make("x")
     (directory / "a.txt").write_text("theirs\n")
     desk.merge(worktree)
-    drop(desk.repository, worktree)
+    delete_worktree(desk.repository, worktree)
     assert not directory.exists()
     assert name_of(desk.repository) == []
     assert desk.git("for-each-ref", "--format=%(refname)") == "refs/heads/main\n"
@@ -504,8 +511,8 @@ def test_discarding_takes_the_files_the_branch_and_what_was_remembered(desk: Des
 def test_what_is_discarded_unmerged_can_be_brought_back(desk: Desk) -> None:
     worktree, directory = desk.make("x")
     (directory / "new.txt").write_text("precious\n")
-    assert not look_into(desk.repository, worktree).is_safe
-    kept = drop(desk.repository, worktree)
+    assert not read_state(desk.repository, worktree).is_safe
+    kept = delete_worktree(desk.repository, worktree)
     assert desk.git("show", f"{kept}:new.txt") == "precious\n"
 
 
@@ -514,14 +521,14 @@ def test_one_whose_files_are_gone_can_be_discarded(desk: Desk) -> None:
     for path in sorted(directory.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     directory.rmdir()
-    assert look_into(desk.repository, worktree) == State(missing=True)
-    assert drop(desk.repository, worktree) == ""
+    assert read_state(desk.repository, worktree) == WorktreeState(missing=True)
+    assert delete_worktree(desk.repository, worktree) == ""
     assert name_of(desk.repository) == []
 
 
 def test_one_can_be_discarded_from_inside(desk: Desk) -> None:
     worktree, directory = desk.make("x")
-    drop(open_repository(str(directory), os.environ), worktree)
+    delete_worktree(open_repository(str(directory), os.environ), worktree)
     assert not directory.exists()
 
 
@@ -532,11 +539,11 @@ def test_a_worktree_with_the_files_that_were_vouched_for_is_trusted(desk: Desk) 
     desk.write(".opencode/command/hello.md", "Say hello.\n")
     desk.git("add", "-A")
     desk.git("commit", "-q", "-m", "A command")
-    trusting_in(str(desk.root), os.environ).trust(1)
-    entered = enter(desk.repository, "x")
-    assert trusting_in(entered.directory, os.environ).standing().trusted
-    drop(desk.repository, entered.worktree)
-    assert trusting_in(str(desk.root), os.environ).standing().trusted
+    open_trust(str(desk.root), os.environ).trust(1)
+    entered = enter_worktree(desk.repository, "x")
+    assert open_trust(entered.directory, os.environ).get_status().trusted
+    delete_worktree(desk.repository, entered.worktree)
+    assert open_trust(str(desk.root), os.environ).get_status().trusted
 
 
 def test_one_with_other_files_is_not(desk: Desk) -> None:
@@ -544,12 +551,12 @@ def test_one_with_other_files_is_not(desk: Desk) -> None:
     desk.git("add", "-A")
     desk.git("commit", "-q", "-m", "A command")
     desk.write(".opencode/command/hello.md", "Say goodbye.\n")
-    trusting_in(str(desk.root), os.environ).trust(1)
-    entered = enter(desk.repository, "x")
-    assert not trusting_in(entered.directory, os.environ).standing().trusted
-    assert not carry_trust(desk.repository, entered.worktree)
+    open_trust(str(desk.root), os.environ).trust(1)
+    entered = enter_worktree(desk.repository, "x")
+    assert not open_trust(entered.directory, os.environ).get_status().trusted
+    assert not copy_trust(desk.repository, entered.worktree)
 
 
 def test_one_of_a_project_that_is_not_trusted_is_not_either(desk: Desk) -> None:
-    entered = enter(desk.repository, "x")
-    assert not trusting_in(entered.directory, os.environ).standing().trusted
+    entered = enter_worktree(desk.repository, "x")
+    assert not open_trust(entered.directory, os.environ).get_status().trusted

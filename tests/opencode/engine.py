@@ -9,23 +9,23 @@ from msgspec.structs import replace
 from opencode.fake_model import TITLE
 from opencode.sandbox import Sandbox
 from weft.host.clock import SystemClock
-from weft.local.api import Local
-from weft.local.open import Opening, open_app
+from weft.local.api import LocalApi
+from weft.local.open import OpenOptions, open_directory
 from weft.model.catalog import Model
 from weft.model.input import PromptInput, TextInput
 from weft.model.part import ModelRef
-from weft.provider.catalog.offers import scripted_model
+from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.registry import Served
+from weft.provider.registry import ServedModel
 from weft.provider.scripted import AnyMove, Say, ScriptedProvider
 from weft.run.title import REQUEST
 from weft.store.contract import Store
 from weft.store.url import open_store
 
 # The name that the sandbox's configuration has for it: each program goes on with the model the other one used.
-FAKE = replace(scripted_model("fake-model"), provider_id="fake")
-UNPRICED = replace(scripted_model("unpriced"), provider_id="fake", cost=None)
+FAKE = replace(make_scripted_model("fake-model"), provider_id="fake")
+UNPRICED = replace(make_scripted_model("unpriced"), provider_id="fake", cost=None)
 
 
 class Speaking:
@@ -41,7 +41,7 @@ class Speaking:
 
 
 class Engine(Struct, frozen=True, kw_only=True):
-    api: Local
+    api: LocalApi
     provider: ScriptedProvider
 
     @property
@@ -64,12 +64,12 @@ def _words(content: Sequence[object]) -> str:
 async def open_engine(sandbox: Sandbox, *script: Sequence[AnyMove]) -> AsyncIterator[Engine]:
     provider = ScriptedProvider(script, SystemClock())
     speaking = Speaking(provider)
-    async with open_with(sandbox, Served(FAKE, speaking), Served(UNPRICED, speaking)) as api:
+    async with open_with(sandbox, ServedModel(FAKE, speaking), ServedModel(UNPRICED, speaking)) as api:
         yield Engine(api=api, provider=provider)
 
 
-def open_with(sandbox: Sandbox, *models: Served) -> AbstractAsyncContextManager[Local]:
-    return open_app(Opening(directory=str(sandbox.project), env=sandbox.env, models=models))
+def open_with(sandbox: Sandbox, *models: ServedModel) -> AbstractAsyncContextManager[LocalApi]:
+    return open_directory(OpenOptions(directory=str(sandbox.project), env=sandbox.env, models=models))
 
 
 def open_sandbox_store(sandbox: Sandbox) -> AbstractAsyncContextManager[Store]:

@@ -19,7 +19,7 @@ from weft.model.message import MessageWithParts
 from weft.model.part import TextPart
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, TextEnd, TextStart, Usage
 from weft.provider.contract import ModelRequest
-from weft.provider.registry import Served
+from weft.provider.registry import ServedModel
 from weft.provider.scripted import Say
 
 pytestmark = pytest.mark.opencode
@@ -110,7 +110,7 @@ class Unending:
 
 async def test_opencode_reads_while_weft_writes(sandbox: Sandbox) -> None:
     enough = Event()
-    async with open_with(sandbox, Served(FAKE, Unending(enough))) as api, asyncio.TaskGroup() as tasks:
+    async with open_with(sandbox, ServedModel(FAKE, Unending(enough))) as api, asyncio.TaskGroup() as tasks:
         session = (await api.create_session(SessionInput(title="Unending"))).id
         answering = tasks.create_task(api.prompt(session, say("count")))
         try:

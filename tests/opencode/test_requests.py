@@ -1,7 +1,7 @@
 """One conversation, held with the real OpenCode and with weft: what each sends to the model, side by side.
 
 The conversation has words, a picture, thoughts, two calls at once, a call that fails, a command that fails and a
-change of model. Every difference is listed here with its reason, and in the table of `docs/compat.md`.
+change of model. Every difference is listed here with its reason, and in the table of `docs/explanation/compatibility.md`.
 """
 
 import base64
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.opencode
 
 Json = dict[str, Any]
 
-COMPAT = Path(__file__).parents[2] / "docs" / "compat.md"
+COMPAT = Path(__file__).parents[2] / "docs" / "explanation" / "compatibility.md"
 HEADING = "## The request, side by side"
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SEEN = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}}

@@ -1,7 +1,7 @@
 """The same calls, carried out by the real OpenCode and by weft in equal directories: what came of each, side by side.
 
 Compared are how a call ended, its title, its output or its error, every field of its metadata, and what is attached.
-Every difference is listed in `tool_differences.py` with its reason, and in the table of `docs/compat.md`.
+Every difference is listed in `tool_differences.py` with its reason, and in the table of `docs/explanation/compatibility.md`.
 """
 
 import json
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.opencode
 
 Json = dict[str, Any]
 
-COMPAT = Path(__file__).parents[2] / "docs" / "compat.md"
+COMPAT = Path(__file__).parents[2] / "docs" / "explanation" / "compatibility.md"
 HEADING = "## Tools, side by side"
 # Looked up while this file is loaded, before a stand-in takes its place.
 RIPGREP = shutil.which("rg")

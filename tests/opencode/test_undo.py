@@ -19,7 +19,7 @@ from weft.model.diff import FileFate
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import SessionInput
 from weft.model.part import PatchPart
-from weft.provider.scripted import Call, Say
+from weft.provider.scripted import Say, UseTool
 from weft.session.revert_point import FOREIGN
 
 pytestmark = pytest.mark.opencode
@@ -47,9 +47,9 @@ async def work(sandbox: Sandbox) -> tuple[SessionID, MessageID]:
     command = "echo made > made.txt; echo more >> also.txt"
     async with open_engine(
         sandbox,
-        [Call(tool="read", input={"filePath": hello})],
-        [Call(tool="edit", input={"filePath": hello, "oldString": "hello", "newString": "goodbye"})],
-        [Call(tool="bash", input={"command": command, "description": "Makes files"})],
+        [UseTool(tool="read", input={"filePath": hello})],
+        [UseTool(tool="edit", input={"filePath": hello, "oldString": "hello", "newString": "goodbye"})],
+        [UseTool(tool="bash", input={"command": command, "description": "Makes files"})],
         [Say(text="Done.")],
     ) as weft:
         session = (await weft.api.create_session(SessionInput(title="Changes"))).id
@@ -112,7 +112,7 @@ async def test_opencode_says_what_it_changed_itself_after_a_step_of_weft_that_on
     session = SessionID(ask(server, "/session", {"title": "Both"})["id"])
     made = str(sandbox.project / "made-by-weft.txt")
     async with open_engine(
-        sandbox, [Call(tool="write", input={"filePath": made, "content": "1\n"})], [Say(text="Done.")]
+        sandbox, [UseTool(tool="write", input={"filePath": made, "content": "1\n"})], [Say(text="Done.")]
     ) as weft:
         await weft.api.prompt(session, say("Make a file."))
     model.plays(

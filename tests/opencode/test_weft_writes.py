@@ -14,7 +14,7 @@ from opencode.sandbox import PATIENCE, Sandbox
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.session import Session
-from weft.provider.scripted import Call, Fail, Say, Think
+from weft.provider.scripted import Fail, Say, Think, UseTool
 
 pytestmark = pytest.mark.opencode
 
@@ -29,20 +29,24 @@ async def work(sandbox: Sandbox) -> list[SessionID]:
     hello = str(sandbox.project / "hello.txt")
     async with open_engine(
         sandbox,
-        [Think(text="Let me see."), Say(text="I shall look."), Call(tool="read", input={"filePath": hello})],
         [
-            Call(
+            Think(text="Let me see."),
+            Say(text="I shall look."),
+            UseTool(tool="read", input={"filePath": hello}),
+        ],
+        [
+            UseTool(
                 tool="bash", input={"command": "echo said; exit 3", "description": "Says something and fails"}
             )
         ],
         [
-            Call(
+            UseTool(
                 tool="edit",
                 input={"filePath": hello, "oldString": "hello", "newString": "goodbye – «ä» \U0001f9f6"},
             )
         ],
-        [Call(tool="read", input={"filePath": str(sandbox.project / "missing.txt")})],
-        [Call(tool="todowrite", input={"todos": [TODO]}), Call(tool="unheard-of")],
+        [UseTool(tool="read", input={"filePath": str(sandbox.project / "missing.txt")})],
+        [UseTool(tool="todowrite", input={"todos": [TODO]}), UseTool(tool="unheard-of")],
         [Say(text="It says goodbye now.")],
         [Fail(message="the model is out", status=400)],
         [Say(text="Nobody knows what this cost.")],

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.bus import Bus, Listener, follows, merged
+from weft.bus import Bus, BusListener, follows, merge_growth
 from weft.errors import CursorLostError
-from weft.model.event import Event, FileEdited, PartGrew, Told
+from weft.model.event import Event, FileEdited, PartGrew, PublishedEvent
 from weft.model.ids import MessageID, PartID, SessionID
 
 HERE = "/home/ada/loom"
@@ -19,8 +19,8 @@ def edited(number: int) -> FileEdited:
     return FileEdited(file=f"/{number}")
 
 
-def told(cursor: int, event: Event) -> Told:
-    return Told(cursor=cursor, directory=HERE, event=event)
+def told(cursor: int, event: Event) -> PublishedEvent:
+    return PublishedEvent(cursor=cursor, directory=HERE, event=event)
 
 
 def growth(delta: str, offset: int, *, part: str = "prt_1", field: str = "text") -> PartGrew:
@@ -38,7 +38,7 @@ def publish(bus: Bus, *numbers: int) -> None:
     bus.publish(*map(edited, numbers), directory=HERE)
 
 
-async def heard(listener: Listener) -> list[int]:
+async def heard(listener: BusListener) -> list[int]:
     return [each.cursor for each in await listener.take()]
 
 
@@ -175,7 +175,7 @@ async def test_a_listener_that_fell_behind_is_told_so_and_can_start_anew() -> No
 
 def test_neighbouring_growth_of_one_part_becomes_one() -> None:
     news = [told(1, growth("ab", 0)), told(2, growth("c", 2)), told(3, growth("d", 3)), told(4, edited(1))]
-    assert merged(news) == [told(3, growth("abcd", 0)), told(4, edited(1))]
+    assert merge_growth(news) == [told(3, growth("abcd", 0)), told(4, edited(1))]
 
 
 @pytest.mark.parametrize(
@@ -184,12 +184,12 @@ def test_neighbouring_growth_of_one_part_becomes_one() -> None:
 def test_growth_that_does_not_join_on_stays_apart(second: PartGrew) -> None:
     first = growth("ab", 0)
     assert not follows(first, second)
-    assert merged([told(1, first), told(2, second)]) == [told(1, first), told(2, second)]
+    assert merge_growth([told(1, first), told(2, second)]) == [told(1, first), told(2, second)]
 
 
 def test_what_happened_in_between_keeps_growth_apart() -> None:
     news = [told(1, growth("a", 0)), told(2, edited(1)), told(3, growth("b", 1))]
-    assert merged(news) == news
+    assert merge_growth(news) == news
 
 
 async def test_who_resumes_in_the_middle_of_merged_growth_hears_only_the_rest() -> None:
@@ -211,7 +211,7 @@ def test_merging_changes_the_words_and_not_the_story(parts: list[str], data: st.
         else:
             news.append(told(cursor, edited(cursor)))
 
-    fewer = merged(news)
+    fewer = merge_growth(news)
     spelled = dict.fromkeys(texts, "")
     for each in fewer:
         if isinstance(each.event, PartGrew):

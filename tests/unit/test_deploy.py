@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.commands import build_parser
-from weft.cli.serving.door import auth_of
+from weft.cli.serve_access import choose_auth
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT = DEPLOY / "weft.service"
@@ -38,7 +38,7 @@ def test_the_unit_starts_a_server_for_this_machine_alone() -> None:
     program, *arguments = started_by_unit()
     assert Path(program).name == "weft"
     chosen = parsed(arguments)
-    assert (chosen.hostname, auth_of(chosen.auth, {}), chosen.allow_dir) == (
+    assert (chosen.hostname, choose_auth(chosen.auth, {}), chosen.allow_dir) == (
         "127.0.0.1",
         "password",
         ["/srv/weft"],
@@ -82,7 +82,7 @@ def test_no_proxy_holds_events_back_or_keeps_listeners_that_are_gone() -> None:
 def test_the_container_starts_a_server_that_asks_for_a_password() -> None:
     assert words_of("ENTRYPOINT") == ["weft"]
     chosen = parsed(words_of("CMD"))
-    assert (chosen.hostname, chosen.port, auth_of(chosen.auth, {})) == ("0.0.0.0", 4096, "password")
+    assert (chosen.hostname, chosen.port, choose_auth(chosen.auth, {})) == ("0.0.0.0", 4096, "password")
     assert f"EXPOSE {chosen.port}" in CONTAINER.read_text()
 
 

@@ -56,7 +56,7 @@ def test_every_error_is_ours_and_is_named_so() -> None:
         (InvalidIdError("session", "../x"), "session id: '../x' is not one", ""),
         (DocumentError("ses_1.json", "not JSON"), "ses_1.json: not JSON", ""),
         (SessionBusyError("ses_1"), "Session ses_1 is busy", ""),
-        (SessionBusyError("ses_1", "pid 7"), "Session ses_1 is busy", "it is being run by pid 7"),
+        (SessionBusyError("ses_1", "pid 7"), "Session ses_1 is busy", "pid 7 is running it"),
         (
             GitError(["status"], 128, "warning: x\nfatal: not a repository\n"),
             "git status: fatal: not a repository",

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
-from weft.bus import Bus, Listener
+from weft.bus import Bus, BusListener
 from weft.errors import NotFoundError, StoreError
 from weft.journal import FLUSH_SECONDS, Journal, open_journal
 from weft.model.event import (
@@ -105,7 +105,7 @@ class Desk:
         self.journal = journal
         self.clock = clock
         self._bus = bus
-        self._listener: Listener = bus.listen(after=0)
+        self._listener: BusListener = bus.listen(after=0)
 
     async def told(self) -> list[Event]:
         """What was told since the last time this was asked."""

@@ -1,4 +1,4 @@
-"""Answer an editor's requests by the Agent Client Protocol."""
+"""The agent: answers the requests of an editor by the Agent Client Protocol."""
 
 import asyncio
 import os
@@ -40,46 +40,60 @@ from acp.schema import (
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.acp.content import Block, Given, find_command, to_parts
-from weft.acp.editor import Workspace
-from weft.acp.errors import refusing
-from weft.acp.options import COMPACT, MODE, MODEL, USUAL, Chosen, to_commands, to_modes, to_name, to_options
-from weft.acp.questions import Asker, Editor
-from weft.acp.session import Room, Send
-from weft.acp.updates import Teller, thought, to_iso, to_plan
-from weft.acp.workspaces import Brought, House, Houses, bring
+from weft.acp.content import Block, PromptContent, find_command, to_parts
+from weft.acp.editor import AcpWorkspace
+from weft.acp.errors import convert_errors
+from weft.acp.options import (
+    COMPACT,
+    DEFAULT_MODEL,
+    MODE,
+    MODEL,
+    SessionChoice,
+    format_model,
+    to_commands,
+    to_modes,
+    to_options,
+)
+from weft.acp.questions import EditorClient, EditorQuestions
+from weft.acp.session import EditorSession, Send
+from weft.acp.updates import UpdateStream, to_iso, to_plan, to_thought
+from weft.acp.workspaces import EditorDirectories, EditorDirectory, EditorMcpServer, connect_servers
 from weft.api import Api
+from weft.api.editor import EditorWorkspace
 from weft.errors import DirectoryError, InvalidInputError, NotFoundError, UnsupportedError, WeftError
 from weft.model.catalog import parse_ref
-from weft.model.ids import SessionID, checked
+from weft.model.ids import SessionID, check_id
 from weft.model.input import CommandInput, FileInput, PromptInput, SessionInput
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.session import Session, SessionQuery, is_archived
-from weft.outlook import EditorWorkspace
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
-    """Where an editor wants a session, and with what: directories beside it, MCP servers."""
+class AcpSessionRequest(Struct, frozen=True, kw_only=True):
+    """The directory of a session, more directories, and the MCP servers that the editor brings."""
 
     cwd: str
-    beside: Sequence[str] = ()
-    servers: Sequence[Brought] = ()
+    more_directories: Sequence[str] = ()
+    servers: Sequence[EditorMcpServer] = ()
 
 
-class Doorway:
-    def __init__(self, houses: Houses, editor: Callable[[], Editor], tasks: asyncio.TaskGroup) -> None:
-        self._houses = houses
+class SessionOpener:
+    """Opens sessions for the editor and tells it what it needs to know about them."""
+
+    def __init__(
+        self, directories: EditorDirectories, editor: Callable[[], EditorClient], tasks: asyncio.TaskGroup
+    ) -> None:
+        self._directories = directories
         self._editor = editor
         self._tasks = tasks
-        self._greeting: list[asyncio.Task[None]] = []
+        self._introductions: list[asyncio.Task[None]] = []
 
     def leave(self) -> None:
-        """Nobody is there to be greeted any more; a server that is still being connected is not waited for."""
-        for task in self._greeting:
+        """Stop introducing sessions: the editor is gone, and MCP servers are not waited for."""
+        for task in self._introductions:
             task.cancel()
 
-    async def find_house(self, cwd: str) -> House:
-        """The house of a directory, by its one real name: asked for by two names, it is opened once."""
+    async def find_directory(self, cwd: str) -> EditorDirectory:
+        """Open a directory by its real path. Raise `InvalidInputError` or `DirectoryError` if it is not one."""
         if not os.path.isabs(cwd):
             raise InvalidInputError("cwd", f"{cwd[:80]!r} is not an absolute path")
         try:
@@ -88,65 +102,73 @@ class Doorway:
             raise InvalidInputError("cwd", f"{cwd[:80]!r} is not a path") from error
         if not await asyncio.to_thread(os.path.isdir, directory):
             raise DirectoryError(cwd[:200], "there is no such directory")
-        return await self._houses.get(directory)
+        return await self._directories.get(directory)
 
-    async def enter(self, wanted: Wanted, find: Callable[[House], Awaitable[Session]]) -> Room:
-        """The room of a session, new to the editor: nothing has been told of it yet."""
-        if wanted.beside:
+    async def open(
+        self, request: AcpSessionRequest, find: Callable[[EditorDirectory], Awaitable[Session]]
+    ) -> EditorSession:
+        """Open a session that is new to the editor: nothing of it has been sent yet."""
+        if request.more_directories:
             raise UnsupportedError(
                 "more than one directory in a session", hint="open a session in each of them"
             )
-        house = await self.find_house(wanted.cwd)
-        session = await find(house)
-        history = await house.api.list_messages(session.id)
-        room = house.rooms[session.id] = self._room(house, session, history)
-        self._greeting = [task for task in self._greeting if not task.done()]
-        self._greeting.append(self._tasks.create_task(self._greet(room, wanted)))
-        return room
+        directory = await self.find_directory(request.cwd)
+        info = await find(directory)
+        history = await directory.api.list_messages(info.id)
+        session = directory.sessions[info.id] = self._to_session(directory, info, history)
+        self._introductions = [task for task in self._introductions if not task.done()]
+        self._introductions.append(self._tasks.create_task(self._introduce(session, request)))
+        return session
 
-    async def replay(self, room: Room) -> None:
-        """Tell all that was said, and what is left to do."""
-        await self._houses.tell(room, *room.teller.replay(await room.api.list_messages(room.id)))
-        if todos := await room.api.list_todos(room.id):
-            await self._houses.tell(room, to_plan(todos))
+    async def replay(self, session: EditorSession) -> None:
+        """Send the whole conversation, and the todo list."""
+        await self._directories.tell(
+            session, *session.updates.replay(await session.api.list_messages(session.id))
+        )
+        if todos := await session.api.list_todos(session.id):
+            await self._directories.tell(session, to_plan(todos))
 
-    def _room(self, house: House, session: Session, history: Sequence[MessageWithParts]) -> Room:
-        teller = Teller(house.directory, house.worktree, house.choices.sizes)
-        known = house.rooms.get(session.id)
-        if known is not None:  # opened anew, maybe in the middle of a prompt, which goes on
-            known.teller = teller
+    def _to_session(
+        self, directory: EditorDirectory, info: Session, history: Sequence[MessageWithParts]
+    ) -> EditorSession:
+        updates = UpdateStream(directory.directory, directory.worktree, directory.choices.sizes)
+        known = directory.sessions.get(info.id)
+        if known is not None:  # opened again, maybe during a prompt, which continues
+            known.updates = updates
             return known
-        names = [agent.name for agent in house.choices.agents]
+        names = [agent.name for agent in directory.choices.agents]
         last = next((each.info.agent for each in reversed(history) if isinstance(each.info, UserMessage)), "")
-        asker = Asker(session.id, house.api, self._editor(), self._tasks)
-        return Room(session.id, house.api, teller, asker, Chosen(agent=last if last in names else names[0]))
+        asker = EditorQuestions(info.id, directory.api, self._editor(), self._tasks)
+        return EditorSession(
+            info.id, directory.api, updates, asker, SessionChoice(agent=last if last in names else names[0])
+        )
 
-    async def _greet(self, room: Room, wanted: Wanted) -> None:
-        """What an editor is told once it knows the session by its name."""
+    async def _introduce(self, session: EditorSession, request: AcpSessionRequest) -> None:
+        """Send the commands, connect the MCP servers of the editor, and report those that fail."""
         try:
-            await self._houses.tell(room, to_commands(await room.api.list_commands()))
-            for trouble in await bring(room.api.mcp, wanted.servers):
+            await self._directories.tell(session, to_commands(await session.api.list_commands()))
+            for trouble in await connect_servers(session.api.mcp, request.servers):
                 self._editor().note(trouble)
-                await self._houses.tell(room, thought(f"{trouble}\n"))
+                await self._directories.tell(session, to_thought(f"{trouble}\n"))
         except ConnectionError:
-            return  # gone before it was greeted
+            return  # the editor is gone
         except WeftError as error:
-            self._editor().note(f"session {room.id}: {error}")
+            self._editor().note(f"session {session.id}: {error}")
 
 
-def to_id(given: str) -> SessionID:
-    return SessionID(checked("session", given))
+def parse_session_id(given: str) -> SessionID:
+    return SessionID(check_id("session", given))
 
 
-PROTOCOL: Final = 1
-LOGIN: Final = "weft-auth-login"
-HOW_TO_LOG_IN: Final = "Run `weft auth login` in a terminal to store a provider's key."
-PAGE: Final = 100
-LATEST: Final = 10**15
+PROTOCOL_VERSION: Final = 1
+LOGIN_METHOD: Final = "weft-auth-login"
+LOGIN_HELP: Final = "Run `weft auth login` in a terminal to store a provider's key."
+PAGE_SIZE: Final = 100
+MAX_TIME_MS: Final = 10**15
 
 
-class Setup(Struct, frozen=True, kw_only=True):
-    """How a directory is opened for an editor, which one is meant when none is named, and where lines for the log go."""
+class AgentSetup(Struct, frozen=True, kw_only=True):
+    """How to open a directory for an editor, the default directory, the log, and the version."""
 
     open: Callable[[str, EditorWorkspace], AbstractAsyncContextManager[Api]]
     here: str
@@ -154,32 +176,32 @@ class Setup(Struct, frozen=True, kw_only=True):
     version: str
 
 
-class Front:
-    """What the SDK's connection calls. Its names and parameters are the protocol's; what we do not know is passed over."""
+class AcpAgent:
+    """The object that the SDK's connection calls. Names and parameters are the protocol's; unknown ones are ignored."""
 
-    def __init__(self, setup: Setup, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, setup: AgentSetup, tasks: asyncio.TaskGroup) -> None:
         self._setup = setup
         self._tasks = tasks
-        self._editor: Editor | None = None
+        self._editor: EditorClient | None = None
 
     def on_connect(self, conn: Client) -> None:
-        self._editor = Editor(client=conn, note=self._setup.note)
-        self._houses = Houses(self._open, self._editor, self._tasks)
-        self._doorway = Doorway(self._houses, self._get_editor, self._tasks)
+        self._editor = EditorClient(client=conn, note=self._setup.note)
+        self._directories = EditorDirectories(self._open, self._editor, self._tasks)
+        self._opener = SessionOpener(self._directories, self._get_editor, self._tasks)
 
-    def _get_editor(self) -> Editor:
-        assert self._editor is not None, "a connection says who it is before it calls"
+    def _get_editor(self) -> EditorClient:
+        assert self._editor is not None, "the connection is set before it is used"
         return self._editor
 
     def _open(self, directory: str) -> AbstractAsyncContextManager[Api]:
-        return self._setup.open(directory, Workspace(self._get_editor, self._houses.find_room_of))
+        return self._setup.open(directory, AcpWorkspace(self._get_editor, self._directories.find_session_of))
 
     async def close(self) -> None:
-        """The editor is gone: what runs is ended, and settled."""
-        self._doorway.leave()
-        await self._houses.close()
+        """End all runs and return when they have settled: the editor is gone."""
+        self._opener.leave()
+        await self._directories.close()
 
-    # --- who is who ---
+    # --- initialization ---
 
     async def initialize(
         self,
@@ -187,17 +209,17 @@ class Front:
         client_capabilities: ClientCapabilities | None = None,
         **_: Any,
     ) -> InitializeResponse:
-        del protocol_version  # there is one; an editor that wants another hangs up
-        able = client_capabilities or ClientCapabilities()
+        del protocol_version  # there is only one; an editor that needs another disconnects
+        capabilities = client_capabilities or ClientCapabilities()
         self._editor = replace(
             self._get_editor(),
-            forms=able.elicitation is not None and able.elicitation.form is not None,
-            reads=able.fs is not None and able.fs.read_text_file is True,
-            writes=able.fs is not None and able.fs.write_text_file is True,
-            terminals=able.terminal is True,
+            forms=capabilities.elicitation is not None and capabilities.elicitation.form is not None,
+            reads=capabilities.fs is not None and capabilities.fs.read_text_file is True,
+            writes=capabilities.fs is not None and capabilities.fs.write_text_file is True,
+            terminals=capabilities.terminal is True,
         )
         return InitializeResponse(
-            protocol_version=PROTOCOL,
+            protocol_version=PROTOCOL_VERSION,
             agent_capabilities=AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=PromptCapabilities(image=True, audio=False, embedded_context=True),
@@ -210,20 +232,21 @@ class Front:
                     delete=SessionDeleteCapabilities(),
                 ),
             ),
-            auth_methods=[AuthMethodAgent(id=LOGIN, name="weft auth login", description=HOW_TO_LOG_IN)],
+            auth_methods=[AuthMethodAgent(id=LOGIN_METHOD, name="weft auth login", description=LOGIN_HELP)],
             agent_info=Implementation(name="weft", title="weft", version=self._setup.version),
         )
 
-    @refusing
+    @convert_errors
     async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
-        """Keys are typed at a terminal, and pass no editor. That there is one by now is found out by prompting."""
-        if method_id != LOGIN:
-            raise NotFoundError("way to log in", method_id[:80], near=[LOGIN])
+        """Accept the login method. Keys are typed in a terminal and never pass the editor; a prompt shows whether
+        they work."""
+        if method_id != LOGIN_METHOD:
+            raise NotFoundError("way to log in", method_id[:80], near=[LOGIN_METHOD])
         return AuthenticateResponse()
 
     # --- sessions ---
 
-    @refusing
+    @convert_errors
     async def new_session(
         self,
         cwd: str,
@@ -231,11 +254,13 @@ class Front:
         mcp_servers: Sequence[Any] | None = None,
         **_: Any,
     ) -> NewSessionResponse:
-        wanted = to_wanted(cwd, additional_directories, mcp_servers)
-        room = await self._doorway.enter(wanted, lambda house: house.api.create_session(SessionInput()))
-        return NewSessionResponse(session_id=room.id, **self._shown(room))
+        request = to_session_request(cwd, additional_directories, mcp_servers)
+        session = await self._opener.open(
+            request, lambda directory: directory.api.create_session(SessionInput())
+        )
+        return NewSessionResponse(session_id=session.id, **self._to_fields(session))
 
-    @refusing
+    @convert_errors
     async def load_session(
         self,
         cwd: str,
@@ -244,11 +269,13 @@ class Front:
         additional_directories: list[str] | None = None,
         **_: Any,
     ) -> LoadSessionResponse:
-        room = await self._known(to_wanted(cwd, additional_directories, mcp_servers), session_id)
-        await self._doorway.replay(room)
-        return LoadSessionResponse(**self._shown(room))
+        session = await self._open_existing(
+            to_session_request(cwd, additional_directories, mcp_servers), session_id
+        )
+        await self._opener.replay(session)
+        return LoadSessionResponse(**self._to_fields(session))
 
-    @refusing
+    @convert_errors
     async def resume_session(
         self,
         session_id: str,
@@ -257,11 +284,13 @@ class Front:
         mcp_servers: Sequence[Any] | None = None,
         **_: Any,
     ) -> ResumeSessionResponse:
-        room = await self._known(to_wanted(cwd, additional_directories, mcp_servers), session_id)
-        room.teller.pass_over(await room.api.list_messages(room.id))
-        return ResumeSessionResponse(**self._shown(room))
+        session = await self._open_existing(
+            to_session_request(cwd, additional_directories, mcp_servers), session_id
+        )
+        session.updates.pass_over(await session.api.list_messages(session.id))
+        return ResumeSessionResponse(**self._to_fields(session))
 
-    @refusing
+    @convert_errors
     async def fork_session(
         self,
         session_id: str,
@@ -270,152 +299,168 @@ class Front:
         mcp_servers: Sequence[Any] | None = None,
         **_: Any,
     ) -> ForkSessionResponse:
-        id, wanted = to_id(session_id), to_wanted(cwd, additional_directories, mcp_servers)
-        room = await self._doorway.enter(wanted, lambda house: house.api.fork_session(id))
-        room.teller.pass_over(await room.api.list_messages(room.id))
-        return ForkSessionResponse(session_id=room.id, **self._shown(room))
+        id, request = (
+            parse_session_id(session_id),
+            to_session_request(cwd, additional_directories, mcp_servers),
+        )
+        session = await self._opener.open(request, lambda directory: directory.api.fork_session(id))
+        session.updates.pass_over(await session.api.list_messages(session.id))
+        return ForkSessionResponse(session_id=session.id, **self._to_fields(session))
 
-    @refusing
+    @convert_errors
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> ListSessionsResponse:
-        house = await self._doorway.find_house(cwd or self._setup.here)
+        directory = await self._opener.find_directory(cwd or self._setup.here)
         query = SessionQuery(
-            roots=True, order="updated", directory=house.directory if cwd else None, everywhere=cwd is None
+            roots=True,
+            order="updated",
+            directory=directory.directory if cwd else None,
+            everywhere=cwd is None,
         )
-        found = [each for each in await house.api.list_sessions(query) if not is_archived(each)]
-        page, after = to_page(found, cursor)
-        return ListSessionsResponse(sessions=[to_listed(each) for each in page], next_cursor=after)
+        found = [each for each in await directory.api.list_sessions(query) if not is_archived(each)]
+        page, after = paginate(found, cursor)
+        return ListSessionsResponse(sessions=[to_session_info(each) for each in page], next_cursor=after)
 
-    @refusing
+    @convert_errors
     async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
-        room = self._houses.get_room(to_id(session_id))
-        await room.cancel()
-        self._houses.house_of(room).rooms.pop(room.id, None)
+        session = self._directories.get_session(parse_session_id(session_id))
+        await session.cancel()
+        self._directories.directory_of(session).sessions.pop(session.id, None)
         return CloseSessionResponse()
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """What the SDK has no route for."""
+        """Answer methods that the SDK does not route."""
         if method != "session/delete":
             raise RequestError.method_not_found(f"_{method}")
-        asked = DeleteSessionRequest.model_validate(params)
-        return (await self.delete_session(asked.session_id)).model_dump(by_alias=True, exclude_none=True)
+        request = DeleteSessionRequest.model_validate(params)
+        return (await self.delete_session(request.session_id)).model_dump(by_alias=True, exclude_none=True)
 
-    @refusing
+    @convert_errors
     async def delete_session(self, session_id: str) -> DeleteSessionResponse:
-        """Move a session to the trash, with those below it. Its run is ended first."""
-        id = to_id(session_id)
-        room = self._houses.find_room(id)
-        if room is not None:
-            await room.cancel()
-            self._houses.house_of(room).rooms.pop(id, None)
-        api = room.api if room is not None else (await self._doorway.find_house(self._setup.here)).api
+        """Move a session with its child sessions to the trash. Its run is ended first."""
+        id = parse_session_id(session_id)
+        session = self._directories.find_session(id)
+        if session is not None:
+            await session.cancel()
+            self._directories.directory_of(session).sessions.pop(id, None)
+        api = (
+            session.api if session is not None else (await self._opener.find_directory(self._setup.here)).api
+        )
         await api.remove_session(id)
         return DeleteSessionResponse()
 
-    async def _known(self, wanted: Wanted, session: str) -> Room:
-        id = to_id(session)
-        return await self._doorway.enter(wanted, lambda house: house.api.get_session(id))
+    async def _open_existing(self, request: AcpSessionRequest, session: str) -> EditorSession:
+        id = parse_session_id(session)
+        return await self._opener.open(request, lambda directory: directory.api.get_session(id))
 
     # --- choices ---
 
-    @refusing
+    @convert_errors
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
-        self._choose_mode(self._houses.get_room(to_id(session_id)), mode_id)
+        self._choose_mode(self._directories.get_session(parse_session_id(session_id)), mode_id)
         return SetSessionModeResponse()
 
-    @refusing
+    @convert_errors
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **_: Any
     ) -> SetSessionConfigOptionResponse:
-        room = self._houses.get_room(to_id(session_id))
+        session = self._directories.get_session(parse_session_id(session_id))
         if config_id == MODE:
-            self._choose_mode(room, str(value))
+            self._choose_mode(session, str(value))
         elif config_id == MODEL:
-            await self._choose_model(room, str(value))
+            await self._choose_model(session, str(value))
         else:
             raise NotFoundError("option", config_id[:80], near=[MODE, MODEL])
-        return SetSessionConfigOptionResponse(config_options=self._shown(room)["config_options"])
+        return SetSessionConfigOptionResponse(config_options=self._to_fields(session)["config_options"])
 
-    def _choose_mode(self, room: Room, agent: str) -> None:
-        names = [each.name for each in self._houses.house_of(room).choices.agents]
+    def _choose_mode(self, session: EditorSession, agent: str) -> None:
+        names = [each.name for each in self._directories.directory_of(session).choices.agents]
         if agent not in names:
             raise NotFoundError("mode", agent[:80], hint=f"there are {', '.join(names)}")
-        room.chosen = replace(room.chosen, agent=agent)
+        session.chosen = replace(session.chosen, agent=agent)
 
-    async def _choose_model(self, room: Room, name: str) -> None:
-        model = None if name == USUAL else parse_ref(name)
-        if model is None and name != USUAL:
+    async def _choose_model(self, session: EditorSession, name: str) -> None:
+        model = None if name == DEFAULT_MODEL else parse_ref(name)
+        if model is None and name != DEFAULT_MODEL:
             raise InvalidInputError(
                 "value", f"{name[:80]!r} does not name a model", hint="write it as provider/model"
             )
-        await room.api.check_prompt(PromptInput(agent=room.chosen.agent, model=model, parts=()))
-        room.chosen = replace(room.chosen, model=model)
+        await session.api.check_prompt(PromptInput(agent=session.chosen.agent, model=model, parts=()))
+        session.chosen = replace(session.chosen, model=model)
 
-    def _shown(self, room: Room) -> dict[str, Any]:
-        choices = self._houses.house_of(room).choices
-        return {"modes": to_modes(choices, room.chosen), "config_options": to_options(choices, room.chosen)}
+    def _to_fields(self, session: EditorSession) -> dict[str, Any]:
+        choices = self._directories.directory_of(session).choices
+        return {
+            "modes": to_modes(choices, session.chosen),
+            "config_options": to_options(choices, session.chosen),
+        }
 
     # --- prompts ---
 
-    @refusing
+    @convert_errors
     async def prompt(self, session_id: str, prompt: list[Block], **_: Any) -> PromptResponse:
-        room = self._houses.get_room(to_id(session_id))
-        send, follows = await to_sending(room, to_parts(prompt))
-        outcome = await room.take(send, follows=follows)
-        await self._tell_cost(room)
+        session = self._directories.get_session(parse_session_id(session_id))
+        send, follows = await choose_call(session, to_parts(prompt))
+        outcome = await session.take(send, follows=follows)
+        await self._send_cost(session)
         return PromptResponse(stop_reason=outcome.stop, usage=outcome.usage)
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         try:
-            await self._houses.get_room(to_id(session_id)).cancel()
+            await self._directories.get_session(parse_session_id(session_id)).cancel()
         except WeftError as error:
             self._setup.note(f"session/cancel: {error}")  # a notification has no answer
 
-    async def _tell_cost(self, room: Room) -> None:
-        """How full the window is, and what the session has cost with all below it, if every price is known."""
-        spent = (await room.api.get_spending(room.id)).tree
-        if room.teller.usage is not None and spent.priced:
+    async def _send_cost(self, session: EditorSession) -> None:
+        """Send the use of the context window and the cost of the session with its descendants, if all prices are
+        known."""
+        spent = (await session.api.get_spending(session.id)).tree
+        if session.updates.usage is not None and spent.priced:
             cost = Cost(amount=float(spent.cost), currency="USD")
-            await self._houses.tell(room, room.teller.usage.model_copy(update={"cost": cost}))
+            await self._directories.tell(session, session.updates.usage.model_copy(update={"cost": cost}))
 
 
-def to_wanted(cwd: str, beside: Sequence[str] | None, servers: Sequence[Any] | None) -> Wanted:
-    return Wanted(cwd=cwd, beside=tuple(beside or ()), servers=tuple(servers or ()))
+def to_session_request(
+    cwd: str, more: Sequence[str] | None, servers: Sequence[Any] | None
+) -> AcpSessionRequest:
+    return AcpSessionRequest(cwd=cwd, more_directories=tuple(more or ()), servers=tuple(servers or ()))
 
 
-async def to_sending(room: Room, parts: tuple[Given, ...]) -> tuple[Send, bool]:
-    """What a prompt comes to: a command, a summary, or a prompt; and whether the session is with who answers it."""
-    named, chosen = find_command(parts), room.chosen
-    known = {command.name for command in await room.api.list_commands()} if named else set()
-    if named and named[0] in known:
+async def choose_call(session: EditorSession, parts: tuple[PromptContent, ...]) -> tuple[Send, bool]:
+    """Return the call for a prompt (a command, a compaction or a prompt), and whether the session follows the
+    answering agent."""
+    command_text, chosen = find_command(parts), session.chosen
+    known = {command.name for command in await session.api.list_commands()} if command_text else set()
+    if command_text and command_text[0] in known:
         command = CommandInput(
-            command=named[0],
-            arguments=named[1],
+            command=command_text[0],
+            arguments=command_text[1],
             agent=None,
-            model=to_name(chosen.model) if chosen.model else None,
+            model=format_model(chosen.model) if chosen.model else None,
             parts=tuple(part for part in parts if isinstance(part, FileInput)),
         )
-        return lambda: room.api.command(room.id, command), False
-    if named and named[0] == COMPACT:
-        return lambda: room.api.compact(room.id, model=chosen.model), False
+        return lambda: session.api.command(session.id, command), False
+    if command_text and command_text[0] == COMPACT:
+        return lambda: session.api.compact(session.id, model=chosen.model), False
     input = PromptInput(agent=chosen.agent, model=chosen.model, parts=parts)
-    return lambda: room.api.prompt(room.id, input), True
+    return lambda: session.api.prompt(session.id, input), True
 
 
-def to_page(found: Sequence[Session], cursor: str | None) -> tuple[list[Session], str | None]:
-    """Those after the cursor, a page of them, and where the next one begins. Sessions come newest first."""
-    left = [each for each in found if cursor is None or _place(each) > cursor]
-    page = left[:PAGE]
-    return page, _place(page[-1]) if len(left) > PAGE else None
+def paginate(found: Sequence[Session], cursor: str | None) -> tuple[list[Session], str | None]:
+    """Return the sessions of one page after the cursor, and the next cursor. Sessions come newest first."""
+    left = [each for each in found if cursor is None or _to_cursor(each) > cursor]
+    page = left[:PAGE_SIZE]
+    return page, _to_cursor(page[-1]) if len(left) > PAGE_SIZE else None
 
 
-def _place(session: Session) -> str:
-    """Where it stands: later ones are smaller. A session that is worked on meanwhile moves to the front, and is not missed."""
-    return f"{LATEST - session.time.updated:016}.{session.id}"
+def _to_cursor(session: Session) -> str:
+    """Return a key by which newer sessions sort first. A session that is updated meanwhile moves to the front and is
+    not missed."""
+    return f"{MAX_TIME_MS - session.time.updated:016}.{session.id}"
 
 
-def to_listed(session: Session) -> SessionInfo:
+def to_session_info(session: Session) -> SessionInfo:
     return SessionInfo(
         session_id=session.id,
         cwd=session.directory,

@@ -1,4 +1,4 @@
-"""The connection to one editor: JSON messages, line by line."""
+"""The connection to one editor: one JSON message per line."""
 
 import asyncio
 import json
@@ -8,19 +8,20 @@ from typing import Any, Final, cast
 import msgspec
 from acp.core import AgentSideConnection
 
-from weft.acp.agent import Front, Setup
+from weft.acp.agent import AcpAgent, AgentSetup
 
-LONGEST_LINE: Final = 64 << 20
+MAX_LINE_BYTES: Final = 64 << 20
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 
 Message = dict[str, Any]
 
 
-class Lines:
-    """A transport for the protocol's connection (it asks for `send`, `receive` and `close`).
+class LineTransport:
+    """The transport of the protocol's connection, with the methods `send`, `receive` and `close` that the SDK needs.
 
-    The SDK's own one passes on whatever is JSON, and a line that is a number ends its connection. Its lines have no limit.
+    The SDK's own transport passes on any JSON, so that a line with a number ends the connection, and has no limit for
+    lines.
     """
 
     def __init__(
@@ -29,48 +30,48 @@ class Lines:
         self._reader = reader
         self._writer = writer
         self._note = note
-        self._gone = False
+        self._disconnected = False
 
     async def receive(self) -> Message | None:
-        """The next message; None when there will be no more."""
-        while (line := await self._line()) is not None:
+        """Return the next message, None if there will be no more."""
+        while (line := await self._read_line()) is not None:
             if not line.strip():
                 continue
-            message, fault = to_message(line)
+            message, fault = parse_message(line)
             if message is not None:
-                return _routed(message)
+                return _with_routable_method(message)
             await self._refuse(fault)
         return None
 
     async def send(self, message: Message) -> None:
-        """Written in the order of the calls. Once nobody reads any more, what is sent is for nobody."""
-        if self._gone:
+        """Write a message, in the order of the calls. After the editor has disconnected, do nothing."""
+        if self._disconnected:
             return
-        # Escapes stand for what is not ASCII: half a character, from a tool or a model, must not end the conversation.
+        # Non-ASCII is escaped: half a surrogate pair, from a tool or a model, must not end the conversation.
         self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         try:
             await self._writer.drain()
         except ConnectionError:
-            self._leave("the editor reads no more")
+            self._disconnect("the editor reads no more")
 
     async def close(self) -> None:
-        self._gone = True
+        self._disconnected = True
         self._writer.close()
 
-    def _leave(self, why: str) -> None:
-        if not self._gone:
-            self._gone = True
+    def _disconnect(self, why: str) -> None:
+        if not self._disconnected:
+            self._disconnected = True
             self._note(why)
 
     async def _refuse(self, fault: str) -> None:
-        self._note(f"a line that is no message: {fault}")
+        self._note(f"a line that is not a message: {fault}")
         code = PARSE_ERROR if fault == NOT_JSON else INVALID_REQUEST
         await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": fault}})
 
-    async def _line(self) -> bytes | None:
-        """The next line. One that is too long is read past, and refused."""
+    async def _read_line(self) -> bytes | None:
+        """Return the next line. One that is too long is skipped and refused."""
         too_long = False
-        while not self._gone:
+        while not self._disconnected:
             try:
                 line = await self._reader.readuntil(b"\n")
             except asyncio.IncompleteReadError as end:
@@ -86,19 +87,19 @@ class Lines:
         return None
 
 
-def _routed(message: Message) -> Message:
-    """The same message, under a name by which the SDK passes it on: it knows these methods and has no route for them."""
+def _with_routable_method(message: Message) -> Message:
+    """Return a message under a name that the SDK passes on: it knows these methods but does not route them."""
     method = message.get("method")
-    return {**message, "method": f"_{method}"} if method in UNROUTED else message
+    return {**message, "method": f"_{method}"} if method in UNROUTED_METHODS else message
 
 
-UNROUTED: Final = frozenset({"session/delete"})
+UNROUTED_METHODS: Final = frozenset({"session/delete"})
 NOT_JSON: Final = "it is not JSON"
-TOO_LONG: Final = f"it is longer than {LONGEST_LINE >> 20} MB"
+TOO_LONG: Final = f"it is longer than {MAX_LINE_BYTES >> 20} MB"
 
 
-def to_message(line: bytes) -> tuple[Message | None, str]:
-    """A message of JSON-RPC, or what is wrong with it."""
+def parse_message(line: bytes) -> tuple[Message | None, str]:
+    """Return a JSON-RPC message, or what is wrong with it."""
     try:
         message = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -113,19 +114,19 @@ def to_message(line: bytes) -> tuple[Message | None, str]:
     return message, ""
 
 
-async def serve_editor(setup: Setup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """When this returns, however that comes, every run is settled."""
+async def serve_editor(setup: AgentSetup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Serve one editor until it disconnects. When this returns every run has settled."""
     async with asyncio.TaskGroup() as tasks:
-        front = Front(setup, tasks)
-        # Resuming, forking and closing sessions are called unstable by the SDK; who is told of them may use them.
+        agent = AcpAgent(setup, tasks)
+        # The SDK calls resuming, forking and closing sessions unstable; editors that learn of them may use them.
         connection = AgentSideConnection(
-            cast(Any, front),  # the SDK calls what is there, and names parameters that we pass over
-            Lines(reader, writer, setup.note),
+            cast(Any, agent),  # the SDK passes parameters that we ignore
+            LineTransport(reader, writer, setup.note),
             listening=False,
             use_unstable_protocol=True,
         )
         try:
             await connection.listen()
         finally:
-            await front.close()
+            await agent.close()
             await connection.close()

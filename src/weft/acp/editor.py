@@ -1,4 +1,4 @@
-"""The editor's own files and terminals, where it offers them to us."""
+"""Use the editor's own buffers and terminals, if it offers them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,45 +7,49 @@ from typing import Any, Final
 from acp import RequestError
 from pydantic import ValidationError
 
-from weft.acp.questions import Editor
-from weft.acp.session import Room
+from weft.acp.questions import EditorClient
+from weft.acp.session import EditorSession
+from weft.api.editor import TerminalEnd
 from weft.model.ids import SessionID
 from weft.model.permission import CallRef
-from weft.outlook import TerminalEnd
 
-# An editor that does not answer must not hold a run: the file on disk will do.
+# An editor that does not answer must not block a run: the file on disk is used then.
 ANSWER_SECONDS: Final = 10.0
-OUTPUT_BYTES: Final = 16 << 20
+MAX_OUTPUT_BYTES: Final = 16 << 20
 
 
-class Workspace:
-    """`EditorWorkspace` over the protocol. `find_room` gives the room of a session, or of the one it works for: those are
-    the sessions that the editor knows."""
+class AcpWorkspace:
+    """`EditorWorkspace` over the protocol.
 
-    def __init__(self, editor: Callable[[], Editor], find_room: Callable[[SessionID], Room | None]) -> None:
+    `find_session` returns the session that the editor knows: the given one, or the one above it.
+    """
+
+    def __init__(
+        self, editor: Callable[[], EditorClient], find_session: Callable[[SessionID], EditorSession | None]
+    ) -> None:
         self._editor = editor
-        self._find_room = find_room
+        self._find_session = find_session
 
     async def read(self, session: SessionID, path: str) -> str | None:
-        editor, room = self._editor(), self._find_room(session)
-        if not editor.reads or room is None:
+        editor, known = self._editor(), self._find_session(session)
+        if not editor.reads or known is None:
             return None
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return (await editor.client.read_text_file(session_id=room.id, path=path)).content
+                return (await editor.client.read_text_file(session_id=known.id, path=path)).content
         except (RequestError, ValidationError, ConnectionError):
-            return None  # it has no such file, or none that it could show
+            return None  # it does not have the file, or cannot read it
         except TimeoutError:
-            editor.note(f"the editor did not say what it has in {path}")
+            editor.note(f"the editor did not return the content of {path}")
             return None
 
     async def write(self, session: SessionID, path: str, text: str) -> bool:
-        editor, room = self._editor(), self._find_room(session)
-        if not editor.writes or room is None:
+        editor, known = self._editor(), self._find_session(session)
+        if not editor.writes or known is None:
             return False
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                await editor.client.write_text_file(session_id=room.id, path=path, content=text)
+                await editor.client.write_text_file(session_id=known.id, path=path, content=text)
         except (RequestError, ValidationError, ConnectionError, TimeoutError) as error:
             editor.note(f"the editor did not write {path}: {str(error) or type(error).__name__}")
             return False
@@ -53,62 +57,62 @@ class Workspace:
 
     async def open_terminal(
         self, session: SessionID, call: CallRef, argv: Sequence[str], directory: str
-    ) -> "Terminal | None":
-        editor, room = self._editor(), self._find_room(session)
-        if not editor.terminals or room is None:
+    ) -> "AcpTerminal | None":
+        editor, known = self._editor(), self._find_session(session)
+        if not editor.terminals or known is None:
             return None
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 made = await editor.client.create_terminal(
-                    session_id=room.id,
+                    session_id=known.id,
                     command=argv[0],
                     args=list(argv[1:]),
                     cwd=directory,
-                    output_byte_limit=OUTPUT_BYTES,
+                    output_byte_limit=MAX_OUTPUT_BYTES,
                 )
         except (RequestError, ValidationError, ConnectionError, TimeoutError) as error:
             editor.note(f"the editor gave no terminal: {str(error) or type(error).__name__}")
             return None
-        shown = room.teller.show_terminal(call, made.terminal_id)
+        shown = known.updates.show_terminal(call, made.terminal_id)
         if shown is not None:
-            await editor.client.session_update(session_id=room.id, update=shown)
-        return Terminal(editor, room.id, made.terminal_id)
+            await editor.client.session_update(session_id=known.id, update=shown)
+        return AcpTerminal(editor, known.id, made.terminal_id)
 
 
-class Terminal:
+class AcpTerminal:
     """`EditorTerminal` over the protocol."""
 
-    def __init__(self, editor: Editor, session: SessionID, id: str) -> None:
+    def __init__(self, editor: EditorClient, session: SessionID, id: str) -> None:
         self._editor = editor
-        self._named: dict[str, Any] = {"session_id": session, "terminal_id": id}
-        self._said = ""
+        self._ids: dict[str, Any] = {"session_id": session, "terminal_id": id}
+        self._output = ""
 
     async def read(self) -> str:
-        """What it has said. An editor that does not say has said nothing new."""
-        answer = await self._ask(self._editor.client.terminal_output(**self._named))
-        self._said = answer.output if answer is not None else self._said
-        return self._said
+        """Return the output so far. If the editor does not answer, return what was known."""
+        answer = await self._ask(self._editor.client.terminal_output(**self._ids))
+        self._output = answer.output if answer is not None else self._output
+        return self._output
 
     async def wait(self) -> TerminalEnd:
         try:
-            end = await self._editor.client.wait_for_terminal_exit(**self._named)
+            end = await self._editor.client.wait_for_terminal_exit(**self._ids)
         except (RequestError, ValidationError, ConnectionError) as error:
-            self._editor.note(f"the editor did not say how a command ended: {error}")
+            self._editor.note(f"the editor did not report how a command ended: {error}")
             return TerminalEnd()
         return TerminalEnd(code=end.exit_code, signal=end.signal)
 
     async def kill(self) -> None:
-        await self._ask(self._editor.client.kill_terminal(**self._named))
+        await self._ask(self._editor.client.kill_terminal(**self._ids))
 
     async def release(self) -> None:
-        await self._ask(self._editor.client.release_terminal(**self._named))
+        await self._ask(self._editor.client.release_terminal(**self._ids))
 
     async def _ask(self, asking: Awaitable[Any]) -> Any:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await asking
         except (RequestError, ValidationError, ConnectionError):
-            return None  # the terminal is gone, or the editor is
+            return None  # the terminal or the editor is gone
         except TimeoutError:
             self._editor.note("the editor does not answer for one of its terminals")
             return None

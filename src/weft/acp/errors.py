@@ -1,4 +1,4 @@
-"""Errors as answers of the Agent Client Protocol: a code, and one sentence with the way out."""
+"""Convert errors to those of the Agent Client Protocol: a code, and one sentence with a hint."""
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
@@ -33,12 +33,12 @@ Takes = ParamSpec("Takes")
 Gives = TypeVar("Gives")
 
 
-def to_refusal(error: WeftError) -> RequestError:
+def to_request_error(error: WeftError) -> RequestError:
     hint = f" ({error.hint})" if error.hint else ""
-    return RequestError(code_of(error), f"{error}{hint}", {"name": type(error).__name__})
+    return RequestError(find_code(error), f"{error}{hint}", {"name": type(error).__name__})
 
 
-def code_of(error: WeftError) -> int:
+def find_code(error: WeftError) -> int:
     match error:
         case NotFoundError():
             return NOT_FOUND
@@ -54,26 +54,26 @@ def code_of(error: WeftError) -> int:
             return INTERNAL
 
 
-def from_failure(failure: AnyFailure) -> RequestError:
-    """A run that failed, as its prompt's answer. Editors show the message and nothing else."""
+def to_failure_error(failure: AnyFailure) -> RequestError:
+    """Return the error for a prompt whose run failed. Editors show only the message."""
     data = getattr(failure, "data", None)
-    said = getattr(data, "message", "") or "the run failed"
+    message = getattr(data, "message", "") or "the run failed"
     hint = getattr(data, "hint", "")
     if isinstance(failure, AuthFailure):
-        return RequestError(AUTH_REQUIRED, f"{said} (weft auth login {failure.data.provider_id})")
-    return RequestError(INTERNAL, f"{said} ({hint})" if hint else said)
+        return RequestError(AUTH_REQUIRED, f"{message} (weft auth login {failure.data.provider_id})")
+    return RequestError(INTERNAL, f"{message} ({hint})" if hint else message)
 
 
-def refusing(
+def convert_errors(
     method: Callable[Takes, Coroutine[Any, Any, Gives]],
 ) -> Callable[Takes, Coroutine[Any, Any, Gives]]:
-    """The same, with our errors turned into the protocol's."""
+    """Decorate a method so that our errors become those of the protocol."""
 
     @wraps(method)
-    async def refused(*args: Takes.args, **kwargs: Takes.kwargs) -> Gives:
+    async def wrapper(*args: Takes.args, **kwargs: Takes.kwargs) -> Gives:
         try:
             return await method(*args, **kwargs)
         except WeftError as error:
-            raise to_refusal(error) from error
+            raise to_request_error(error) from error
 
-    return refused
+    return wrapper

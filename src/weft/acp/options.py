@@ -1,4 +1,4 @@
-"""What can be chosen in a session: the agent, as a mode, and the model; and the slash commands there are (pure)."""
+"""The choices in a session: agents as modes, models, and slash commands (pure)."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -21,21 +21,21 @@ from weft.model.provider import ProviderList
 
 MODE: Final = "mode"
 MODEL: Final = "model"
-# Stands for: whatever the agent, the conversation or the configuration says. Which that is is found out by prompting.
-USUAL: Final = "default"
+# The model that the agent, the conversation or the configuration names; a prompt shows which one that is.
+DEFAULT_MODEL: Final = "default"
 COMPACT: Final = "compact"
 
 
 class Choices(Struct, frozen=True, kw_only=True):
-    """What there is to choose from in a directory. Models are named `provider/model`."""
+    """The agents and models of a directory. Models are named `provider/model`; `sizes` are their context windows."""
 
     agents: tuple[Agent, ...]
     models: dict[str, str]
     sizes: dict[str, int]
 
 
-class Chosen(Struct, frozen=True, kw_only=True):
-    """Who answers in a session, and with which model if one was chosen."""
+class SessionChoice(Struct, frozen=True, kw_only=True):
+    """The agent of a session, and its model if one was chosen."""
 
     agent: str
     model: ModelRef | None = None
@@ -55,7 +55,7 @@ def to_choices(agents: Iterable[Agent], providers: ProviderList) -> Choices:
     )
 
 
-def to_modes(choices: Choices, chosen: Chosen) -> SessionModeState:
+def to_modes(choices: Choices, chosen: SessionChoice) -> SessionModeState:
     modes = [
         SessionMode(id=agent.name, name=agent.name.capitalize(), description=agent.description)
         for agent in choices.agents
@@ -63,21 +63,21 @@ def to_modes(choices: Choices, chosen: Chosen) -> SessionModeState:
     return SessionModeState(current_mode_id=chosen.agent, available_modes=modes)
 
 
-def to_options(choices: Choices, chosen: Chosen) -> list[SessionConfigOptionSelect]:
-    """The same for clients that show every choice alike."""
+def to_options(choices: Choices, chosen: SessionChoice) -> list[SessionConfigOptionSelect]:
+    """Return both choices as options, for clients that show all choices alike."""
     modes = [
         SessionConfigSelectOption(
             value=agent.name, name=agent.name.capitalize(), description=agent.description
         )
         for agent in choices.agents
     ]
-    current = to_name(chosen.model)
-    named = {
-        USUAL: "Default",
-        **({current: current} if current not in {USUAL, *choices.models} else {}),
+    current = format_model(chosen.model)
+    names = {
+        DEFAULT_MODEL: "Default",
+        **({current: current} if current not in {DEFAULT_MODEL, *choices.models} else {}),
         **choices.models,
     }
-    models = [SessionConfigSelectOption(value=value, name=name) for value, name in named.items()]
+    models = [SessionConfigSelectOption(value=value, name=name) for value, name in names.items()]
     return [
         SessionConfigOptionSelect(
             type="select", id=MODE, name="Agent", category="mode", current_value=chosen.agent, options=modes
@@ -88,17 +88,17 @@ def to_options(choices: Choices, chosen: Chosen) -> list[SessionConfigOptionSele
     ]
 
 
-def to_name(model: ModelRef | None) -> str:
-    return f"{model.provider_id}/{model.model_id}" if model else USUAL
+def format_model(model: ModelRef | None) -> str:
+    return f"{model.provider_id}/{model.model_id}" if model else DEFAULT_MODEL
 
 
 def to_commands(commands: Iterable[Command]) -> AvailableCommandsUpdate:
     return AvailableCommandsUpdate(
-        session_update="available_commands_update", available_commands=list(_listed(commands))
+        session_update="available_commands_update", available_commands=list(_list_commands(commands))
     )
 
 
-def _listed(commands: Iterable[Command]) -> Iterator[AvailableCommand]:
+def _list_commands(commands: Iterable[Command]) -> Iterator[AvailableCommand]:
     known = list(commands)
     for command in known:
         takes = [f"{each.name}=…" for each in command.arguments] or command.hints
@@ -109,4 +109,4 @@ def _listed(commands: Iterable[Command]) -> Iterator[AvailableCommand]:
             input=AvailableCommandInput(root=hint) if command.hints else None,
         )
     if all(command.name != COMPACT for command in known):
-        yield AvailableCommand(name=COMPACT, description="sum the conversation up, to make room")
+        yield AvailableCommand(name=COMPACT, description="compact the conversation")

@@ -1,4 +1,4 @@
-"""Ask the person at the editor for permissions and answers, one question at a time."""
+"""Ask the person at the editor for permissions and answers, one request at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,8 +21,8 @@ from acp.schema import (
 from msgspec import Struct
 from pydantic import ValidationError
 
-from weft.acp.tool_calls import CallContent, changes_in, cut, shortened, to_diff, told
-from weft.acp.updates import Teller
+from weft.acp.tool_calls import CallContent, list_changes, shorten, shorten_values, to_diff, to_text_content
+from weft.acp.updates import UpdateStream
 from weft.api import Api
 from weft.errors import NotFoundError, WeftError
 from weft.model.event import (
@@ -38,15 +38,15 @@ from weft.model.permission import PermissionRequest, Question, QuestionRequest, 
 
 REPLIES: Final[dict[str, Reply]] = {"once": "once", "always": "always"}
 DISMISS: Final = "dismiss"
-LONGEST_NAME: Final = 120
-LONGEST_DIFF: Final = 16_000
+MAX_NAME_LENGTH: Final = 120
+MAX_DIFF_LENGTH: Final = 16_000
 
 Answers = tuple[tuple[str, ...], ...]
 
 
-class Editor(Struct, frozen=True, kw_only=True):
-    """Who is asked: the client, and whether it has forms to fill in, and lets us read and write what it has open. `note`
-    takes lines for the log."""
+class EditorClient(Struct, frozen=True, kw_only=True):
+    """The editor and what it supports: forms, reading and writing its buffers, terminals. `note` writes a line to the
+    log."""
 
     client: Client
     note: Callable[[str], None]
@@ -56,24 +56,26 @@ class Editor(Struct, frozen=True, kw_only=True):
     terminals: bool = False
 
 
-class Asker:
-    """Asks for one session and those below it. What is answered elsewhere, or withdrawn, is asked no more."""
+class EditorQuestions:
+    """Asks for one session and its descendants. A request that is answered elsewhere, or withdrawn, is cancelled."""
 
-    def __init__(self, session: SessionID, api: Api, editor: Editor, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, session: SessionID, api: Api, editor: EditorClient, tasks: asyncio.TaskGroup) -> None:
         self._session = session
         self._api = api
         self._editor = editor
         self._tasks = tasks
         self._turn = asyncio.Lock()
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._tasks_by_id: dict[str, asyncio.Task[None]] = {}
 
-    def feed(self, event: Event, teller: Teller) -> None:
+    def feed(self, event: Event, updates: UpdateStream) -> None:
         match event:
-            case PermissionAsked(request=request) if request.id not in self._asking:
-                self._asking[request.id] = self._tasks.create_task(self._permission(request, teller))
-            case QuestionAsked(request=questions) if questions.id not in self._asking:
-                self._asking[questions.id] = self._tasks.create_task(
-                    self._questions(questions, shown_id(questions, teller))
+            case PermissionAsked(request=request) if request.id not in self._tasks_by_id:
+                self._tasks_by_id[request.id] = self._tasks.create_task(
+                    self._ask_permission(request, updates)
+                )
+            case QuestionAsked(request=questions) if questions.id not in self._tasks_by_id:
+                self._tasks_by_id[questions.id] = self._tasks.create_task(
+                    self._ask_questions(questions, find_call_id(questions, updates))
                 )
             case PermissionReplied() | QuestionReplied() | QuestionRejected():
                 self._forget(event.request_id)
@@ -81,60 +83,62 @@ class Asker:
                 pass
 
     def leave(self) -> None:
-        """The run is over, and with it all that was to be asked."""
-        for id in list(self._asking):
+        """Cancel all requests: the run has ended."""
+        for id in list(self._tasks_by_id):
             self._forget(id)
 
     def _forget(self, id: str) -> None:
-        asking = self._asking.pop(id, None)
+        asking = self._tasks_by_id.pop(id, None)
         if asking is not None and asking is not asyncio.current_task():
             asking.cancel()
 
-    async def _answered(self, answering: Awaitable[None]) -> None:
+    async def _send_answer(self, answer: Awaitable[None]) -> None:
         try:
-            await answering
+            await answer
         except NotFoundError:
-            pass  # somebody else was faster
+            pass  # it was answered elsewhere
         except WeftError as error:
-            self._editor.note(f"an answer could not be given: {error}")
+            self._editor.note(f"an answer was not accepted: {error}")
 
-    # --- what may be done ---
+    # --- permissions ---
 
-    async def _permission(self, request: PermissionRequest, teller: Teller) -> None:
+    async def _ask_permission(self, request: PermissionRequest, updates: UpdateStream) -> None:
         async with self._turn:
-            chosen = await self._choose(await self._shown(request, teller), list(options_for(request)))
+            chosen = await self._choose(
+                await self._to_update(request, updates), list(list_permission_options(request))
+            )
         if chosen is None:
-            return  # nobody is there any more; the run ends with them
-        self._asking.pop(request.id, None)
-        await self._answered(self._api.reply_permission(request.id, REPLIES.get(chosen, "reject")))
+            return  # the editor is gone, and the run ends with it
+        self._tasks_by_id.pop(request.id, None)
+        await self._send_answer(self._api.reply_permission(request.id, REPLIES.get(chosen, "reject")))
 
     async def _choose(self, call: ToolCallUpdate, options: list[PermissionOption]) -> str | None:
-        """What is chosen, nothing if it is dismissed or cannot be shown; None if nobody is there."""
+        """Return the chosen option, "" if the request was dismissed or cannot be shown, None if the editor is gone."""
         try:
             answer = await self._editor.client.request_permission(
                 session_id=self._session, tool_call=call, options=options
             )
         except (RequestError, ValidationError):
-            return ""  # an editor that cannot ask has nobody to say yes
+            return ""  # an editor that cannot ask allows nothing
         except ConnectionError:
             return None
         return answer.outcome.option_id if isinstance(answer.outcome, AllowedOutcome) else ""
 
-    async def _shown(self, request: PermissionRequest, teller: Teller) -> ToolCallUpdate:
-        call = teller.find_call(request.tool) if request.tool else None
-        wanted = f"{request.permission} {', '.join(request.patterns)}".strip()
+    async def _to_update(self, request: PermissionRequest, updates: UpdateStream) -> ToolCallUpdate:
+        call = updates.find_call(request.tool) if request.tool else None
+        subject = f"{request.permission} {', '.join(request.patterns)}".strip()
         if call is None:
             return ToolCallUpdate(
-                tool_call_id=shown_id(request, teller),
-                title=cut(wanted, LONGEST_NAME),
+                tool_call_id=find_call_id(request, updates),
+                title=shorten(subject, MAX_NAME_LENGTH),
                 status="pending",
-                content=list(told_of(request)) or None,
-                raw_input=shortened(request.metadata),
+                content=list(describe_change(request)) or None,
+                raw_input=shorten_values(request.metadata),
             )
-        content: list[CallContent] = [*call.wished()]
+        content: list[CallContent] = [*call.requested_diffs()]
         if call.part.tool == "write":
             content = [
-                to_diff(path, await self._held(path), call.input.get("content", ""))
+                to_diff(path, await self._read_file(path), call.input.get("content", ""))
                 for path in call.paths()[:1]
             ]
         return ToolCallUpdate(
@@ -142,34 +146,34 @@ class Asker:
             title=call.title(),
             kind=call.kind,
             status="pending",
-            content=content or list(told_of(request)) or None,
+            content=content or list(describe_change(request)) or None,
             locations=call.locations() or None,
-            raw_input=shortened(call.input),
+            raw_input=shorten_values(call.input),
         )
 
-    async def _held(self, path: str) -> str | None:
-        """What a file holds while the call that would write over it waits."""
+    async def _read_file(self, path: str) -> str | None:
+        """Return the content of a file that a waiting call would overwrite, None if it is not text."""
         try:
             found = await self._api.files.read_file(path)
         except WeftError:
             return None
         return found.content if found.encoding is None else None
 
-    # --- what is wanted ---
+    # --- questions ---
 
-    async def _questions(self, request: QuestionRequest, call: str) -> None:
+    async def _ask_questions(self, request: QuestionRequest, call: str) -> None:
         async with self._turn:
-            ask = self._by_form if self._editor.forms else self._by_choice
+            ask = self._ask_by_form if self._editor.forms else self._ask_by_choice
             answers = await ask(request, call)
         if answers is None:
             return
-        self._asking.pop(request.id, None)
+        self._tasks_by_id.pop(request.id, None)
         if any(answers):
-            await self._answered(self._api.reply_question(request.id, answers))
+            await self._send_answer(self._api.reply_question(request.id, answers))
         else:
-            await self._answered(self._api.reject_question(request.id))
+            await self._send_answer(self._api.reject_question(request.id))
 
-    async def _by_form(self, request: QuestionRequest, call: str) -> Answers | None:
+    async def _ask_by_form(self, request: QuestionRequest, call: str) -> Answers | None:
         message = "\n".join(question.question for question in request.questions)
         mode = ElicitationFormSessionMode(
             session_id=self._session,
@@ -179,14 +183,14 @@ class Asker:
         try:
             answer = await self._editor.client.create_elicitation(message, mode)
         except (RequestError, ValidationError):
-            return await self._by_choice(request, call)
+            return await self._ask_by_choice(request, call)
         except ConnectionError:
             return None
         given = answer.content if isinstance(answer, AcceptElicitationResponse) else None
         return from_form(request.questions, given or {})
 
-    async def _by_choice(self, request: QuestionRequest, call: str) -> Answers | None:
-        """As a choice among options, which every editor can show. Own words cannot be typed there."""
+    async def _ask_by_choice(self, request: QuestionRequest, call: str) -> Answers | None:
+        """Ask with a choice of options, which every editor can show. Free text is not possible there."""
         answers: list[tuple[str, ...]] = []
         for question in request.questions:
             shown = ToolCallUpdate(
@@ -194,9 +198,10 @@ class Asker:
                 title=question.question,
                 kind="other",
                 status="pending",
-                content=[told(f"{each.label}: {each.description}") for each in question.options] or None,
+                content=[to_text_content(f"{each.label}: {each.description}") for each in question.options]
+                or None,
             )
-            chosen = await self._choose(shown, list(options_of(question)))
+            chosen = await self._choose(shown, list(list_question_options(question)))
             if chosen is None:
                 return None
             labels = {str(number): each.label for number, each in enumerate(question.options)}
@@ -204,36 +209,39 @@ class Asker:
         return tuple(answers)
 
 
-def shown_id(request: PermissionRequest | QuestionRequest, teller: Teller) -> str:
-    """The id by which the editor was told of the call that asks; one of its own for what no call asks, or one that the
-    editor was not told of: those of child sessions."""
-    call = teller.find_call(request.tool) if request.tool else None
+def find_call_id(request: PermissionRequest | QuestionRequest, updates: UpdateStream) -> str:
+    """Return the id under which the editor knows the call that asks.
+
+    A request without a call, or with a call of a child session, which the editor does not know, gets an id of its
+    own.
+    """
+    call = updates.find_call(request.tool) if request.tool else None
     if call is not None:
         return call.part.id
     return request.tool.call_id if request.tool else request.id
 
 
-def options_for(request: PermissionRequest) -> Iterator[PermissionOption]:
+def list_permission_options(request: PermissionRequest) -> Iterator[PermissionOption]:
     yield PermissionOption(option_id="once", kind="allow_once", name="Allow once")
     if request.always:
-        reach = cut(", ".join(request.always), LONGEST_NAME)
+        reach = shorten(", ".join(request.always), MAX_NAME_LENGTH)
         yield PermissionOption(
             option_id="always", kind="allow_always", name=f"Always allow {request.permission} {reach}"
         )
     yield PermissionOption(option_id="reject", kind="reject_once", name="Reject")
 
 
-def told_of(request: PermissionRequest) -> Iterator[CallContent]:
-    """What the question itself says of the change it is about."""
-    for change in changes_in(request.metadata):
+def describe_change(request: PermissionRequest) -> Iterator[CallContent]:
+    """Yield the change that a request is about, as its metadata describes it."""
+    for change in list_changes(request.metadata):
         path, before, after = change.get("filePath"), change.get("before"), change.get("after")
         if isinstance(path, str) and isinstance(before, str) and isinstance(after, str):
             yield to_diff(path, None if change.get("type") == "add" else before, after)
-    if not changes_in(request.metadata) and isinstance(diff := request.metadata.get("diff"), str):
-        yield told(cut(diff, LONGEST_DIFF))
+    if not list_changes(request.metadata) and isinstance(diff := request.metadata.get("diff"), str):
+        yield to_text_content(shorten(diff, MAX_DIFF_LENGTH))
 
 
-def options_of(question: Question) -> Iterator[PermissionOption]:
+def list_question_options(question: Question) -> Iterator[PermissionOption]:
     for number, option in enumerate(question.options):
         yield PermissionOption(option_id=str(number), kind="allow_once", name=option.label)
     yield PermissionOption(option_id=DISMISS, kind="reject_once", name="Dismiss")
@@ -264,11 +272,11 @@ def to_form(questions: tuple[Question, ...]) -> ElicitationSchema:
 
 
 def from_form(questions: tuple[Question, ...], given: dict[str, Any]) -> Answers:
-    """One list of answers for each question. Own words go before what was chosen: they were typed."""
-    return tuple(tuple(_filled_in(given, number)) for number in range(len(questions)))
+    """Return one list of answers for each question. Typed text comes before what was chosen."""
+    return tuple(tuple(_read_answer(given, number)) for number in range(len(questions)))
 
 
-def _filled_in(given: dict[str, Any], number: int) -> list[str]:
+def _read_answer(given: dict[str, Any], number: int) -> list[str]:
     own, chosen = given.get(f"own{number}"), given.get(f"answer{number}")
     if isinstance(own, str) and own.strip():
         return [own.strip()]

@@ -1,4 +1,4 @@
-"""One session that an editor has open, with the prompt under way and what was already sent."""
+"""A session that an editor has open, and the prompt that it runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,10 +7,10 @@ from typing import Final
 from acp.schema import StopReason, Usage
 from msgspec import Struct
 
-from weft.acp.errors import from_failure
-from weft.acp.options import Chosen
-from weft.acp.questions import Asker
-from weft.acp.updates import Teller, total
+from weft.acp.errors import to_failure_error
+from weft.acp.options import SessionChoice
+from weft.acp.questions import EditorQuestions
+from weft.acp.updates import UpdateStream, count_tokens
 from weft.api import Api
 from weft.errors import SessionBusyError
 from weft.model.event import Event, MessageUpdated, PartUpdated, SessionFailed, SessionRested
@@ -20,53 +20,64 @@ from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import StepFinishPart
 
 Send = Callable[[], Awaitable[MessageWithParts]]
-FINISHES: Final[Mapping[str, StopReason]] = {"length": "max_tokens", "content-filter": "refusal"}
+STOP_REASONS: Final[Mapping[str, StopReason]] = {"length": "max_tokens", "content-filter": "refusal"}
 
 
-class Turn:
-    """A prompt on its way: whether it was cancelled, and the task that waits for its answer."""
+class PromptTurn:
+    """A prompt under way: whether it was cancelled, and the task that waits for its answer."""
 
     def __init__(self) -> None:
         self.cancelled = False
         self.task: asyncio.Future[MessageWithParts] | None = None
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class PromptOutcome(Struct, frozen=True, kw_only=True):
+    """Why a prompt ended, and the tokens it used if they are known."""
+
     stop: StopReason
     usage: Usage | None = None
 
 
-class Room:
-    def __init__(self, id: SessionID, api: Api, teller: Teller, asker: Asker, chosen: Chosen) -> None:
+class EditorSession:
+    """A session that an editor has open."""
+
+    def __init__(
+        self,
+        id: SessionID,
+        api: Api,
+        updates: UpdateStream,
+        questions: EditorQuestions,
+        chosen: SessionChoice,
+    ) -> None:
         self.id = id
         self.api = api
-        self.teller = teller
-        self.asker = asker
+        self.updates = updates
+        self.questions = questions
         self.chosen = chosen
         self.failure: AnyFailure | None = None
         self.rested = asyncio.Event()
         self._steps: dict[PartID, StepFinishPart] = {}
-        self._turns: list[Turn] = []
-        self._floor = asyncio.Lock()
+        self._turns: list[PromptTurn] = []
+        self._prompt_lock = asyncio.Lock()
         self._follows = True
 
     def note(self, event: Event, *, own: bool) -> None:
-        """What the end of a prompt depends on. What is spent below is on our bill."""
+        """Record what the result of a prompt depends on. Steps of child sessions count, too."""
         match event:
             case PartUpdated(part=StepFinishPart() as part):
                 self._steps[part.id] = part
             case MessageUpdated(info=AssistantMessage(time=time)) if own and time.completed is None:
-                self.failure = None  # it went on: what failed before was got over
+                self.failure = None  # it continued after the failure
             case SessionFailed(error=error) if own and error is not None:
                 self.failure = error
             case SessionRested() if own:
-                self.asker.leave()
+                self.questions.leave()
                 self.rested.set()
             case _:
                 pass
 
-    def moved_to(self, event: Event) -> str | None:
-        """The agent that goes on, where one hands over to another in the middle of a run."""
+    def find_new_agent(self, event: Event) -> str | None:
+        """Return the agent that takes over in the middle of a run, None if none does."""
         match event:
             case MessageUpdated(info=UserMessage(agent=agent)) if (
                 self._follows and agent != self.chosen.agent
@@ -75,35 +86,38 @@ class Room:
             case _:
                 return None
 
-    async def take(self, send: Send, *, follows: bool = True) -> Outcome:
-        """Send a prompt and see it through: all of it has been told when this returns. A command may name an agent for
-        itself alone; else the session `follows` the one that answers."""
+    async def take(self, send: Send, *, follows: bool = True) -> PromptOutcome:
+        """Send a prompt and wait for its end; everything was sent to the editor when this returns.
+
+        A command may use an agent for itself alone; otherwise the session `follows` the agent that answers. Raise
+        `SessionBusyError` if another prompt is under way.
+        """
         if any(not turn.cancelled for turn in self._turns):
             raise SessionBusyError(
                 self.id, "this editor: one prompt at a time, cancel it or wait for its end"
             )
-        turn = Turn()
+        turn = PromptTurn()
         self._turns.append(turn)
         try:
-            async with self._floor:
+            async with self._prompt_lock:
                 self._follows = follows
-                return await self._see_through(turn, send)
+                return await self._run(turn, send)
         finally:
             self._turns.remove(turn)
 
     async def cancel(self) -> None:
-        """End what goes on. It is settled when this returns."""
+        """End the prompts under way. They have settled when this returns."""
         for turn in self._turns:
             turn.cancelled = True
-        going = self._turns[0].task if self._turns else None
-        if not await self.api.abort(self.id) and going is not None and not going.done():
-            going.cancel()  # it has not begun: it must not begin behind our back
-            await asyncio.wait([going])
+        running = self._turns[0].task if self._turns else None
+        if not await self.api.abort(self.id) and running is not None and not running.done():
+            running.cancel()  # it has not started, and must not start later
+            await asyncio.wait([running])
             await self.api.abort(self.id)
 
-    async def _see_through(self, turn: Turn, send: Send) -> Outcome:
+    async def _run(self, turn: PromptTurn, send: Send) -> PromptOutcome:
         if turn.cancelled:
-            return Outcome(stop="cancelled")
+            return PromptOutcome(stop="cancelled")
         self.failure, self._steps = None, {}
         self.rested.clear()
         turn.task = asyncio.ensure_future(send())
@@ -112,22 +126,23 @@ class Room:
         finally:
             turn.task.cancel()
         if turn.task.cancelled():
-            return Outcome(stop="cancelled")
+            return PromptOutcome(stop="cancelled")
         answer = turn.task.result()
         await self.rested.wait()
-        return self._outcome(turn, answer)
+        return self._to_outcome(turn, answer)
 
-    def _outcome(self, turn: Turn, answer: MessageWithParts) -> Outcome:
-        stop: StopReason = "cancelled" if turn.cancelled else self._reason(answer)
-        return Outcome(stop=stop, usage=self._usage())
+    def _to_outcome(self, turn: PromptTurn, answer: MessageWithParts) -> PromptOutcome:
+        stop: StopReason = "cancelled" if turn.cancelled else self._to_stop_reason(answer)
+        return PromptOutcome(stop=stop, usage=self._to_usage())
 
-    def _reason(self, answer: MessageWithParts) -> StopReason:
-        """Why it ended. What failed is an error, but for what the protocol has a word for. (OpenCode says `end_turn`.)"""
+    def _to_stop_reason(self, answer: MessageWithParts) -> StopReason:
+        """Return why the prompt ended. A failure without a stop reason in the protocol is raised. (OpenCode says
+        `end_turn`.)"""
         info = answer.info if isinstance(answer.info, AssistantMessage) else None
         failure = (info.error if info else None) or self.failure
         match failure:
             case None:
-                return FINISHES.get((info.finish if info else None) or "", "end_turn")
+                return STOP_REASONS.get((info.finish if info else None) or "", "end_turn")
             case AbortedFailure():
                 return "cancelled"
             case OutputLengthFailure():
@@ -137,14 +152,14 @@ class Room:
             case BudgetFailure(data=data) if data.measure == "tokens":
                 return "max_tokens"
             case _:
-                raise from_failure(failure)
+                raise to_failure_error(failure)
 
-    def _usage(self) -> Usage | None:
+    def _to_usage(self) -> Usage | None:
         if not self._steps or not all(step.counted for step in self._steps.values()):
-            return None  # an editor would show what is unknown as nothing
+            return None  # an editor would show unknown counts as zero
         counted = [step.tokens for step in self._steps.values()]
         return Usage(
-            total_tokens=sum(total(each) for each in counted),
+            total_tokens=sum(count_tokens(each) for each in counted),
             input_tokens=sum(each.input for each in counted),
             output_tokens=sum(each.output for each in counted),
             thought_tokens=sum(each.reasoning for each in counted),

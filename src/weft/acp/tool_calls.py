@@ -17,11 +17,11 @@ from acp.schema import (
 )
 from msgspec import Struct
 
-from weft.acp.content import words
+from weft.acp.content import to_text_block
+from weft.model.display import INVALID, called_tool, find_call_error, strip_tags
 from weft.model.ids import MessageID, PartID
 from weft.model.message import UserMessage
 from weft.model.part import CompletedState, ErrorState, PendingState, RunningState, ToolPart
-from weft.model.readable import INVALID, fault_of, name_of, readable
 
 CallContent = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 
@@ -48,16 +48,16 @@ KINDS: Final[Mapping[str, ToolKind]] = {
     "plan_enter": "switch_mode",
     "plan_exit": "switch_mode",
 }
-LONGEST_TITLE: Final = 200
-LONGEST_OUTPUT: Final = 32_000
-LONGEST_TAIL: Final = 4_000  # of what a call has said so far: it is sent anew each time
-LONGEST_VALUE: Final = 4_000
-MOST_VALUES: Final = 100
-MOST_FILES: Final = 50
+MAX_TITLE: Final = 200
+MAX_OUTPUT: Final = 32_000
+MAX_TAIL: Final = 4_000  # of the output so far, which is sent anew each time
+MAX_VALUE: Final = 4_000
+MAX_VALUES: Final = 100
+MAX_FILES: Final = 50
 
 
-class Call(Struct, frozen=True, kw_only=True):
-    """A call as it is to be shown. Paths of the model are from `directory`; a `terminal` shows what it says by itself."""
+class EditorToolCall(Struct, frozen=True, kw_only=True):
+    """A call as an editor shows it. The model's paths are relative to `directory`; a `terminal` shows its own output."""
 
     part: ToolPart
     directory: str
@@ -72,7 +72,7 @@ class Call(Struct, frozen=True, kw_only=True):
         return self.part.state.input
 
     def to_start(self) -> ToolCallStart:
-        """All of it, for one that was not shown yet."""
+        """Return the first update of a call, with everything."""
         return ToolCallStart(session_update="tool_call", tool_call_id=self.part.id, **self._fields())
 
     def to_progress(self) -> ToolCallProgress:
@@ -87,7 +87,7 @@ class Call(Struct, frozen=True, kw_only=True):
             "status": self.status(),
             "content": self.content() or None,
             "locations": self.locations() or None,
-            "raw_input": shortened(self.input) if self.input else None,
+            "raw_input": shorten_values(self.input) if self.input else None,
         }
 
     def status(self) -> ToolCallStatus:
@@ -103,28 +103,28 @@ class Call(Struct, frozen=True, kw_only=True):
 
     def title(self) -> str:
         if self.part.tool == "bash" and isinstance(self.input.get("command"), str):
-            return cut(self.input["command"], LONGEST_TITLE)
-        invalid = fault_of(self.part) if self.part.tool == INVALID else None
-        said = invalid or getattr(self.part.state, "title", None) or self._subject()
-        name = name_of(self.part).replace("_", " ").capitalize()
-        return cut(f"{name} {said}".strip(), LONGEST_TITLE)
+            return shorten(self.input["command"], MAX_TITLE)
+        invalid = find_call_error(self.part) if self.part.tool == INVALID else None
+        subject = invalid or getattr(self.part.state, "title", None) or self._subject()
+        name = called_tool(self.part).replace("_", " ").capitalize()
+        return shorten(f"{name} {subject}".strip(), MAX_TITLE)
 
     def _subject(self) -> str:
-        """What it is about, while it has not said so itself."""
+        """Return what the call is about, from its arguments."""
         for key in ("filePath", "path", "pattern", "url", "query", "description"):
             if isinstance(found := self.input.get(key), str):
                 return found
         return ""
 
     def paths(self) -> list[str]:
-        """The files it is about, as far as they are known, as absolute paths."""
+        """Return the absolute paths of the files that the call touches, as far as they are known."""
         metadata = self.metadata()
         found = [self.input.get("filePath"), metadata.get("filepath")]
         if self.kind in ("read", "search"):
             found.append(self.input.get("path"))
-        found += [change.get("movePath") or change.get("filePath") for change in changes_in(metadata)]
+        found += [change.get("movePath") or change.get("filePath") for change in list_changes(metadata)]
         absolute = [os.path.join(self.directory, path) for path in found if isinstance(path, str) and path]
-        return list(dict.fromkeys(absolute))[:MOST_FILES]
+        return list(dict.fromkeys(absolute))[:MAX_FILES]
 
     def locations(self) -> list[ToolCallLocation]:
         offset = self.input.get("offset")
@@ -141,35 +141,37 @@ class Call(Struct, frozen=True, kw_only=True):
             case PendingState():
                 return []
             case RunningState():
-                return list(self._so_far())
+                return list(self._list_progress())
             case ErrorState(error=error):
-                return [told(cut(readable(self.part.tool, error), LONGEST_OUTPUT))]
+                return [to_text_content(shorten(strip_tags(self.part.tool, error), MAX_OUTPUT))]
             case CompletedState(output=output):
-                # What was changed says all there is to say of an edit but what is wrong with it now.
+                # The diff says everything about an edit, except what is wrong with the file now.
                 return list(self.diffs()) or (
-                    [told(cut(readable(self.part.tool, output), LONGEST_OUTPUT))] if output else []
+                    [to_text_content(shorten(strip_tags(self.part.tool, output), MAX_OUTPUT))]
+                    if output
+                    else []
                 )
 
-    def _so_far(self) -> Iterator[CallContent]:
+    def _list_progress(self) -> Iterator[CallContent]:
         metadata = self.metadata()
         if isinstance(output := metadata.get("output"), str) and output:
-            yield told(output[-LONGEST_TAIL:])
+            yield to_text_content(output[-MAX_TAIL:])
         if isinstance(calls := metadata.get("summary"), list) and calls:
-            yield told("\n".join(_below(calls)))
+            yield to_text_content("\n".join(_list_child_calls(calls)))
 
     def diffs(self) -> Iterator[FileEditToolCallContent]:
-        """What it changed, or, before it has, what it asks to change."""
+        """Yield what the call changed or, before that, what it asks to change."""
         metadata = self.metadata()
         if isinstance(filediff := metadata.get("filediff"), dict):
-            yield from self._changed({"filePath": filediff.get("file"), "type": "update", **filediff})
+            yield from self._to_diffs({"filePath": filediff.get("file"), "type": "update", **filediff})
             return
-        for change in changes_in(metadata):
-            yield from self._changed(change)
+        for change in list_changes(metadata):
+            yield from self._to_diffs(change)
         if self.part.tool == "write" and isinstance(content := self.input.get("content"), str):
             yield from (to_diff(path, None, content) for path in self.paths()[:1])
 
-    def wished(self) -> Iterator[FileEditToolCallContent]:
-        """What its arguments ask for: pieces of a file, and what is to stand in their place."""
+    def requested_diffs(self) -> Iterator[FileEditToolCallContent]:
+        """Yield the changes that the arguments ask for, as pieces of a file."""
         for edit in self.input.get("edits") or [self.input]:
             old, new = (
                 (edit.get("oldString"), edit.get("newString")) if isinstance(edit, dict) else (None, None)
@@ -177,7 +179,7 @@ class Call(Struct, frozen=True, kw_only=True):
             if isinstance(old, str) and isinstance(new, str):
                 yield from (to_diff(path, old, new) for path in self.paths()[:1])
 
-    def _changed(self, change: Mapping[str, Any]) -> Iterator[FileEditToolCallContent]:
+    def _to_diffs(self, change: Mapping[str, Any]) -> Iterator[FileEditToolCallContent]:
         path, before, after = (
             change.get("movePath") or change.get("filePath"),
             change.get("before"),
@@ -186,7 +188,7 @@ class Call(Struct, frozen=True, kw_only=True):
         if not (isinstance(path, str) and isinstance(before, str) and isinstance(after, str)):
             return
         if before == after == "" and change.get("type") != "add":
-            return  # too large to have been kept
+            return  # too large to be stored
         yield to_diff(
             os.path.join(self.directory, path), None if change.get("type") == "add" else before, after
         )
@@ -196,69 +198,70 @@ def to_diff(path: str, old: str | None, new: str) -> FileEditToolCallContent:
     return FileEditToolCallContent(type="diff", path=path, old_text=old, new_text=new)
 
 
-def changes_in(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The files of a patch, as its metadata has them."""
+def list_changes(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the changes of files in the metadata of a patch."""
     files = metadata.get("files")
-    return [each for each in files[:MOST_FILES] if isinstance(each, dict)] if isinstance(files, list) else []
+    return [each for each in files[:MAX_FILES] if isinstance(each, dict)] if isinstance(files, list) else []
 
 
-def told(text: str) -> ContentToolCallContent:
-    return ContentToolCallContent(type="content", content=words(text))
+def to_text_content(text: str) -> ContentToolCallContent:
+    return ContentToolCallContent(type="content", content=to_text_block(text))
 
 
-def _below(calls: Iterable[Any]) -> Iterator[str]:
-    """What a child is at: its calls, one a line."""
-    for call in list(calls)[-MOST_VALUES:]:
+def _list_child_calls(calls: Iterable[Any]) -> Iterator[str]:
+    """Yield the calls of a child session, one per line."""
+    for call in list(calls)[-MAX_VALUES:]:
         if isinstance(call, dict) and isinstance(state := call.get("state"), dict):
             title = state.get("title") or state.get("status") or ""
-            yield cut(f"{call.get('tool')}: {title}", LONGEST_TITLE)
+            yield shorten(f"{call.get('tool')}: {title}", MAX_TITLE)
 
 
-def cut(text: str, length: int) -> str:
+def shorten(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def shortened(value: Any, depth: int = 6) -> Any:
-    """The same with long texts and long lists cut short: a file that is written need not be sent three times."""
+def shorten_values(value: Any, depth: int = 6) -> Any:
+    """Return a value with long texts and lists shortened: a file that is written need not be sent three times."""
     match value:
         case str():
-            return cut(value, LONGEST_VALUE)
+            return shorten(value, MAX_VALUE)
         case dict() if depth:
             return {
-                cut(str(key), LONGEST_TITLE): shortened(each, depth - 1)
-                for key, each in list(value.items())[:MOST_VALUES]
+                shorten(str(key), MAX_TITLE): shorten_values(each, depth - 1)
+                for key, each in list(value.items())[:MAX_VALUES]
             }
         case list() | tuple() if depth:
-            return [shortened(each, depth - 1) for each in value[:MOST_VALUES]]
+            return [shorten_values(each, depth - 1) for each in value[:MAX_VALUES]]
         case dict() | list() | tuple():
             return "…"
         case _:
             return value
 
 
-class Writes:
-    """A call of `write` does not say what was there before. What a prompt changed does, if nothing else of it touched the file."""
+class OverwriteTracker:
+    """Finds what a `write` overwrote. The call does not say so, but the diff of the prompt does if nothing else
+    touched the file."""
 
     def __init__(self, worktree: str) -> None:
         self._worktree = worktree
         self._prompt: MessageID | None = None
         self._touched: Counter[str] = Counter()
-        self._over: dict[str, PartID] = {}
+        self._overwritten: dict[str, PartID] = {}
 
-    def note(self, call: Call) -> None:
+    def note(self, call: EditorToolCall) -> None:
         if not isinstance(call.part.state, CompletedState) or call.kind != "edit":
             return
         self._touched.update(call.paths())
         if call.part.tool == "write" and call.metadata().get("exists") is True:
-            self._over |= dict.fromkeys(call.paths(), call.part.id)
+            self._overwritten |= dict.fromkeys(call.paths(), call.part.id)
 
-    def corrected(self, prompt: UserMessage) -> Iterator[ToolCallProgress]:
-        """The writes of this prompt, with what they wrote over."""
+    def correct(self, prompt: UserMessage) -> Iterator[ToolCallProgress]:
+        """Yield the writes of this prompt again, with what they overwrote."""
         if prompt.id != self._prompt:
-            self._prompt, self._touched, self._over = prompt.id, Counter(), {}
+            self._prompt, self._touched, self._overwritten = prompt.id, Counter(), {}
         for diff in prompt.summary.diffs if prompt.summary else ():
             path = os.path.join(self._worktree, diff.file)
-            call = self._over.pop(path, None) if self._touched[path] == 1 else None
+            call = self._overwritten.pop(path, None) if self._touched[path] == 1 else None
             if call is not None and (diff.before or diff.after):
                 shown = to_diff(path, diff.before, diff.after)
                 yield ToolCallProgress(session_update="tool_call_update", tool_call_id=call, content=[shown])

@@ -1,4 +1,4 @@
-"""Fold session events into updates for an editor; send each piece once (pure)."""
+"""Fold session events into updates for an editor, each piece once (pure)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -21,8 +21,8 @@ from acp.schema import (
     UserMessageChunk,
 )
 
-from weft.acp.content import Block, from_file, words
-from weft.acp.tool_calls import Call, Writes, told
+from weft.acp.content import Block, to_file_block, to_text_block
+from weft.acp.tool_calls import EditorToolCall, OverwriteTracker, to_text_content
 from weft.model.event import (
     Event,
     MessageUpdated,
@@ -65,138 +65,139 @@ Update = (
 )
 STATUS: Final[Mapping[str, PlanEntryStatus]] = {"in_progress": "in_progress", "completed": "completed"}
 PRIORITY: Final[Mapping[str, PlanEntryPriority]] = {"high": "high", "low": "low"}
-NOT_MADE: Final = "The call was not made: the answer it stood in was begun anew."
+CALL_DISCARDED: Final = "The call was not made: the answer was started again."
 
 
-class Teller:
-    """One session. `sizes` are the windows of models by `provider/model`; `worktree` is what diffs name files from."""
+class UpdateStream:
+    """The updates of one session. `sizes` are context windows by `provider/model`; diffs are relative to `worktree`."""
 
     def __init__(self, directory: str, worktree: str, sizes: Mapping[str, int]) -> None:
         self._directory = directory
         self._sizes = sizes
         self._answers: dict[MessageID, AssistantMessage] = {}
-        self._told: dict[PartID, int] = {}
+        self._sent: dict[PartID, int] = {}
         self._thoughts: set[PartID] = set()
-        self._calls: dict[PartID, ToolPart] = {}  # those under way
+        self._calls: dict[PartID, ToolPart] = {}  # calls under way
         self._done: set[PartID] = set()
         self._terminals: dict[CallRef, str] = {}
         self._title = ""
         self.usage: UsageUpdate | None = None
-        self._writes = Writes(worktree)
+        self._writes = OverwriteTracker(worktree)
 
     def feed(self, event: Event) -> list[Update]:
+        """Return the updates for an event."""
         match event:
             case MessageUpdated(info=AssistantMessage() as info):
                 self._answers[info.id] = info
                 return []
             case MessageUpdated(info=UserMessage() as prompt):
-                return [*self._writes.corrected(prompt)]
+                return [*self._writes.correct(prompt)]
             case PartUpdated(part=part) if part.message_id in self._answers:
-                return list(self._answer(part))
+                return list(self._on_part(part))
             case PartGrew(field="text") if event.message_id in self._answers:
-                return self._grown(event)
+                return self._on_growth(event)
             case PartRemoved(part_id=id) if (gone := self._calls.pop(id, None)) is not None:
-                return [_unmade(gone)]
+                return [_to_discarded(gone)]
             case TodoUpdated(todos=todos):
                 return [to_plan(todos)]
             case SessionUpdated(info=info) if info.title != self._title:
                 self._title = info.title
                 return [to_info(info)]
             case SessionCompacted():
-                return [thought("The conversation was summed up, to make room.\n")]
+                return [to_thought("The conversation was compacted.\n")]
             case SessionWarned(message=message):
-                return [thought(f"{message}\n")]
+                return [to_thought(f"{message}\n")]
             case _:
                 return []
 
     def replay(self, history: Iterable[MessageWithParts]) -> Iterator[Update]:
-        """All that was said, once more. What comes of it later is told on from there."""
+        """Yield the whole conversation again. Later events continue from there."""
         for message in history:
             match message.info:
                 case UserMessage():
-                    yield from self._prompt(message)
+                    yield from self._to_prompt(message)
                 case AssistantMessage():
                     yield from self.catch_up([message])
 
     def pass_over(self, history: Iterable[MessageWithParts]) -> None:
-        """The editor knows all of it, or does not want to."""
+        """Mark a history as sent: the editor knows it."""
         for _ in self.catch_up(history):
             pass
 
     def catch_up(self, history: Iterable[MessageWithParts]) -> Iterator[Update]:
-        """What is new in it: of what was told nothing is told again."""
+        """Yield what is new in a history."""
         for message in history:
             if isinstance(message.info, AssistantMessage):
                 self._answers[message.info.id] = message.info
                 for part in message.parts:
-                    yield from self._answer(part)
+                    yield from self._on_part(part)
 
     def show_terminal(self, ref: CallRef, terminal: str) -> ToolCallProgress | None:
-        """From now on a call is shown with this terminal. None if the editor was not told of the call."""
+        """Show a call with this terminal from now on. Return None if the editor does not know the call."""
         self._terminals[ref] = terminal
         call = self.find_call(ref)
         return call.to_progress() if call is not None else None
 
-    def find_call(self, ref: CallRef) -> Call | None:
-        """The call that a question is about, if it was shown."""
+    def find_call(self, ref: CallRef) -> EditorToolCall | None:
+        """Return the call that a request is about, None if it was not shown."""
         for part in self._calls.values():
             if (part.message_id, part.call_id) == (ref.message_id, ref.call_id):
-                return Call(part=part, directory=self._directory, terminal=self._terminals.get(ref))
+                return EditorToolCall(part=part, directory=self._directory, terminal=self._terminals.get(ref))
         return None
 
-    # --- pieces ---
+    # --- parts ---
 
-    def _prompt(self, message: MessageWithParts) -> Iterator[Update]:
+    def _to_prompt(self, message: MessageWithParts) -> Iterator[Update]:
         for part in message.parts:
             match part:
                 case TextPart(synthetic=False, ignored=False, text=text):
-                    yield _asked(words(text), message.info.id)
+                    yield _to_user_chunk(to_text_block(text), message.info.id)
                 case FilePart():
-                    yield _asked(from_file(part), message.info.id)
+                    yield _to_user_chunk(to_file_block(part), message.info.id)
                 case _:
                     pass
 
-    def _answer(self, part: AnyPart) -> Iterator[Update]:
+    def _on_part(self, part: AnyPart) -> Iterator[Update]:
         match part:
             case TextPart(synthetic=False, ignored=False) | ReasoningPart(ignored=False):
-                yield from self._words(part)
+                yield from self._on_text(part)
             case ToolPart():
-                yield from self._call(part)
-            case RetryPart(attempt=attempt) if part.id not in self._told:
-                self._told[part.id] = 0
-                yield thought(f"Attempt {attempt} failed, and is made again.\n")
+                yield from self._on_call(part)
+            case RetryPart(attempt=attempt) if part.id not in self._sent:
+                self._sent[part.id] = 0
+                yield to_thought(f"Attempt {attempt} failed and is repeated.\n")
             case StepFinishPart(counted=True, tokens=tokens):
-                yield from self._used(part.message_id, tokens)
+                yield from self._to_usage(part.message_id, tokens)
             case _:
                 pass
 
-    def _words(self, part: TextPart | ReasoningPart) -> Iterator[Update]:
-        # A summary is said to the model that goes on, and not to the person.
+    def _on_text(self, part: TextPart | ReasoningPart) -> Iterator[Update]:
+        # A summary is for the model that continues, not for the person.
         if isinstance(part, ReasoningPart) or self._answers[part.message_id].summary:
             self._thoughts.add(part.id)
-        before = self._told.get(part.id, 0)
-        self._told[part.id] = max(before, len(part.text))
+        before = self._sent.get(part.id, 0)
+        self._sent[part.id] = max(before, len(part.text))
         if len(part.text) > before:
             yield self._chunk(part.id, part.message_id, part.text[before:])
 
-    def _grown(self, grown: PartGrew) -> list[Update]:
-        before = self._told.get(grown.part_id, 0)
+    def _on_growth(self, grown: PartGrew) -> list[Update]:
+        before = self._sent.get(grown.part_id, 0)
         text = grown.delta[before - grown.offset :] if grown.offset <= before else ""
         if not text:
-            return []  # it was told, or there is a gap before it, and the whole part comes at its end
-        self._told[grown.part_id] = grown.offset + len(grown.delta)
+            return []  # already sent, or text is missing before it; the whole part follows at its end
+        self._sent[grown.part_id] = grown.offset + len(grown.delta)
         return [self._chunk(grown.part_id, grown.message_id, text)]
 
     def _chunk(self, id: PartID, message: MessageID, text: str) -> Update:
         if id in self._thoughts:
-            return thought(text, message)
+            return to_thought(text, message)
         return AgentMessageChunk(
-            session_update="agent_message_chunk", content=words(text), message_id=message
+            session_update="agent_message_chunk", content=to_text_block(text), message_id=message
         )
 
-    def _call(self, part: ToolPart) -> Iterator[Update]:
+    def _on_call(self, part: ToolPart) -> Iterator[Update]:
         ref = CallRef(message_id=part.message_id, call_id=part.call_id)
-        call = Call(part=part, directory=self._directory, terminal=self._terminals.get(ref))
+        call = EditorToolCall(part=part, directory=self._directory, terminal=self._terminals.get(ref))
         known = part.id in self._calls
         if part.id in self._done or self._calls.get(part.id) == part:
             return
@@ -208,20 +209,22 @@ class Teller:
             self._writes.note(call)
         yield call.to_progress() if known else call.to_start()
 
-    def _used(self, message: MessageID, tokens: Tokens) -> Iterator[Update]:
+    def _to_usage(self, message: MessageID, tokens: Tokens) -> Iterator[Update]:
         answer = self._answers[message]
         size = self._sizes.get(f"{answer.provider_id}/{answer.model_id}", 0)
         if size:
-            self.usage = UsageUpdate(session_update="usage_update", used=total(tokens), size=size)
+            self.usage = UsageUpdate(session_update="usage_update", used=count_tokens(tokens), size=size)
             yield self.usage
 
 
-def total(tokens: Tokens) -> int:
+def count_tokens(tokens: Tokens) -> int:
     return tokens.input + tokens.output + tokens.reasoning + tokens.cache.read + tokens.cache.write
 
 
-def thought(text: str, message: MessageID | None = None) -> AgentThoughtChunk:
-    return AgentThoughtChunk(session_update="agent_thought_chunk", content=words(text), message_id=message)
+def to_thought(text: str, message: MessageID | None = None) -> AgentThoughtChunk:
+    return AgentThoughtChunk(
+        session_update="agent_thought_chunk", content=to_text_block(text), message_id=message
+    )
 
 
 def to_plan(todos: Iterable[Todo]) -> AgentPlanUpdate:
@@ -247,11 +250,14 @@ def to_iso(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _asked(block: Block, message: MessageID) -> UserMessageChunk:
+def _to_user_chunk(block: Block, message: MessageID) -> UserMessageChunk:
     return UserMessageChunk(session_update="user_message_chunk", content=block, message_id=message)
 
 
-def _unmade(part: ToolPart) -> ToolCallProgress:
+def _to_discarded(part: ToolPart) -> ToolCallProgress:
     return ToolCallProgress(
-        session_update="tool_call_update", tool_call_id=part.id, status="failed", content=[told(NOT_MADE)]
+        session_update="tool_call_update",
+        tool_call_id=part.id,
+        status="failed",
+        content=[to_text_content(CALL_DISCARDED)],
     )

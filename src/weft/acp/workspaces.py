@@ -1,4 +1,4 @@
-"""The directories an editor works in, and the MCP servers it brings along for them."""
+"""The directories that an editor works in, their events, and the MCP servers that it brings."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -9,191 +9,204 @@ from acp.schema import AcpMcpServer, CurrentModeUpdate, HttpMcpServer, McpServer
 from msgspec.structs import replace
 
 from weft.acp.options import Choices, to_choices
-from weft.acp.questions import Editor
-from weft.acp.session import Room
+from weft.acp.questions import EditorClient
+from weft.acp.session import EditorSession
 from weft.acp.updates import Update
 from weft.api import Api
+from weft.api.configuration import Mcp
 from weft.errors import CursorLostError, NotFoundError, WeftError
 from weft.model.event import (
     Event,
     PermissionAsked,
+    PublishedEvent,
     QuestionAsked,
     SessionCreated,
     SessionUpdated,
-    Told,
     session_of,
 )
 from weft.model.ids import SessionID
 from weft.model.session import Idle
-from weft.model.workspace import AnyMcpStatus, McpConnected, Whereabouts
-from weft.outlook import Mcp
+from weft.model.workspace import AnyMcpStatus, McpConnected, WorkspacePaths
 
-Open = Callable[[str], AbstractAsyncContextManager[Api]]
+DirectoryOpener = Callable[[str], AbstractAsyncContextManager[Api]]
 
 
-class House:
-    """A directory that is open, and the rooms in it. Sessions below a room's are its own business."""
+class EditorDirectory:
+    """An open directory and the sessions that the editor has open in it. Each includes its child sessions."""
 
-    def __init__(self, api: Api, choices: Choices, where: Whereabouts) -> None:
+    def __init__(self, api: Api, choices: Choices, where: WorkspacePaths) -> None:
         self.api = api
         self.choices = choices
         self.directory = where.directory
         self.worktree = where.worktree
-        self.rooms: dict[SessionID, Room] = {}
+        self.sessions: dict[SessionID, EditorSession] = {}
         self.leaving = asyncio.Event()
         self._parents: dict[SessionID, SessionID] = {}
 
-    def learn(self, event: Event) -> None:
+    def note_parent(self, event: Event) -> None:
+        """Remember the parent of a child session."""
         match event:
-            # Before a child runs it is made, or touched: either way it is told whose child it is.
+            # A child session is created or updated before it runs, and both events name its parent.
             case SessionCreated(info=info) | SessionUpdated(info=info) if info.parent_id is not None:
                 self._parents[info.id] = info.parent_id
             case _:
                 pass
 
-    def room_of(self, session: SessionID | None) -> Room | None:
-        """The room a session is in: its own, or that of the one it works for."""
+    def session_of(self, session: SessionID | None) -> EditorSession | None:
+        """Return the open session that a session belongs to: itself, or the one above it."""
         seen: set[SessionID] = set()
-        while session is not None and session not in self.rooms and session not in seen:
+        while session is not None and session not in self.sessions and session not in seen:
             seen.add(session)
             session = self._parents.get(session)
-        return self.rooms.get(session) if session is not None else None
+        return self.sessions.get(session) if session is not None else None
 
 
-class Houses:
-    """What goes wrong in one of them is its own trouble: it is told to who asked, or noted."""
+class EditorDirectories:
+    """All directories of an editor. An error in one is reported to its caller or logged, and does not affect the
+    others."""
 
-    def __init__(self, open: Open, editor: Editor, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, open: DirectoryOpener, editor: EditorClient, tasks: asyncio.TaskGroup) -> None:
         self._open = open
         self._editor = editor
         self._tasks = tasks
-        self._houses: dict[str, House] = {}
-        self._keepers: list[asyncio.Task[None]] = []
-        self._door = asyncio.Lock()
+        self._directories: dict[str, EditorDirectory] = {}
+        self._serving: list[asyncio.Task[None]] = []
+        self._lock = asyncio.Lock()
 
-    async def get(self, directory: str) -> House:
-        async with self._door:
-            if directory not in self._houses:
-                ready: asyncio.Future[House] = asyncio.get_running_loop().create_future()
-                # Opened and closed in a task of its own: what is entered in one task cannot be left in another.
-                self._keepers.append(self._tasks.create_task(self._keep(directory, ready)))
-                self._houses[directory] = await ready
-            return self._houses[directory]
+    async def get(self, directory: str) -> EditorDirectory:
+        """Return an open directory, opening it if needed."""
+        async with self._lock:
+            if directory not in self._directories:
+                ready: asyncio.Future[EditorDirectory] = asyncio.get_running_loop().create_future()
+                # A context manager that was entered in one task cannot be left in another, so each gets a task.
+                self._serving.append(self._tasks.create_task(self._serve(directory, ready)))
+                self._directories[directory] = await ready
+            return self._directories[directory]
 
-    def find_room(self, session: SessionID) -> Room | None:
-        rooms = (house.rooms.get(session) for house in self._houses.values())
-        return next((room for room in rooms if room is not None), None)
+    def find_session(self, session: SessionID) -> EditorSession | None:
+        sessions = (directory.sessions.get(session) for directory in self._directories.values())
+        return next((found for found in sessions if found is not None), None)
 
-    def find_room_of(self, session: SessionID) -> Room | None:
-        """The room of the session that the editor knows, which this one is or works for."""
-        rooms = (house.room_of(session) for house in self._houses.values())
-        return next((room for room in rooms if room is not None), None)
+    def find_session_of(self, session: SessionID) -> EditorSession | None:
+        """Return the session that the editor knows: the given one, or the one above it."""
+        sessions = (directory.session_of(session) for directory in self._directories.values())
+        return next((found for found in sessions if found is not None), None)
 
-    def get_room(self, session: SessionID) -> Room:
-        if (found := self.find_room(session)) is not None:
+    def get_session(self, session: SessionID) -> EditorSession:
+        if (found := self.find_session(session)) is not None:
             return found
         raise NotFoundError("open session", session[:80], hint="open it first: session/new or session/load")
 
-    def house_of(self, room: Room) -> House:
-        return next(house for house in self._houses.values() if house.rooms.get(room.id) is room)
+    def directory_of(self, session: EditorSession) -> EditorDirectory:
+        return next(
+            directory
+            for directory in self._directories.values()
+            if directory.sessions.get(session.id) is session
+        )
 
     async def close(self) -> None:
-        """End every run and leave every house; all is settled when this returns."""
-        for house in self._houses.values():
-            house.leaving.set()
-        if self._keepers:
-            await asyncio.wait(self._keepers)
+        """End every run and close every directory; all has settled when this returns."""
+        for directory in self._directories.values():
+            directory.leaving.set()
+        if self._serving:
+            await asyncio.wait(self._serving)
 
-    async def _keep(self, directory: str, ready: asyncio.Future[House]) -> None:
+    async def _serve(self, directory: str, ready: asyncio.Future[EditorDirectory]) -> None:
         try:
             async with self._open(directory) as api:
-                heard = api.events()
+                events = api.events()
                 where = await api.surroundings.get_whereabouts()
                 agents, providers = (
                     await api.surroundings.list_agents(),
                     await api.configuration.list_providers(),
                 )
-                house = House(api, to_choices(agents, providers), where)
-                following = asyncio.ensure_future(self._follow(house, heard))
-                ready.set_result(house)
+                opened = EditorDirectory(api, to_choices(agents, providers), where)
+                following = asyncio.ensure_future(self._follow(opened, events))
+                ready.set_result(opened)
                 try:
-                    await house.leaving.wait()
-                    for room in house.rooms.values():
-                        await room.cancel()
+                    await opened.leaving.wait()
+                    for session in opened.sessions.values():
+                        await session.cancel()
                 finally:
                     following.cancel()
                     await asyncio.wait([following])
-        except Exception as error:  # noqa: BLE001  one directory's trouble is its caller's, and not the others'
+        except Exception as error:  # noqa: BLE001  an error in one directory must not affect the others
             if ready.done():
                 self._editor.note(f"{directory}: {type(error).__name__}: {error}")
             else:
                 ready.set_exception(error)
         finally:
-            self._houses.pop(directory, None)
+            self._directories.pop(directory, None)
 
-    # --- what happens ---
+    # --- events ---
 
-    async def _follow(self, house: House, heard: AsyncIterator[Told]) -> None:
+    async def _follow(self, directory: EditorDirectory, events: AsyncIterator[PublishedEvent]) -> None:
         while True:
             try:
-                async for told in heard:
-                    await self._heard(house, told.event)
+                async for delivered in events:
+                    await self._try_handle(directory, delivered.event)
             except CursorLostError:
-                # More happened at once than is held: what an editor missed is read from the sessions.
-                heard = house.api.events()
-                await self._catch_up(house)
+                # More events than the bus holds: read what the editor missed from the sessions.
+                events = directory.api.events()
+                await self._catch_up(directory)
             except ConnectionError:
-                return  # nobody is there to be told
+                return  # the editor is gone
 
-    async def _heard(self, house: House, event: Event) -> None:
+    async def _try_handle(self, directory: EditorDirectory, event: Event) -> None:
         try:
-            await self._hear(house, event)
+            await self._handle(directory, event)
         except ConnectionError:
             raise
-        except Exception as error:  # noqa: BLE001  what cannot be shown must not keep the rest from being shown
+        except Exception as error:  # noqa: BLE001  one update that fails must not stop the others
             self._editor.note(f"{event.type} could not be shown: {type(error).__name__}: {error}")
 
-    async def _hear(self, house: House, event: Event) -> None:
-        house.learn(event)
-        session = session_of(event)
-        room = house.room_of(session)
-        if room is None:
+    async def _handle(self, directory: EditorDirectory, event: Event) -> None:
+        directory.note_parent(event)
+        id = session_of(event)
+        session = directory.session_of(id)
+        if session is None:
             return
-        own = session == room.id
+        own = id == session.id
         if own:
-            await self.tell(room, *room.teller.feed(event))
-            await self._move(house, room, room.moved_to(event))
-        room.asker.feed(event, room.teller)
-        room.note(event, own=own)
+            await self.tell(session, *session.updates.feed(event))
+            await self._switch_agent(directory, session, session.find_new_agent(event))
+        session.questions.feed(event, session.updates)
+        session.note(event, own=own)
 
-    async def _move(self, house: House, room: Room, agent: str | None) -> None:
-        if agent is not None and any(agent == each.name for each in house.choices.agents):
-            room.chosen = replace(room.chosen, agent=agent)
+    async def _switch_agent(
+        self, directory: EditorDirectory, session: EditorSession, agent: str | None
+    ) -> None:
+        if agent is not None and any(agent == each.name for each in directory.choices.agents):
+            session.chosen = replace(session.chosen, agent=agent)
             await self.tell(
-                room, CurrentModeUpdate(session_update="current_mode_update", current_mode_id=agent)
+                session, CurrentModeUpdate(session_update="current_mode_update", current_mode_id=agent)
             )
 
-    async def _catch_up(self, house: House) -> None:
-        for room in list(house.rooms.values()):
-            await self.tell(room, *room.teller.catch_up(await house.api.list_messages(room.id)))
-            if isinstance(await house.api.get_status(room.id), Idle):
-                room.rested.set()
-        asked: list[Event] = [PermissionAsked(request=each) for each in await house.api.list_permissions()]
-        asked += [QuestionAsked(request=each) for each in await house.api.list_questions()]
+    async def _catch_up(self, directory: EditorDirectory) -> None:
+        for session in list(directory.sessions.values()):
+            await self.tell(session, *session.updates.catch_up(await directory.api.list_messages(session.id)))
+            if isinstance(await directory.api.get_status(session.id), Idle):
+                session.rested.set()
+        asked: list[Event] = [
+            PermissionAsked(request=each) for each in await directory.api.list_permissions()
+        ]
+        asked += [QuestionAsked(request=each) for each in await directory.api.list_questions()]
         for event in asked:
-            if (found := house.room_of(session_of(event))) is not None:
-                found.asker.feed(event, found.teller)
+            if (found := directory.session_of(session_of(event))) is not None:
+                found.questions.feed(event, found.updates)
 
-    async def tell(self, room: Room, *updates: Update) -> None:
+    async def tell(self, session: EditorSession, *updates: Update) -> None:
+        """Send updates of a session to the editor."""
         for update in updates:
-            await self._editor.client.session_update(session_id=room.id, update=update)
+            await self._editor.client.session_update(session_id=session.id, update=update)
 
 
-Brought = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
+EditorMcpServer = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 
 
-def to_config(server: Brought) -> dict[str, Any] | None:
-    """As one is configured in `opencode.json`; None for one that is reached through the editor, which weft is not."""
+def to_mcp_config(server: EditorMcpServer) -> dict[str, Any] | None:
+    """Return the server as `opencode.json` configures it, None for one that is reached through the editor, which weft
+    cannot."""
     match server:
         case McpServerStdio(command=command, args=args, env=env):
             environment = {each.name: each.value for each in env}
@@ -204,27 +217,29 @@ def to_config(server: Brought) -> dict[str, Any] | None:
             return None
 
 
-async def bring(mcp: Mcp, servers: Sequence[Brought]) -> list[str]:
-    """Connect them, and give what there is to say of those that are not. One that is known by its name stays as it is:
-    an editor brings the same ones to every session."""
+async def connect_servers(mcp: Mcp, servers: Sequence[EditorMcpServer]) -> list[str]:
+    """Connect MCP servers and return a message for each failure. A known name is left alone: an editor sends the same
+    servers with every session."""
     if not servers:
         return []
     known = await mcp.list_servers()
-    said = await asyncio.gather(*(_bring(mcp, each) for each in servers if each.name not in known))
-    return [words for words in said if words]
+    messages = await asyncio.gather(
+        *(_connect_server(mcp, each) for each in servers if each.name not in known)
+    )
+    return [message for message in messages if message]
 
 
-async def _bring(mcp: Mcp, server: Brought) -> str:
-    config = to_config(server)
+async def _connect_server(mcp: Mcp, server: EditorMcpServer) -> str:
+    config = to_mcp_config(server)
     if config is None:
         return f"MCP server {server.name}: weft cannot reach servers through the editor."
     try:
-        return _trouble(server.name, await mcp.add_server(server.name, config))
+        return _describe_status(server.name, await mcp.add_server(server.name, config))
     except WeftError as error:
         return f"MCP server {server.name}: {error}"
 
 
-def _trouble(name: str, status: AnyMcpStatus) -> str:
+def _describe_status(name: str, status: AnyMcpStatus) -> str:
     if isinstance(status, McpConnected):
         return ""
     why = getattr(status, "error", "") or str(status.__struct_config__.tag).replace("_", " ")

@@ -1,4 +1,4 @@
-"""`weft demo`: a real session in a scratch repository, with a scripted model: offline, without a key, always the same."""
+"""`weft demo`: run a real session with a scripted model in a scratch repository, offline and without a key."""
 
 import argparse
 import asyncio
@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from shutil import which
 
-from weft.cli.paint import Paint
-from weft.cli.running.follow import follow
-from weft.cli.screen import Terminal
-from weft.cli.sessions import print_table
+from weft.cli.follow import follow
+from weft.cli.output import Paint
+from weft.cli.screen import TerminalScreen
+from weft.cli.session import print_sessions
 from weft.host.git import Git
-from weft.local.open import Opening, open_app
+from weft.local.open import OpenOptions, open_directory
 from weft.model.input import PromptInput, SessionInput, TextInput
 from weft.model.part import ModelRef
 
@@ -22,7 +22,11 @@ PROMPT = "Let greet.py greet a name given on the command line, and show me that 
 GREETING = 'def main():\n    print("Hello, world!")\n\n\nif __name__ == "__main__":\n    main()\n'
 
 
-def demo(_: argparse.Namespace) -> int:
+def add_demo_arguments(_: argparse.ArgumentParser) -> None:
+    """Add nothing: the command takes no arguments."""
+
+
+def demo_command(_: argparse.Namespace) -> int:
     scratch = Path(tempfile.mkdtemp(prefix="weft-demo-"))
     repository = scratch / "greeter"
     make_repository(repository)
@@ -48,20 +52,20 @@ async def _demo(repository: Path, env: Mapping[str, str]) -> int:
     say(paint.bold("A scripted model at work in a scratch repository, offline."))
     say(paint.dim(f"{repository}"))
     say(f"\n{paint.green('>')} {PROMPT}\n")
-    async with open_app(Opening(directory=str(repository), env=env)) as api:
+    async with open_directory(OpenOptions(directory=str(repository), env=env)) as api:
         session = await api.create_session(SessionInput(title="Greet by name"))
         model = ModelRef(provider_id="scripted", model_id="demo")
         code = await follow(
-            api, session.id, PromptInput(parts=(TextInput(text=PROMPT),), model=model), Terminal()
+            api, session.id, PromptInput(parts=(TextInput(text=PROMPT),), model=model), TerminalScreen()
         )
         say(f"\n{paint.bold('The session is kept')} (weft session list):")
-        print_table(await api.list_sessions(), now=session.time.updated)
-    for line in what_next(repository, env["XDG_DATA_HOME"], paint):
+        print_sessions(await api.list_sessions(), now=session.time.updated)
+    for line in list_next_steps(repository, env["XDG_DATA_HOME"], paint):
         say(line)
     return code
 
 
-def what_next(repository: Path, data: str, paint: Paint) -> Iterable[str]:
+def list_next_steps(repository: Path, data: str, paint: Paint) -> Iterable[str]:
     weft = "weft" if which("weft") else os.path.abspath(sys.argv[0])
     yield f"\n{paint.bold('What next')}"
     yield f"  see it again      cd {repository} && XDG_DATA_HOME={data} {weft} session show last"

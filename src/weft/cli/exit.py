@@ -1,4 +1,4 @@
-"""Exit codes: what a script learns from how a command ended."""
+"""Exit codes of commands, for scripts."""
 
 from enum import IntEnum
 
@@ -16,35 +16,35 @@ from weft.errors import (
 )
 
 
-class Exit(IntEnum):
-    """How it ended. From 128 on: by the signal of that number less 128."""
+class ExitCode(IntEnum):
+    """How a command ended. Codes above 128 are 128 plus the number of the signal that ended it."""
 
     DONE = 0
     FAILED = 1  # the model, its provider, the store or weft itself failed, and the work is not done
-    USAGE = 2  # what was asked for cannot be meant: unknown session, bad flag, no model, broken configuration
+    USAGE = 2  # wrong usage: unknown session, bad flag, no model, broken configuration
     REFUSED = (
-        3  # a permission was refused, by a person or because nobody could be asked, and that ended the run
+        3  # the run ended because a permission was refused, by a person or because nobody could be asked
     )
-    BUDGET = 4  # the next call of the model would have broken a budget
+    BUDGET = 4  # the next request to the model would have exceeded a budget
     TIMEOUT = 5  # a deadline passed: of the turn, or of a provider that did not answer
-    LOOP = 6  # the model made the same calls over and over, and was stopped
+    LOOP = 6  # the model repeated the same calls and was stopped
     ASKED = 7  # `permission explain`: neither allowed nor denied, a person decides
     HUNG_UP = 129
     INTERRUPTED = 130
-    UNREAD = 141  # whoever read our output stopped reading
+    UNREAD = 141  # the reader of our output closed the pipe
     TERMINATED = 143
 
 
-EXPLAINED = """exit codes:
+EXIT_CODES = """exit codes:
   0 done    1 the model or the store failed    2 wrong usage (unknown session, no model, broken config)
-  3 a permission was refused    4 a budget is used up    5 a deadline passed    6 caught in a loop
+  3 a permission was refused    4 a budget is used up    5 a deadline passed    6 stopped in a loop
   130 interrupted    143 terminated    129 the terminal closed    141 nobody read the output"""
 
 
-def exit_for(error: WeftError) -> Exit:
+def to_exit_code(error: WeftError) -> ExitCode:
     match error:
         case SharingDisabledError():
-            return Exit.USAGE
+            return ExitCode.USAGE
         case (
             ProviderError()
             | StoreError()
@@ -52,11 +52,10 @@ def exit_for(error: WeftError) -> Exit:
             | RestoreFailedError()
             | McpError()
             | SharingError()
+            | ServerError()
         ):
-            return Exit.FAILED
-        case ServerError():
-            return Exit.FAILED
+            return ExitCode.FAILED
         case NotPermittedError():
-            return Exit.REFUSED
+            return ExitCode.REFUSED
         case _:
-            return Exit.USAGE
+            return ExitCode.USAGE

@@ -1,58 +1,51 @@
-"""The command line: find the command, run it, and tell what went wrong in a sentence."""
+"""Run one command of the command line, and report errors in a sentence instead of a traceback."""
 
-import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 
-from weft.cli.commands import build_parser, to_plain_words
-from weft.cli.exit import Exit, exit_for
-from weft.cli.paint import Paint
+from weft.cli.commands import build_parser, normalise, resolve
+from weft.cli.exit import ExitCode, to_exit_code
+from weft.cli.output import Paint
 from weft.errors import WeftError
 
 
 def run_command(arguments: Sequence[str], *, alone: bool = False) -> int:
-    """Run one command. Whatever goes wrong is told with the way out, never with a traceback.
+    """Run one command and return its exit code.
 
-    A process that runs it and nothing else is `alone`: if it hangs when the work is done, it is ended.
+    `alone` says that this process does nothing else: if it hangs when the work is done, it may be killed.
     """
-    arguments = to_plain_words(arguments)
+    arguments = normalise(arguments)
     parser = build_parser(arguments)
     chosen = parser.parse_args(arguments)
     chosen.alone = alone
     named: str | None = getattr(chosen, "runs", None)
     if named is None:
         parser.print_help()
-        return Exit.DONE
+        return ExitCode.DONE
     try:
-        return find_command(named)(chosen)
+        code: int = resolve(named)(chosen)
     except WeftError as error:
-        return complain(error)
+        return report_error(error)
     except KeyboardInterrupt:
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough, as `head` does. Python would complain once more while closing.
+        # The reader of our output has seen enough, as `head` does. Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.DONE
+        return ExitCode.DONE
     except Exception as error:
         if os.environ.get("WEFT_DEBUG"):
             raise
-        hint = "this is a fault of weft; WEFT_DEBUG=1 shows where it happened"
-        complain(WeftError(f"something unexpected happened: {type(error).__name__}: {error}", hint=hint))
-        return Exit.FAILED
+        hint = "this is a bug in weft; WEFT_DEBUG=1 shows where it happened"
+        report_error(WeftError(f"something unexpected happened: {type(error).__name__}: {error}", hint=hint))
+        return ExitCode.FAILED
+    return code
 
 
-def find_command(named: str) -> Callable[[argparse.Namespace], int]:
-    """`module:function` in this package. Only the command that was asked for is imported: starting stays fast."""
-    module, function = named.split(":")
-    command: Callable[[argparse.Namespace], int] = getattr(import_module(f"weft.cli.{module}"), function)
-    return command
-
-
-def complain(error: WeftError) -> int:
+def report_error(error: WeftError) -> int:
+    """Print an error with its hint, and return the exit code for it."""
     paint = Paint(sys.stderr)
     print(f"{paint.red('error:')} {error}", file=sys.stderr)
     if error.hint:
         print(f"       {error.hint}", file=sys.stderr)
-    return exit_for(error)
+    return to_exit_code(error)

@@ -1,4 +1,4 @@
-"""`weft models`: the models there are, what they take in, what they cost, what they can do."""
+"""`weft models`: list models with their context size, prices and abilities."""
 
 import argparse
 import os
@@ -6,48 +6,80 @@ import sys
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import partial
-from importlib import import_module
 from typing import Any
 
-from weft.cli.exit import Exit
-from weft.cli.offers import load_offers, warn
-from weft.cli.paint import Paint, plain, write_json
+from weft.cli.arguments import add_directory, add_format
+from weft.cli.config import load_and_warn
+from weft.cli.exit import ExitCode
+from weft.cli.output import Paint, sanitize, warn, write_json
 from weft.config.flags import read_flags
-from weft.config.secrets import mask, secret_values
+from weft.config.secrets import list_secret_values, mask_secrets
 from weft.errors import ConfigError, InvalidInputError, NotFoundError, ProviderError
-from weft.host.paths import paths_from
+from weft.host.paths import Paths, paths_from
+from weft.local.models import ProviderEnvironment, find_offers
 from weft.model.catalog import Model
-from weft.model.readable import plural
+from weft.model.display import format_count
 from weft.model.wire import to_plain
-from weft.provider.catalog.access import fill_in, is_loopback, missing_key
-from weft.provider.catalog.local import list_served
-from weft.provider.catalog.models import Fetch, refresh
-from weft.provider.catalog.offers import DEMO, PROVIDER, Offer, Offers, scripted_model
+from weft.project.checkout import find_checkout
+from weft.provider.catalog.access import fill_variables, is_loopback, make_missing_key_error
+from weft.provider.catalog.local import list_served_models
+from weft.provider.catalog.models import Fetch, fetch_catalogue
+from weft.provider.catalog.offers import (
+    DEMO,
+    SCRIPTED_PROVIDER,
+    ProviderOffer,
+    ProviderOffers,
+    make_scripted_model,
+)
 
-# A server on this machine answers at once or is not there.
-SHORT = 1.5
+
+def load_offers(directory: str, env: Mapping[str, str]) -> tuple[ProviderOffers, Paths]:
+    """Return what providers offer in a directory, and warn about problems in the configuration."""
+    at = find_checkout(directory)
+    situation, loaded = load_and_warn(at.directory, at.top or at.directory, env)
+    return find_offers(
+        loaded, ProviderEnvironment(env=env, paths=situation.paths, warn=warn)
+    ), situation.paths
+
+
+# How long to wait for a server on this machine: it answers at once or is not running.
+LOCAL_SECONDS = 1.5
 THOUSAND, MILLION = 1_000, 1_000_000
 HEADER = ("Model", "Context", "Output", "In $/M", "Out $/M", "Cache $/M", "Can")
 
 
-def models_command(chosen: argparse.Namespace) -> int:
+def add_models_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "provider",
+        nargs="?",
+        help="only models of this provider; a local server such as ollama is asked for its list",
+    )
+    add("--all", action="store_true", help="include models without a key, and the scripted one")
+    add("--verbose", action="store_true", help="print everything that is known about each model, as JSON")
+    add("--refresh", action="store_true", help="download the catalogue first")
+    add_format(parser)
+    add_directory(parser)
+
+
+def list_models_command(chosen: argparse.Namespace) -> int:
     env = os.environ
     if chosen.refresh:
         refresh_catalogue(env)
     offers, _ = load_offers(chosen.dir, env)
     found = find_models(offers, chosen.provider, env, everything=chosen.all)
-    show(sorted(found, key=_place), chosen, env)
+    print_models(sorted(found, key=_sort_key), chosen, env)
     if not found:
-        say("no model is available: set a key such as ANTHROPIC_API_KEY, or run: weft auth login")
-    return Exit.DONE
+        print_note("no model is available: set a key such as ANTHROPIC_API_KEY, or run: weft auth login")
+    return ExitCode.DONE
 
 
-def say(words: str) -> None:
+def print_note(words: str) -> None:
     print(Paint(sys.stderr).dim(words), file=sys.stderr)
 
 
-def _place(model: Model) -> tuple[bool, str, str]:
-    """OpenCode's own first, as it lists them; then by the alphabet."""
+def _sort_key(model: Model) -> tuple[bool, str, str]:
+    """Sort OpenCode's own models first, as OpenCode does, then by name."""
     return not model.provider_id.startswith("opencode"), model.provider_id, model.id
 
 
@@ -55,57 +87,59 @@ def refresh_catalogue(env: Mapping[str, str]) -> None:
     flags = read_flags(env)
     if flags.disable_models_fetch:
         raise InvalidInputError("--refresh", "OPENCODE_DISABLE_MODELS_FETCH is set", hint="unset it to fetch")
-    count = refresh(paths_from(env).models_file, flags.models_url, load_fetch())
-    say(f"the catalogue was fetched: {plural(count, 'provider')}")
+    count = fetch_catalogue(paths_from(env).models_file, flags.models_url, load_fetch())
+    print_note(f"the catalogue was fetched: {format_count(count, 'provider')}")
 
 
 def load_fetch(**more: Any) -> Fetch:
-    """What fetches a URL. HTTP is imported for who needs it, not for every list."""
-    return partial(import_module("weft.provider.catalog.fetch").fetch, **more)
+    """Return the function that fetches a URL."""
+    from weft.provider.catalog.fetch import fetch  # noqa: PLC0415  it imports HTTP, which most lists do not need
+
+    return partial(fetch, **more)
 
 
-# --- which ---
+# --- find ---
 
 
 def find_models(
-    offers: Offers, provider: str | None, env: Mapping[str, str], *, everything: bool
+    offers: ProviderOffers, provider: str | None, env: Mapping[str, str], *, everything: bool
 ) -> list[Model]:
-    if provider == PROVIDER and offers.find(provider) is None:
-        return [scripted_model(DEMO)]
+    if provider == SCRIPTED_PROVIDER and offers.find(provider) is None:
+        return [make_scripted_model(DEMO)]
     if provider is not None:
-        return _of_provider(get_offer(offers, provider), env, everything=everything)
+        return _list_of_provider(get_offer(offers, provider), env, everything=everything)
     chosen = offers.list_all() if everything else offers.list_available()
     for offer in offers.list_all():
         if offer.configured:
             _warn_unknown(offer)
-    found = [model for offer in chosen for model in _of_one_of_many(offer, env, everything=everything)]
-    # The one that only pretends is not among those that a person chooses from.
-    return [*found, scripted_model(DEMO)] if everything else found
+    found = [model for offer in chosen for model in _list_of_offer(offer, env, everything=everything)]
+    # The scripted model is only for demos and tests, so it is not listed among those to choose from.
+    return [*found, make_scripted_model(DEMO)] if everything else found
 
 
-def get_offer(offers: Offers, provider: str) -> Offer:
+def get_offer(offers: ProviderOffers, provider: str) -> ProviderOffer:
     offer = offers.find(provider)
     if offer is None:
         hint = offers.why_off(provider) or "weft models --all lists them"
-        raise NotFoundError("provider", provider, near=offers.near(provider), hint=hint)
+        raise NotFoundError("provider", provider, near=offers.find_similar(provider), hint=hint)
     return offer
 
 
-def _of_provider(offer: Offer, env: Mapping[str, str], *, everything: bool) -> list[Model]:
+def _list_of_provider(offer: ProviderOffer, env: Mapping[str, str], *, everything: bool) -> list[Model]:
     if offer.open:
         return ask_server(offer, env)
     if not everything and not offer.available and offer.known:
-        raise missing_key(offer.id, offer.key_names, stored=offer.stored)
+        raise make_missing_key_error(offer.id, offer.key_names, stored=offer.stored)
     _warn_unknown(offer)
     return offer.list_models(everything=everything)
 
 
-def _warn_unknown(offer: Offer) -> None:
+def _warn_unknown(offer: ProviderOffer) -> None:
     if not offer.known:
         warn(ConfigError(f"provider.{offer.id}", f"weft has no adapter for {offer.npm!r}", key="npm"))
 
 
-def _of_one_of_many(offer: Offer, env: Mapping[str, str], *, everything: bool) -> list[Model]:
+def _list_of_offer(offer: ProviderOffer, env: Mapping[str, str], *, everything: bool) -> list[Model]:
     if not offer.open or not offer.configured:
         return offer.list_models(everything=everything)
     try:
@@ -115,67 +149,67 @@ def _of_one_of_many(offer: Offer, env: Mapping[str, str], *, everything: bool) -
         return []
 
 
-def ask_server(offer: Offer, env: Mapping[str, str]) -> list[Model]:
-    """The models of a server that alone knows them."""
-    url = fill_in(offer.base_url, env, offer.id)
+def ask_server(offer: ProviderOffer, env: Mapping[str, str]) -> list[Model]:
+    """Ask a local server for its models: no catalogue lists them."""
+    url = fill_variables(offer.base_url, env, offer.id)
     headers = {"Authorization": f"Bearer {offer.key.secret}"} if offer.key is not None else {}
     near = is_loopback(url)
     fetch = load_fetch(
-        deadline=SHORT, direct=near, headers={**headers, **(offer.options.get("headers") or {})}
+        deadline=LOCAL_SECONDS, direct=near, headers={**headers, **(offer.options.get("headers") or {})}
     )
-    found = (offer.find(id) for id in list_served(url, fetch))
+    found = (offer.find(id) for id in list_served_models(url, fetch))
     return [model for model in found if model is not None]
 
 
-# --- how ---
+# --- print ---
 
 
-def show(models: list[Model], chosen: argparse.Namespace, env: Mapping[str, str]) -> None:
-    secrets = secret_values(env)
+def print_models(models: list[Model], chosen: argparse.Namespace, env: Mapping[str, str]) -> None:
+    secrets = list_secret_values(env)
     if chosen.format == "json":
-        rows = [mask(to_plain(model), secrets=secrets) for model in models]
+        rows = [mask_secrets(to_plain(model), secrets=secrets) for model in models]
         write_json(rows)
     elif chosen.verbose:
         for model in models:
-            print(name_of(model))
-            write_json(mask(to_plain(model), secrets=secrets))
+            print(format_name(model))
+            write_json(mask_secrets(to_plain(model), secrets=secrets))
     elif sys.stdout.isatty():
-        for line in to_table(models, Paint(sys.stdout)):
+        for line in format_models(models, Paint(sys.stdout)):
             print(line)
     else:
         for model in models:
-            print(name_of(model))
+            print(format_name(model))
 
 
-def name_of(model: Model) -> str:
-    return plain(f"{model.provider_id}/{model.id}").replace("\n", " ")
+def format_name(model: Model) -> str:
+    return sanitize(f"{model.provider_id}/{model.id}").replace("\n", " ")
 
 
-def to_table(models: list[Model], paint: Paint) -> Iterator[str]:
+def format_models(models: list[Model], paint: Paint) -> Iterator[str]:
     rows = [HEADER, *(_row(model) for model in models)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for number, row in enumerate(rows):
         name, *figures, can = row
-        told = [figure.rjust(width) for figure, width in zip(figures, widths[1:-1], strict=True)]
-        line = "  ".join([name.ljust(widths[0]), *told])
+        aligned = [figure.rjust(width) for figure, width in zip(figures, widths[1:-1], strict=True)]
+        line = "  ".join([name.ljust(widths[0]), *aligned])
         yield paint.bold(f"{line}  {can}") if number == 0 else f"{line}  {paint.dim(can)}"
 
 
 def _row(model: Model) -> tuple[str, ...]:
     cost = model.cost
     return (
-        name_of(model),
-        tokens(model.limit.context),
-        tokens(model.limit.output),
-        dollars(cost.input if cost else None),
-        dollars(cost.output if cost else None),
-        f"{dollars(cost.cache.read)}/{dollars(cost.cache.write)}" if cost else "?",
-        " ".join(_abilities(model)),
+        format_name(model),
+        format_limit(model.limit.context),
+        format_limit(model.limit.output),
+        format_price(cost.input if cost else None),
+        format_price(cost.output if cost else None),
+        f"{format_price(cost.cache.read)}/{format_price(cost.cache.write)}" if cost else "?",
+        " ".join(_list_abilities(model)),
     )
 
 
-def tokens(count: int) -> str:
-    """As people say it; nothing is not a limit, but one we do not know."""
+def format_limit(count: int) -> str:
+    """Format a limit of tokens; 0 means that it is unknown."""
     if not count:
         return "?"
     if count < THOUSAND:
@@ -184,14 +218,14 @@ def tokens(count: int) -> str:
     return f"{size:.1f}".removesuffix(".0") + unit
 
 
-def dollars(price: Decimal | None) -> str:
-    """A price per million tokens. One that is not known is not nought."""
+def format_price(price: Decimal | None) -> str:
+    """Format a price per million tokens. An unknown price is not shown as 0."""
     if price is None:
         return "?"
     return f"{price.normalize():f}" if price else "0"
 
 
-def _abilities(model: Model) -> Iterator[str]:
+def _list_abilities(model: Model) -> Iterator[str]:
     can = model.capabilities
     if can.toolcall:
         yield "tools"

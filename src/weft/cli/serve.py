@@ -4,105 +4,172 @@ import argparse
 import asyncio
 import os
 import secrets
+import signal
 import socket
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import uvicorn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.cli.exit import Exit
-from weft.cli.serving.announced import announced
-from weft.cli.serving.door import Entrance, to_entrance
-from weft.cli.serving.log import Log, open_log
-from weft.cli.serving.stopping import CLOSE_SECONDS, Stopping
-from weft.cli.serving.welcome import to_welcome
-from weft.cli.share.serving import let_look, to_pages
+from weft.cli.arguments import add_place, parse_count
+from weft.cli.config import to_situation
+from weft.cli.exit import ExitCode
+from weft.cli.serve_access import PASSWORD, ServerAccess, announce_pages, is_loopback, to_access, to_welcome
+from weft.cli.serve_log import ServerLog, open_log
 from weft.config.load import load_config
-from weft.config.schema import Server as Configured
-from weft.config.sources import Situation
-from weft.config.store_address import store_url
+from weft.config.schema import ServerConfig as Configured
+from weft.config.store_address import resolve_store_url
 from weft.errors import DocumentError, InvalidInputError, WeftError
 from weft.host.clock import SystemClock
+from weft.host.exit import ExitTimer, handle_signals
 from weft.host.paths import paths_from
-from weft.local.open import Opening, open_app
+from weft.local.open import OpenOptions, open_directory
 from weft.local.watcher import watch_files
-from weft.project.look import look
+from weft.project.checkout import find_checkout
 from weft.server.application import build_app
-from weft.server.asgi import Server, Setup, unvisited
+from weft.server.http_server import HttpServer, ServerSetup, ignore_request
 from weft.server.routes.table import list_routes
+from weft.server.share_pages import SHARE_ROOT
+from weft.share.contract import check_address
 from weft.store.url import open_store
-from weft.trust.decision import is_trusted
 
 PORT: Final = 4096
 LOCAL: Final = "127.0.0.1"
-MOST_CONNECTIONS: Final = 4000
+EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})
+MAX_CONNECTIONS: Final = 4000
 BACKLOG: Final = 2048
-LONGEST_MESSAGE: Final = 1 << 20
-# Of a client that takes nothing more of what it asked for: its connection is cut, and what is kept for it is let go.
-PATIENCE_MS: Final = 60_000
+MAX_MESSAGE_BYTES: Final = 1 << 20
+# After this time the connection of a client that does not read is closed, and what is held for it is released.
+SEND_TIMEOUT_MS: Final = 60_000
+# How long settling runs and closing connections may take after the grace period; and closing connections alone.
+SETTLE_SECONDS: Final = 20
+CLOSE_SECONDS: Final = 5
 
 
-class Serving(Struct, frozen=True, kw_only=True):
-    """A server about to start: what was chosen, where it listens, who may come in."""
+def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--hostname", metavar="HOST", help="listen at this address (default: 127.0.0.1)")
+    add(
+        "--port",
+        type=parse_count,
+        metavar="N",
+        help="listen at this port; 0 for any free port (default: 4096)",
+    )
+    add(
+        "--auth",
+        choices=("password", "none"),
+        help="none: no password, only for this machine (default: WEFT_SERVE_AUTH, else password)",
+    )
+    add(
+        "--cors",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="ORIGIN",
+        help="accept requests of pages from this origin (repeatable)",
+    )
+    add("--mdns", action="store_true", help=argparse.SUPPRESS)
+    add(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="accept requests for this host name, too (repeatable)",
+    )
+    add(
+        "--no-shell",
+        action="store_true",
+        help="offer no shell commands, no terminals, and no change of settings that name programs",
+    )
+    add("--no-files", action="store_true", help="do not offer to read files")
+    add(
+        "--allow-dir",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="let clients open this directory and those below it, besides known projects (repeatable)",
+    )
+    add(
+        "--grace",
+        type=parse_count,
+        default=10,
+        metavar="SECONDS",
+        help="how long runs may continue when the server ends (default: 10)",
+    )
+    add("--log-format", choices=("text", "json"), default="text", help="the format of the log")
+    add("--access-log", action="store_true", help="log every request")
+    add(
+        "--share",
+        action="store_true",
+        help="show shared sessions below /s/ to everybody who knows their address",
+    )
+    add("--share-url", metavar="URL", help="with --share: the address at which others reach this server")
+    add_place(parser, memory=True)
+
+
+class ServerStart(Struct, frozen=True, kw_only=True):
+    """A server that is about to start. `pages` is the address of shared sessions, empty without `--share`."""
 
     chosen: argparse.Namespace
     directory: str
     socket: socket.socket
     url: str
-    entrance: Entrance
-    log: Log
+    access: ServerAccess
+    log: ServerLog
     pages: str = ""
 
 
 def serve(chosen: argparse.Namespace) -> int:
     env = os.environ
-    directory = look(chosen.dir).directory
-    said = find_configured(chosen.dir, env)
-    hostname = chosen.hostname or said.hostname or LOCAL
-    chosen.cors = [*chosen.cors, *(said.cors or ())]
-    entrance = to_entrance(chosen, hostname, paths_from(env), env)
+    configured = read_server_config(chosen.dir, env)
+    hostname = chosen.hostname or configured.hostname or LOCAL
+    chosen.cors = [*chosen.cors, *(configured.cors or ())]
+    access = to_access(chosen, hostname, paths_from(env), env)
     with (
-        listening(hostname, said.port if chosen.port is None else chosen.port) as bound,
+        bind_socket(hostname, configured.port if chosen.port is None else chosen.port) as bound,
         open_log(SystemClock().now, json=chosen.log_format == "json", level=chosen.log_level) as log,
     ):
-        name = f"[{hostname}]" if ":" in hostname else hostname
-        serving = Serving(
-            chosen=chosen,
-            directory=directory,
-            socket=bound,
-            url=f"http://{name}:{bound.getsockname()[1]}",
-            entrance=entrance,
-            log=log,
-        )
         if chosen.mdns:
             log.warn("--mdns does nothing: weft does not announce servers on the network")
-        pages = to_pages(chosen, serving.url)
-        serving = replace(serving, pages=pages, entrance=let_look(entrance, pages))
-        asyncio.run(run_server(serving, env))
-    return Exit.DONE
+        name = f"[{hostname}]" if ":" in hostname else hostname
+        url = f"http://{name}:{bound.getsockname()[1]}"
+        pages = to_pages_url(chosen, url)
+        start = ServerStart(
+            chosen=chosen,
+            directory=find_checkout(chosen.dir).directory,
+            socket=bound,
+            url=url,
+            access=open_pages(access, pages),
+            log=log,
+            pages=pages,
+        )
+        asyncio.run(run_server(start, env))
+    return ExitCode.DONE
 
 
-def find_configured(directory: str, env: Mapping[str, str]) -> Configured:
-    """What is said under `server` by whom the person trusts: a project alone does not open doors."""
-    at, paths = look(directory), paths_from(env)
-    worktree = at.top or at.directory
-    trusted = is_trusted(paths, env, worktree, at.directory)
-    situation = Situation(directory=at.directory, worktree=worktree, paths=paths, env=env, trusted=trusted)
+def read_server_config(directory: str, env: Mapping[str, str]) -> Configured:
+    """Return the `server` settings of trusted sources: a project must not open a port by itself."""
+    at = find_checkout(directory)
+    situation = to_situation(at.directory, at.top or at.directory, env)
     return load_config(situation).vouched.server or Configured()
 
 
 @contextmanager
-def listening(hostname: str, port: int | None) -> Generator[socket.socket]:
-    """A socket that listens. If no port was named the usual one is tried, and then any."""
+def bind_socket(hostname: str, port: int | None) -> Generator[socket.socket]:
+    """Open a listening socket. Without a port, try the usual one and then any.
+
+    Raise `InvalidInputError` if the address cannot be used.
+    """
     family = socket.AF_INET6 if ":" in hostname else socket.AF_INET
-    # Said explicitly, or asyncio does not take it for TCP, and every small answer waits 40 ms for its second half.
+    # Without an explicit protocol asyncio does not set TCP_NODELAY, and every small response waits 40 ms.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections have it from who listens; Linux alone knows it
-            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PATIENCE_MS)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # only Linux has it; connections inherit it
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SEND_TIMEOUT_MS)
         for each in (PORT, 0) if port is None else (port,):
             try:
                 bound.bind((hostname.strip("[]"), each))
@@ -112,16 +179,18 @@ def listening(hostname: str, port: int | None) -> Generator[socket.socket]:
                     continue
                 raise InvalidInputError(
                     "--port",
-                    f"{hostname}:{each} cannot be listened at: {error.strerror}",
-                    hint="name another",
+                    f"{hostname}:{each} cannot be used: {error.strerror}",
+                    hint="choose another port or address",
                 ) from error
             break
         yield bound
 
 
-class Listener(uvicorn.Server):
-    """Signals are ours to take: runs are settled before connections are closed. `ready` is when it answers, or has
-    given up."""
+class UvicornServer(uvicorn.Server):
+    """A server that leaves signals to us, so that runs are settled before connections are closed.
+
+    `ready` is set when it answers requests, or has failed to start.
+    """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -138,37 +207,37 @@ class Listener(uvicorn.Server):
         yield
 
 
-async def run_server(serving: Serving, env: Mapping[str, str]) -> None:
-    """Until somebody ends it. A store that cannot be used is said before anybody is told that there is a server."""
-    async with open_store(store_url(env, paths_from(env), serving.chosen.store)):
+async def run_server(start: ServerStart, env: Mapping[str, str]) -> None:
+    """Serve until a signal arrives. Raise an error before anything is announced if the store cannot be used."""
+    async with open_store(resolve_store_url(env, paths_from(env), start.chosen.store)):
         pass
-    server = make_server(serving, env)
-    listener = Listener(to_config(build_app(server)))
-    stopping = Stopping(server, listener, grace=serving.chosen.grace, log=serving.log)
-    with stopping.listening():
+    server = make_server(start, env)
+    listener = UvicornServer(to_uvicorn_config(build_app(server)))
+    shutdown = ServerShutdown(server, listener, grace=start.chosen.grace, log=start.log)
+    with shutdown.listening():
         async with (
-            announced(serving.pages, serving.url, env, serving.chosen.store),
+            announce_pages(start.pages, start.url, env, start.chosen.store),
             asyncio.TaskGroup() as tasks,
         ):
-            stopping.tasks = tasks
-            tasks.create_task(listener.serve(sockets=[serving.socket]))
+            shutdown.tasks = tasks
+            tasks.create_task(listener.serve(sockets=[start.socket]))
             await listener.ready.wait()
             if listener.started:
-                welcome(serving)
+                print_welcome(start)
 
 
-def welcome(serving: Serving) -> None:
-    """To a person a line to paste for each client; to a program, which reads every line as JSON, one like the others."""
-    if serving.log.json:
-        serving.log.serving(serving.url, serving.directory, pages=serving.pages)
+def print_welcome(start: ServerStart) -> None:
+    """Print a line to paste for each client; or, if the log is JSON, one JSON line."""
+    if start.log.json:
+        start.log.serving(start.url, start.directory, pages=start.pages)
         return
-    for line in to_welcome(serving.url, serving.directory, serving.entrance):
-        serving.log.out.put(line)
-    if serving.pages:
-        serving.log.out.put(f"shared sessions are shown below {serving.pages}/s/")
+    for line in to_welcome(start.url, start.directory, start.access):
+        start.log.out.put(line)
+    if start.pages:
+        start.log.out.put(f"shared sessions are shown below {start.pages}/s/")
 
 
-def to_config(app: Any) -> uvicorn.Config:
+def to_uvicorn_config(app: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="asyncio",
@@ -180,40 +249,117 @@ def to_config(app: Any) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=CLOSE_SECONDS,
-        ws_max_size=LONGEST_MESSAGE,
+        ws_max_size=MAX_MESSAGE_BYTES,
     )
 
 
-def make_server(serving: Serving, env: Mapping[str, str]) -> Server:
-    chosen, log = serving.chosen, serving.log
-
-    known: set[str] = set()
+def make_server(start: ServerStart, env: Mapping[str, str]) -> HttpServer:
+    chosen, log = start.chosen, start.log
+    reported: set[str] = set()
 
     def warn(warning: WeftError) -> None:
-        if isinstance(warning, DocumentError):  # all directories share one store, and each comes across it
-            if str(warning) in known:
+        if isinstance(
+            warning, DocumentError
+        ):  # all directories share one store, and each finds the same damage
+            if str(warning) in reported:
                 return
-            known.add(str(warning))
+            reported.add(str(warning))
         log.warn(f"{warning} ({warning.hint})" if warning.hint else str(warning))
 
-    def opening(directory: str) -> Opening:
-        return Opening(
-            directory=directory, env=env, store=chosen.store, answered=True, pages=serving.pages, warn=warn
+    def to_opening(directory: str) -> OpenOptions:
+        return OpenOptions(
+            directory=directory, env=env, store=chosen.store, answered=True, pages=start.pages, warn=warn
         )
 
-    setup = Setup(
-        open=lambda directory: open_app(opening(directory)),
-        here=serving.directory,
-        door=serving.entrance.door,
+    setup = ServerSetup(
+        open=lambda directory: open_directory(to_opening(directory)),
+        here=start.directory,
+        access=start.access.door,
         name=secrets.token_hex(4),
         note=log.note,
         now=SystemClock().now,
         allowed=tuple(os.path.abspath(each) for each in chosen.allow_dir),
-        access=log.visit if chosen.access_log else unvisited,
+        on_request=log.visit if chosen.access_log else ignore_request,
         watch_files=lambda directory, tell: watch_files(directory, env, tell),
     )
-    return Server(
+    return HttpServer(
         setup, list_routes(shell=not chosen.no_shell, files=not chosen.no_files, share=chosen.share)
     )
+
+
+class ServerShutdown:
+    """Ends a server at a signal.
+
+    At the first signal no new connection is accepted and runs may continue for the `grace` period. Then the remaining
+    runs are settled and every connection is closed. A second signal ends the process at once.
+    """
+
+    def __init__(self, server: HttpServer, listener: uvicorn.Server, *, grace: float, log: ServerLog) -> None:
+        self._server = server
+        self._listener = listener
+        self._grace = grace
+        self._log = log
+        self.tasks: asyncio.TaskGroup | None = None
+
+    @contextmanager
+    def listening(self) -> Generator[None]:
+        """Receive signals while this is open. The last resort stays armed: it ends a process that hangs at exit."""
+        seconds = self._grace + SETTLE_SECONDS
+        with handle_signals(
+            (signal.SIGINT, signal.SIGTERM), self._hear, ExitTimer(), seconds=seconds, code=ExitCode.FAILED
+        ):
+            yield
+
+    def _hear(self, number: int) -> None:
+        if self.tasks is None:  # the server has not started yet
+            ExitTimer().end_now(128 + number)
+            return
+        for listening in self._listener.servers:
+            listening.close()  # open connections stay
+        self.tasks.create_task(self._settle())
+        self._log.note(
+            f"ending: runs may go on for {self._grace:g} s and are then settled; once more ends at once"
+        )
+
+    async def _settle(self) -> None:
+        try:
+            await self._server.shut_down(self._grace)
+        finally:
+            self._listener.should_exit = True
+
+
+# --- serve --share ---
+
+
+def to_pages_url(chosen: argparse.Namespace, url: str) -> str:
+    """Return the address below which shared sessions are shown; empty without `--share`."""
+    if chosen.share_url and not chosen.share:
+        raise InvalidInputError("--share-url", "it needs --share", hint="pass both")
+    if not chosen.share:
+        return ""
+    if chosen.share_url:
+        return check_address(chosen.share_url, "--share-url")
+    if urlsplit(url).hostname in EVERYWHERE:
+        hint = "such as https://share.example.org"
+        raise InvalidInputError(
+            "--share-url", "pass the address at which others reach this server", hint=hint
+        )
+    return url
+
+
+def open_pages(access: ServerAccess, pages: str) -> ServerAccess:
+    """Let everybody see the pages of shared sessions; everything else still needs the password."""
+    if not pages:
+        return access
+    host = urlsplit(pages).hostname or ""
+    name = f"[{host}]" if ":" in host else host
+    if access.door.password is None and not is_loopback(host):
+        raise InvalidInputError(
+            "--share-url",
+            "it would open the whole server to others, because the server has no password",
+            hint=f"leave out --auth none, and set {PASSWORD}",
+        )
+    door = replace(access.door, hosts=access.door.hosts | {name}, open_to_all=SHARE_ROOT)
+    return replace(access, door=door)

@@ -5,40 +5,51 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
-from weft.api import Api, Sharing
+from weft.api import Api
+from weft.api.configuration import Configuration, Mcp
+from weft.api.sharing import Sharing
+from weft.api.workspace import Files, Terminals, Workspace, Worktrees
 from weft.client.address import to_address
-from weft.client.events import Cursors, Events, Heard, Listening, Now
-from weft.client.http import Line, Terms, get, need_weft, own, post, session_at, to_query
-from weft.client.permissions import RemoteAsking
+from weft.client.events import CursorMap, EventListener, EventStream, ServerState, SessionTracker
+from weft.client.http import (
+    ConnectionOptions,
+    ServerConnection,
+    get,
+    post,
+    require_weft,
+    session_path,
+    to_query,
+    weft_path,
+)
+from weft.client.runs import RemotePermissions
 from weft.client.terminals import RemoteTerminals
 from weft.client.workspace import (
     RemoteConfiguration,
     RemoteFiles,
     RemoteMcp,
     RemoteSharing,
-    RemoteSurroundings,
+    RemoteWorkspace,
     RemoteWorktrees,
 )
 from weft.errors import InvalidInputError, NotFoundError
-from weft.model.event import Durable, Event, Told
+from weft.model.event import Durable, Event, PublishedEvent
 from weft.model.event_wire import event_to_plain
-from weft.model.ids import ProjectID, SessionID, check_new
+from weft.model.ids import ProjectID, SessionID, check_new_id
 from weft.model.message import MessageWithParts
-from weft.model.parcel import Parcel, Received
 from weft.model.project import Project
 from weft.model.search import Figures, Hit
 from weft.model.spending import Spending
-from weft.outlook import Configuration, Files, Mcp, Surroundings, Terminals, Worktrees
+from weft.model.transfer import ImportResult, SessionExport
 
-LONGEST_WORDS = 10_000
-MOST_HITS = 1000
-USUAL = Terms()
+MAX_QUERY_LENGTH = 10_000
+MAX_HITS = 1000
+DEFAULT_OPTIONS = ConnectionOptions()
 
 
-class Remote(RemoteAsking):
+class RemoteApi(RemotePermissions):
     """An `Api` over HTTP, for one directory of one server."""
 
-    surroundings: Surroundings
+    surroundings: Workspace
     configuration: Configuration
     files: Files
     terminals: Terminals
@@ -46,120 +57,125 @@ class Remote(RemoteAsking):
     worktrees: Worktrees
     mcp: Mcp
 
-    def __init__(self, line: Line) -> None:
-        super().__init__(line)
-        self.surroundings = RemoteSurroundings(line)
-        self.configuration = RemoteConfiguration(line)
-        self.files = RemoteFiles(line)
-        self.terminals = RemoteTerminals(line)
-        self.sharing = RemoteSharing(line)
-        self.worktrees = RemoteWorktrees(line)
-        self.mcp = RemoteMcp(line)
-        self._cursors = Cursors()
+    def __init__(self, connection: ServerConnection) -> None:
+        super().__init__(connection)
+        self.surroundings = RemoteWorkspace(connection)
+        self.configuration = RemoteConfiguration(connection)
+        self.files = RemoteFiles(connection)
+        self.terminals = RemoteTerminals(connection)
+        self.sharing = RemoteSharing(connection)
+        self.worktrees = RemoteWorktrees(connection)
+        self.mcp = RemoteMcp(connection)
+        self._cursors = CursorMap()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
-        return self._line.url
+        return self._connection.url
 
     @property
     def is_weft(self) -> bool:
-        """Whether it is weft that answers, and not OpenCode."""
-        return self._line.ours
+        """True if the server is weft, and not OpenCode."""
+        return self._connection.is_weft
 
     async def close(self) -> None:
-        """Stop listening, and leave. What runs at the server runs on."""
+        """Stop listening and close the connection. Runs on the server continue."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._line.close()
+        await self._connection.close()
 
     async def current_project(self) -> Project:
-        return await self._line.ask(get("/project/current"), Project)
+        return await self._connection.send(get("/project/current"), Project)
 
-    # --- finding, moving ---
+    # --- search, export and import ---
 
     async def search(self, words: str, *, limit: int = 20, everywhere: bool = False) -> list[Hit]:
-        need_weft(self._line, "searching")
+        require_weft(self._connection, "searching")
         if limit < 1:
             return []
-        asked = get(
-            own("/search"), words=words[:LONGEST_WORDS], limit=min(limit, MOST_HITS), everywhere=everywhere
+        request = get(
+            weft_path("/search"),
+            words=words[:MAX_QUERY_LENGTH],
+            limit=min(limit, MAX_HITS),
+            everywhere=everywhere,
         )
-        return await self._line.ask(asked, list[Hit])
+        return await self._connection.send(request, list[Hit])
 
     async def get_spending(self, session: SessionID) -> Spending:
-        path = session_at(session, "spending")
-        need_weft(self._line, "counting what a session spent")
-        return await self._line.ask(get(own(path)), Spending)
+        path = session_path(session, "spending")
+        require_weft(self._connection, "the spending of a session")
+        return await self._connection.send(get(weft_path(path)), Spending)
 
     async def get_figures(self, *, days: int | None = None, project: ProjectID | None = None) -> Figures:
-        need_weft(self._line, "figures")
-        return await self._line.ask(get(own("/figures"), days=days, project=project), Figures)
+        require_weft(self._connection, "statistics")
+        return await self._connection.send(get(weft_path("/figures"), days=days, project=project), Figures)
 
-    async def export_session(self, id: SessionID) -> Parcel:
-        if self._line.ours:
-            return await self._line.ask(get(own(session_at(id, "export"))), Parcel)
+    async def export_session(self, id: SessionID) -> SessionExport:
+        if self._connection.is_weft:
+            return await self._connection.send(get(weft_path(session_path(id, "export"))), SessionExport)
         info = await self.get_session(id)
         messages = await self.list_messages(id)
         todos, diff = await self.list_todos(id), await self.list_diff(id)
-        return Parcel(info=info, messages=tuple(messages), todos=tuple(todos), diff=tuple(diff))
+        return SessionExport(info=info, messages=tuple(messages), todos=tuple(todos), diff=tuple(diff))
 
-    async def import_session(self, parcel: Parcel, *, dry_run: bool = False) -> Received:
-        check_new("session", parcel.info.id)
-        need_weft(self._line, "taking a session in", hint="opencode import does it from a file")
-        asked = post(own("/import"), parcel, long=True, query=to_query({"dryRun": dry_run}))
-        return await self._line.ask(asked, Received)
+    async def import_session(self, parcel: SessionExport, *, dry_run: bool = False) -> ImportResult:
+        check_new_id("session", parcel.info.id)
+        require_weft(self._connection, "importing a session", hint="use opencode import with a file")
+        request = post(weft_path("/import"), parcel, long=True, query=to_query({"dryRun": dry_run}))
+        return await self._connection.send(request, ImportResult)
 
     # --- events ---
 
-    def events(self, *, after: int | None = None) -> AsyncIterator[Told]:
-        listening = Listening(self._line, self._cursors, self._gather, after)
-        self._listening[listening] = None
-        self._line.joining.add(listening.joined)
-        listening.joined.add_done_callback(self._line.joining.discard)
-        task = asyncio.ensure_future(listening.run())
+    def events(self, *, after: int | None = None) -> AsyncIterator[PublishedEvent]:
+        listener = EventListener(self._connection, self._cursors, self._gather, after)
+        self._listeners[listener] = None
+        self._connection.connecting.add(listener.connected)
+        listener.connected.add_done_callback(self._connection.connecting.discard)
+        task = asyncio.ensure_future(listener.run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: self._listening.pop(listening, None))
-        return Events(listening, task)
+        task.add_done_callback(lambda _: self._listeners.pop(listener, None))
+        return EventStream(listener, task)
 
     async def tell(self, event: Event) -> None:
         if isinstance(event, Durable):
-            raise InvalidInputError("event", f"{event.type} is stored, and not for others to tell")
-        await self._line.ask(post("/tui/publish", event_to_plain(event)), bool)
+            raise InvalidInputError("event", f"{event.type} is a stored event: only weft itself publishes it")
+        await self._connection.send(post("/tui/publish", event_to_plain(event)), bool)
 
-    async def _gather(self, heard: Heard) -> Now:
-        """How things stand with what was heard of."""
+    async def _gather(self, tracker: SessionTracker) -> ServerState:
+        """Read the current state of the tracked sessions from the server."""
         sessions = {session.id: session for session in await self.list_sessions()}
         messages: dict[SessionID, list[MessageWithParts]] = {}
-        for id in heard.sessions():
-            with suppress(NotFoundError):  # it is gone, and that is told
+        for id in tracker.sessions():
+            with suppress(NotFoundError):  # a removed session is reported as removed
                 messages[id] = await self.list_messages(id)
-        return Now(
+        return ServerState(
             sessions=sessions,
             messages=messages,
             status=await self.list_status(),
             permissions=await self.list_permissions(),
             questions=await self.list_questions(),
-            awaited=self.awaited(),
+            running=self.list_running(),
         )
-
-
-def _is_api(remote: Remote) -> Api:
-    return remote
 
 
 @asynccontextmanager
 async def open_remote(
-    url: str, terms: Terms = USUAL, *, password: str | None = None, env: Mapping[str, str] | None = None
-) -> AsyncIterator[Remote]:
-    """A server at an address, once it has answered and let us in. It says which directory it is about."""
-    line = Line(to_address(url, os.environ if env is None else env, password=password), terms)
-    remote = Remote(line)
+    url: str,
+    options: ConnectionOptions = DEFAULT_OPTIONS,
+    *,
+    password: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> AsyncIterator[RemoteApi]:
+    """Connect to the server at an address. Raise `UnreachableError` if it does not answer, or its refusal."""
+    connection = ServerConnection(
+        to_address(url, os.environ if env is None else env, password=password), options
+    )
+    remote = RemoteApi(connection)
     try:
-        await line.meet()
-        line.directory = (await remote.surroundings.get_whereabouts()).directory
+        await connection.check_health()
+        connection.directory = (await remote.surroundings.get_whereabouts()).directory
         yield remote
     finally:
         await remote.close()
@@ -169,11 +185,13 @@ async def open_remote(
 async def connect(
     url: str, *, directory: str | None = None, password: str | None = None, patience: float | None = 60.0
 ) -> AsyncIterator[Api]:
-    """An `Api` over a server of weft or OpenCode, for Python programs.
+    """Open the `Api` of a weft or OpenCode server.
 
-    `directory` is a path on the server's machine, its own if none is named. The `password` is found in the address, in
-    `OPENCODE_SERVER_PASSWORD`, or where `weft serve` keeps it on this machine. A server that is gone is waited for so
-    many seconds, with None for ever; then `UnreachableError` is raised.
+    `directory` is a path on the server's machine; the default is the server's own directory. Without `password`, it is
+    taken from the URL, from `OPENCODE_SERVER_PASSWORD`, or from the file of `weft serve` on this machine. A server that is
+    gone is retried for `patience` seconds, or forever if that is None; then `UnreachableError` is raised.
     """
-    async with open_remote(url, Terms(directory=directory, patience=patience), password=password) as remote:
-        yield _is_api(remote)
+    async with open_remote(
+        url, ConnectionOptions(directory=directory, patience=patience), password=password
+    ) as remote:
+        yield remote

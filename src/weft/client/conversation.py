@@ -1,4 +1,4 @@
-"""A conversation over any `Api`: words in, events and an answer out."""
+"""A conversation with a session, over any `Api`: send text, receive events and an answer."""
 
 import asyncio
 import inspect
@@ -16,10 +16,10 @@ from weft.model.event import (
     PartGrew,
     PartUpdated,
     PermissionAsked,
+    PublishedEvent,
     SessionCreated,
     SessionRested,
     SessionUpdated,
-    Told,
     session_of,
 )
 from weft.model.event_wire import UnknownEvent
@@ -34,29 +34,31 @@ from weft.model.transcript import Transcript
 from weft.model.wire import to_plain
 
 TRIES: Final = 20
-BETWEEN: Final = 0.1
+RETRY_SECONDS: Final = 0.1
 
 
 async def end_run(api: Api, session: SessionID, prompting: asyncio.Future[Any]) -> None:
-    """End the run that a prompt began; it is settled when this returns. A prompt that has yet to arrive is waited for a
-    while: else it would begin behind our back."""
+    """End the run that a prompt began. It has ended when this returns.
+
+    Wait a while for a prompt that has not arrived yet; otherwise its run would begin afterwards.
+    """
     for _ in range(TRIES):
         if prompting.done() or await api.abort(session):
             return
-        await asyncio.wait((prompting,), timeout=BETWEEN)
+        await asyncio.wait((prompting,), timeout=RETRY_SECONDS)
 
 
-class Family:
-    """A session and those below it, as far as has been told of them."""
+class SessionDescendants:
+    """A session and its descendants, learned from events."""
 
     def __init__(self, session: SessionID) -> None:
         self._session = session
         self._below: set[SessionID] = set()
 
     def place(self, event: Event) -> Literal["own", "below"] | None:
-        """Whether an event is about the session itself, or about one below it."""
+        """Return whether an event is about the session itself (`own`), a descendant (`below`), or neither (None)."""
         match event:
-            # Before a child runs it is made, or touched: either way it is told whose child it is.
+            # A child session is created or updated before it runs, and both events name its parent.
             case SessionCreated(info=info) | SessionUpdated(info=info):
                 if info.parent_id == self._session or info.parent_id in self._below:
                     self._below.add(info.id)
@@ -74,8 +76,10 @@ Permit = Callable[[PermissionRequest], Reply | Awaitable[Reply]]
 async def converse(
     api: Api, session: SessionID | None = None, *, title: str | None = None, permit: Permit | None = None
 ) -> "Conversation":
-    """Go on with a session, or begin one. `permit` answers what an agent asks to be allowed, and may take its time if it
-    is `async`; without it that is up to whoever reads the events."""
+    """Continue a session, or create one.
+
+    `permit` answers permission requests; it may be async. Without it, reply to the `PermissionAsked` events yourself.
+    """
     if session is None:
         session = (await api.create_session(SessionInput(title=title))).id
     conversation = Conversation(api, session, permit)
@@ -84,7 +88,7 @@ async def converse(
 
 
 class Conversation:
-    """One session, talked with. `transcript` is kept up with while a prompt is answered; `answer` is the last one."""
+    """A conversation with one session. `transcript` is updated while a prompt runs; `answer` is the last answer."""
 
     def __init__(self, api: Api, id: SessionID, permit: Permit | None = None) -> None:
         self.api = api
@@ -94,29 +98,34 @@ class Conversation:
         self._permit = permit
 
     async def refresh(self) -> None:
-        """Read it anew: others may have gone on with it."""
+        """Read the messages again, in case others continued the session."""
         self.transcript = Transcript(await self.api.list_messages(self.id))
 
     def messages(self) -> list[MessageWithParts]:
         return self.transcript.messages()
 
     async def ask(self, words: str | PromptInput, *, schema: dict[str, Any] | None = None) -> Any:
-        """The answer in words; with a JSON schema, the value. Raises `RunFailedError` when there is none."""
+        """Send a prompt and return the answer as text, or as a value if a JSON `schema` is given.
+
+        Raise `RunFailedError` if there is no answer.
+        """
         asked = to_prompt(words, schema=schema) if isinstance(words, str) else words
         async for _ in self.prompt(asked):
             pass
         info = self.answer.info if self.answer else None
         if not isinstance(info, AssistantMessage) or self.answer is None:
-            raise RunFailedError("nobody answered")
+            raise RunFailedError("there is no answer")
         if info.error is not None:
-            raise RunFailedError(describe(info.error))
+            raise RunFailedError(describe_failure(info.error))
         return text_of(self.answer) if info.structured is UNSET else info.structured
 
     async def prompt(self, words: str | PromptInput) -> AsyncGenerator[Event]:
-        """What happens, in this session and those below it, until it rests. Whoever stops reading, or is cancelled, ends
-        the run, and it is settled when that is through."""
+        """Send a prompt and yield the events of the session and its descendants until the session is idle.
+
+        Closing the generator or cancelling it ends the run.
+        """
         asked = to_prompt(words) if isinstance(words, str) else words
-        run = _Run(self.api, self.id, asked)
+        run = _PromptRun(self.api, self.id, asked)
         try:
             await self.refresh()
             async for event in run.events():
@@ -133,18 +142,21 @@ class Conversation:
             await run.close()
 
     async def stream(self, words: str | PromptInput) -> AsyncGenerator[str]:
-        """What is said in answer, piece by piece; no thoughts, and nothing of sessions below. Each part begins a line."""
-        said: dict[PartID, int] = {}
+        """Send a prompt and yield the text of the answer as it is written, without reasoning and without child sessions.
+
+        Each part begins on a new line.
+        """
+        lengths: dict[PartID, int] = {}
         async with aclosing(self.prompt(words)) as events:
             async for event in events:
-                part = self._said_in(event)
-                begun = said.get(part.id, 0) if part else 0
-                if part is not None and len(part.text) > begun:
-                    yield ("\n" if said and not begun else "") + part.text[begun:]
-                    said[part.id] = len(part.text)
+                part = self._find_text(event)
+                start = lengths.get(part.id, 0) if part else 0
+                if part is not None and len(part.text) > start:
+                    yield ("\n" if lengths and not start else "") + part.text[start:]
+                    lengths[part.id] = len(part.text)
 
-    def _said_in(self, event: Event) -> TextPart | None:
-        """The part of the answer that an event is about, as far as it is said."""
+    def _find_text(self, event: Event) -> TextPart | None:
+        """Return the text part of the answer that an event changes, or None."""
         at: tuple[MessageID, PartID]
         match event:
             case PartGrew(session_id=self.id):
@@ -156,24 +168,24 @@ class Conversation:
         message = self.transcript.find(at[0])
         if message is None or not isinstance(message.info, AssistantMessage):
             return None
-        return next((each for each in _spoken(message) if each.id == at[1]), None)
+        return next((each for each in _list_spoken(message) if each.id == at[1]), None)
 
-    async def _reply(self, request: PermissionRequest, said: Reply | Awaitable[Reply]) -> None:
-        reply: Reply = await said if inspect.isawaitable(said) else said
+    async def _reply(self, request: PermissionRequest, given: Reply | Awaitable[Reply]) -> None:
+        reply: Reply = await given if inspect.isawaitable(given) else given
         try:
             await self.api.reply_permission(request.id, reply)
         except NotFoundError:
-            return  # somebody else was faster
+            return  # another client replied first
 
 
-class _Run:
-    """A prompt on its way, and what is heard of it."""
+class _PromptRun:
+    """A prompt that was sent, and its events."""
 
     def __init__(self, api: Api, session: SessionID, input: PromptInput) -> None:
         self.missed = False
         self._api = api
         self._session = session
-        self._listening = api.events()
+        self._events = api.events()
         self._prompting = asyncio.ensure_future(api.prompt(session, input))
         self._silent = input.no_reply
         self._over = False
@@ -182,9 +194,9 @@ class _Run:
         return await self._prompting
 
     async def events(self) -> AsyncIterator[Event]:
-        family = Family(self._session)
-        while (told := await self._next()) is not None:
-            event = told.event
+        family = SessionDescendants(self._session)
+        while (published := await self._next()) is not None:
+            event = published.event
             resync = isinstance(event, UnknownEvent) and event.named == RESYNC
             self.missed |= resync
             rested = isinstance(event, SessionRested) and event.session_id == self._session
@@ -195,10 +207,10 @@ class _Run:
                 return
         self._over = True
 
-    async def _next(self) -> Told | None:
-        """What is told next; None when the prompt is through and nothing more is to be expected."""
+    async def _next(self) -> PublishedEvent | None:
+        """Return the next event, or None if the prompt has ended and no more events are expected."""
         while True:
-            hearing = asyncio.ensure_future(anext(self._listening, None))
+            hearing = asyncio.ensure_future(anext(self._events, None))
             try:
                 await asyncio.wait((hearing, self._prompting), return_when=asyncio.FIRST_COMPLETED)
                 if self._prompting.done():
@@ -207,36 +219,36 @@ class _Run:
                         await self._prompting
                         return None
                 return await hearing
-            except CursorLostError:  # more happened than is held: what is there counts
-                self._listening, self.missed = self._api.events(), True
+            except CursorLostError:  # events were lost: continue with new ones
+                self._events, self.missed = self._api.events(), True
             finally:
                 hearing.cancel()
 
     async def close(self) -> None:
-        """Leave nothing running."""
+        """End the run if it has not ended, and stop listening."""
         try:
             if not self._over:
                 await end_run(self._api, self._session, self._prompting)
         finally:
             self._prompting.cancel()
             await asyncio.gather(self._prompting, return_exceptions=True)
-            leave = getattr(self._listening, "aclose", None)
+            leave = getattr(self._events, "aclose", None)
             if leave is not None:
                 await leave()
 
 
 def text_of(answer: MessageWithParts) -> str:
-    """What was said, without what was put in its mouth."""
-    return "".join(part.text for part in _spoken(answer))
+    """Return the text of an answer, without synthetic and ignored parts."""
+    return "".join(part.text for part in _list_spoken(answer))
 
 
-def _spoken(answer: MessageWithParts) -> list[TextPart]:
+def _list_spoken(answer: MessageWithParts) -> list[TextPart]:
     texts = (part for part in answer.parts if isinstance(part, TextPart))
     return [part for part in texts if not part.synthetic and not part.ignored]
 
 
-def describe(failure: AnyFailure) -> str:
+def describe_failure(failure: AnyFailure) -> str:
     plain = to_plain(failure)
     data = plain.get("data")
-    said = data.get("message") if isinstance(data, dict) else None
-    return str(said or plain.get("name", "something went wrong"))
+    message = data.get("message") if isinstance(data, dict) else None
+    return str(message or plain.get("name", "something went wrong"))

@@ -1,4 +1,4 @@
-"""Listen to a server's events: reconnect when cut off, and miss nothing."""
+"""Listen to the events of a server: reconnect when cut off, and make up for missed events."""
 
 import asyncio
 import weakref
@@ -18,7 +18,7 @@ from typing import Any, Final
 import httpx2
 from msgspec import Struct
 
-from weft.client.http import Line, Waits
+from weft.client.http import Backoff, ServerConnection
 from weft.errors import CursorLostError, DocumentError, UnreachableError, WeftError
 from weft.model.event import (
     Event,
@@ -28,13 +28,13 @@ from weft.model.event import (
     PartRemoved,
     PartUpdated,
     PermissionAsked,
+    PublishedEvent,
     QuestionAsked,
     SessionCreated,
     SessionDeleted,
     SessionRested,
     SessionUpdated,
     StatusChanged,
-    Told,
     session_of,
 )
 from weft.model.event_wire import UnknownEvent, event_from_plain
@@ -43,187 +43,193 @@ from weft.model.message import MessageWithParts
 from weft.model.part import AnyPart, ReasoningPart, TextPart
 from weft.model.permission import PermissionRequest, QuestionRequest
 from weft.model.session import AnyStatus, Busy, Idle, Session
-from weft.model.transcript import Transcript, grown
+from weft.model.transcript import Transcript, grow_part
 from weft.model.wire import parse
 
-FOLLOWED: Final = 200
-# Told in place of what was missed; what is other than was told comes after it.
+MAX_TRACKED: Final = 200
+# The event that stands for missed events. Events for the differences follow it.
 RESYNC: Final = "server.resync"
 
 
-class Now(Struct, frozen=True, kw_only=True):
-    """How things stand: the sessions there are, the messages of those that are followed, what is done and asked. Of a
-    run that is `awaited` by other means it is not known yet whether it has begun: nothing is said of its end."""
+class ServerState(Struct, frozen=True, kw_only=True):
+    """The state of a server: all sessions, the messages of the tracked ones, statuses and open requests.
+
+    `running` are sessions whose runs this client waits for. A run may not have begun yet, so their end is not derived from
+    the state.
+    """
 
     sessions: Mapping[SessionID, Session]
     messages: Mapping[SessionID, list[MessageWithParts]]
     status: Mapping[SessionID, AnyStatus]
     permissions: Iterable[PermissionRequest] = ()
     questions: Iterable[QuestionRequest] = ()
-    awaited: Collection[SessionID] = ()
+    running: Collection[SessionID] = ()
 
 
-class Known:
-    """What was told of one session."""
+class TrackedSession:
+    """What the events said about one session."""
 
     def __init__(self) -> None:
         self.info: Session | None = None
         self.transcript = Transcript()
         self.status: AnyStatus | None = None
-        self.begun: int | None = None
+        self.begun_at: int | None = None
 
     def since(self) -> int | None:
-        """From when on its messages were told: earlier ones are nobody's news."""
-        if self.begun is not None:
-            return self.begun
-        told = self.transcript.messages()
-        if told:
-            return told[0].info.time.created
+        """Return the time from which on messages are reported. Earlier messages are not new to the listener."""
+        if self.begun_at is not None:
+            return self.begun_at
+        messages = self.transcript.messages()
+        if messages:
+            return messages[0].info.time.created
         return self.info.time.updated if self.info else None
 
 
-class Heard:
-    """The sessions that events were about, the last ones of them."""
+class SessionTracker:
+    """Tracks the sessions that events are about, to find out which events were missed."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[SessionID, Known] = OrderedDict()
-        self._asked: set[str] = set()
+        self._tracked: OrderedDict[SessionID, TrackedSession] = OrderedDict()
+        self._requests: set[str] = set()
 
     def sessions(self) -> list[SessionID]:
-        return list(self._known)
+        return list(self._tracked)
 
-    def note(self, event: Event) -> None:
+    def feed(self, event: Event) -> None:
         session = session_of(event)
         if session is None:
             return
-        known = self._known.setdefault(session, Known())
-        self._known.move_to_end(session)
+        known = self._tracked.setdefault(session, TrackedSession())
+        self._tracked.move_to_end(session)
         match event:
             case SessionCreated(info=info):
-                known.info, known.begun = info, 0
+                known.info, known.begun_at = info, 0
             case SessionUpdated(info=info):
                 known.info = info
             case SessionDeleted():
-                del self._known[session]
+                del self._tracked[session]
             case StatusChanged(status=status):
                 known.status = status
             case PermissionAsked(request=permission):
-                self._asked.add(permission.id)
+                self._requests.add(permission.id)
             case QuestionAsked(request=question):
-                self._asked.add(question.id)
+                self._requests.add(question.id)
             case _:
                 known.transcript.feed(event)
-        while len(self._known) > FOLLOWED:
-            self._known.popitem(last=False)
+        while len(self._tracked) > MAX_TRACKED:
+            self._tracked.popitem(last=False)
 
     def expect(self, session: SessionID, since: int | None = None) -> None:
-        """A run is about to begin there, and its end is news even if nothing else of it is heard."""
-        known = self._known.setdefault(session, Known())
+        """Expect a run in a session, so that its end is reported even if no other event of it arrives."""
+        known = self._tracked.setdefault(session, TrackedSession())
         known.status = Busy()
         if known.since() is None:
-            known.begun = since
+            known.begun_at = since
 
-    def as_growth(self, event: Event) -> list[Event]:
-        """Growth as OpenCode 1.1.34 tells it, the whole part with each piece, as growth: whoever writes text out needs
-        the piece alone. What is no growth stays as it is."""
+    def to_growth(self, event: Event) -> list[Event]:
+        """Return a growing part as growth. OpenCode 1.1.34 sends the whole part with each piece of text, but a listener that
+        prints text needs the piece. Other events stay as they are.
+        """
         if not isinstance(event, PartUpdated) or event.delta is None:
             return [event]
-        known = self._known.get(event.part.session_id)
+        known = self._tracked.get(event.part.session_id)
         found = known.transcript.find(event.part.message_id) if known else None
         before = next((part for part in found.parts if part.id == event.part.id), None) if found else None
-        return [event] if _growth(before, event.part) is None else list(_grown(before, event.part))
+        return [event] if _find_growth(before, event.part) is None else list(_diff_part(before, event.part))
 
-    def placed(self, properties: dict[str, Any]) -> dict[str, Any]:
-        """Growth as OpenCode 1.18 tells it, with the place it grows from: there the text so far ends."""
+    def add_offset(self, properties: dict[str, Any]) -> dict[str, Any]:
+        """Add the offset to growth of OpenCode 1.18, which is the length of the text so far."""
         session, message = SessionID(str(properties.get("sessionID"))), properties.get("messageID")
-        known = self._known.get(session)
+        known = self._tracked.get(session)
         found = known.transcript.find(MessageID(str(message))) if known else None
         parts = {part.id: part for part in found.parts} if found else {}
         part = parts.get(PartID(str(properties.get("partID"))))
         length = len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0
         return {**properties, "offset": length}
 
-    def children(self, sessions: Mapping[SessionID, Session]) -> list[Session]:
-        """Sessions that came to be below those followed, oldest first."""
-        below = set(self._known)
-        fresh: list[Session] = []
+    def find_new_children(self, sessions: Mapping[SessionID, Session]) -> list[Session]:
+        """Return new children of the tracked sessions, oldest first."""
+        tracked = set(self._tracked)
+        found: list[Session] = []
         for session in sorted(sessions.values(), key=lambda each: each.time.created):
-            if session.parent_id in below and session.id not in below:
-                below.add(session.id)
-                fresh.append(session)
-        return fresh
+            if session.parent_id in tracked and session.id not in tracked:
+                tracked.add(session.id)
+                found.append(session)
+        return found
 
-    def missed(self, now: Now) -> Iterator[Event]:
-        """What must have happened for things to stand as they do. What came to be below has been told already."""
-        for id, known in list(self._known.items()):
-            info = now.sessions.get(id)
+    def find_missed(self, state: ServerState) -> Iterator[Event]:
+        """Return the events that lead from what is known to this state. New children were reported before."""
+        for id, known in list(self._tracked.items()):
+            info = state.sessions.get(id)
             if info is None:
                 if known.info is not None:
                     yield SessionDeleted(info=known.info)
                 continue
             if known.info is not None and known.info != info:
                 yield SessionUpdated(info=info)
-            yield from _said(id, known, now.messages.get(id, []))
-        for permission in now.permissions:
-            if permission.id not in self._asked and permission.session_id in self._known:
+            yield from _diff_messages(id, known, state.messages.get(id, []))
+        for permission in state.permissions:
+            if permission.id not in self._requests and permission.session_id in self._tracked:
                 yield PermissionAsked(request=permission)
-        for question in now.questions:
-            if question.id not in self._asked and question.session_id in self._known:
+        for question in state.questions:
+            if question.id not in self._requests and question.session_id in self._tracked:
                 yield QuestionAsked(request=question)
-        for id, known in list(self._known.items()):
-            if id not in now.awaited:
-                yield from _done(id, known, now.status.get(id, Idle()))
+        for id, known in list(self._tracked.items()):
+            if id not in state.running:
+                yield from _diff_status(id, known, state.status.get(id, Idle()))
 
 
-def _said(session: SessionID, known: Known, messages: list[MessageWithParts]) -> Iterator[Event]:
+def _diff_messages(
+    session: SessionID, known: TrackedSession, messages: list[MessageWithParts]
+) -> Iterator[Event]:
     since = known.since()
-    there = {message.info.id for message in messages}
-    for told in known.transcript.messages():
-        if told.info.id not in there:
-            yield MessageRemoved(session_id=session, message_id=told.info.id)
+    ids = {message.info.id for message in messages}
+    for reported in known.transcript.messages():
+        if reported.info.id not in ids:
+            yield MessageRemoved(session_id=session, message_id=reported.info.id)
     for message in messages:
         if since is not None and message.info.time.created >= since:
-            yield from _changed(known.transcript.find(message.info.id), message)
+            yield from _diff_message(known.transcript.find(message.info.id), message)
 
 
-def _changed(told: MessageWithParts | None, message: MessageWithParts) -> Iterator[Event]:
-    if told is None or told.info != message.info:
+def _diff_message(reported: MessageWithParts | None, message: MessageWithParts) -> Iterator[Event]:
+    if reported is None or reported.info != message.info:
         yield MessageUpdated(info=message.info)
-    before = {part.id: part for part in told.parts} if told else {}
+    before = {part.id: part for part in reported.parts} if reported else {}
     for part in message.parts:
-        yield from _grown(before.pop(part.id, None), part)
+        yield from _diff_part(before.pop(part.id, None), part)
     for id in before:
         yield PartRemoved(session_id=message.info.session_id, message_id=message.info.id, part_id=id)
 
 
-def _grown(told: AnyPart | None, part: AnyPart) -> Iterator[Event]:
-    """What was added to a text comes as growth: whoever writes it out goes on where they are."""
-    if told == part:
+def _diff_part(known_part: AnyPart | None, part: AnyPart) -> Iterator[Event]:
+    """Report added text as growth, so that a listener that prints it can continue."""
+    if known_part == part:
         return
-    growth = _growth(told, part)
-    if growth is not None and told is not None:
+    growth = _find_growth(known_part, part)
+    if growth is not None and known_part is not None:
         yield growth
-        told = grown(told, growth)
-    if told != part:
+        known_part = grow_part(known_part, growth)
+    if known_part != part:
         yield PartUpdated(part=part)
 
 
-def _growth(told: AnyPart | None, part: AnyPart) -> PartGrew | None:
-    if not isinstance(told, TextPart | ReasoningPart) or not isinstance(part, TextPart | ReasoningPart):
+def _find_growth(known_part: AnyPart | None, part: AnyPart) -> PartGrew | None:
+    if not isinstance(known_part, TextPart | ReasoningPart) or not isinstance(part, TextPart | ReasoningPart):
         return None
-    if len(part.text) <= len(told.text) or not part.text.startswith(told.text):
+    if len(part.text) <= len(known_part.text) or not part.text.startswith(known_part.text):
         return None
     return PartGrew(
         session_id=part.session_id,
         message_id=part.message_id,
         part_id=part.id,
         field="text",
-        delta=part.text[len(told.text) :],
-        offset=len(told.text),
+        delta=part.text[len(known_part.text) :],
+        offset=len(known_part.text),
     )
 
 
-def _done(session: SessionID, known: Known, status: AnyStatus) -> Iterator[Event]:
+def _diff_status(session: SessionID, known: TrackedSession, status: AnyStatus) -> Iterator[Event]:
     if known.status is None or known.status == status:
         return
     yield StatusChanged(session_id=session, status=status)
@@ -231,18 +237,18 @@ def _done(session: SessionID, known: Known, status: AnyStatus) -> Iterator[Event
         yield SessionRested(session_id=session)
 
 
-MOST_BYTES: Final = 256 * 1024 * 1024
+MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 
 
-class Frame(Struct, frozen=True):
-    """One event: where it stands, if the server says so, and what it says."""
+class EventFrame(Struct, frozen=True):
+    """One frame of the event stream: its id, if the server sends one, and its data."""
 
     id: str | None
     data: bytes
 
 
-class FrameReader:
-    """Takes in bytes and gives the frames that became whole. One that is cut off is never given."""
+class EventFrameReader:
+    """Splits bytes into frames. A frame that is cut off is dropped."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -250,9 +256,9 @@ class FrameReader:
         self._id: str | None = None
         self._data: list[bytes] = []
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> list[EventFrame]:
         *lines, rest = data.split(b"\n")
-        frames: list[Frame] = []
+        frames: list[EventFrame] = []
         for line in lines:
             whole = b"".join([*self._pieces, line]).removesuffix(b"\r")
             self._pieces.clear()
@@ -262,13 +268,13 @@ class FrameReader:
                 frames.append(frame)
         self._pieces.append(rest)
         self._length += len(rest)
-        if self._length > MOST_BYTES:
-            raise DocumentError("event", "a line without an end")
+        if self._length > MAX_FRAME_BYTES:
+            raise DocumentError("event", "a line is too long")
         return frames
 
-    def _take(self, line: bytes) -> Frame | None:
+    def _take(self, line: bytes) -> EventFrame | None:
         if not line:
-            frame = Frame(self._id, b"\n".join(self._data)) if self._data else None
+            frame = EventFrame(self._id, b"\n".join(self._data)) if self._data else None
             self._id, self._data = None, []
             return frame
         name, _, value = line.partition(b":")
@@ -281,30 +287,30 @@ class FrameReader:
 
 
 PATH: Final = "/event"
-SILENCE: Final = 45.0  # OpenCode 1.1.34 says that it is there every 30 seconds, weft every 10
-HELD: Final = 4096
+SILENCE_SECONDS: Final = 45.0  # OpenCode 1.1.34 sends a heartbeat every 30 seconds, weft every 10
+QUEUE_SIZE: Final = 4096
 CONNECTED: Final = "server.connected"
-ITS_OWN: Final = frozenset({CONNECTED, "server.heartbeat"})
-GREW: Final = "message.part.delta"
+CONNECTION_EVENTS: Final = frozenset({CONNECTED, "server.heartbeat"})
+PART_GREW: Final = "message.part.delta"
 PER_SERVER: Final = 1 << 48
 
-Gather = Callable[[Heard], Awaitable[Now]]
+GatherState = Callable[[SessionTracker], Awaitable[ServerState]]
 
 
-class Joined(Struct, frozen=True):
-    """A connection stands; `whole` when nothing was missed since the last one."""
+class Connected(Struct, frozen=True):
+    """The stream is connected. `complete` means that no event was missed since the last connection."""
 
-    whole: bool
+    complete: bool
 
 
-class Cursors:
-    """Where one stands as a number: a server's ids are a name of its own and a count, and the next server begins anew."""
+class CursorMap:
+    """Maps event ids to numeric cursors. An id is the name of a server process and a count; a restarted server counts anew."""
 
     def __init__(self) -> None:
         self._servers: list[str] = []
 
-    def number(self, id: str | None, before: int) -> int:
-        """The number of an event, from the one before it. What has no id can be counted, and not be gone back to."""
+    def to_cursor(self, id: str | None, before: int) -> int:
+        """Return the cursor of an event that follows `before`. An event without id gets a cursor that cannot be resumed."""
         server, _, count = (id or "").rpartition(".")
         if not server or not count.isdecimal():
             return before if self._servers else before + 1
@@ -312,173 +318,182 @@ class Cursors:
             self._servers.append(server)
         return (self._servers.index(server) + 1) * PER_SERVER + int(count)
 
-    def id(self, cursor: int) -> str:
-        place, count = divmod(cursor, PER_SERVER)
-        if not 0 < place <= len(self._servers):
+    def to_id(self, cursor: int) -> str:
+        index, count = divmod(cursor, PER_SERVER)
+        if not 0 < index <= len(self._servers):
             raise CursorLostError(cursor, len(self._servers) * PER_SERVER)
-        return f"{self._servers[place - 1]}.{count}"
+        return f"{self._servers[index - 1]}.{count}"
 
 
-async def frames(line: Line, after: str | None) -> AsyncGenerator[Frame | Joined]:
-    """Frames as they come, over as many connections as it takes. Raises `UnreachableError` when there is nobody for too
-    long, and whatever the server refuses it with."""
-    waits, first = Waits(line.terms.patience), after is None
+async def read_frames(
+    connection: ServerConnection, after: str | None
+) -> AsyncGenerator[EventFrame | Connected]:
+    """Yield frames, and reconnect as often as needed. Raise `UnreachableError` if the server is gone for too long, or the
+    server's refusal.
+    """
+    backoff, first = Backoff(connection.options.patience), after is None
     while True:
         reason = "the stream of events ended"
         try:
-            async with line.stream(PATH, after=after, silence=SILENCE) as chunks:
-                reader, whole = FrameReader(), after is not None
+            async with connection.stream(PATH, after=after, silence=SILENCE_SECONDS) as chunks:
+                reader, resumed = EventFrameReader(), after is not None
                 async for chunk in chunks:
                     for frame in reader.feed(chunk):
                         kind = _type_of(frame)
                         if kind == CONNECTED:
-                            waits.reset()
-                            line.notice_back()
-                            # Whether all is there is known from what comes next: a resync, or not.
-                            yield Joined(first or whole)
+                            backoff.reset()
+                            connection.notice_back()
+                            # If the server no longer holds the events, the next frame is a resync.
+                            yield Connected(first or resumed)
                             first = False
                         after = frame.id or after
                         yield frame
         except httpx2.TransportError as error:
             reason = str(error) or type(error).__name__
-        if not await waits.wait():
-            raise UnreachableError(f"{line.url}: {reason}")
-        if waits.tried > 1:  # a connection that is merely cut is there again at once
-            line.notice_gone()
+        if not await backoff.wait():
+            raise UnreachableError(f"{connection.url}: {reason}")
+        if backoff.attempts > 1:  # a connection that was only cut is back at once
+            connection.notice_gone()
 
 
-def _type_of(frame: Frame) -> str:
+def _type_of(frame: EventFrame) -> str:
     head = frame.data[:64]
     return CONNECTED if b'"server.connected"' in head else ""
 
 
-class Listening:
-    """One listener at work: what it hears goes into a queue, a gap is filled in from how things stand."""
+class EventListener:
+    """Reads the event stream into a queue, and fills gaps from the state of the server."""
 
-    def __init__(self, line: Line, cursors: Cursors, gather: Gather, after: int | None) -> None:
-        self.queue: asyncio.Queue[Told | WeftError | None] = asyncio.Queue(HELD)
-        self.over = False
-        self.joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.heard = Heard()
+    def __init__(
+        self, connection: ServerConnection, cursors: CursorMap, gather: GatherState, after: int | None
+    ) -> None:
+        self.queue: asyncio.Queue[PublishedEvent | WeftError | None] = asyncio.Queue(QUEUE_SIZE)
+        self.ended = False
+        self.connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.tracker = SessionTracker()
         self.gaps = 0
-        self._line = line
+        self._connection = connection
         self._cursors = cursors
         self._gather = gather
-        self._asked = after
-        self._after = None if after is None else cursors.id(after)
+        self._resume_after = after
+        self._after = None if after is None else cursors.to_id(after)
         self._cursor = after or 0
-        self._told = False
-        self._telling = asyncio.Lock()
+        self._has_events = False
+        self._lock = asyncio.Lock()
 
     async def run(self) -> None:
-        """For as long as somebody listens. What goes wrong for good is what the listener is told last."""
+        """Read until cancelled. Put the final error into the queue."""
         try:
-            async for each in frames(self._line, self._after):
-                await self._take(each)
+            async for each in read_frames(self._connection, self._after):
+                await self._handle(each)
         except WeftError as error:
             await self.queue.put(error)
         finally:
-            self._join()
-            self.over = True
+            self._set_connected()
+            self.ended = True
             if self.queue.empty():
-                self.queue.put_nowait(None)  # for who waits
+                self.queue.put_nowait(None)  # wake the reader
 
-    async def make_up(self) -> None:
-        """After a run with a gap: its end may have been in it. That there was one is told already. What keeps us from
-        catching up is the listener's to know."""
+    async def fill_gap(self) -> None:
+        """Report the events that were missed during a run, its end among them. The gap itself was reported before.
+
+        Put an error into the queue if the state cannot be read.
+        """
         try:
-            async with self._telling:
-                await self._tell_missed()
+            async with self._lock:
+                await self._put_missed()
         except WeftError as error:
             await self.queue.put(error)
 
     async def catch_up(self, reason: str) -> None:
-        """Tell what happened while nobody listened: that there was a gap, then what is other than was told."""
-        async with self._telling:
+        """Report a gap, and then the events that were missed in it."""
+        async with self._lock:
             await self._put(None, UnknownEvent(named=RESYNC, properties={"reason": reason}))
-            await self._tell_missed()
+            await self._put_missed()
 
-    async def _tell_missed(self) -> None:
-        now = await self._gather(self.heard)
-        for child in self.heard.children(now.sessions):
+    async def _put_missed(self) -> None:
+        state = await self._gather(self.tracker)
+        for child in self.tracker.find_new_children(state.sessions):
             await self._put(None, SessionCreated(info=child))
-        now = await self._gather(self.heard)
-        for event in list(self.heard.missed(now)):
+        state = await self._gather(self.tracker)
+        for event in list(self.tracker.find_missed(state)):
             await self._put(None, event)
 
-    async def _take(self, each: Frame | Joined) -> None:
-        if isinstance(each, Joined):
-            if not each.whole:
+    async def _handle(self, each: EventFrame | Connected) -> None:
+        if isinstance(each, Connected):
+            if not each.complete:
                 self.gaps += 1
                 await self.catch_up("the server does not number its events")
             return
-        event = self._event(each)
+        event = self._to_event(each)
         if event is None:
             pass
         elif isinstance(event, UnknownEvent) and event.named == RESYNC:
-            if self._asked is not None and not self._told:
-                raise CursorLostError(self._asked, self._cursors.number(each.id, self._cursor))
+            if self._resume_after is not None and not self._has_events:
+                raise CursorLostError(self._resume_after, self._cursors.to_cursor(each.id, self._cursor))
             self.gaps += 1
             await self.catch_up(str(event.properties.get("reason", "")))
         else:
-            async with self._telling:
-                for told in [event] if self._line.ours else self.heard.as_growth(event):
-                    await self._put(each.id, told)
-        self._join()
+            async with self._lock:
+                for part in [event] if self._connection.is_weft else self.tracker.to_growth(event):
+                    await self._put(each.id, part)
+        self._set_connected()
 
-    def _join(self) -> None:
-        if not self.joined.done():
-            self.joined.set_result(None)
+    def _set_connected(self) -> None:
+        if not self.connected.done():
+            self.connected.set_result(None)
 
-    def _event(self, frame: Frame) -> Event | None:
-        """The event in a frame; None for what a server says of the connection. One that we cannot read is kept as it is."""
+    def _to_event(self, frame: EventFrame) -> Event | None:
+        """Return the event of a frame, or None for events about the connection. An event that cannot be read becomes unknown."""
         try:
             plain = parse(frame.data, where="event")
         except DocumentError:
             return None
-        if not isinstance(plain, dict) or plain.get("type") in ITS_OWN:
+        if not isinstance(plain, dict) or plain.get("type") in CONNECTION_EVENTS:
             return None
         properties = plain.get("properties")
-        if plain.get("type") == GREW and isinstance(properties, dict) and "offset" not in properties:
-            plain = {**plain, "properties": self.heard.placed(properties)}
+        if plain.get("type") == PART_GREW and isinstance(properties, dict) and "offset" not in properties:
+            plain = {**plain, "properties": self.tracker.add_offset(properties)}
         try:
             return event_from_plain(plain)
         except DocumentError:
-            return _unreadable(plain)
+            return _to_unknown_event(plain)
 
     async def _put(self, id: str | None, event: Event) -> None:
-        self._told = True
-        self.heard.note(event)
-        self._cursor = self._cursors.number(id, self._cursor)
-        await self.queue.put(Told(cursor=self._cursor, directory=self._line.directory, event=event))
+        self._has_events = True
+        self.tracker.feed(event)
+        self._cursor = self._cursors.to_cursor(id, self._cursor)
+        await self.queue.put(
+            PublishedEvent(cursor=self._cursor, directory=self._connection.directory, event=event)
+        )
 
 
-def _unreadable(plain: dict[str, Any]) -> UnknownEvent | None:
+def _to_unknown_event(plain: dict[str, Any]) -> UnknownEvent | None:
     named, properties = plain.get("type"), plain.get("properties")
     if not isinstance(named, str):
         return None
     return UnknownEvent(named=named, properties=properties if isinstance(properties, dict) else {})
 
 
-class Events:
-    """What a listener hears. Whoever drops it listens no more."""
+class EventStream:
+    """The events of a listener. Listening stops when this is closed or garbage collected."""
 
-    def __init__(self, listening: Listening, task: asyncio.Task[None]) -> None:
-        self._listening = listening
+    def __init__(self, listener: EventListener, task: asyncio.Task[None]) -> None:
+        self._listener = listener
         self._stop = weakref.finalize(self, task.cancel)
         self._stop.atexit = False
 
-    def __aiter__(self) -> AsyncIterator[Told]:
+    def __aiter__(self) -> AsyncIterator[PublishedEvent]:
         return self
 
-    async def __anext__(self) -> Told:
-        at = self._listening
-        told = None if at.over and at.queue.empty() else await at.queue.get()
-        if told is None:
+    async def __anext__(self) -> PublishedEvent:
+        listener = self._listener
+        next_item = None if listener.ended and listener.queue.empty() else await listener.queue.get()
+        if next_item is None:
             raise StopAsyncIteration
-        if isinstance(told, WeftError):
-            raise told
-        return told
+        if isinstance(next_item, WeftError):
+            raise next_item
+        return next_item
 
     async def aclose(self) -> None:
         self._stop()

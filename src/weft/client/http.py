@@ -1,4 +1,4 @@
-"""The connection to a server: requests as values, sent again where that does no harm, never waiting for a server that is gone."""
+"""The connection to a server: send requests, retry those that may be repeated, and notice a server that is gone."""
 
 import asyncio
 import random
@@ -11,205 +11,223 @@ import httpx2
 from msgspec import Struct
 
 from weft.client.address import Address, is_loopback
-from weft.client.errors import AWAY, is_ours, to_error
+from weft.client.errors import AWAY, is_from_server, to_error
 from weft.errors import DocumentError, ServerError, UnreachableError, UnsupportedError
-from weft.model.ids import checked
+from weft.model.ids import check_id
 from weft.model.wire import Wire, decode, encode
 from weft.version import VERSION
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """`twice` says that asking it again does no harm: whoever answers does it once. What may take `long` is waited for as
-    long as the server is there. The same `key` is the same request."""
+class ServerRequest(Struct, frozen=True, kw_only=True):
+    """A request to a server.
+
+    A `repeatable` request may be sent again after a failure: the server executes it once. A `long` request has no time
+    limit while the server is alive. Requests with the same `key` are the same request.
+    """
 
     method: Method
     path: str
     query: dict[str, str] = {}
     body: Any = None
-    twice: bool = False
+    repeatable: bool = False
     long: bool = False
     key: str | None = None
 
 
-def get(path: str, /, **query: Any) -> Asked:
-    return Asked(method="GET", path=path, query=to_query(query), twice=True)
+def get(path: str, /, **query: Any) -> ServerRequest:
+    return ServerRequest(method="GET", path=path, query=to_query(query), repeatable=True)
 
 
-def post(path: str, body: Any = None, **more: Any) -> Asked:
-    return Asked(method="POST", path=path, body=body, **more)
+def post(path: str, body: Any = None, **more: Any) -> ServerRequest:
+    return ServerRequest(method="POST", path=path, body=body, **more)
 
 
-def put(path: str, body: Any) -> Asked:
-    return Asked(method="PUT", path=path, body=body, twice=True)
+def put(path: str, body: Any) -> ServerRequest:
+    return ServerRequest(method="PUT", path=path, body=body, repeatable=True)
 
 
-def patch(path: str, body: Any) -> Asked:
-    return Asked(method="PATCH", path=path, body=body)
+def patch(path: str, body: Any) -> ServerRequest:
+    return ServerRequest(method="PATCH", path=path, body=body)
 
 
-def delete(path: str, /, body: Any = None, **query: Any) -> Asked:
-    return Asked(method="DELETE", path=path, body=body, query=to_query(query))
+def delete(path: str, /, body: Any = None, **query: Any) -> ServerRequest:
+    return ServerRequest(method="DELETE", path=path, body=body, query=to_query(query))
 
 
-def to_query(given: dict[str, Any]) -> dict[str, str]:
-    """What is said at all, in the words of an address."""
-    return {name: _word(value) for name, value in given.items() if value is not None}
+def to_query(values: dict[str, Any]) -> dict[str, str]:
+    """Return the query parameters as text, without those that are None."""
+    return {name: _to_text(value) for name, value in values.items() if value is not None}
 
 
-def _word(value: object) -> str:
+def _to_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def quoted(given: str) -> str:
-    """A name for a path, whatever is in it."""
-    return quote(given, safe="")
+def quote_name(name: str) -> str:
+    """Return a name as one segment of a path."""
+    return quote(name, safe="")
 
 
 T = TypeVar("T")
 
-CONNECT: Final = 10.0
-ANSWER: Final = 120.0  # what opening a directory for the first time may take on a slow machine, and more
-LOOK: Final = 20.0
-PULSE: Final = 15.0
-FIRST_WAIT: Final = 0.05
-LONGEST_WAIT: Final = 5.0
-PATIENCE: Final = 60.0
+CONNECT_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 120.0  # enough to open a directory for the first time on a slow machine
+HEALTH_SECONDS: Final = 20.0
+PULSE_SECONDS: Final = 15.0
+FIRST_WAIT_SECONDS: Final = 0.05
+MAX_WAIT_SECONDS: Final = 5.0
+PATIENCE_SECONDS: Final = 60.0
 NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-UNKNOWN_OUTCOME: Final = "it may or may not have been done: look before you ask again"
+UNKNOWN_OUTCOME: Final = "it may have been done already: check before you repeat it"
 
 Notice = Callable[[str], None]
 
 
-def unheard(_: str) -> None:
+def ignore_notice(_: str) -> None:
     pass
 
 
-class Health(Wire, frozen=True, kw_only=True):
-    """What a server says of itself. OpenCode's knows no `weft`."""
+class ServerHealth(Wire, frozen=True, kw_only=True):
+    """The health of a server. `weft` is missing in answers of OpenCode."""
 
     healthy: bool = True
     version: str = ""
     weft: bool = False
 
 
-class Terms(Struct, frozen=True, kw_only=True):
-    """The directory that is meant, None for the server's own; for how many seconds a server that is gone is waited for,
-    None for ever; who hears that it is gone, and that it is back. While an answer takes long the server is looked after,
-    every so many seconds."""
+class ConnectionOptions(Struct, frozen=True, kw_only=True):
+    """How to connect.
+
+    `directory` is a directory on the server's machine; None is the server's own. A server that is gone is retried for
+    `patience` seconds, or forever if that is None. During a long request, its health is checked every `pulse` seconds.
+    `notice` receives a message when the server is gone and when it is back.
+    """
 
     directory: str | None = None
-    patience: float | None = PATIENCE
-    pulse: float = PULSE
-    notice: Notice = unheard
+    patience: float | None = PATIENCE_SECONDS
+    pulse: float = PULSE_SECONDS
+    notice: Notice = ignore_notice
 
 
-class Waits:
-    """How long to wait before trying again: longer and longer, never the same for all who wait, and not for ever."""
+class Backoff:
+    """Waits between attempts: exponentially longer, with jitter, and for `patience` seconds in total."""
 
     def __init__(self, patience: float | None) -> None:
-        self.tried = 0
+        self.attempts = 0
         self._patience = patience
-        self._wait = FIRST_WAIT
+        self._wait = FIRST_WAIT_SECONDS
         self._since: float | None = None
 
     def reset(self) -> None:
-        self.tried, self._wait, self._since = 0, FIRST_WAIT, None
+        self.attempts, self._wait, self._since = 0, FIRST_WAIT_SECONDS, None
 
     async def wait(self) -> bool:
-        """Wait; False when it has been long enough."""
-        self.tried += 1
+        """Wait before the next attempt. Return False if the patience is exhausted."""
+        self.attempts += 1
         now = asyncio.get_running_loop().time()
         self._since = now if self._since is None else self._since
         if self._patience is not None and now - self._since > self._patience:
             return False
         await asyncio.sleep(self._wait * random.uniform(0.5, 1.0))
-        self._wait = min(2 * self._wait, LONGEST_WAIT)
+        self._wait = min(2 * self._wait, MAX_WAIT_SECONDS)
         return True
 
 
-class Line:
-    """One server, on behalf of one directory. `ours` when it is weft: OpenCode's has fewer routes."""
+class ServerConnection:
+    """The connection to one server, for one directory."""
 
-    def __init__(self, address: Address, terms: Terms) -> None:
+    def __init__(self, address: Address, options: ConnectionOptions) -> None:
         self.url = address.url
-        self.terms = terms
-        self.health = Health()
-        self.directory = terms.directory or ""
+        self.options = options
+        self.health = ServerHealth()
+        self.directory = options.directory or ""
         self._gone = False
         self.login = (address.username, address.password) if address.password else None
-        self.joining: set[asyncio.Future[None]] = set()
+        self.connecting: set[asyncio.Future[None]] = set()
         local = is_loopback(urlsplit(address.url).hostname or "")
         headers = {"user-agent": f"weft/{VERSION}"}
-        if terms.directory is not None:
-            headers["x-opencode-directory"] = quote(terms.directory, safe="/")
+        if options.directory is not None:
+            headers["x-opencode-directory"] = quote(options.directory, safe="/")
         self.client = httpx2.AsyncClient(
             base_url=address.url,
             auth=self.login,
             headers=headers,
-            timeout=httpx2.Timeout(ANSWER, connect=CONNECT),
+            timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-            trust_env=not local,  # a proxy is no way to this machine
+            trust_env=not local,  # a proxy cannot reach this machine
         )
 
     @property
-    def ours(self) -> bool:
+    def is_weft(self) -> bool:
+        """True if the server is weft. An OpenCode server has fewer routes."""
         return self.health.weft
 
     async def close(self) -> None:
         await self.client.aclose()
 
-    async def meet(self) -> None:
-        """Find out who answers. Raises what keeps one from being let in."""
-        response = await self._once(httpx2.Request("GET", f"{self.url}/global/health"), LOOK)
-        self.health = self._decoded(response, Health)
+    async def check_health(self) -> None:
+        """Find out which server answers. Raise `UnreachableError` if none does, or the server's refusal."""
+        try:
+            response = await self._get_health(HEALTH_SECONDS)
+        except httpx2.TransportError as error:
+            hint = "is it running? weft serve starts one"
+            raise UnreachableError(self._describe(error), hint=hint) from error
+        self.health = self._decode(response, ServerHealth)
 
     @overload
-    async def ask(self, asked: Asked, gives: type[T]) -> T: ...
+    async def send(self, request: ServerRequest, kind: type[T]) -> T: ...
     @overload
-    async def ask(self, asked: Asked, gives: object) -> Any: ...
-    async def ask(self, asked: Asked, gives: Any) -> Any:
-        """The answer as a value; with None for what is given, only that it went well. What is asked after listening began is answered after listening has begun."""
-        if self.joining:
-            await asyncio.wait(self.joining)
-        response = await self._answered(asked)
-        return self._decoded(response, gives)
+    async def send(self, request: ServerRequest, kind: object) -> Any: ...
+    async def send(self, request: ServerRequest, kind: Any) -> Any:
+        """Send a request and return the answer as a value of `kind`; with None, only check that it succeeded.
 
-    async def _answered(self, asked: Asked) -> httpx2.Response:
-        waits = Waits(self.terms.patience)
+        Wait first until new listeners are connected, so that they receive the events that the request causes. Raise
+        `UnreachableError` if the server is gone for too long, or the error that the server answers with.
+        """
+        if self.connecting:
+            await asyncio.wait(self.connecting)
+        return self._decode(await self._retry(request), kind)
+
+    async def _retry(self, request: ServerRequest) -> httpx2.Response:
+        backoff = Backoff(self.options.patience)
         while True:
             try:
-                response = await self._send(asked)
+                response = await self._send_once(request)
             except httpx2.TransportError as error:
-                if not asked.twice and not isinstance(error, NEVER_SENT):
-                    raise UnreachableError(self._gone_for(error), hint=UNKNOWN_OUTCOME) from error
-                if not await waits.wait():
-                    raise UnreachableError(self._gone_for(error)) from error
-                await self.back()
+                if not request.repeatable and not isinstance(error, NEVER_SENT):
+                    raise UnreachableError(self._describe(error), hint=UNKNOWN_OUTCOME) from error
+                if not await backoff.wait():
+                    raise UnreachableError(self._describe(error)) from error
+                await self._wait_until_back()
                 continue
-            away = response.status_code in AWAY and asked.twice and not is_ours(response.content)
-            if not away or not await waits.wait():
+            away = (
+                response.status_code in AWAY and request.repeatable and not is_from_server(response.content)
+            )
+            if not away or not await backoff.wait():
                 return response
 
-    async def _send(self, asked: Asked) -> httpx2.Response:
-        content = None if asked.body is None else encode(asked.body)
+    async def _send_once(self, request: ServerRequest) -> httpx2.Response:
+        content = None if request.body is None else encode(request.body)
         headers = {} if content is None else {"content-type": "application/json"}
-        if asked.key is not None:
-            headers["idempotency-key"] = asked.key
-        request = self.client.build_request(
-            asked.method,
-            asked.path,
-            params=asked.query or None,
+        if request.key is not None:
+            headers["idempotency-key"] = request.key
+        built = self.client.build_request(
+            request.method,
+            request.path,
+            params=request.query or None,
             content=content,
             headers=headers,
-            timeout=httpx2.Timeout(ANSWER, connect=CONNECT, read=None if asked.long else ANSWER),
+            timeout=httpx2.Timeout(
+                ANSWER_SECONDS, connect=CONNECT_SECONDS, read=None if request.long else ANSWER_SECONDS
+            ),
         )
-        sending = self.client.send(request)
-        return await (self._watched(sending) if asked.long else sending)
+        sending = self.client.send(built)
+        return await (self._watch(sending) if request.long else sending)
 
-    async def _watched(self, sending: Awaitable[httpx2.Response]) -> httpx2.Response:
-        """An answer that may take hours. Meanwhile the server is looked after: one that has died says nothing, either."""
+    async def _watch(self, sending: Awaitable[httpx2.Response]) -> httpx2.Response:
+        """Wait for an answer that may take hours, and check meanwhile that the server is alive."""
         answering = asyncio.ensure_future(sending)
         watching = asyncio.ensure_future(self._until_gone())
         try:
@@ -224,110 +242,108 @@ class Line:
 
     async def _until_gone(self) -> None:
         while True:
-            await asyncio.sleep(self.terms.pulse)
+            await asyncio.sleep(self.options.pulse)
             try:
-                await self._look()
+                await self._get_health(min(HEALTH_SECONDS, 2 * self.options.pulse))
             except httpx2.TransportError:
                 return
 
-    async def back(self) -> None:
-        """Wait until the server answers again. Raises `UnreachableError` when it has been gone for too long."""
-        waits = Waits(self.terms.patience)
+    async def _wait_until_back(self) -> None:
+        """Wait until the server answers again. Raise `UnreachableError` if it is gone for too long."""
+        backoff = Backoff(self.options.patience)
         while True:
             try:
-                await self._look()
+                await self._get_health(min(HEALTH_SECONDS, 2 * self.options.pulse))
             except httpx2.TransportError as error:
                 self.notice_gone()
-                if not await waits.wait():
-                    raise UnreachableError(self._gone_for(error)) from error
+                if not await backoff.wait():
+                    raise UnreachableError(self._describe(error)) from error
                 continue
             self.notice_back()
             return
 
-    def _gone_for(self, error: Exception) -> str:
+    def _describe(self, error: Exception) -> str:
         return f"{self.url}: {str(error) or type(error).__name__}"
 
     def notice_gone(self) -> None:
         if not self._gone:
-            self.terms.notice(f"{self.url} does not answer; trying again")
+            self.options.notice(f"{self.url} does not answer; trying again")
         self._gone = True
 
     def notice_back(self) -> None:
         if self._gone:
-            self.terms.notice(f"{self.url} is back")
+            self.options.notice(f"{self.url} is back")
         self._gone = False
 
-    async def _look(self) -> None:
-        seconds = min(LOOK, 2 * self.terms.pulse)
-        await self.client.get("/global/health", timeout=httpx2.Timeout(seconds, connect=CONNECT))
+    async def _get_health(self, seconds: float) -> httpx2.Response:
+        return await self.client.get(
+            "/global/health", timeout=httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
+        )
 
-    async def _once(self, request: httpx2.Request, seconds: float) -> httpx2.Response:
-        try:
-            return await self.client.get(request.url, timeout=httpx2.Timeout(seconds, connect=CONNECT))
-        except httpx2.TransportError as error:
-            hint = "is it running? weft serve starts one"
-            raise UnreachableError(self._gone_for(error), hint=hint) from error
-
-    def _decoded(self, response: httpx2.Response, gives: Any) -> Any:
+    def _decode(self, response: httpx2.Response, kind: Any) -> Any:
         raw, path = response.content, response.request.url.path
         if not response.is_success:
             raise to_error(response.status_code, raw, path)
-        if gives is None:
+        if kind is None:
             return None
         if not raw:
-            # OpenCode 1.1.34 says nothing, with status 200, when a prompt could not be taken.
+            # OpenCode 1.1.34 answers with status 200 and no body if it cannot accept a prompt.
             raise ServerError(
-                "the server answered with nothing",
-                hint="OpenCode does so when a prompt fails: is there such a session, agent and model?",
+                "the server sent an empty answer",
+                hint="OpenCode does so when a prompt fails: do the session, the agent and the model exist?",
             )
         try:
-            return decode(raw, gives, where=path)
+            return decode(raw, kind, where=path)
         except DocumentError as error:
-            raise ServerError(f"the server's answer is not what it should be: {error}") from error
+            raise ServerError(f"the server sent an invalid answer: {error}") from error
 
     @asynccontextmanager
     async def stream(
         self, path: str, *, after: str | None, silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The bytes of a stream that has no end; silent for too long it raises a transport error."""
+        """Open an endless stream of bytes. Raise a transport error if it is silent for too long."""
         headers = {"accept": "text/event-stream"} | ({"last-event-id": after} if after else {})
         async with self.client.stream(
             "GET",
             path,
             params={"deltas": "1"},
             headers=headers,
-            timeout=httpx2.Timeout(silence, connect=CONNECT),
+            timeout=httpx2.Timeout(silence, connect=CONNECT_SECONDS),
         ) as response:
             if not response.is_success:
                 raw = await response.aread()
-                if response.status_code in AWAY and not is_ours(raw):
+                if response.status_code in AWAY and not is_from_server(raw):
                     raise httpx2.RemoteProtocolError(f"status {response.status_code}")
                 raise to_error(response.status_code, raw, path)
             yield response.aiter_raw()
 
 
-OWN = "/weft"
+WEFT_PREFIX = "/weft"
 
 
-def session_at(id: str, *rest: str) -> str:
-    return "/".join(("/session", checked("session", id), *rest))
+def session_path(id: str, *rest: str) -> str:
+    return "/".join(("/session", check_id("session", id), *rest))
 
 
-def message_at(session_id: str, id: str, *rest: str) -> str:
-    return session_at(session_id, "message", checked("message", id), *rest)
+def message_path(session_id: str, id: str, *rest: str) -> str:
+    return session_path(session_id, "message", check_id("message", id), *rest)
 
 
-def part_at(session_id: str, message_id: str, id: str) -> str:
-    return message_at(session_id, message_id, "part", checked("part", id))
+def part_path(session_id: str, message_id: str, id: str) -> str:
+    return message_path(session_id, message_id, "part", check_id("part", id))
 
 
-def own(path: str) -> str:
-    """Where a route of weft's own is, beside OpenCode's."""
-    return OWN + path
+def weft_path(path: str) -> str:
+    """Return the path of a route that only weft has."""
+    return WEFT_PREFIX + path
 
 
-def need_weft(line: Line, what: str, *, hint: str = "") -> None:
-    """Raises `UnsupportedError` if the server is OpenCode's, which has no such route. It is not tried: what OpenCode does
-    not know it hands on to a host on the internet."""
-    if not line.ours:
-        raise UnsupportedError(f"{what} on a server of OpenCode {line.health.version}".rstrip(), hint=hint)
+def require_weft(connection: ServerConnection, what: str, *, hint: str = "") -> None:
+    """Raise `UnsupportedError` if the server is OpenCode, which has no such route.
+
+    The request is not even tried, because OpenCode forwards unknown paths to a host on the internet.
+    """
+    if not connection.is_weft:
+        raise UnsupportedError(
+            f"{what} on a server with OpenCode {connection.health.version}".rstrip(), hint=hint
+        )

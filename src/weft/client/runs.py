@@ -1,35 +1,65 @@
-"""Prompts, commands and undo, over HTTP."""
+"""Prompts, commands, undo, permissions and questions, over HTTP."""
 
 import secrets
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.client.events import Listening
-from weft.client.http import Asked, Line, Waits, get, need_weft, own, post, quoted, session_at
-from weft.client.opencode import model_in, named, next_id, only_known
+from weft.client.events import EventListener
+from weft.client.http import (
+    Backoff,
+    ServerConnection,
+    ServerRequest,
+    delete,
+    get,
+    post,
+    quote_name,
+    require_weft,
+    session_path,
+    weft_path,
+)
+from weft.client.opencode import add_ids, find_last_model, find_unsupported, make_next_id
 from weft.client.sessions import RemoteMessages
 from weft.errors import ModelNotFoundError, NoModelError, NotFoundError
 from weft.model.agent import Agent, Command
 from weft.model.catalog import parse_ref
-from weft.model.ids import ALPHABET, MessageID, PartID, SessionID, check_new, checked
+from weft.model.ids import (
+    ALPHABET,
+    GrantID,
+    MessageID,
+    PartID,
+    PermissionID,
+    QuestionID,
+    SessionID,
+    check_id,
+    check_new_id,
+)
 from weft.model.input import CommandInput, PromptInput, ShellInput
 from weft.model.message import MessageWithParts
 from weft.model.part import ModelRef
+from weft.model.permission import (
+    DEFAULT_GRANT_TERMS,
+    Grant,
+    GrantTerms,
+    PermissionRequest,
+    QuestionRequest,
+    Reply,
+)
 from weft.model.provider import ProviderList
-from weft.model.session import AnyStatus, Idle, Reverted, Session
+from weft.model.session import AnyStatus, Idle, RevertResult, Session
 
-STORED = 5.0
+STORED_SECONDS = 5.0
 
 
-def letters(count: int) -> str:
+def random_letters(count: int) -> str:
     return "".join(secrets.choice(ALPHABET) for _ in range(count))
 
 
-class Sending(Struct, frozen=True):
-    """A prompt ready to be sent, as often as it takes; `since` is from when on messages are its own, if that is known."""
+class PreparedPrompt(Struct, frozen=True):
+    """A prompt that can be sent repeatedly. Messages from the time `since` on belong to it, if that is known."""
 
     input: PromptInput
     key: str | None
@@ -37,76 +67,80 @@ class Sending(Struct, frozen=True):
 
 
 class RemoteRuns(RemoteMessages):
-    """`Runs`, `Undoing` and `Commands`, kept by a server."""
+    """The `Runs`, `Undo` and `Commands` of a server."""
 
-    def __init__(self, line: Line) -> None:
-        super().__init__(line)
-        self._listening: dict[Listening, None] = {}
+    def __init__(self, connection: ServerConnection) -> None:
+        super().__init__(connection)
+        self._listeners: dict[EventListener, None] = {}
         self._running: dict[SessionID, int] = {}
 
     # --- prompts ---
 
     async def check_prompt(self, input: PromptInput) -> None:
-        if self._line.ours:
-            await self._line.ask(post(own("/prompt/check"), input, twice=True), None)
+        if self._connection.is_weft:
+            await self._connection.send(post(weft_path("/prompt/check"), input, repeatable=True), None)
             return
-        if missing := only_known(input):
-            need_weft(self._line, missing)
+        if missing := find_unsupported(input):
+            require_weft(self._connection, missing)
         if input.agent is not None:
-            agents = await self._line.ask(get("/agent"), list[Agent])
+            agents = await self._connection.send(get("/agent"), list[Agent])
             if input.agent not in {agent.name for agent in agents}:
                 raise NotFoundError("agent", input.agent)
         if input.model is not None:
-            found: ProviderList = await self._line.ask(get("/provider"), ProviderList)
+            found: ProviderList = await self._connection.send(get("/provider"), ProviderList)
             models = {provider.id: provider.models for provider in found.all}
             if input.model.model_id not in models.get(input.model.provider_id, {}):
                 raise ModelNotFoundError(input.model.provider_id, input.model.model_id)
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
-        path = session_at(session, "message")
-        sending = await self._ready(session, input)
-        asked = post(path, sending.input, twice=True, long=True, key=sending.key)
-        async with self._run(session, sending.since):
-            return await self._line.ask(asked, MessageWithParts)
+        path = session_path(session, "message")
+        prepared = await self._prepare(session, input)
+        request = post(path, prepared.input, repeatable=True, long=True, key=prepared.key)
+        async with self._run(session, prepared.since):
+            return await self._connection.send(request, MessageWithParts)
 
     async def submit(self, session: SessionID, input: PromptInput) -> MessageWithParts:
-        session_at(session)
-        sending = await self._ready(session, input)
-        for listening in self._listening:
-            listening.heard.expect(session, sending.since)
-        if self._line.ours:
-            asked = post(own(session_at(session, "submit")), sending.input, twice=True, key=sending.key)
-            return await self._line.ask(asked, MessageWithParts)
-        # OpenCode says yes before it has stored it, so it is asked for until it is there.
-        await self._line.ask(post(session_at(session, "prompt_async"), sending.input, twice=True), None)
-        assert sending.input.message_id is not None, "it was given one"
-        waits = Waits(STORED)
+        session_path(session)
+        prepared = await self._prepare(session, input)
+        for listener in self._listeners:
+            listener.tracker.expect(session, prepared.since)
+        if self._connection.is_weft:
+            request = post(
+                weft_path(session_path(session, "submit")), prepared.input, repeatable=True, key=prepared.key
+            )
+            return await self._connection.send(request, MessageWithParts)
+        # OpenCode answers before the prompt is stored, so poll until it is there.
+        await self._connection.send(
+            post(session_path(session, "prompt_async"), prepared.input, repeatable=True), None
+        )
+        assert prepared.input.message_id is not None, "_prepare sets it"
+        backoff = Backoff(STORED_SECONDS)
         while True:
             try:
-                return await self.get_message(session, sending.input.message_id)
+                return await self.get_message(session, prepared.input.message_id)
             except NotFoundError:
-                if not await waits.wait():
+                if not await backoff.wait():
                     raise
 
-    async def _ready(self, session: SessionID, input: PromptInput) -> Sending:
-        """A prompt that is the same one however often it is sent: by its own id, else by a key."""
+    async def _prepare(self, session: SessionID, input: PromptInput) -> PreparedPrompt:
+        """Give a prompt an id or a key, so that sending it again does not repeat it."""
         if input.message_id is not None:
-            check_new("message", input.message_id)
-        if self._line.ours:
-            return Sending(input, None if input.message_id else f"weft-{letters(20)}", None)
+            check_new_id("message", input.message_id)
+        if self._connection.is_weft:
+            return PreparedPrompt(input, None if input.message_id else f"weft-{random_letters(20)}", None)
         await self.check_prompt(input)
         found = await self.get_session(session)
-        newest = await self._messages(session, 1)
+        newest = await self._list_messages(session, 1)
         last = newest[-1].info if newest else None
-        id = input.message_id or next_id(last.id if last else None, found.time.created, letters)
-        return Sending(named(input, id, letters), None, last.time.created + 1 if last else 0)
+        id = input.message_id or make_next_id(last.id if last else None, found.time.created, random_letters)
+        return PreparedPrompt(add_ids(input, id, random_letters), None, last.time.created + 1 if last else 0)
 
     @asynccontextmanager
     async def _run(self, session: SessionID, since: int | None = None) -> AsyncIterator[None]:
-        """While a run goes on. If a listener had a gap meanwhile, it is told of the end when the end is known."""
-        before = {listening: listening.gaps for listening in self._listening}
-        for listening in before:
-            listening.heard.expect(session, since)
+        """Mark a session as running. Listeners that missed events meanwhile catch up afterwards, so that they see the end."""
+        before = {listener: listener.gaps for listener in self._listeners}
+        for listener in before:
+            listener.tracker.expect(session, since)
         self._running[session] = self._running.get(session, 0) + 1
         try:
             yield
@@ -114,74 +148,83 @@ class RemoteRuns(RemoteMessages):
             self._running[session] -= 1
             if not self._running[session]:
                 del self._running[session]
-        for listening, gaps in before.items():
-            if listening.gaps != gaps and listening in self._listening:
-                await listening.make_up()
+        for listener, gaps in before.items():
+            if listener.gaps != gaps and listener in self._listeners:
+                await listener.fill_gap()
 
-    def awaited(self) -> Collection[SessionID]:
+    def list_running(self) -> Collection[SessionID]:
+        """Return the sessions whose runs this client is waiting for."""
         return list(self._running)
 
-    # --- runs of other kinds ---
+    # --- compaction, status and abort ---
 
     async def compact(self, session: SessionID, *, model: ModelRef | None = None) -> MessageWithParts:
-        if self._line.ours:
+        if self._connection.is_weft:
             given = {} if model is None else {"model": model}
-            return await self._long(session, post(own(session_at(session, "compact")), given, long=True))
-        await self._must_be_there(session)
-        body = await self._flat_model(session, model)
-        return await self._then_last(session, post(session_at(session, "summarize"), body, long=True))
+            return await self._send_long(
+                session, post(weft_path(session_path(session, "compact")), given, long=True)
+            )
+        await self._check_exists(session)
+        body = await self._to_model_body(session, model)
+        return await self._send_and_get_last(
+            session, post(session_path(session, "summarize"), body, long=True)
+        )
 
     async def uncompact(self, session: SessionID) -> bool:
-        need_weft(self._line, "showing again what a summary cut off")
-        return await self._line.ask(post(own(session_at(session, "uncompact"))), bool)
+        require_weft(self._connection, "undoing a compaction")
+        return await self._connection.send(post(weft_path(session_path(session, "uncompact"))), bool)
 
     async def initialize(
         self, session: SessionID, *, model: ModelRef | None = None, message_id: MessageID | None = None
     ) -> MessageWithParts:
-        if self._line.ours:
-            said = {"model": model, "messageID": message_id}
-            given = {field: value for field, value in said.items() if value is not None}
-            return await self._long(session, post(own(session_at(session, "initialize")), given, long=True))
+        if self._connection.is_weft:
+            fields = {"model": model, "messageID": message_id}
+            given = {field: value for field, value in fields.items() if value is not None}
+            return await self._send_long(
+                session, post(weft_path(session_path(session, "initialize")), given, long=True)
+            )
         found = await self.get_session(session)
-        id = message_id or next_id(None, found.time.updated, letters)
-        body = await self._flat_model(session, model) | {"messageID": id}
-        return await self._then_last(session, post(session_at(session, "init"), body, long=True))
+        id = message_id or make_next_id(None, found.time.updated, random_letters)
+        body = await self._to_model_body(session, model) | {"messageID": id}
+        return await self._send_and_get_last(session, post(session_path(session, "init"), body, long=True))
 
-    async def _long(self, session: SessionID, asked: Asked) -> MessageWithParts:
+    async def _send_long(self, session: SessionID, request: ServerRequest) -> MessageWithParts:
         async with self._run(session):
-            return await self._line.ask(asked, MessageWithParts)
+            return await self._connection.send(request, MessageWithParts)
 
-    async def _then_last(self, session: SessionID, asked: Asked) -> MessageWithParts:
+    async def _send_and_get_last(self, session: SessionID, request: ServerRequest) -> MessageWithParts:
         async with self._run(session):
-            await self._line.ask(asked, bool)
-        return (await self._messages(session, 1))[-1]
+            await self._connection.send(request, bool)
+        return (await self._list_messages(session, 1))[-1]
 
-    async def _flat_model(self, session: SessionID, model: ModelRef | None) -> dict[str, str]:
-        """OpenCode wants to be told the model: the one that is named, else the last one that was used."""
-        found = model or model_in(await self._messages(session))
+    async def _to_model_body(self, session: SessionID, model: ModelRef | None) -> dict[str, str]:
+        """Return the model for a request to OpenCode, which requires one: `model`, else the model that was used last."""
+        found = model or find_last_model(await self._list_messages(session))
         if found is None:
             raise NoModelError
         return {"providerID": found.provider_id, "modelID": found.model_id}
 
     async def abort(self, session: SessionID) -> bool:
-        if self._line.ours:
-            return await self._line.ask(post(own(session_at(session, "abort")), twice=True), bool)
-        path = session_at(session, "abort")
+        if self._connection.is_weft:
+            return await self._connection.send(
+                post(weft_path(session_path(session, "abort")), repeatable=True), bool
+            )
+        path = session_path(session, "abort")
         running = session in await self.list_status()
-        await self._line.ask(post(path, twice=True), bool)
+        await self._connection.send(post(path, repeatable=True), bool)
         return running
 
     async def get_status(self, session: SessionID) -> AnyStatus:
-        checked("session", session)
+        check_id("session", session)
         return (await self.list_status()).get(session, Idle())
 
     async def list_status(self) -> dict[SessionID, AnyStatus]:
-        found: dict[SessionID, AnyStatus] = await self._line.ask(
+        found: dict[SessionID, AnyStatus] = await self._connection.send(
             get("/session/status"), dict[SessionID, AnyStatus]
         )
         return {id: status for id, status in found.items() if not isinstance(status, Idle)}
 
-    # --- taking back ---
+    # --- undo ---
 
     async def revert(
         self,
@@ -191,75 +234,133 @@ class RemoteRuns(RemoteMessages):
         *,
         files: tuple[str, ...] | None = None,
         dry_run: bool = False,
-    ) -> Reverted:
-        given = {"messageID": checked("message", message), "partID": part and checked("part", part)}
+    ) -> RevertResult:
+        given = {"messageID": check_id("message", message), "partID": part and check_id("part", part)}
         body = {field: value for field, value in given.items() if value is not None}
-        if self._line.ours:
-            asked = post(own(session_at(session, "revert")), body | _wish(files, dry_run=dry_run), long=True)
-            return await self._line.ask(asked, Reverted)
-        self._refuse_wish(files, dry_run=dry_run)
+        if self._connection.is_weft:
+            request = post(
+                weft_path(session_path(session, "revert")),
+                body | _to_file_options(files, dry_run=dry_run),
+                long=True,
+            )
+            return await self._connection.send(request, RevertResult)
+        self._refuse_file_options(files, dry_run=dry_run)
         found = await self.get_message(session, message)
         if part is not None and part not in {each.id for each in found.parts}:
             raise NotFoundError("part", part)
-        there = await self._line.ask(post(session_at(session, "revert"), body, long=True), Session)
-        return Reverted(session=there)
+        reverted = await self._connection.send(
+            post(session_path(session, "revert"), body, long=True), Session
+        )
+        return RevertResult(session=reverted)
 
     async def unrevert(
         self, session: SessionID, *, files: tuple[str, ...] | None = None, dry_run: bool = False
-    ) -> Reverted:
-        if self._line.ours:
-            body = _wish(files, dry_run=dry_run)
-            return await self._line.ask(post(own(session_at(session, "unrevert")), body, long=True), Reverted)
-        self._refuse_wish(files, dry_run=dry_run)
-        await self._must_be_there(session)
-        there = await self._line.ask(post(session_at(session, "unrevert"), long=True), Session)
-        return Reverted(session=there)
+    ) -> RevertResult:
+        if self._connection.is_weft:
+            body = _to_file_options(files, dry_run=dry_run)
+            return await self._connection.send(
+                post(weft_path(session_path(session, "unrevert")), body, long=True), RevertResult
+            )
+        self._refuse_file_options(files, dry_run=dry_run)
+        await self._check_exists(session)
+        reverted = await self._connection.send(post(session_path(session, "unrevert"), long=True), Session)
+        return RevertResult(session=reverted)
 
-    def _refuse_wish(self, files: tuple[str, ...] | None, *, dry_run: bool) -> None:
+    def _refuse_file_options(self, files: tuple[str, ...] | None, *, dry_run: bool) -> None:
         if files is not None or dry_run:
-            need_weft(self._line, "saying what becomes of each file")
+            require_weft(self._connection, "choosing files to restore")
 
     # --- commands ---
 
     async def list_commands(self) -> list[Command]:
-        return await self._line.ask(get("/command"), list[Command])
+        return await self._connection.send(get("/command"), list[Command])
 
     async def get_command(self, name: str) -> Command:
-        if self._line.ours and name:
-            return await self._line.ask(get(own(f"/command/{quoted(name)}")), Command)
+        if self._connection.is_weft and name:
+            return await self._connection.send(get(weft_path(f"/command/{quote_name(name)}")), Command)
         for command in await self.list_commands():
             if command.name == name:
                 return command
         raise NotFoundError("command", name[:80])
 
     async def command(self, session: SessionID, input: CommandInput) -> MessageWithParts:
-        path = session_at(session, "command")
+        path = session_path(session, "command")
         if input.message_id is not None:
-            check_new("message", input.message_id)
-        if self._line.ours:
-            key = None if input.message_id else f"weft-{letters(20)}"
-            return await self._long(session, post(path, input, twice=True, long=True, key=key))
-        if missing := only_known(input):
-            need_weft(self._line, missing)
-        await self._must_be_there(session)
+            check_new_id("message", input.message_id)
+        if self._connection.is_weft:
+            key = None if input.message_id else f"weft-{random_letters(20)}"
+            return await self._send_long(session, post(path, input, repeatable=True, long=True, key=key))
+        if missing := find_unsupported(input):
+            require_weft(self._connection, missing)
+        await self._check_exists(session)
         await self.get_command(input.command)
         model = None if input.model is None else parse_ref(input.model)
         await self.check_prompt(PromptInput(agent=input.agent, model=model, parts=()))
-        return await self._long(session, post(path, input, long=True))
+        return await self._send_long(session, post(path, input, long=True))
 
     async def shell(self, session: SessionID, input: ShellInput) -> MessageWithParts:
-        path = session_at(session, "shell")
-        if self._line.ours:
-            return await self._long(session, post(path, input, long=True))
-        await self._must_be_there(session)
+        path = session_path(session, "shell")
+        if self._connection.is_weft:
+            return await self._send_long(session, post(path, input, long=True))
+        await self._check_exists(session)
         await self.check_prompt(PromptInput(agent=input.agent, model=input.model, parts=()))
-        if input.agent is None:  # OpenCode wants to be told
-            agents = await self._line.ask(get("/agent"), list[Agent])
+        if input.agent is None:  # OpenCode requires an agent
+            agents = await self._connection.send(get("/agent"), list[Agent])
             input = replace(input, agent=next(each.name for each in agents if each.mode != "subagent"))
-        # It gives the message without what stands in it.
-        await self._line.ask(post(path, input, long=True), None)
-        return (await self._messages(session, 1))[-1]
+        # OpenCode returns the message without its parts.
+        await self._connection.send(post(path, input, long=True), None)
+        return (await self._list_messages(session, 1))[-1]
 
 
-def _wish(files: tuple[str, ...] | None, *, dry_run: bool) -> dict[str, object]:
+def _to_file_options(files: tuple[str, ...] | None, *, dry_run: bool) -> dict[str, object]:
     return ({} if files is None else {"files": files}) | ({"dryRun": True} if dry_run else {})
+
+
+class RemotePermissions(RemoteRuns):
+    """The `Permissions` and `Questions` of a server."""
+
+    async def list_permissions(self) -> list[PermissionRequest]:
+        return await self._connection.send(get("/permission"), list[PermissionRequest])
+
+    async def reply_permission(
+        self, id: PermissionID, reply: Reply, *, message: str = "", grant: GrantTerms = DEFAULT_GRANT_TERMS
+    ) -> None:
+        path = f"/permission/{check_id('permission', id)}/reply"
+        body: dict[str, Any] = {"reply": reply} | ({"message": message} if message else {})
+        if self._connection.is_weft:
+            body |= {} if grant == DEFAULT_GRANT_TERMS else {"grant": grant}
+            await self._connection.send(post(weft_path(path), body), bool)
+            return
+        if grant != DEFAULT_GRANT_TERMS:
+            require_weft(self._connection, "a grant with a scope or an expiry")
+        if id not in {
+            each.id for each in await self.list_permissions()
+        }:  # OpenCode accepts a reply to any id
+            raise NotFoundError("permission request", id)
+        await self._connection.send(post(path, body), bool)
+
+    async def list_grants(self) -> list[Grant]:
+        require_weft(self._connection, "listing grants")
+        return await self._connection.send(get(weft_path("/grant")), list[Grant])
+
+    async def revoke_grant(self, id: GrantID) -> None:
+        path = f"/grant/{check_id('grant', id)}"
+        require_weft(self._connection, "revoking a grant")
+        await self._connection.send(delete(weft_path(path)), bool)
+
+    async def list_questions(self) -> list[QuestionRequest]:
+        return await self._connection.send(get("/question"), list[QuestionRequest])
+
+    async def reply_question(self, id: QuestionID, answers: tuple[tuple[str, ...], ...]) -> None:
+        path = f"/question/{check_id('question', id)}/reply"
+        await self._check_open(id)
+        await self._connection.send(post(path, {"answers": answers}), bool)
+
+    async def reject_question(self, id: QuestionID) -> None:
+        path = f"/question/{check_id('question', id)}/reject"
+        await self._check_open(id)
+        await self._connection.send(post(path), bool)
+
+    async def _check_open(self, id: QuestionID) -> None:
+        if not self._connection.is_weft and id not in {each.id for each in await self.list_questions()}:
+            raise NotFoundError("question", id)

@@ -1,4 +1,4 @@
-"""Terminals over HTTP: their records as answers, their screens over a websocket."""
+"""Terminals over HTTP, with their screens over a websocket."""
 
 import asyncio
 import ssl
@@ -20,79 +20,81 @@ from wsproto.events import (
     TextMessage,
 )
 
+from weft.api.workspace import Screen
 from weft.client.errors import to_error
-from weft.client.http import CONNECT, Line, delete, get, post, put
+from weft.client.http import CONNECT_SECONDS, ServerConnection, delete, get, post, put
 from weft.errors import UnreachableError
-from weft.model.ids import PtyID, checked
+from weft.model.ids import PtyID, check_id
 from weft.model.workspace import Pty, PtyChange, PtyInput
-from weft.outlook import Screen
 
-PIECE: Final = 65_536
+READ_BYTES: Final = 65_536
 
 
-def pty_at(id: PtyID) -> str:
-    return f"/pty/{checked('pty', id)}"
+def pty_path(id: PtyID) -> str:
+    return f"/pty/{check_id('pty', id)}"
 
 
 class RemoteTerminals:
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    """The `Terminals` of a server."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
 
     async def list_ptys(self) -> list[Pty]:
-        return await self._line.ask(get("/pty"), list[Pty])
+        return await self._connection.send(get("/pty"), list[Pty])
 
     async def create_pty(self, input: PtyInput) -> Pty:
-        return await self._line.ask(post("/pty", input), Pty)
+        return await self._connection.send(post("/pty", input), Pty)
 
     async def get_pty(self, id: PtyID) -> Pty:
-        return await self._line.ask(get(pty_at(id)), Pty)
+        return await self._connection.send(get(pty_path(id)), Pty)
 
     async def update_pty(self, id: PtyID, change: PtyChange) -> Pty:
-        return await self._line.ask(put(pty_at(id), change), Pty)
+        return await self._connection.send(put(pty_path(id), change), Pty)
 
     async def remove_pty(self, id: PtyID) -> None:
-        await self._line.ask(delete(pty_at(id)), bool)
+        await self._connection.send(delete(pty_path(id)), bool)
 
     @asynccontextmanager
     async def open_screen(self, id: PtyID) -> AsyncIterator[Screen]:
         await self.get_pty(id)
-        screen = await open_socket(self._line, f"{pty_at(id)}/connect")
+        screen = await open_remote_screen(self._connection, f"{pty_path(id)}/connect")
         try:
             yield screen
         finally:
             await screen.close()
 
 
-async def open_socket(line: Line, path: str) -> "Socket":
-    """A websocket to the server, once it has agreed to one."""
-    at = urlsplit(line.url)
+async def open_remote_screen(connection: ServerConnection, path: str) -> "RemoteScreen":
+    """Open a websocket. Raise `UnreachableError` if the server does not answer, or its refusal."""
+    at = urlsplit(connection.url)
     secure, port = at.scheme == "https", at.port or (443 if at.scheme == "https" else 80)
     try:
-        async with asyncio.timeout(CONNECT):
+        async with asyncio.timeout(CONNECT_SECONDS):
             reader, writer = await asyncio.open_connection(
                 at.hostname, port, ssl=ssl.create_default_context() if secure else None
             )
     except (OSError, TimeoutError) as error:
-        raise UnreachableError(f"{line.url}: {str(error) or 'no answer'}") from error
-    socket = Socket(line.url, reader, writer)
+        raise UnreachableError(f"{connection.url}: {str(error) or 'no answer'}") from error
+    screen = RemoteScreen(connection.url, reader, writer)
     try:
-        await socket.shake_hands(at.netloc, at.path + path, _headers(line))
+        await screen.shake_hands(at.netloc, at.path + path, _headers(connection))
     except BaseException:
         writer.close()
         raise
-    return socket
+    return screen
 
 
-def _headers(line: Line) -> list[tuple[bytes, bytes]]:
-    directory = line.client.headers.get("x-opencode-directory")
-    given = [] if directory is None else [(b"x-opencode-directory", directory.encode())]
-    if line.login is not None:
-        given.append((b"authorization", b"Basic " + b64encode(":".join(line.login).encode())))
-    return given
+def _headers(connection: ServerConnection) -> list[tuple[bytes, bytes]]:
+    directory = connection.client.headers.get("x-opencode-directory")
+    headers = [] if directory is None else [(b"x-opencode-directory", directory.encode())]
+    if connection.login is not None:
+        headers.append((b"authorization", b"Basic " + b64encode(":".join(connection.login).encode())))
+    return headers
 
 
-class Socket:
-    """A terminal's screen at the other end of a websocket."""
+class RemoteScreen:
+    """The screen of a terminal, over a websocket."""
 
     def __init__(self, url: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._url = url
@@ -111,7 +113,7 @@ class Socket:
                     raise to_error(status, b"", path)
                 case _:
                     break
-        raise UnreachableError(f"{self._url} does not open a socket")
+        raise UnreachableError(f"{self._url} does not accept a websocket")
 
     async def read(self) -> bytes:
         async for event in self._events():
@@ -140,11 +142,11 @@ class Socket:
         self._writer.close()
 
     async def _events(self) -> AsyncIterator[Event]:
-        """What the other end says, one after the other; none once it is over."""
+        """Yield the events of the websocket until it is closed."""
         while not self._ended:
             for event in self._ws.events():
                 yield event
-            data = await self._reader.read(PIECE)
+            data = await self._reader.read(READ_BYTES)
             if not data:
                 return
             self._ws.receive_data(data)

@@ -1,4 +1,4 @@
-"""The agents: built-in ones, and what configuration changes and adds; their permission rules."""
+"""Build the agents: the built-in ones, and what configuration changes and adds; with their permission rules."""
 
 import os
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.config.check import nearest
+from weft.config.check import find_nearest
 from weft.config.schema import AgentConfig, Config, PermissionMap
 from weft.errors import InvalidInputError
 from weft.host.paths import Paths
@@ -17,29 +17,31 @@ from weft.model.permission import Action, Rule, Ruleset
 
 
 def to_ruleset(permission: PermissionMap | None, *, home: str) -> Ruleset:
-    """One rule per entry, in the order written. `~` and `$HOME` at the front of a pattern are the person's home."""
+    """Convert permissions to rules, one for each entry, in order. `~` and `$HOME` at the start of a pattern are the
+    user's home.
+    """
     return tuple(
         Rule(permission=key, pattern=pattern, action=action)
         for key, value in (permission or {}).items()
-        for pattern, action in _patterns(value, home).items()
+        for pattern, action in _to_patterns(value, home).items()
     )
 
 
-def _patterns(value: Action | Mapping[str, Action], home: str) -> dict[str, Action]:
+def _to_patterns(value: Action | Mapping[str, Action], home: str) -> dict[str, Action]:
     if isinstance(value, str):
         return {"*": value}
-    return {_expand(pattern, home): action for pattern, action in value.items()}
+    return {_expand_home(pattern, home): action for pattern, action in value.items()}
 
 
-def _expand(pattern: str, home: str) -> str:
+def _expand_home(pattern: str, home: str) -> str:
     if pattern == "~" or pattern.startswith("~/"):
         return home + pattern[1:]
     return home + pattern.removeprefix("$HOME") if pattern.startswith("$HOME") else pattern
 
 
-ALLOW: Action = "allow"
-# Held against the path from the top; elsewhere in a checkout the same things count as if they lay there (tool/paths.py).
-ACTING_ASK: dict[str, Action] = {
+ALLOWED: Action = "allow"
+# Matched against the path from the top of the checkout; nested checkouts count likewise (tool/paths.py).
+PROTECTED_FILES: dict[str, Action] = {
     ".git": "ask",
     ".git/config*": "ask",
     ".git/*/config*": "ask",
@@ -51,79 +53,81 @@ ACTING_ASK: dict[str, Action] = {
     ".opencode/*": "ask",
     ".opencode/plans/*": "allow",
 }
-SECRETS_ASK: dict[str, Action] = {"*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"}
+SECRET_FILES: dict[str, Action] = {"*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"}
 
 
-class _Ground(Struct, frozen=True, kw_only=True):
-    """What every agent stands on: the rules before its own, and the person's after them."""
+class _RuleContext(Struct, frozen=True, kw_only=True):
+    """What the rules of every agent are built from: the default rules before its own, and the user's after them."""
 
     paths: Paths
     worktree: str
     defaults: Ruleset
-    person: Ruleset
+    user: Ruleset
 
-    def rules(self, permission: PermissionMap | None) -> Ruleset:
+    def to_rules(self, permission: PermissionMap | None) -> Ruleset:
         return to_ruleset(permission, home=self.paths.os_home)
 
-    def anyone(self) -> Ruleset:
-        """The rules of an agent that has none of its own."""
-        return self.defaults + self.person
+    def list_common(self) -> Ruleset:
+        """Return the rules of an agent that has none of its own."""
+        return self.defaults + self.user
 
 
 def build_agents(
     config: Config, paths: Paths, worktree: str, vouched: Config | None = None
 ) -> dict[str, Agent]:
-    """Every agent by its key, the built-in ones first, then in the order configured.
+    """Return every agent by its key: the built-in ones first, then in configured order.
 
-    Where `config` says more than what is `vouched` for, its rules only limit: OpenCode lets a repository that was
-    merely cloned allow what the person asks to be asked about.
+    What `config` adds to `vouched` comes from an untrusted project, whose rules can only restrict. OpenCode lets a
+    cloned repository allow what the user wants to be asked about.
     """
-    agents = _build(config, paths, worktree)
+    agents = _build_all(config, paths, worktree)
     if vouched is None or vouched is config:
         return agents
-    person = _build(vouched, paths, worktree)
-    newcomer = _ground(vouched, paths, worktree)
+    user_agents = _build_all(vouched, paths, worktree)
+    vouched_context = _make_context(vouched, paths, worktree)
     disabled = {key for key, agent in (vouched.agent or {}).items() if agent.disable}
     return {
-        key: _limited(agent, person[key].permission if key in person else newcomer.anyone())
+        key: _limit_agent(
+            agent, user_agents[key].permission if key in user_agents else vouched_context.list_common()
+        )
         for key, agent in agents.items()
         if key not in disabled
     }
 
 
-def _limited(agent: Agent, person: Ruleset) -> Agent:
-    """What the person's rules say holds, and of the others what is stricter."""
-    if agent.permission == person:
+def _limit_agent(agent: Agent, user_rules: Ruleset) -> Agent:
+    """Return the agent with the user's rules, limited further by its own."""
+    if agent.permission == user_rules:
         return agent
-    return replace(agent, permission=person, limits=(agent.permission,))
+    return replace(agent, permission=user_rules, limits=(agent.permission,))
 
 
-def _ground(config: Config, paths: Paths, worktree: str) -> _Ground:
+def _make_context(config: Config, paths: Paths, worktree: str) -> _RuleContext:
     defaults = to_ruleset(_default_permission(paths), home=paths.os_home)
-    person = to_ruleset(config.permission, home=paths.os_home)
-    return _Ground(paths=paths, worktree=worktree, defaults=defaults, person=person)
+    user = to_ruleset(config.permission, home=paths.os_home)
+    return _RuleContext(paths=paths, worktree=worktree, defaults=defaults, user=user)
 
 
-def _build(config: Config, paths: Paths, worktree: str) -> dict[str, Agent]:
-    ground = _ground(config, paths, worktree)
-    agents = {agent.name: agent for agent in _built_in(ground)}
+def _build_all(config: Config, paths: Paths, worktree: str) -> dict[str, Agent]:
+    context = _make_context(config, paths, worktree)
+    agents = {agent.name: agent for agent in _list_built_in(context)}
     for key, configured in (config.agent or {}).items():
         if configured.disable:
             agents.pop(key, None)
             continue
-        start = agents.get(key) or Agent(name=key, mode="all", permission=ground.anyone())
-        agents[key] = _configure(start, configured, ground)
-    return {key: _may_read_tool_output(agent, ground) for key, agent in agents.items()}
+        start = agents.get(key) or Agent(name=key, mode="all", permission=context.list_common())
+        agents[key] = _configure(start, configured, context)
+    return {key: _may_read_tool_output(agent, context) for key, agent in agents.items()}
 
 
 def list_agents(agents: Mapping[str, Agent], config: Config) -> list[Agent]:
-    """The default agent first, then in the order defined."""
+    """Return the agents: the default one first, then in order of definition."""
     default = config.default_agent or "build"
     return [agent for _, agent in sorted(agents.items(), key=lambda item: item[0] != default)]
 
 
 def choose_agent(agents: Mapping[str, Agent], config: Config) -> str:
-    """The key of the agent that answers when none is named. Raises `InvalidInputError`."""
+    """Return the key of the agent that answers when none is named. Raise `InvalidInputError`."""
     wanted = config.default_agent
     if not wanted:
         for key, agent in agents.items():
@@ -132,7 +136,7 @@ def choose_agent(agents: Mapping[str, Agent], config: Config) -> str:
         raise InvalidInputError("agent", "no primary visible agent found")
     found = agents.get(wanted)
     if found is None:
-        near = nearest(wanted, agents)
+        near = find_nearest(wanted, agents)
         hint = f"did you mean {near!r}?" if near else ""
         raise InvalidInputError("default_agent", f'default agent "{wanted}" not found', hint=hint)
     if found.mode == "subagent":
@@ -143,9 +147,9 @@ def choose_agent(agents: Mapping[str, Agent], config: Config) -> str:
 
 
 def list_models(model: str | tuple[str, ...] | None) -> tuple[ModelRef, ...]:
-    """The models an agent names, to be tried in turn.
+    """Return the models that an agent names, to be tried in order.
 
-    A name without a slash is kept as it is: asking for it must fail, and not fall to some other model.
+    A name without a slash is kept: a request for it must fail instead of using another model.
     """
     names = (model,) if isinstance(model, str) else model or ()
     parts = (name.partition("/") for name in names)
@@ -156,33 +160,34 @@ def _default_permission(paths: Paths) -> PermissionMap:
     return {
         "*": "allow",
         "doom_loop": "ask",
-        # A call that a crash cut off may have had its effect. OpenCode leaves it open for ever.
+        # A call that a crash interrupted may have had its effect. OpenCode leaves it open forever.
         "interrupted": "ask",
-        "external_directory": {"*": "ask", **_tool_output(paths)},
+        "external_directory": {"*": "ask", **_tool_output_rules(paths)},
         "question": "deny",
         "plan_enter": "deny",
         "plan_exit": "deny",
-        "read": {"*": "allow", **SECRETS_ASK},
-        # What runs by itself is not the work. OpenCode lets tools write hooks, and the configuration of agents.
-        "edit": ACTING_ASK,
-        # What is behind the person's own firewall is not the web. OpenCode fetches it unasked.
+        "read": {"*": "allow", **SECRET_FILES},
+        # Files that are executed automatically need a confirmation. OpenCode lets tools write hooks and agent
+        # configuration.
+        "edit": PROTECTED_FILES,
+        # Addresses behind the user's firewall need a confirmation. OpenCode fetches them without asking.
         "webfetch_private": "ask",
     }
 
 
-def _tool_output(paths: Paths) -> dict[str, Action]:
+def _tool_output_rules(paths: Paths) -> dict[str, Action]:
     return {paths.tool_output: "allow", os.path.join(paths.tool_output, "*"): "allow"}
 
 
-def _built_in(ground: _Ground) -> list[Agent]:
+def _list_built_in(context: _RuleContext) -> list[Agent]:
     def native(name: str, own: PermissionMap, **fields: Any) -> Agent:
-        rules = ground.defaults + ground.rules(own) + ground.person
+        rules = context.defaults + context.to_rules(own) + context.user
         return Agent(name=name, native=True, permission=rules, **fields)
 
     nothing: PermissionMap = {"*": "deny"}
     return [
         native("build", {"question": "allow", "plan_enter": "allow"}, mode="primary"),
-        native("plan", _plan_permission(ground), mode="primary"),
+        native("plan", _plan_permission(context), mode="primary"),
         native(
             "general",
             {"todoread": "deny", "todowrite": "deny"},
@@ -191,7 +196,7 @@ def _built_in(ground: _Ground) -> list[Agent]:
         ),
         native(
             "explore",
-            _explore_permission(ground.paths),
+            _explore_permission(context.paths),
             mode="subagent",
             description=_read_prompt("explore.about"),
             prompt=_read_prompt("explore"),
@@ -202,8 +207,8 @@ def _built_in(ground: _Ground) -> list[Agent]:
     ]
 
 
-def _plan_permission(ground: _Ground) -> PermissionMap:
-    plans = ground.paths.plans
+def _plan_permission(context: _RuleContext) -> PermissionMap:
+    plans = context.paths.plans
     return {
         "question": "allow",
         "plan_exit": "allow",
@@ -211,7 +216,7 @@ def _plan_permission(ground: _Ground) -> PermissionMap:
         "edit": {
             "*": "deny",
             ".opencode/plans/*.md": "allow",
-            os.path.relpath(os.path.join(plans, "*.md"), ground.worktree): "allow",
+            os.path.relpath(os.path.join(plans, "*.md"), context.worktree): "allow",
         },
     }
 
@@ -220,14 +225,14 @@ def _explore_permission(paths: Paths) -> PermissionMap:
     allowed = ("grep", "glob", "list", "bash", "webfetch", "websearch", "codesearch")
     return {
         "*": "deny",
-        **dict.fromkeys(allowed, ALLOW),
-        # OpenCode allows all reading here, and with it reading `.env` unasked.
-        "read": {"*": "allow", **SECRETS_ASK},
-        "external_directory": _tool_output(paths),
+        **dict.fromkeys(allowed, ALLOWED),
+        # OpenCode allows all reading here, including `.env`.
+        "read": {"*": "allow", **SECRET_FILES},
+        "external_directory": _tool_output_rules(paths),
     }
 
 
-def _configure(agent: Agent, configured: AgentConfig, ground: _Ground) -> Agent:
+def _configure(agent: Agent, configured: AgentConfig, context: _RuleContext) -> Agent:
     models = list_models(configured.model)
     given = {
         "name": configured.name,
@@ -246,7 +251,7 @@ def _configure(agent: Agent, configured: AgentConfig, ground: _Ground) -> Agent:
         agent,
         **{field: value for field, value in given.items() if value is not None},
         options=_merge_options(agent.options, configured.options or {}),
-        permission=agent.permission + ground.rules(configured.permission),
+        permission=agent.permission + context.to_rules(configured.permission),
     )
 
 
@@ -260,13 +265,13 @@ def _merge_options(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[st
     return merged
 
 
-def _may_read_tool_output(agent: Agent, ground: _Ground) -> Agent:
-    """Output too long for an answer is spilled to files; unless told otherwise, any agent may look it up."""
-    output = _tool_output(ground.paths)
+def _may_read_tool_output(agent: Agent, context: _RuleContext) -> Agent:
+    """Allow an agent to read files with truncated tool output, unless a rule denies it."""
+    output = _tool_output_rules(context.paths)
     for rule in agent.permission:
         if rule.permission == "external_directory" and rule.action == "deny" and rule.pattern in output:
             return agent
-    return replace(agent, permission=agent.permission + ground.rules({"external_directory": output}))
+    return replace(agent, permission=agent.permission + context.to_rules({"external_directory": output}))
 
 
 def _read_prompt(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Check configuration against the schema: keep what fits, drop and name what does not."""
+"""Check configuration against the schema: keep what fits, and report what does not."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -8,19 +8,19 @@ from typing import Any
 
 from msgspec import inspect
 
-from weft.config.jsonc import Finding, KeyPath
+from weft.config.jsonc import ConfigFinding, KeyPath
 from weft.config.schema import Config, default_keybinds
 
-LARGEST = 2**53 - 1
+MAX_NUMBER = 2**53 - 1
 
 
-def is_of_kind(value: Any, kind: inspect.Type) -> bool:
-    """Whether a value is of the right sort, never mind what is in it."""
+def has_json_type(value: Any, kind: inspect.Type) -> bool:
+    """Return True if a value has the JSON type of the schema, whatever its content."""
     match kind:
         case inspect.Metadata():
-            return is_of_kind(value, kind.type)
+            return has_json_type(value, kind.type)
         case inspect.UnionType():
-            return any(is_of_kind(value, member) for member in kind.types)
+            return any(has_json_type(value, member) for member in kind.types)
         case inspect.StructType() | inspect.DictType():
             return isinstance(value, dict)
         case inspect.VarTupleType():
@@ -30,18 +30,19 @@ def is_of_kind(value: Any, kind: inspect.Type) -> bool:
         case inspect.BoolType():
             return isinstance(value, bool)
         case inspect.IntType() | inspect.FloatType() | inspect.DecimalType():
-            # Beyond this a number is not the one that was written; 1e999 is not one at all.
-            return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+            # JSON numbers above this lose precision, and 1e999 becomes infinite.
+            return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER
         case _:
             return True
 
 
-def fits(value: Any, kind: inspect.Type) -> bool:
-    if not is_of_kind(value, kind):
+def fits_type(value: Any, kind: inspect.Type) -> bool:
+    """Return True if a value fits the schema."""
+    if not has_json_type(value, kind):
         return False
     match kind:
         case inspect.Metadata():
-            return fits(value, kind.type)
+            return fits_type(value, kind.type)
         case inspect.LiteralType():
             return value in kind.values
         case inspect.StrType():
@@ -54,25 +55,27 @@ def fits(value: Any, kind: inspect.Type) -> bool:
             return True
 
 
-def words(kind: inspect.Type) -> Iterable[str]:
+def list_choices(kind: inspect.Type) -> Iterable[str]:
+    """Yield the literal values that a schema allows."""
     match kind:
         case inspect.LiteralType():
             yield from (str(value) for value in kind.values)
         case inspect.UnionType():
             for member in kind.types:
-                yield from words(member)
+                yield from list_choices(member)
         case _:
             return
 
 
-def describe(kind: inspect.Type) -> str:
+def describe_type(kind: inspect.Type) -> str:
+    """Describe a schema in words, for an error message."""
     match kind:
         case inspect.Metadata():
-            return str((kind.extra or {}).get("expected") or describe(kind.type))
+            return str((kind.extra or {}).get("expected") or describe_type(kind.type))
         case inspect.UnionType():
-            return either(describe(member) for member in kind.types)
+            return join_choices(describe_type(member) for member in kind.types)
         case inspect.LiteralType():
-            return either(map(quote, kind.values))
+            return join_choices(map(quote_word, kind.values))
         case inspect.IntType():
             return "a whole number" if kind.gt is None else f"a whole number above {kind.gt}"
         case inspect.FloatType():
@@ -89,16 +92,18 @@ def describe(kind: inspect.Type) -> str:
             return "an object"
 
 
-def either(words: Iterable[str], joint: str = "or") -> str:
+def join_choices(words: Iterable[str], joint: str = "or") -> str:
+    """Join words as "a, b or c"."""
     *most, last = words
     return f"{', '.join(most)} {joint} {last}" if most else last
 
 
-def quote(word: object) -> str:
+def quote_word(word: object) -> str:
     return f'"{word}"'
 
 
-def name_kind(value: Any) -> str:
+def describe_value(value: Any) -> str:
+    """Describe the JSON type of a value in words."""
     match value:
         case None:
             return "null"
@@ -119,18 +124,18 @@ def name_kind(value: Any) -> str:
 ACTIONS = ("ask", "allow", "deny")
 
 
-class _Lost:
-    """What is left of a value that does not fit."""
+class _Rejected:
+    """Marks a value that does not fit."""
 
 
-_LOST = _Lost()
+_REJECTED = _Rejected()
 
 
-def check(value: dict[str, Any], *, whole: bool = False) -> tuple[dict[str, Any], list[Finding]]:
-    """What fits of a configuration, and what does not.
+def check_config(value: dict[str, Any], *, whole: bool = False) -> tuple[dict[str, Any], list[ConfigFinding]]:
+    """Return the part of a configuration that fits the schema, and the findings about the rest.
 
-    One layer may hold part of a thing (a server's timeout) whose rest is in another; only a `whole` configuration is
-    asked for what must be there.
+    A single layer may hold part of an object whose rest is in another layer. Only a `whole` configuration is checked
+    for missing keys.
     """
     checker = _Checker(whole=whole)
     kept = checker.visit(value, _schema(), ())
@@ -143,15 +148,15 @@ def _schema() -> inspect.Type:
 
 
 @cache
-def _type_of(struct: type) -> inspect.Type:
+def _get_type(struct: type) -> inspect.Type:
     return inspect.type_info(struct)
 
 
-def nearest(key: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """The known word most like `key`, or nothing."""
+def find_nearest(key: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return the known word most similar to `key`, or ""."""
     names = {name.lower(): name for name in known}
     wanted = key.lower()
-    # Two letters swapped is the commonest slip, and a shorter word may look nearer than the one that was meant.
+    # Swapped letters are the most common typo, and a shorter word may look more similar than the intended one.
     swapped = [name for name in names if sorted(name) == sorted(wanted)]
     found = swapped or get_close_matches(wanted, names, n=1, cutoff=cutoff)
     return names[found[0]] if found else ""
@@ -160,10 +165,10 @@ def nearest(key: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
 class _Checker:
     def __init__(self, *, whole: bool) -> None:
         self.whole = whole
-        self.findings: list[Finding] = []
+        self.findings: list[ConfigFinding] = []
 
     def visit(self, value: Any, kind: inspect.Type, path: KeyPath) -> Any:
-        """`value` without what does not fit `kind`, or `_LOST`."""
+        """Return `value` without what does not fit `kind`, or `_REJECTED`."""
         match kind:
             case inspect.Metadata():
                 return self._visit_marked(value, kind, path)
@@ -175,17 +180,19 @@ class _Checker:
                 return self._visit_dict(value, kind, path)
             case inspect.VarTupleType() if isinstance(value, list):
                 return self._visit_list(value, kind, path)
-            case inspect.IntType() if fits(value, kind):
-                return int(value)  # whoever writes 3.0 means 3
+            case inspect.IntType() if fits_type(value, kind):
+                return int(value)  # 3.0 means 3
             case _:
-                return value if fits(value, kind) else self._lose(value, kind, path)
+                return value if fits_type(value, kind) else self._reject(value, kind, path)
 
-    def _lose(self, value: Any, kind: inspect.Type, path: KeyPath) -> _Lost:
-        choices = list(words(kind))
-        near = nearest(value, choices) if isinstance(value, str) else ""
-        got = "" if is_of_kind(value, kind) else f", found {name_kind(value)}"
-        self.findings.append(Finding(path=path, reason=f"expected {describe(kind)}{got}", near=near))
-        return _LOST
+    def _reject(self, value: Any, kind: inspect.Type, path: KeyPath) -> _Rejected:
+        choices = list(list_choices(kind))
+        near = find_nearest(value, choices) if isinstance(value, str) else ""
+        got = "" if has_json_type(value, kind) else f", found {describe_value(value)}"
+        self.findings.append(
+            ConfigFinding(path=path, reason=f"expected {describe_type(kind)}{got}", near=near)
+        )
+        return _REJECTED
 
     def _visit_marked(self, value: Any, kind: inspect.Metadata, path: KeyPath) -> Any:
         marks = kind.extra or {}
@@ -194,47 +201,47 @@ class _Checker:
         if marks.get("check") == "keybinds" and isinstance(value, dict):
             value = self._known_keybinds(value, path)
         if "like" in marks and isinstance(value, dict):
-            return self._visit_struct(value, _type_of(marks["like"]), path, open_to_more=True)
+            return self._visit_struct(value, _get_type(marks["like"]), path, accepts_unknown=True)
         if "expected" in marks:
-            return value if fits(value, kind.type) else self._lose(value, kind, path)
+            return value if fits_type(value, kind.type) else self._reject(value, kind, path)
         return self.visit(value, kind.type, path)
 
     def _visit_union(self, value: Any, kind: inspect.UnionType, path: KeyPath) -> Any:
         members = [member for member in kind.types if not isinstance(member, inspect.NoneType)]
         if len(members) == 1:
             return self.visit(value, members[0], path)
-        likely = [member for member in members if is_of_kind(value, member)]
+        likely = [member for member in members if has_json_type(value, member)]
         tagged = [member for member in likely if isinstance(member, inspect.StructType) and member.tag]
         if tagged and isinstance(value, dict):
             return self._visit_tagged(value, tagged, path)
         if not likely:
-            return self._lose(value, inspect.UnionType(tuple(members)), path)
+            return self._reject(value, inspect.UnionType(tuple(members)), path)
         if isinstance(value, dict | list):
             return self.visit(value, likely[0], path)
-        fitting = next((member for member in likely if fits(value, member)), None)
+        fitting = next((member for member in likely if fits_type(value, member)), None)
         if fitting is None:
-            return self._lose(value, inspect.UnionType(tuple(members)), path)
+            return self._reject(value, inspect.UnionType(tuple(members)), path)
         return self.visit(value, fitting, path)
 
     def _visit_tagged(self, value: dict[str, Any], members: list[inspect.StructType], path: KeyPath) -> Any:
         tag_field = members[0].tag_field or ""
         if tag_field not in value and not self.whole:
-            # Part of a thing: hold it against whichever it fits best. A later layer's tag decides.
+            # Part of an object: use the member that it fits best. The tag in a later layer decides.
             return self._visit_best(value, members, path)
         for member in members:
             if value.get(tag_field) == member.tag:
                 return self._visit_struct(value, member, path)
         if tag_field not in value:
-            # A switch for a server that no layer describes.
+            # It switches a server that no layer describes.
             mild = set(value) <= {"enabled"}
-            self.findings.append(Finding(path=path, reason=f'needs "{tag_field}"', mild=mild))
-            return _LOST
+            self.findings.append(ConfigFinding(path=path, reason=f'"{tag_field}" is missing', mild=mild))
+            return _REJECTED
         tags = [str(member.tag) for member in members]
         given = value[tag_field]
-        near = nearest(given, tags) if isinstance(given, str) else ""
-        reason = f"expected {either(map(quote, tags))}"
-        self.findings.append(Finding(path=(*path, tag_field), reason=reason, near=near))
-        return _LOST
+        near = find_nearest(given, tags) if isinstance(given, str) else ""
+        reason = f"expected {join_choices(map(quote_word, tags))}"
+        self.findings.append(ConfigFinding(path=(*path, tag_field), reason=reason, near=near))
+        return _REJECTED
 
     def _visit_best(self, value: dict[str, Any], members: list[inspect.StructType], path: KeyPath) -> Any:
         trials = []
@@ -246,49 +253,54 @@ class _Checker:
         return kept
 
     def _visit_struct(
-        self, value: dict[str, Any], kind: inspect.Type, path: KeyPath, *, open_to_more: bool = False
+        self, value: dict[str, Any], kind: inspect.Type, path: KeyPath, *, accepts_unknown: bool = False
     ) -> Any:
         assert isinstance(kind, inspect.StructType)
         fields = {field.encode_name: field for field in kind.fields}
-        open_to_more = open_to_more or getattr(kind.cls, "open_to_more", False)
+        accepts_unknown = accepts_unknown or getattr(kind.cls, "accepts_unknown", False)
         kept: dict[str, Any] = {}
         for key, item in value.items():
             here = (*path, key)
             if key in fields:
                 found = self.visit(item, fields[key].type, here)
-                if found is not _LOST:
+                if found is not _REJECTED:
                     kept[key] = found
-            elif key == kind.tag_field or self._admit_unknown(here, fields, open_to_more=open_to_more):
+            elif key == kind.tag_field or self._admit_unknown(here, fields, accepts_unknown=accepts_unknown):
                 kept[key] = item
         missing = [name for name, field in fields.items() if field.required and name not in kept]
         if self.whole and missing:
-            self.findings.append(Finding(path=path, reason=f"needs {either(map(quote, missing), 'and')}"))
-            return _LOST
+            self.findings.append(
+                ConfigFinding(
+                    path=path,
+                    reason=f"{join_choices(map(quote_word, missing), 'and')} {'is' if len(missing) == 1 else 'are'} missing",
+                )
+            )
+            return _REJECTED
         return kept
 
-    def _admit_unknown(self, path: KeyPath, known: Iterable[str], *, open_to_more: bool) -> bool:
-        # Where any key is welcome, only one that is a known key but for a slip of the finger is worth a word.
-        near = nearest(path[-1], known, cutoff=0.8 if open_to_more else 0.6)
-        if near or not open_to_more:
-            reason = "unknown key, passed on as an option" if open_to_more else "unknown key, ignored"
-            self.findings.append(Finding(path=path, reason=reason, near=near, mild=True))
-        return open_to_more
+    def _admit_unknown(self, path: KeyPath, known: Iterable[str], *, accepts_unknown: bool) -> bool:
+        # Where any key is allowed, report only likely typos of a known key.
+        near = find_nearest(path[-1], known, cutoff=0.8 if accepts_unknown else 0.6)
+        if near or not accepts_unknown:
+            reason = "unknown key, passed on as an option" if accepts_unknown else "unknown key, ignored"
+            self.findings.append(ConfigFinding(path=path, reason=reason, near=near, mild=True))
+        return accepts_unknown
 
     def _visit_dict(self, value: dict[str, Any], kind: inspect.DictType, path: KeyPath) -> dict[str, Any]:
         found = {key: self.visit(item, kind.value_type, (*path, key)) for key, item in value.items()}
-        return {key: item for key, item in found.items() if item is not _LOST}
+        return {key: item for key, item in found.items() if item is not _REJECTED}
 
     def _visit_list(self, value: list[Any], kind: inspect.VarTupleType, path: KeyPath) -> Any:
         found = [self.visit(item, kind.item_type, (*path, str(at))) for at, item in enumerate(value)]
-        # All or nothing: a command line with one word missing is another command.
-        return _LOST if any(item is _LOST for item in found) else found
+        # A list is accepted only as a whole: a command without one of its words is another command.
+        return _REJECTED if any(item is _REJECTED for item in found) else found
 
     def _known_keybinds(self, value: dict[str, Any], path: KeyPath) -> dict[str, Any]:
         known = default_keybinds()
         return {
             key: item
             for key, item in value.items()
-            if key in known or self._admit_unknown((*path, key), known, open_to_more=False)
+            if key in known or self._admit_unknown((*path, key), known, accepts_unknown=False)
         }
 
     def _visit_permission(self, value: Any, path: KeyPath) -> dict[str, Any]:
@@ -305,8 +317,8 @@ class _Checker:
     def _action(self, value: Any, path: KeyPath) -> str:
         if value in ACTIONS:
             return str(value)
-        # A rule that cannot be read must not open what it may have been meant to close.
-        near = nearest(value, ACTIONS) if isinstance(value, str) else ""
-        reason = 'expected "ask", "allow" or "deny"; taken as "ask"'
-        self.findings.append(Finding(path=path, reason=reason, near=near))
+        # An invalid rule must not allow what it may have been meant to deny.
+        near = find_nearest(value, ACTIONS) if isinstance(value, str) else ""
+        reason = 'expected "ask", "allow" or "deny"; treated as "ask"'
+        self.findings.append(ConfigFinding(path=path, reason=reason, near=near))
         return "ask"

@@ -1,4 +1,4 @@
-"""Slash commands: built-in and configured ones, and their templates (pure)."""
+"""Slash commands (pure): built-in and configured ones, and their templates."""
 
 import os
 import re
@@ -20,58 +20,57 @@ _NAMED: Final = re.compile(r"(?<!\S)(?P<name>[^\s=\"']+)=(?P<value>\"[^\"]*\"|'[
 _ARGUMENT: Final = re.compile(r"\[Image\s+[0-9]+\]|\"[^\"]*\"|'[^']*'|[^\s\"']+", re.IGNORECASE)
 
 
-class Words(Struct, frozen=True):
-    """A stretch of a template that is not run."""
+class TemplateText(Struct, frozen=True):
+    """A part of a template that is plain text."""
 
     text: str
 
 
-class Insertion(Struct, frozen=True):
-    """A shell command whose output is to stand in its place."""
+class ShellInsertion(Struct, frozen=True):
+    """A shell command in a template, which its output replaces."""
 
     command: str
 
 
-Piece = Words | Insertion
+TemplatePiece = TemplateText | ShellInsertion
 
 
-def parse(template: str) -> tuple[Piece, ...]:
-    """The stretches of a template, in order."""
-    pieces: list[Piece] = []
+def parse_template(template: str) -> tuple[TemplatePiece, ...]:
+    """Split a template into text and shell insertions."""
+    pieces: list[TemplatePiece] = []
     end = 0
     for found in _INSERTION.finditer(template):
-        pieces += [Words(template[end : found.start()]), Insertion(found[1])]
+        pieces += [TemplateText(template[end : found.start()]), ShellInsertion(found[1])]
         end = found.end()
-    return (*pieces, Words(template[end:]))
+    return (*pieces, TemplateText(template[end:]))
 
 
-def list_insertions(pieces: Sequence[Piece]) -> list[str]:
-    """The shell commands, in order."""
-    return [piece.command for piece in pieces if isinstance(piece, Insertion)]
+def list_insertions(pieces: Sequence[TemplatePiece]) -> list[str]:
+    """Return the shell commands, in order."""
+    return [piece.command for piece in pieces if isinstance(piece, ShellInsertion)]
 
 
-def list_hints(pieces: Sequence[Piece]) -> list[str]:
-    """The placeholders there are, the numbered ones first."""
-    return [f"${number}" for number in sorted(_numbers(pieces))] + [ARGUMENTS] * _takes_all(pieces)
+def list_hints(pieces: Sequence[TemplatePiece]) -> list[str]:
+    """Return the placeholders in a template, the numbered ones first."""
+    return [f"${number}" for number in sorted(_list_numbers(pieces))] + [ARGUMENTS] * _takes_all(pieces)
 
 
 def split_arguments(text: str) -> list[str]:
-    """What was typed behind a command, argument by argument: quotes keep words together, and are taken off."""
-    return [_unquoted(found[0]) for found in _ARGUMENT.finditer(text)]
+    """Split the text after a command into arguments. Quotes keep words together and are removed."""
+    return [_unquote(found[0]) for found in _ARGUMENT.finditer(text)]
 
 
 def bind_arguments(text: str, names: Sequence[str]) -> tuple[dict[str, str], str]:
-    """What was typed behind a command that takes arguments by name, and the rest that has no place.
+    """Assign the text after a command to named arguments. Return them, and the text that is left.
 
-    `name=value` goes to that name, whatever else there is to the names that are left, in order; the last one takes all
-    the rest.
+    `name=value` sets that argument. Other words fill the remaining names in order; the last name takes all the rest.
     """
     given: dict[str, str] = {}
 
     def take(found: re.Match[str]) -> str:
         if found["name"] not in names or found["name"] in given:
             return found[0]
-        given[found["name"]] = _unquoted(found["value"])
+        given[found["name"]] = _unquote(found["value"])
         return ""
 
     rest = _NAMED.sub(take, text).strip()
@@ -86,13 +85,12 @@ def bind_arguments(text: str, names: Sequence[str]) -> tuple[dict[str, str], str
     return given, ""
 
 
-def fill(pieces: Sequence[Piece], arguments: str, outputs: Sequence[str] = ()) -> str:
-    """The template with its arguments in it, and in the place of each insertion its output.
+def fill_template(pieces: Sequence[TemplatePiece], arguments: str, outputs: Sequence[str] = ()) -> str:
+    """Fill in a template's arguments, and the output of each insertion.
 
-    The highest number takes all arguments that are left. A template without a place for arguments gets them at its
-    end.
+    The highest number takes all remaining arguments. If a template has no placeholder, the arguments are appended.
     """
-    given, highest = split_arguments(arguments), max(_numbers(pieces), default=0)
+    given, highest = split_arguments(arguments), max(_list_numbers(pieces), default=0)
 
     def value(found: re.Match[str]) -> str:
         if found["number"] is None:
@@ -102,7 +100,7 @@ def fill(pieces: Sequence[Piece], arguments: str, outputs: Sequence[str] = ()) -
 
     rest = iter(outputs)
     filled = [
-        _PLACEHOLDER.sub(value, piece.text) if isinstance(piece, Words) else next(rest, "")
+        _PLACEHOLDER.sub(value, piece.text) if isinstance(piece, TemplateText) else next(rest, "")
         for piece in pieces
     ]
     if not highest and not _takes_all(pieces) and arguments.strip():
@@ -110,22 +108,22 @@ def fill(pieces: Sequence[Piece], arguments: str, outputs: Sequence[str] = ()) -
     return "".join(filled).strip()
 
 
-def _placeholders(pieces: Sequence[Piece]) -> Iterator[re.Match[str]]:
-    """Those in the words: what stands in an insertion is for the shell."""
+def _iterate_placeholders(pieces: Sequence[TemplatePiece]) -> Iterator[re.Match[str]]:
+    """Yield the placeholders in the text. Those in an insertion are for the shell."""
     for piece in pieces:
-        if isinstance(piece, Words):
+        if isinstance(piece, TemplateText):
             yield from _PLACEHOLDER.finditer(piece.text)
 
 
-def _numbers(pieces: Sequence[Piece]) -> set[int]:
-    return {int(found["number"]) for found in _placeholders(pieces) if found["number"] is not None}
+def _list_numbers(pieces: Sequence[TemplatePiece]) -> set[int]:
+    return {int(found["number"]) for found in _iterate_placeholders(pieces) if found["number"] is not None}
 
 
-def _takes_all(pieces: Sequence[Piece]) -> bool:
-    return any(found["number"] is None for found in _placeholders(pieces))
+def _takes_all(pieces: Sequence[TemplatePiece]) -> bool:
+    return any(found["number"] is None for found in _iterate_placeholders(pieces))
 
 
-def _unquoted(argument: str) -> str:
+def _unquote(argument: str) -> str:
     without = argument[1:] if argument[:1] in ("'", '"') else argument
     return without[:-1] if without[-1:] in ("'", '"') else without
 
@@ -134,46 +132,55 @@ INIT = "init"
 REVIEW = "review"
 
 _WORKTREE = "{worktree}"
-# A path with one of these in it would be read as part of the template.
-_SPEAKS = frozenset("$`@")
+# A path with one of these characters would be read as part of the template.
+_TEMPLATE_CHARACTERS = frozenset("$`@")
 
 
 def build_commands(config: Config, worktree: str) -> dict[str, Command]:
-    """Every command by its name, the built-in ones first. What is configured takes the place of one of these."""
+    """Return every command by its name, the built-in ones first. A configured command replaces a built-in one of the
+    same name.
+    """
     built_in = {
-        INIT: CommandConfig(description="write or improve AGENTS.md", template=_written(INIT, worktree)),
+        INIT: CommandConfig(
+            description="write or improve AGENTS.md", template=_read_template(INIT, worktree)
+        ),
         REVIEW: CommandConfig(
             description="review changes: not committed (default), a commit, a branch or a pull request",
-            template=_written(REVIEW, worktree),
+            template=_read_template(REVIEW, worktree),
             subtask=True,
         ),
     }
-    return {name: _to_command(name, said) for name, said in (built_in | (config.command or {})).items()}
+    return {
+        name: _to_command(name, configured)
+        for name, configured in (built_in | (config.command or {})).items()
+    }
 
 
 def get_command(commands: Mapping[str, Command], name: str) -> Command:
-    """OpenCode fails with a type error for a name it does not know."""
+    """Return a command by its name. Raise `NotFoundError` with similar names. OpenCode fails with a type error."""
     found = commands.get(name.removeprefix("/"))
     if found is None:
         near = get_close_matches(name, commands, n=3)
-        raise NotFoundError("command", name, near=near, hint=f"there are {', '.join(commands) or 'none'}")
+        raise NotFoundError(
+            "command", name, near=near, hint=f"available commands: {', '.join(commands) or 'none'}"
+        )
     return found
 
 
-def _to_command(name: str, said: CommandConfig) -> Command:
+def _to_command(name: str, configured: CommandConfig) -> Command:
     return Command(
         name=name,
-        description=said.description,
-        agent=said.agent,
-        model=said.model,
-        template=said.template,
-        subtask=said.subtask,
-        hints=tuple(list_hints(parse(said.template))),
+        description=configured.description,
+        agent=configured.agent,
+        model=configured.model,
+        template=configured.template,
+        subtask=configured.subtask,
+        hints=tuple(list_hints(parse_template(configured.template))),
     )
 
 
-def _written(name: str, worktree: str) -> str:
+def _read_template(name: str, worktree: str) -> str:
     path = os.path.join(os.path.dirname(__file__), "prompts", f"{name}.md")
     with open(path, encoding="utf-8") as file:
         text = file.read().strip()
-    return text.replace(_WORKTREE, "its root" if _SPEAKS & set(worktree) else worktree)
+    return text.replace(_WORKTREE, "its root" if _TEMPLATE_CHARACTERS & set(worktree) else worktree)

@@ -1,4 +1,4 @@
-"""Agents, commands and modes written in Markdown, and plugins, in a configuration directory."""
+"""Read agents, commands and modes from Markdown files, and list plugins, in a configuration directory."""
 
 import os
 import re
@@ -8,21 +8,21 @@ from typing import Any
 import yaml
 
 from weft.config.jsonc import KeyPath
-from weft.config.layer import Layer, Origin, Problems, make_layer, read_text
+from weft.config.layer import ConfigLayer, ConfigOrigin, ConfigProblems, make_layer, read_text
 from weft.errors import ConfigError
 
-# Front matter is written by hand. More than this is a mistake, or aliases that multiply.
-MOST_NODES = 10_000
+# Front matter is written by hand. More nodes than this are a mistake, or aliases that multiply.
+MAX_NODES = 10_000
 
 _FENCE = re.compile(r"---[ \t]*\r?\n(.*?)(?:^|\n)---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _PLAIN_LINE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*):[ \t]+(\S.*?)[ \t]*")
 
-# Either is there or not when PyYAML was built; they read alike.
-_Fastest: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# The C loader exists only if PyYAML was built with it. Both behave the same.
+_BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _Loader(_Fastest):  # type: ignore[misc]  # which class it is, only the machine knows
-    """YAML as JavaScript reads it: `yes`, `on`, `12:30` and dates are words, as everyone expects."""
+class _Loader(_BaseLoader):  # type: ignore[misc]  # the base class depends on the installation
+    """Parses YAML as JavaScript does: `yes`, `on`, `12:30` and dates are strings."""
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -37,7 +37,7 @@ for _tag, _pattern, _first in (
 
 
 class Markdown:
-    """`front` is what the front matter says, `body` the words below it. Raises `ConfigError` if it is not YAML."""
+    """A Markdown file: its `front` matter and the `body` below. Raise `ConfigError` if the front matter is not YAML."""
 
     def __init__(self, path: str, text: str) -> None:
         fence = _FENCE.match(text)
@@ -46,7 +46,7 @@ class Markdown:
         self.front = self._parse(path, _quote_colons(self._lines))
 
     def at(self, path: KeyPath) -> tuple[int, int]:
-        """Line and column of a key: the deepest of `path` that is found, searched for from the top down."""
+        """Return line and column of a key: of the deepest key in `path` that is found, searching from the top."""
         line, column = 0, 1
         for key in path:
             pattern = re.compile(rf"(\s*)['\"]?{re.escape(key)}['\"]?\s*:")
@@ -55,7 +55,7 @@ class Markdown:
                 if found:
                     line, column = number, len(found[1]) + 1
                     break
-        # The fence is the first line.
+        # The fence is line 1.
         return line + 2, column
 
     def _parse(self, path: str, lines: list[str]) -> dict[str, Any]:
@@ -64,19 +64,19 @@ class Markdown:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             at = (self._original_line(mark.line) + 2, mark.column + 1) if mark else (1, 0)
-            # Neither its text nor `from error`: they may quote the file.
+            # Without the original text and `from error`: both may quote the file.
             raise ConfigError(path, "the front matter is not YAML", at=at) from None
         except (yaml.YAMLError, ValueError, RecursionError, TypeError):
             raise ConfigError(path, "the front matter is not YAML", at=(1, 0)) from None
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise ConfigError(path, "the front matter must be keys and values", at=(2, 1))
-        plain: dict[str, Any] = _Plain(path).convert(value)
+            raise ConfigError(path, "the front matter must consist of keys and values", at=(2, 1))
+        plain: dict[str, Any] = _JsonConverter(path).convert(value)
         return plain
 
     def _original_line(self, line: int) -> int:
-        """Quoting a colon makes two lines of one; count back."""
+        """Map a line back to the file: quoting a colon turns one line into two."""
         made = 0
         for number, text in enumerate(self._lines):
             made += len(_quote_colon(text))
@@ -85,8 +85,8 @@ class Markdown:
         return len(self._lines)
 
 
-class _Plain:
-    """YAML's values as JSON would have them, up to a limit."""
+class _JsonConverter:
+    """Converts YAML values to JSON values, up to a limit."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -94,16 +94,16 @@ class _Plain:
 
     def convert(self, value: Any) -> Any:
         self._nodes += 1
-        if self._nodes > MOST_NODES:
+        if self._nodes > MAX_NODES:
             raise ConfigError(self._path, "the front matter is too large", at=(1, 0))
         if isinstance(value, dict):
-            return {_key(key): self.convert(item) for key, item in value.items()}
+            return {_to_key(key): self.convert(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self.convert(item) for item in value]
         return value
 
 
-def _key(key: object) -> str:
+def _to_key(key: object) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 
@@ -112,7 +112,7 @@ def _quote_colons(lines: list[str]) -> list[str]:
 
 
 def _quote_colon(line: str) -> list[str]:
-    """`description: Use when: asked` is what people write, and is not YAML. As a block of text it is.
+    """Turn a value with a colon into a text block: `description: Use when: asked` is common, but is not valid YAML.
 
     OpenCode also turns `tools: { write: false }` into text. We leave braces and brackets alone.
     """
@@ -122,14 +122,14 @@ def _quote_colon(line: str) -> list[str]:
     return [f"{found[1]}: |-", f"  {found[2]}"]
 
 
-# OpenCode runs the first two. The third is ours.
+# OpenCode loads the first two. The third is ours.
 PLUGIN_ENDINGS = (".ts", ".js", ".py")
 
-Shape = Callable[[Markdown], dict[str, Any]]
+ToConfig = Callable[[Markdown], dict[str, Any]]
 
 
-def read_definitions(origin: Origin, problems: Problems) -> Iterator[Layer]:
-    """The layers of one directory, a layer per file. `origin` names the directory."""
+def read_definitions(origin: ConfigOrigin, problems: ConfigProblems) -> Iterator[ConfigLayer]:
+    """Yield the layers of one directory, one for each file. `origin` names the directory."""
     yield from _read_all(origin, ("command", "commands"), "command", _to_command, problems)
     yield from _read_all(origin, ("agent", "agents"), "agent", _to_agent, problems)
     yield from _read_all(origin, ("mode", "modes"), "agent", _to_mode, problems)
@@ -148,8 +148,8 @@ def _to_mode(text: Markdown) -> dict[str, Any]:
     return {**text.front, "prompt": text.body, "mode": "primary"}
 
 
-class _Within:
-    """A markdown file's keys as they stand in the configuration: below `agent.<name>`."""
+class _DefinitionText:
+    """Maps configuration keys below `agent.<name>` to keys of a Markdown file."""
 
     def __init__(self, text: Markdown) -> None:
         self._text = text
@@ -159,29 +159,29 @@ class _Within:
 
 
 def _read_all(
-    origin: Origin, folders: tuple[str, ...], section: str, shape: Shape, problems: Problems
-) -> Iterator[Layer]:
+    origin: ConfigOrigin, folders: tuple[str, ...], section: str, shape: ToConfig, problems: ConfigProblems
+) -> Iterator[ConfigLayer]:
     for folder in folders:
-        top = os.path.join(origin.path, folder)
-        for path in _list_markdown(top, deep=shape is not _to_mode):
-            here = Origin(kind=origin.kind, path=path, own=origin.own)
+        root = os.path.join(origin.path, folder)
+        for path in _list_markdown(root, deep=shape is not _to_mode):
+            here = ConfigOrigin(kind=origin.kind, path=path, own=origin.own)
             try:
                 text = Markdown(path, read_text(path) or "")
             except ConfigError as error:
                 problems.errors.append(error)
                 continue
-            # OpenCode looks for `/agent/` anywhere in the path, and a home below such a directory misleads it.
-            name = os.path.relpath(path, top).removesuffix(".md").replace(os.sep, "/")
+            # OpenCode searches for `/agent/` in the whole path, which fails for a home directory below such a directory.
+            name = os.path.relpath(path, root).removesuffix(".md").replace(os.sep, "/")
             given = text.front.get("name")
             name = given if isinstance(given, str) and given else name
-            yield make_layer(here, {section: {name: shape(text)}}, _Within(text), problems)
+            yield make_layer(here, {section: {name: shape(text)}}, _DefinitionText(text), problems)
 
 
-def _list_markdown(top: str, *, deep: bool) -> list[str]:
-    """Markdown files below `top`, links followed, in the order of their names."""
+def _list_markdown(root: str, *, deep: bool) -> list[str]:
+    """Return the Markdown files below `root`, sorted by path. Links are followed."""
     found: list[str] = []
     seen: set[str] = set()
-    for directory, subdirectories, files in os.walk(top, followlinks=True):
+    for directory, subdirectories, files in os.walk(root, followlinks=True):
         real = os.path.realpath(directory)
         if real in seen or not deep:
             subdirectories.clear()
@@ -191,15 +191,15 @@ def _list_markdown(top: str, *, deep: bool) -> list[str]:
     return sorted(found)
 
 
-def _list_plugins(origin: Origin) -> Iterator[Layer]:
+def _list_plugins(origin: ConfigOrigin) -> Iterator[ConfigLayer]:
     for folder in ("plugin", "plugins"):
-        top = os.path.join(origin.path, folder)
+        root = os.path.join(origin.path, folder)
         try:
-            names = sorted(os.listdir(top))
+            names = sorted(os.listdir(root))
         except OSError:
             continue
         for name in names:
-            path = os.path.join(top, name)
+            path = os.path.join(root, name)
             if name.endswith(PLUGIN_ENDINGS) and os.path.isfile(path):
-                here = Origin(kind=origin.kind, path=path, own=origin.own)
-                yield Layer(origin=here, data={"plugin": [f"file://{path}"]})
+                here = ConfigOrigin(kind=origin.kind, path=path, own=origin.own)
+                yield ConfigLayer(origin=here, data={"plugin": [f"file://{path}"]})

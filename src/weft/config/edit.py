@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from weft.config.check import check
-from weft.config.jsonc import Document
+from weft.config.check import check_config
+from weft.config.jsonc import JsoncDocument
 from weft.config.layer import read_text
 from weft.config.secrets import MASK
-from weft.config.sources import Situation
+from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, InvalidInputError, OutsideError
-from weft.host.files import locked, write_atomic
+from weft.host.files import hold_lock, write_atomic
 
 INDENT = "  "
 
@@ -24,52 +24,54 @@ _TOKEN = re.compile(
 _REST_OF_LINE = re.compile(r"[ \t]*(?://[^\n]*|/\*[^\n]*?\*/[ \t]*(?=\n))")
 
 
-class Value(Struct):
-    """Where a value stands in the text; an object's members by key, each with where its key begins."""
+class TextPosition(Struct):
+    """The position of a value in the text. For an object, `members` holds each key's offset and value."""
 
     start: int
     end: int = 0
-    members: dict[str, "tuple[int, Value]"] | None = None
+    members: dict[str, "tuple[int, TextPosition]"] | None = None
 
 
-def amend(path: str, text: str, change: dict[str, Any]) -> str:
-    """The text with the change merged into it. What is None goes. Raises `ConfigError` for a text that is no object."""
-    for key_path, value in _steps(change):
-        text = _put(path, text if text.strip() else "{}\n", key_path, value)
+def amend_text(path: str, text: str, change: dict[str, Any]) -> str:
+    """Return the text with a change merged into it. None removes a key. Raise `ConfigError` if the text is not an
+    object.
+    """
+    for key_path, value in _flatten_change(change):
+        text = _set_key(path, text if text.strip() else "{}\n", key_path, value)
     return text
 
 
-def merged(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """What the amended text says, in plain values."""
-    found: dict[str, Any] = _merged(old, change)
+def merge_change(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Return the plain values of the amended text."""
+    found: dict[str, Any] = _merge_value(old, change)
     return found
 
 
-def _merged(old: Any, change: Any) -> Any:
+def _merge_value(old: Any, change: Any) -> Any:
     if not isinstance(change, dict):
         return change
     kept = dict(old) if isinstance(old, dict) else {}
     for key, value in change.items():
-        new = _merged(kept.get(key), value)
+        new = _merge_value(kept.get(key), value)
         if new is None:
             kept.pop(key, None)
         else:
             kept[key] = new
-    # To take something out of what is not there, or is no object, is to say nothing.
+    # Removing a key from something that is not an object changes nothing.
     return kept if kept or not change or isinstance(old, dict) else old
 
 
-def _steps(change: dict[str, Any], under: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+def _flatten_change(change: dict[str, Any], under: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
     steps: list[tuple[tuple[str, ...], Any]] = []
     for key, value in change.items():
         here = (*under, key)
-        steps += _steps(value, here) if isinstance(value, dict) and value else [(here, value)]
+        steps += _flatten_change(value, here) if isinstance(value, dict) and value else [(here, value)]
     return steps
 
 
-def _put(path: str, text: str, keys: tuple[str, ...], value: Any) -> str:
-    """Set one key, making the objects on the way to it, or take it out."""
-    found, depth = _Reading(path, text).read(), 0
+def _set_key(path: str, text: str, keys: tuple[str, ...], value: Any) -> str:
+    """Set one key, creating objects on the way to it, or remove it."""
+    found, depth = _PositionReader(path, text).read(), 0
     while depth < len(keys) - 1 and found.members is not None and keys[depth] in found.members:
         below = found.members[keys[depth]][1]
         if below.members is None:
@@ -80,42 +82,42 @@ def _put(path: str, text: str, keys: tuple[str, ...], value: Any) -> str:
     key, rest = keys[depth], keys[depth + 1 :]
     if value is None:
         there = key in found.members and not rest
-        return _taken_out(text, found.members[key]) if there else text
+        return _remove_member(text, found.members[key]) if there else text
     for name in reversed(rest):
         value = {name: value}
-    written = _written(value, INDENT * (depth + 1))
+    written = _format_value(value, INDENT * (depth + 1))
     if key in found.members:
         old = found.members[key][1]
         if value == {} and old.members is not None:
-            return text  # nothing is said of what is in it
+            return text  # an empty object changes nothing inside it
         return text[: old.start] + written + text[old.end :]
-    return _added(text, found, f"{json.dumps(key, ensure_ascii=False)}: {written}", depth)
+    return _add_member(text, found, f"{json.dumps(key, ensure_ascii=False)}: {written}", depth)
 
 
-def _written(value: Any, indent: str) -> str:
+def _format_value(value: Any, indent: str) -> str:
     return json.dumps(value, ensure_ascii=False, indent=len(INDENT)).replace("\n", f"\n{indent}")
 
 
-def _added(text: str, found: Value, member: str, depth: int) -> str:
-    """A member more, behind the last one and what is said of it on its line."""
+def _add_member(text: str, found: TextPosition, member: str, depth: int) -> str:
+    """Add a member after the last one and after the comment on its line."""
     indent = "\n" + INDENT * (depth + 1)
     if not found.members:
         closing = "" if "\n" in text[found.start : found.end] else "\n" + INDENT * depth
         return text[: found.start + 1] + indent + member + closing + text[found.start + 1 :]
     last = max(value.end for _, value in found.members.values())
     comma = re.match(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*,", text[last:], re.DOTALL)
-    behind = last + (comma.end() if comma else 0)
-    note = _REST_OF_LINE.match(text, behind)
-    at = note.end() if note else behind
+    end = last + (comma.end() if comma else 0)
+    note = _REST_OF_LINE.match(text, end)
+    at = note.end() if note else end
     return text[:last] + ("" if comma else ",") + text[last:at] + indent + member + text[at:]
 
 
-def _taken_out(text: str, member: "tuple[int, Value]") -> str:
+def _remove_member(text: str, member: "tuple[int, TextPosition]") -> str:
     start, end = member[0], member[1].end
-    behind = re.match(r"[ \t]*,", text[end:])
-    if behind:
-        end += behind.end()
-    else:  # the last one: the comma before it goes
+    comma = re.match(r"[ \t]*,", text[end:])
+    if comma:
+        end += comma.end()
+    else:  # the last member: remove the comma before it
         before = re.search(r",\s*$", text[:start])
         start = before.start() if before else start
         return text[:start] + text[end:]
@@ -123,23 +125,25 @@ def _taken_out(text: str, member: "tuple[int, Value]") -> str:
     return text[: blank.start() if blank else start] + text[end:]
 
 
-class _Reading:
-    """Reads a JSONC text once through, for where things stand in it."""
+class _PositionReader:
+    """Parses a JSONC text once to find the position of every value."""
 
     def __init__(self, path: str, text: str) -> None:
         self._path = path
         self._text = text
         self._at = 0
 
-    def read(self) -> Value:
+    def read(self) -> TextPosition:
         try:
             value = self._value()
         except (KeyError, RecursionError) as error:
-            raise ConfigError(self._path, "cannot be changed: it is not what it should be") from error
+            raise ConfigError(
+                self._path, "cannot be changed: its syntax is not understood; change it by hand"
+            ) from error
         return value
 
     def _next(self) -> tuple[str, int]:
-        """The next token that says something, and where it begins."""
+        """Return the next token that is not white space or a comment, and its offset."""
         while True:
             found = _TOKEN.match(self._text, self._at)
             if found is None:
@@ -148,9 +152,9 @@ class _Reading:
             if found.lastgroup != "space":
                 return found[0], found.start()
 
-    def _value(self) -> Value:
+    def _value(self) -> TextPosition:
         token, start = self._next()
-        value = Value(start)
+        value = TextPosition(start)
         if token == "{":
             value.members = {}
             self._members(value.members)
@@ -161,7 +165,7 @@ class _Reading:
         value.end = self._at
         return value
 
-    def _members(self, members: "dict[str, tuple[int, Value]]") -> None:
+    def _members(self, members: "dict[str, tuple[int, TextPosition]]") -> None:
         while True:
             token, start = self._next()
             if token == "}":
@@ -183,73 +187,75 @@ class _Reading:
                 self._value()
 
 
-NAMES = ("opencode.json", "opencode.jsonc")
-OWN_NAMES = ("opencode.jsonc", "opencode.json", "config.json")
+PROJECT_NAMES = ("opencode.json", "opencode.jsonc")
+USER_NAMES = ("opencode.jsonc", "opencode.json", "config.json")
 SHARED_MODE = 0o644
-OWN_MODE = 0o600
+PRIVATE_MODE = 0o600
 
 
-def project_file(situation: Situation) -> str:
-    """The file a project's settings go into: the one that has the last word here, else a new one at the top."""
-    top = situation.worktree if situation.worktree != os.sep else situation.directory
-    for directory in (situation.directory, top):
-        for name in NAMES:
+def find_project_file(scope: ConfigScope) -> str:
+    """Return the file for the project's settings: the one with the highest precedence here, or a new one at the top."""
+    top = scope.worktree if scope.worktree != os.sep else scope.directory
+    for directory in (scope.directory, top):
+        for name in PROJECT_NAMES:
             path = os.path.join(directory, name)
             if os.path.lexists(path):
-                return _inside(path, top)
-    return _inside(os.path.join(top, NAMES[0]), top)
+                return _require_inside(path, top)
+    return _require_inside(os.path.join(top, PROJECT_NAMES[0]), top)
 
 
-def _inside(path: str, top: str) -> str:
-    """OpenCode writes wherever a link leads."""
+def _require_inside(path: str, top: str) -> str:
+    """Return the real path. Raise `OutsideError` if a link leads out of the project: OpenCode follows it."""
     real, root = os.path.realpath(path), os.path.realpath(top)
     if os.path.commonpath((real, root)) != root:
         raise OutsideError(path)
     return real
 
 
-def own_file(config: str) -> str:
-    """The file a person's own settings go into."""
-    paths = [os.path.join(config, name) for name in OWN_NAMES]
+def find_user_file(config: str) -> str:
+    """Return the file for the user's own settings."""
+    paths = [os.path.join(config, name) for name in USER_NAMES]
     return os.path.realpath(next((path for path in paths if os.path.lexists(path)), paths[1]))
 
 
 def check_change(change: dict[str, Any]) -> None:
-    """Refuse what would not be in force, and what was covered when it was shown."""
-    if _holds(change, MASK):
-        raise InvalidInputError("config", f"{MASK} stands for a secret, and is none", hint="leave it out")
-    _, findings = check(merged({}, change))
+    """Raise `InvalidInputError` for a change that would have no effect, or that contains a mask instead of a secret."""
+    if _contains(change, MASK):
+        raise InvalidInputError(
+            "config", f"{MASK} is a mask for a secret, not a value", hint="leave this key out"
+        )
+    _, findings = check_config(merge_change({}, change))
     if findings:
         first = findings[0]
         hint = f"did you mean {first.near!r}?" if first.near else ""
-        # What a file is forgiven is refused here: it is not passed on, and not ignored.
+        # A file may contain unknown keys, a change may not.
         reason = first.reason.partition(",")[0] if first.mild else first.reason
         raise InvalidInputError(".".join(first.path) or "config", reason, hint=hint)
 
 
-def _holds(value: Any, word: str) -> bool:
+def _contains(value: Any, word: str) -> bool:
     if isinstance(value, dict):
-        return any(_holds(item, word) for item in value.values())
+        return any(_contains(item, word) for item in value.values())
     if isinstance(value, list):
-        return any(_holds(item, word) for item in value)
+        return any(_contains(item, word) for item in value)
     return isinstance(value, str) and word in value
 
 
 def write_change(path: str, change: dict[str, Any], *, lock: str, mode: int = SHARED_MODE) -> tuple[str, str]:
-    """Merge a change into a file; gives the text before and after. What cannot be changed with care is not changed."""
-    with locked(lock):
+    """Merge a change into a file. Return the text before and after. Raise `ConfigError` if other content would be lost."""
+    with hold_lock(lock):
         before = read_text(path) or ""
-        old = Document(path, before, None).value
-        after = amend(path, before, change)
-        if Document(path, after, None).value != merged(old, change):
-            raise ConfigError(path, "cannot be changed without losing something; change it by hand")
+        old = JsoncDocument(path, before, None).value
+        after = amend_text(path, before, change)
+        if JsoncDocument(path, after, None).value != merge_change(old, change):
+            raise ConfigError(path, "cannot be changed without losing content; change it by hand")
         if after != before:
-            put_text(path, after, mode=mode)
+            write_text(path, after, mode=mode)
         return before, after
 
 
-def put_text(path: str, text: str, *, mode: int = SHARED_MODE) -> None:
-    """Replace a file whole. One that was there keeps its permissions."""
+def write_text(path: str, text: str, *, mode: int = SHARED_MODE) -> None:
+    """Replace a file. An existing file keeps its permissions."""
     try:
         mode = os.stat(path).st_mode & 0o777
     except FileNotFoundError:

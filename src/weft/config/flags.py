@@ -1,4 +1,4 @@
-"""Switches in the environment, read from a mapping into typed values."""
+"""Read switches from environment variables into typed values."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ OUTPUT_TOKENS = 32_000
 
 
 class Flags(Struct, frozen=True, kw_only=True):
-    """Every `OPENCODE_*` switch, and our own `WEFT_*`. `warnings` names the ones that could not be understood."""
+    """Every `OPENCODE_*` switch, and our own `WEFT_*`. `warnings` describes values that are invalid."""
 
     auto_share: bool = False
     disable_share: bool = False
@@ -56,8 +56,8 @@ class Flags(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class _Reader:
-    """Reads variables one by one, keeping note of those it cannot understand."""
+class _EnvironmentReader:
+    """Reads variables and collects warnings about invalid values."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
@@ -75,25 +75,25 @@ class _Reader:
             return None
         if re.fullmatch(r"0*[1-9][0-9]{0,17}", given, re.ASCII):
             return int(given)
-        # OpenCode falls back without a word, and the limit one believes to have set is not there.
-        self.warnings.append(f"OPENCODE_{name}: expected a whole number above 0; the default is used")
+        # OpenCode uses the default silently, and the limit that the user set has no effect.
+        self.warnings.append(f"OPENCODE_{name}: expected a whole number above 0; using the default")
         return None
 
 
 def read_flags(env: Mapping[str, str]) -> Flags:
-    """The switches as an environment sets them. Nothing in it can make this fail."""
-    reader = _Reader(env)
+    """Return the switches of an environment. Invalid values become warnings, never errors."""
+    reader = _EnvironmentReader(env)
     found: dict[str, object] = {
-        **_names(reader),
-        **_switches(reader),
-        **_experiments(reader),
-        **_numbers(reader),
-        "opencode_order": _order(reader),
+        **_read_texts(reader),
+        **_read_switches(reader),
+        **_read_experiments(reader),
+        **_read_numbers(reader),
+        "opencode_order": _read_order(reader),
     }
     return convert({**found, "warnings": reader.warnings}, Flags)
 
 
-def _numbers(reader: _Reader) -> dict[str, int | None]:
+def _read_numbers(reader: _EnvironmentReader) -> dict[str, int | None]:
     return {
         "bash_default_timeout_ms": reader.number("EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS") or BASH_TIMEOUT_MS,
         "bash_max_output_length": reader.number("EXPERIMENTAL_BASH_MAX_OUTPUT_LENGTH"),
@@ -101,14 +101,14 @@ def _numbers(reader: _Reader) -> dict[str, int | None]:
     }
 
 
-def _order(reader: _Reader) -> bool:
+def _read_order(reader: _EnvironmentReader) -> bool:
     given = reader.text("WEFT_CONFIG_ORDER")
     if given not in (None, "weft", "opencode"):
-        reader.warnings.append('WEFT_CONFIG_ORDER: expected "weft" or "opencode"; "weft" is used')
+        reader.warnings.append('WEFT_CONFIG_ORDER: expected "weft" or "opencode"; using "weft"')
     return given == "opencode"
 
 
-def _names(reader: _Reader) -> dict[str, str | None]:
+def _read_texts(reader: _EnvironmentReader) -> dict[str, str | None]:
     text = reader.text
     return {
         "api": text("OPENCODE_API"),
@@ -127,12 +127,12 @@ def _names(reader: _Reader) -> dict[str, str | None]:
     }
 
 
-def _switches(reader: _Reader) -> dict[str, bool]:
+def _read_switches(reader: _EnvironmentReader) -> dict[str, bool]:
     on = reader.on
     without_claude_code = on("DISABLE_CLAUDE_CODE")
     return {
         "auto_share": on("AUTO_SHARE"),
-        # The one switch that OpenCode compares without lowering its case.
+        # The only switch that OpenCode compares case-sensitively.
         "disable_share": reader.text("OPENCODE_DISABLE_SHARE") in ("1", "true"),
         "disable_project_config": on("DISABLE_PROJECT_CONFIG"),
         "disable_autocompact": on("DISABLE_AUTOCOMPACT"),
@@ -149,7 +149,7 @@ def _switches(reader: _Reader) -> dict[str, bool]:
     }
 
 
-def _experiments(reader: _Reader) -> dict[str, bool]:
+def _read_experiments(reader: _EnvironmentReader) -> dict[str, bool]:
     on = reader.on
     everything = on("EXPERIMENTAL")
     return {

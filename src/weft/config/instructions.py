@@ -1,4 +1,4 @@
-"""Instructions for agents: which files and addresses hold them, and what they say."""
+"""Instructions for agents: find their files and URLs, and read them."""
 
 import os
 import re
@@ -10,46 +10,46 @@ from itertools import islice
 from msgspec import Struct
 
 from weft.config.flags import Flags, read_flags
-from weft.config.load import Loaded
-from weft.config.remote import Fetch, Remote, is_address
-from weft.config.sources import Situation
-from weft.config.trust import Held, is_inside, leads_out
+from weft.config.load import LoadedConfig
+from weft.config.remote import Fetch, RemoteDocuments, is_address
+from weft.config.sources import ConfigScope
+from weft.config.trust import LEADS_OUT, HeldItem, is_inside
 from weft.errors import ConfigError
 from weft.host.files import read_file
 from weft.model.agent import Instruction
 
-MOST_SEEN = 20_000
-MOST_FOUND = 100
-MOST_CHOICES = 64
+MAX_SEEN = 20_000
+MAX_FOUND = 100
+MAX_CHOICES = 64
 _MAGIC = re.compile(r"[*?\[]")
 _CHOICE = re.compile(r"\{([^{}]*)\}")
-# Nobody's instructions lie there, and there is much of it.
-_PASSED_OVER = frozenset({".git", "node_modules"})
+# These hold no instructions, and many files.
+_SKIPPED_DIRECTORIES = frozenset({".git", "node_modules"})
 
 
 def find_files(base: str, pattern: str) -> list[str]:
-    """The files below a directory that match, in the order of their paths."""
-    search = _Search()
+    """Return the files below a directory that match a pattern, sorted."""
+    search = _FileSearch()
     found: set[str] = set()
-    for choice in islice(_choices(pattern), MOST_CHOICES):
+    for choice in islice(_expand_braces(pattern), MAX_CHOICES):
         words = [word for word in choice.split("/") if word not in ("", ".")]
-        found.update(islice(search.walk(base, words), MOST_FOUND))
-    return sorted(found)[:MOST_FOUND]
+        found.update(islice(search.walk(base, words), MAX_FOUND))
+    return sorted(found)[:MAX_FOUND]
 
 
-def _choices(pattern: str) -> Iterator[str]:
-    """Every way to read the braces."""
+def _expand_braces(pattern: str) -> Iterator[str]:
+    """Yield every alternative of the braces in a pattern."""
     found = _CHOICE.search(pattern)
     if found is None:
         yield pattern
         return
     for word in found[1].split(","):
-        yield from _choices(pattern[: found.start()] + word + pattern[found.end() :])
+        yield from _expand_braces(pattern[: found.start()] + word + pattern[found.end() :])
 
 
-class _Search:
+class _FileSearch:
     def __init__(self) -> None:
-        self._left = MOST_SEEN
+        self._left = MAX_SEEN
 
     def walk(self, directory: str, words: list[str]) -> Iterator[str]:
         if not words:
@@ -58,7 +58,7 @@ class _Search:
         if word == "**":
             yield from self.walk(directory, rest or ["*"])
             for entry in self._entries(directory):
-                if entry.name not in _PASSED_OVER and entry.is_dir(follow_symlinks=False):
+                if entry.name not in _SKIPPED_DIRECTORIES and entry.is_dir(follow_symlinks=False):
                     yield from self.walk(entry.path, words)
         elif not _MAGIC.search(word):
             yield from self._step(os.path.normpath(os.path.join(directory, word)), rest)
@@ -86,128 +86,138 @@ class _Search:
 
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
-# Some 16,000 tokens. More than that is no longer instructions, and every request would carry it.
-LIMIT = 64 * 1024
-READABLE = 4 << 20
-MOST_FILES = 100
-MOST_ADDRESSES = 20
+# About 16,000 tokens. Every request carries the instructions, so longer ones are cut.
+MAX_INSTRUCTION_BYTES = 64 * 1024
+MAX_READ_BYTES = 4 << 20
+MAX_FILES = 100
+MAX_ADDRESSES = 20
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """An entry of `instructions`: a pattern or an address, whether it is the person's own word, or vouched for; and
-    the file it stands in."""
+class InstructionEntry(Struct, frozen=True, kw_only=True):
+    """An entry of `instructions`: a pattern or a URL, whether it is trusted, and the file that holds it."""
 
     pattern: str
     own: bool
     path: str = ""
 
 
-class Sources(Struct, frozen=True, kw_only=True):
-    """Where to look. Without `fetch`, nothing is fetched, and copies are read."""
+class InstructionSources(Struct, frozen=True, kw_only=True):
+    """Where to look for instructions. Without `fetch`, only copies of earlier fetches are read."""
 
-    situation: Situation
-    asked: tuple[Asked, ...] = ()
+    scope: ConfigScope
+    entries: tuple[InstructionEntry, ...] = ()
     fetch: Fetch | None = None
 
 
-class _File(Struct, frozen=True, kw_only=True):
-    """A file to read; `within` is where it must lie, "" for anywhere."""
+class _InstructionFile(Struct, frozen=True, kw_only=True):
+    """A file to read. `within` is the directory that must contain it, "" for anywhere."""
 
     path: str
     within: str = ""
 
 
-def to_sources(loaded: Loaded, situation: Situation, fetch: Fetch | None = None) -> Sources:
-    entries = enumerate(loaded.config.instructions or ())
-    origins = ((pattern, loaded.origins.get(("instructions", str(number)))) for number, pattern in entries)
-    asked = tuple(
-        Asked(
+def to_sources(loaded: LoadedConfig, scope: ConfigScope, fetch: Fetch | None = None) -> InstructionSources:
+    """Return the sources for a loaded configuration."""
+    numbered = enumerate(loaded.config.instructions or ())
+    origins = ((pattern, loaded.origins.get(("instructions", str(number)))) for number, pattern in numbered)
+    entries = tuple(
+        InstructionEntry(
             pattern=pattern,
-            own=situation.trusted or (origin is not None and origin.own),
+            own=scope.trusted or (origin is not None and origin.own),
             path=origin.path if origin is not None else "",
         )
         for pattern, origin in origins
     )
-    return Sources(situation=situation, asked=asked, fetch=fetch)
+    return InstructionSources(scope=scope, entries=entries, fetch=fetch)
 
 
-def read_instructions(sources: Sources, known: Mapping[str, str] | None = None) -> tuple[Instruction, ...]:
-    """What agents are to keep to: the project's files, the person's own, what is configured, and what is fetched.
+def read_instructions(
+    sources: InstructionSources, known: Mapping[str, str] | None = None
+) -> tuple[Instruction, ...]:
+    """Return the instructions: the project's files, the user's own, configured files, and fetched URLs.
 
-    An address that is among the `known` is not fetched again. OpenCode fetches it anew for every step.
+    A URL in `known` is not fetched again. OpenCode fetches it for every step.
     """
-    files: dict[str, _File] = {}
+    files: dict[str, _InstructionFile] = {}
     for file in _list_files(sources):
         files.setdefault(file.path, file)
-    found = [_read(file) for file in list(files.values())[:MOST_FILES]]
-    addresses = [asked for asked in sources.asked if is_address(asked.pattern)][:MOST_ADDRESSES]
-    if addresses:  # all at once: the wait for many is the wait for one
+    found = [_read(file) for file in list(files.values())[:MAX_FILES]]
+    addresses = [entry for entry in sources.entries if is_address(entry.pattern)][:MAX_ADDRESSES]
+    if addresses:  # fetch in parallel
         with ThreadPoolExecutor(len(addresses)) as pool:
-            found += pool.map(lambda asked: _fetch(sources, asked, known or {}), addresses)
+            found += pool.map(lambda entry: _fetch(sources, entry, known or {}), addresses)
     return tuple(each for each in found if each.text)
 
 
-def list_held(sources: Sources) -> list[Held]:
-    """What the project has for instructions that is not read, since nobody has vouched for it."""
+def list_held_instructions(sources: InstructionSources) -> list[HeldItem]:
+    """Return the instructions of an untrusted project that are not read."""
     files = dict.fromkeys(file.path for file in _list_files(sources) if not _is_bounded(file))
-    asked = [each for each in sources.asked if is_address(each.pattern) and not each.own]
+    entries = [each for each in sources.entries if is_address(each.pattern) and not each.own]
     return [
-        *(Held(kind="instructions", name=_spelled(path), path=path, does=leads_out()) for path in files),
-        *(Held(kind="instructions", name=each.pattern, path=each.path, does="is fetched") for each in asked),
+        *(HeldItem(kind="instructions", name=_to_text(path), path=path, does=LEADS_OUT) for path in files),
+        *(
+            HeldItem(kind="instructions", name=each.pattern, path=each.path, does="is fetched")
+            for each in entries
+        ),
     ]
 
 
-def _list_files(sources: Sources) -> Iterator[_File]:
-    situation, flags = sources.situation, read_flags(sources.situation.env)
+def _list_files(sources: InstructionSources) -> Iterator[_InstructionFile]:
+    scope, flags = sources.scope, read_flags(sources.scope.env)
     if not flags.disable_project_config:
-        yield from _project_files(situation)
-    yield from _own_file(situation, flags)
-    for asked in sources.asked:
-        if not is_address(asked.pattern):
-            yield from _asked_files(asked, situation, flags)
+        yield from _list_project_files(scope)
+    yield from _find_own_file(scope, flags)
+    for entry in sources.entries:
+        if not is_address(entry.pattern):
+            yield from _list_entry_files(entry, scope, flags)
 
 
-def _project_files(situation: Situation) -> Iterator[_File]:
-    """All files of the first name that there is one of, the nearest first."""
+def _list_project_files(scope: ConfigScope) -> Iterator[_InstructionFile]:
+    """Yield every file that has the first of these names that exists, the nearest first."""
     for name in NAMES:
-        paths = [os.path.join(level, name) for level in levels(situation)]
+        paths = [os.path.join(level, name) for level in walk_up(scope)]
         there = [path for path in paths if os.path.exists(path)]
         if there:
-            yield from (_File(path=path, within=_bounds(situation, os.path.dirname(path))) for path in there)
+            yield from (
+                _InstructionFile(path=path, within=_get_bounds(scope, os.path.dirname(path)))
+                for path in there
+            )
             return
 
 
-def _own_file(situation: Situation, flags: Flags) -> Iterator[_File]:
-    """The first that there is of those a person may have for all their work."""
-    paths = [os.path.join(situation.paths.config, "AGENTS.md")]
+def _find_own_file(scope: ConfigScope, flags: Flags) -> Iterator[_InstructionFile]:
+    """Yield the first of the user's own instruction files that exists."""
+    paths = [os.path.join(scope.paths.config, "AGENTS.md")]
     if not flags.disable_claude_code_prompt:
-        paths.append(os.path.join(situation.paths.os_home, ".claude", "CLAUDE.md"))
+        paths.append(os.path.join(scope.paths.os_home, ".claude", "CLAUDE.md"))
     if flags.config_dir:
-        paths.append(os.path.join(situation.directory, flags.config_dir, "AGENTS.md"))
+        paths.append(os.path.join(scope.directory, flags.config_dir, "AGENTS.md"))
     there = (os.path.normpath(path) for path in paths if os.path.exists(path))
-    yield from (_File(path=path) for path in [next(there, "")] if path)
+    yield from (_InstructionFile(path=path) for path in [next(there, "")] if path)
 
 
-def _asked_files(asked: Asked, situation: Situation, flags: Flags) -> Iterator[_File]:
-    pattern = asked.pattern
+def _list_entry_files(
+    entry: InstructionEntry, scope: ConfigScope, flags: Flags
+) -> Iterator[_InstructionFile]:
+    pattern = entry.pattern
     if pattern.startswith("~/"):
-        pattern = os.path.join(situation.paths.os_home, pattern[2:])
+        pattern = os.path.join(scope.paths.os_home, pattern[2:])
     if os.path.isabs(pattern):
         base, name = os.path.split(pattern)
-        places = [(base, name, _bounds(situation, situation.directory))]
+        places = [(base, name, _get_bounds(scope, scope.directory))]
     elif flags.disable_project_config:
-        custom = os.path.join(situation.directory, flags.config_dir) if flags.config_dir else ""
+        custom = os.path.join(scope.directory, flags.config_dir) if flags.config_dir else ""
         places = [(custom, pattern, custom)] if custom else []
     else:
-        places = [(level, pattern, _bounds(situation, level)) for level in levels(situation)]
+        places = [(level, pattern, _get_bounds(scope, level)) for level in walk_up(scope)]
     for base, name, within in places:
         for path in find_files(base, name):
-            yield _File(path=path, within="" if asked.own else within)
+            yield _InstructionFile(path=path, within="" if entry.own else within)
 
 
-def levels(situation: Situation) -> Iterator[str]:
-    """The directory and those above it, up to the top of the checkout."""
-    directory, top = os.path.normpath(situation.directory), os.path.normpath(situation.worktree)
+def walk_up(scope: ConfigScope) -> Iterator[str]:
+    """Yield the directory and its parents, up to the top of the checkout."""
+    directory, top = os.path.normpath(scope.directory), os.path.normpath(scope.worktree)
     while True:
         yield directory
         parent = os.path.dirname(directory)
@@ -216,58 +226,65 @@ def levels(situation: Situation) -> Iterator[str]:
         directory = parent
 
 
-def _bounds(situation: Situation, level: str) -> str:
-    """Where what a project brings along must lie: in its checkout, or without one in the directory it was found in.
+def _get_bounds(scope: ConfigScope, level: str) -> str:
+    """Return the directory that must contain a project's files: its checkout or, without one, the directory of the
+    file.
 
-    A project that the person vouches for may lead anywhere.
+    A trusted project may refer to any file: return "".
     """
-    if situation.trusted:
+    if scope.trusted:
         return ""
-    return level if os.path.normpath(situation.worktree) == os.sep else situation.worktree
+    return level if os.path.normpath(scope.worktree) == os.sep else scope.worktree
 
 
 # --- reading ---
 
 
-def _read(file: _File) -> Instruction:
+def _read(file: _InstructionFile) -> Instruction:
     if not _is_bounded(file):
-        return _unread(file.path, f"it {leads_out()}")
+        return _to_unread(file.path, f"it {LEADS_OUT}")
     try:
-        raw, _ = read_file(os.path.realpath(file.path), limit=READABLE)
+        raw, _ = read_file(os.path.realpath(file.path), limit=MAX_READ_BYTES)
     except OSError as error:
-        return _unread(file.path, error.strerror or "it cannot be read")
+        return _to_unread(file.path, error.strerror or "it cannot be read")
     return _to_instruction(file.path, raw)
 
 
-def _is_bounded(file: _File) -> bool:
+def _is_bounded(file: _InstructionFile) -> bool:
     return not file.within or is_inside(file.path, file.within)
 
 
-def _fetch(sources: Sources, asked: Asked, known: Mapping[str, str]) -> Instruction:
-    url = asked.pattern
+def _fetch(sources: InstructionSources, entry: InstructionEntry, known: Mapping[str, str]) -> Instruction:
+    url = entry.pattern
     if url in known:
         return Instruction(source=url, text=known[url])
-    if not asked.own:
-        # What a project points to can be another text tomorrow than the one that was looked at today.
-        return _unread(url, "it is not fetched")
+    if not entry.own:
+        # The content at a project's URL may change after the user has reviewed it.
+        return _to_unread(url, "it is not fetched")
     try:
-        remote = Remote(sources.situation.paths.cache, sources.fetch)
+        remote = RemoteDocuments(sources.scope.paths.cache, sources.fetch)
         return remote.get(url, lambda body: _to_instruction(url, body))
     except ConfigError as error:
-        return _unread(url, f"it {error.reason}" if error.reason.startswith("could") else "it is not fetched")
+        return _to_unread(
+            url, f"it {error.reason}" if error.reason.startswith("could") else "it is not fetched"
+        )
 
 
 def _to_instruction(source: str, raw: bytes) -> Instruction:
-    text = raw[:LIMIT].decode("utf-8-sig", "replace" if len(raw) <= LIMIT else "ignore").strip()
-    if len(raw) > LIMIT:
-        text += f"\n[cut here: the first {LIMIT:,} of {len(raw):,} bytes]"
-    return Instruction(source=_spelled(source), text=text)
+    text = (
+        raw[:MAX_INSTRUCTION_BYTES]
+        .decode("utf-8-sig", "replace" if len(raw) <= MAX_INSTRUCTION_BYTES else "ignore")
+        .strip()
+    )
+    if len(raw) > MAX_INSTRUCTION_BYTES:
+        text += f"\n[cut here: the first {MAX_INSTRUCTION_BYTES:,} of {len(raw):,} bytes]"
+    return Instruction(source=_to_text(source), text=text)
 
 
-def _unread(source: str, reason: str) -> Instruction:
-    return Instruction(source=_spelled(source), text=f"[not read: {reason}]")
+def _to_unread(source: str, reason: str) -> Instruction:
+    return Instruction(source=_to_text(source), text=f"[not read: {reason}]")
 
 
-def _spelled(source: str) -> str:
-    """A name of a file may hold bytes that are no text, and everything here is stored as text."""
+def _to_text(source: str) -> str:
+    """Replace undecodable bytes in a file name, because it is stored as text."""
     return source.encode("utf-8", "replace").decode()

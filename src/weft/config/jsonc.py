@@ -1,4 +1,4 @@
-"""Parse JSON with comments and trailing commas, with the place of every key and without quoting values in errors."""
+"""Parse JSON with comments and trailing commas. Know the position of every key, and never quote values in errors."""
 
 import json
 import re
@@ -7,15 +7,15 @@ from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from weft.config.substitute import Resolve, Substitution, without_missing
+from weft.config.substitution import Resolve, Substitution, drop_missing
 from weft.errors import ConfigError
 
-# The keys from the root down; an entry of a list by its number.
+# The keys from the root down; a list entry has its index.
 KeyPath = tuple[str, ...]
 
 
-class Finding(Struct, frozen=True, kw_only=True):
-    """Something in a file that was not taken as it stands. A `mild` one costs nothing that we know of."""
+class ConfigFinding(Struct, frozen=True, kw_only=True):
+    """A problem in a file. A `mild` one disables no setting."""
 
     path: KeyPath
     reason: str
@@ -36,17 +36,17 @@ _REASONS = {
     "Expecting ':' delimiter": "a colon is missing after the key",
     "Expecting value": "a value is expected here",
     "Unterminated string starting at": "this string has no closing quote",
-    "Invalid control character at": "a string goes over the end of its line, or holds a control character",
+    "Invalid control character at": "this string contains a line break or a control character",
     "Extra data": "nothing may follow the closing bracket",
-    "Invalid \\escape": "a backslash that means nothing in JSON (write two for one)",
+    "Invalid \\escape": "this backslash escape is not valid in JSON (write \\\\ for one backslash)",
     "Invalid \\uXXXX escape": "\\u needs four hexadecimal digits",
 }
 
 
-class Document:
-    """A configuration file's content: `value`, what was wrong with it, and where each key stands.
+class JsoncDocument:
+    """A parsed configuration file: its `value`, its `findings`, and the position of each key.
 
-    Raises `ConfigError` if it is no JSON object. Of two keys with one name the later one holds.
+    Raise `ConfigError` if it is not a JSON object. If a key occurs twice, the later one wins.
     """
 
     def __init__(self, path: str, text: str, resolve: Resolve | None = None) -> None:
@@ -54,16 +54,16 @@ class Document:
         self._filled = Substitution(text.removeprefix("\ufeff"), resolve)
         self._text = self._without_comments(self._filled.text)
         self._offsets: dict[KeyPath, int] | None = None
-        self.findings: list[Finding] = [
-            Finding(path=_path_before(self._text, failure.at), reason=failure.reason)
+        self.findings: list[ConfigFinding] = [
+            ConfigFinding(path=_find_path(self._text, failure.at), reason=failure.reason)
             for failure in self._filled.failures
         ]
         self.value = self._parse()
 
     def at(self, path: KeyPath) -> tuple[int, int]:
-        """Line and column of a key, or of the nearest one above it that is in the text."""
+        """Return line and column of a key, or of the nearest key above it that is in the text."""
         if self._offsets is None:
-            self._offsets = dict(_keys(self._text))
+            self._offsets = dict(_iterate_keys(self._text))
         for length in range(len(path), 0, -1):
             if path[:length] in self._offsets:
                 return self._filled.place(self._offsets[path[:length]])
@@ -87,38 +87,38 @@ class Document:
             value = json.loads(
                 self._text,
                 parse_constant=_refuse_constant,
-                object_pairs_hook=lambda pairs: _join(pairs, repeated),
+                object_pairs_hook=lambda pairs: _join_pairs(pairs, repeated),
             )
         except json.JSONDecodeError as error:
             self._refuse(_REASONS.get(error.msg.rstrip(": "), "this is not JSON"), error.pos)
         except RecursionError:
             self._refuse("nested too deeply", 0)
         except ValueError:
-            # NaN and Infinity are refused below, integers of thousands of digits by Python; neither says where.
+            # NaN and Infinity are refused by `_refuse_constant`, huge integers by Python. Neither error has a position.
             odd = (token for token in _TOKEN.finditer(self._text) if _ODD_NUMBER.fullmatch(token[0]))
-            self._refuse("a number that JSON does not have", next((token.start() for token in odd), 0))
+            self._refuse("this is not a number in JSON", next((token.start() for token in odd), 0))
         if not isinstance(value, dict):
             self._refuse("expected an object", 0)
         if repeated:
             self.findings.extend(self._repeats())
-        kept = without_missing(value)
+        kept = drop_missing(value)
         return kept if isinstance(kept, dict) else {}
 
-    def _repeats(self) -> Iterator[Finding]:
+    def _repeats(self) -> Iterator[ConfigFinding]:
         seen: set[KeyPath] = set()
         repeated: set[KeyPath] = set()
-        for path, _offset in _keys(self._text):
+        for path, _offset in _iterate_keys(self._text):
             if path in seen and not any(path[:end] in repeated for end in range(1, len(path) + 1)):
                 repeated.add(path)
-                yield Finding(path=path, reason="given twice; the later one holds", mild=True)
+                yield ConfigFinding(path=path, reason="occurs twice; the later one is used", mild=True)
             seen.add(path)
 
     def _refuse(self, reason: str, offset: int, text: str = "") -> NoReturn:
-        key = ".".join(_path_before(text or self._text, offset))
+        key = ".".join(_find_path(text or self._text, offset))
         raise ConfigError(self.path, reason, at=self._filled.place(offset), key=key) from None
 
 
-def _join(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:
+def _join_pairs(pairs: list[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:
     joined = dict(pairs)
     if len(joined) != len(pairs):
         repeated.append("")
@@ -129,36 +129,36 @@ def _refuse_constant(_name: str) -> NoReturn:
     raise ValueError("not a JSON number")
 
 
-def _keys(text: str) -> Iterator[tuple[KeyPath, int]]:
-    """Every key and list entry of a JSON text, in order, with the offset it begins at."""
-    reading = _Reading()
+def _iterate_keys(text: str) -> Iterator[tuple[KeyPath, int]]:
+    """Yield every key and list entry of a JSON text in order, with its offset."""
+    tracker = _KeyTracker()
     for token in _TOKEN.finditer(text):
-        if reading.in_list and token[0] not in "]},:":
-            yield reading.path(), token.start()
-        offset = reading.take(token[0], token.start())
+        if tracker.in_list and token[0] not in "]},:":
+            yield tracker.path(), token.start()
+        offset = tracker.take(token[0], token.start())
         if offset is not None:
-            yield reading.path(), offset
+            yield tracker.path(), offset
 
 
-def _path_before(text: str, offset: int) -> KeyPath:
-    """The key that was being read when `offset` was reached."""
-    reading = _Reading()
+def _find_path(text: str, offset: int) -> KeyPath:
+    """Return the key that is being read at `offset`."""
+    tracker = _KeyTracker()
     for token in _TOKEN.finditer(text, 0, offset):
         if token[0] == '"':
             break
-        reading.take(token[0], token.start())
-    return reading.path()
+        tracker.take(token[0], token.start())
+    return tracker.path()
 
 
-class _Reading:
-    """Where one is in a JSON text, token by token.
+class _KeyTracker:
+    """Tracks the current key in a JSON text, token by token.
 
-    A string counts as a key only once its colon is there: in a broken text a string in a key's place may be a value,
-    and a secret.
+    A string counts as a key only after its colon: in a broken text a string in a key's place may be a value, and a
+    secret.
     """
 
     def __init__(self) -> None:
-        # One step per open bracket: the key or index being read, None before the first key and after a comma.
+        # One step per open bracket: the current key or index; None before the first key and after a comma.
         self._steps: list[str | int | None] = []
         self._string = ("", 0)
 
@@ -170,7 +170,7 @@ class _Reading:
         return bool(self._steps) and isinstance(self._steps[-1], int)
 
     def take(self, word: str, start: int) -> int | None:
-        """Read on by one token. If that was a key's colon, gives the offset the key begins at."""
+        """Read one token. If it was the colon after a key, return the offset of the key."""
         match word:
             case "{":
                 self._steps.append(None)
@@ -185,7 +185,7 @@ class _Reading:
                 self._steps[-1], offset = self._string
                 return offset
             case _:
-                # A number's digits, if anything, never stand before a colon.
+                # A string, or a literal that no colon follows.
                 self._string = (_decode(word), start)
         return None
 

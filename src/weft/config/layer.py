@@ -1,4 +1,4 @@
-"""Configuration layers: what one source says, how layers are merged, and where each setting came from."""
+"""Configuration layers: the settings of one source, how layers are merged, and where each setting came from."""
 
 import os
 import re
@@ -9,12 +9,12 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import fields
 
-from weft.config.check import check
-from weft.config.jsonc import Finding, KeyPath
+from weft.config.check import check_config
+from weft.config.jsonc import ConfigFinding, KeyPath
 from weft.config.schema import AgentConfig
 from weft.errors import ConfigError
 
-Kind = Literal[
+OriginKind = Literal[
     "default",
     "well-known",
     "global",
@@ -26,46 +26,50 @@ Kind = Literal[
     "environment",
 ]
 
-LIMIT = 4 << 20
+MAX_CONFIG_BYTES = 4 << 20
 
-# Tools that write files were once switched one by one; they answer to one permission.
-_EDITING = ("write", "edit", "patch", "multiedit")
+# Tools that write files were once configured one by one. They all use the permission "edit".
+_EDITING_TOOLS = ("write", "edit", "patch", "multiedit")
 _AGENT_KEYS = frozenset(field.encode_name for field in fields(AgentConfig))
 
 
-class Origin(Struct, frozen=True, kw_only=True):
-    """Where a setting comes from, and whether it is the person's own word or the project's."""
+class ConfigOrigin(Struct, frozen=True, kw_only=True):
+    """Where a setting came from. `own` is True for the user's own files and False for the project's."""
 
-    kind: Kind
+    kind: OriginKind
     path: str
     own: bool
 
 
-class Located(Protocol):
-    """A text that knows where its keys stand."""
+class LocatedText(Protocol):
+    """A text that knows the position of its keys."""
 
     def at(self, path: KeyPath) -> tuple[int, int]: ...
 
 
-class Layer(Struct, frozen=True, kw_only=True):
-    """`data` holds only what fits the schema. `text`, if there is one, tells the line of a key."""
+class ConfigLayer(Struct, frozen=True, kw_only=True):
+    """The settings of one source. `data` holds only what fits the schema. `text`, if present, knows the line of each
+    key.
+    """
 
-    origin: Origin
+    origin: ConfigOrigin
     data: dict[str, Any]
-    text: Located | None = None
+    text: LocatedText | None = None
 
     def at(self, path: KeyPath) -> tuple[int, int]:
+        """Return line and column of a key, or (0, 0)."""
         return self.text.at(path) if self.text is not None else (0, 0)
 
 
-class Problems:
-    """What went wrong on the way: `errors` cost a setting, `warnings` do not."""
+class ConfigProblems:
+    """Problems of loading. `errors` disable a setting, `warnings` do not."""
 
     def __init__(self) -> None:
         self.errors: list[ConfigError] = []
         self.warnings: list[ConfigError] = []
 
-    def note(self, origin: Origin, text: Located | None, findings: Iterable[Finding]) -> None:
+    def note(self, origin: ConfigOrigin, text: LocatedText | None, findings: Iterable[ConfigFinding]) -> None:
+        """Add findings as errors or warnings, with file, line and key."""
         for finding in findings:
             at = text.at(finding.path) if text is not None else (0, 0)
             key = ".".join(finding.path)
@@ -73,65 +77,68 @@ class Problems:
             (self.warnings if finding.mild else self.errors).append(error)
 
 
-def make_layer(origin: Origin, value: Mapping[str, Any], text: Located | None, problems: Problems) -> Layer:
-    """What of `value` fits, as a layer; what does not is noted."""
-    kept, findings = check(dict(value))
+def make_layer(
+    origin: ConfigOrigin, value: Mapping[str, Any], text: LocatedText | None, problems: ConfigProblems
+) -> ConfigLayer:
+    """Return a layer with the settings that fit the schema. Report the others as problems."""
+    kept, findings = check_config(dict(value))
     problems.note(origin, text, findings)
-    return Layer(origin=origin, data=_in_todays_names(kept, origin), text=text)
+    return ConfigLayer(origin=origin, data=_modernise(kept, origin), text=text)
 
 
 def read_text(path: str) -> str | None:
-    """A file's text, None if there is no such file. Raises `ConfigError` if it cannot be read."""
+    """Return the text of a file, or None if it does not exist. Raise `ConfigError` if it cannot be read."""
     try:
         with open(path, "rb") as file:
-            raw = file.read(LIMIT + 1)
+            raw = file.read(MAX_CONFIG_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a file name"
+        reason = error.strerror if isinstance(error, OSError) else "not a valid file name"
         raise ConfigError(path, f"cannot be read: {reason}") from error
-    if len(raw) > LIMIT:
-        raise ConfigError(path, f"larger than {LIMIT >> 20} MB")
+    if len(raw) > MAX_CONFIG_BYTES:
+        raise ConfigError(path, f"larger than {MAX_CONFIG_BYTES >> 20} MB")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        # Not `from error`: it carries the file's content.
+        # Not `from error`: it holds the content of the file.
         raise ConfigError(path, "not UTF-8 text", at=(line, 0)) from None
 
 
 def tools_to_permission(tools: Mapping[str, bool]) -> dict[str, Any]:
-    """The old map of tools that are on or off, as permissions."""
+    """Convert the legacy map of enabled tools to permissions."""
     return {
-        ("edit" if name in _EDITING else name): ("allow" if enabled else "deny")
+        ("edit" if name in _EDITING_TOOLS else name): ("allow" if enabled else "deny")
         for name, enabled in tools.items()
     }
 
 
-def _in_todays_names(data: dict[str, Any], origin: Origin) -> dict[str, Any]:
-    renewed = dict(data)
+def _modernise(data: dict[str, Any], origin: ConfigOrigin) -> dict[str, Any]:
+    """Replace legacy keys, and make the paths of plugins absolute."""
+    modern = dict(data)
     for section in ("agent", "mode"):
         if section in data:
-            renewed[section] = {name: _renew_agent(agent) for name, agent in data[section].items()}
+            modern[section] = {name: _modernise_agent(agent) for name, agent in data[section].items()}
     if "plugin" in data:
-        renewed["plugin"] = [_resolve_plugin(entry, origin) for entry in data["plugin"]]
-    return renewed
+        modern["plugin"] = [_resolve_plugin(entry, origin) for entry in data["plugin"]]
+    return modern
 
 
-def _renew_agent(agent: dict[str, Any]) -> dict[str, Any]:
-    renewed = {key: value for key, value in agent.items() if key in _AGENT_KEYS}
+def _modernise_agent(agent: dict[str, Any]) -> dict[str, Any]:
+    modern = {key: value for key, value in agent.items() if key in _AGENT_KEYS}
     others = {key: value for key, value in agent.items() if key not in _AGENT_KEYS}
     if others:
-        renewed["options"] = {**agent.get("options", {}), **others}
+        modern["options"] = {**agent.get("options", {}), **others}
     if "tools" in agent:
-        renewed["permission"] = {**tools_to_permission(agent["tools"]), **agent.get("permission", {})}
+        modern["permission"] = {**tools_to_permission(agent["tools"]), **agent.get("permission", {})}
     if "maxSteps" in agent:
-        renewed.setdefault("steps", agent["maxSteps"])
-    return renewed
+        modern.setdefault("steps", agent["maxSteps"])
+    return modern
 
 
-def _resolve_plugin(entry: str, origin: Origin) -> str:
-    """A path relative to its file becomes absolute; a package's name stays."""
+def _resolve_plugin(entry: str, origin: ConfigOrigin) -> str:
+    """Make a path relative to its file absolute. The name of a package stays."""
     if not entry.startswith(("./", "../", "/")):
         return entry
     path = os.path.normpath(os.path.join(os.path.dirname(origin.path), entry))
@@ -141,17 +148,17 @@ def _resolve_plugin(entry: str, origin: Origin) -> str:
 _PLACE = re.compile(r"at line (\d+), column (\d+)")
 
 
-def from_toml(path: str, text: str) -> dict[str, Any]:
-    """What a TOML configuration says, in today's keys. Raises `ConfigError`.
+def parse_toml(path: str, text: str) -> dict[str, Any]:
+    """Parse the legacy TOML configuration into today's keys. Raise `ConfigError`.
 
-    OpenCode rewrites it as `config.json` and deletes it. We read it where it lies, and leave a person's files alone.
+    OpenCode rewrites the file as `config.json` and deletes it. We read it in place and leave the user's files alone.
     """
     try:
         found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         place = _PLACE.search(str(error))
         at = (int(place[1]), int(place[2])) if place else (0, 0)
-        # Its own text may quote the file.
+        # The original message may quote the file.
         raise ConfigError(path, "not TOML", at=at) from None
     provider, model = found.pop("provider", None), found.pop("model", None)
     if isinstance(provider, str) and isinstance(model, str):
@@ -159,24 +166,24 @@ def from_toml(path: str, text: str) -> dict[str, Any]:
     return found
 
 
-# Lists that grow from layer to layer. Any other list is replaced by the later one.
-JOINED = ("plugin", "instructions")
-# Here, too: what a person has watched everywhere is not to be forgotten where a project has more to watch.
-HOOKS = ("experimental", "weft", "hooks")
+# Lists that are joined over all layers. A later layer replaces any other list.
+APPENDED_LISTS = ("plugin", "instructions")
+# Hooks are joined, too, so that a project's hooks do not replace the user's.
+HOOKS_PATH = ("experimental", "weft", "hooks")
 
 
-class Merged:
-    """The layers added so far. A key stays where it first appeared: the order of permissions means something."""
+class MergedConfig:
+    """The layers added so far. A key keeps its first position, because the order of permissions matters."""
 
     def __init__(self) -> None:
         self.data: dict[str, Any] = {}
-        self.origins: dict[KeyPath, Origin] = {}
+        self.origins: dict[KeyPath, ConfigOrigin] = {}
 
-    def add(self, layer: Layer) -> None:
-        self._lay(self.data, layer.data, (), layer.origin)
+    def add(self, layer: ConfigLayer) -> None:
+        self._merge(self.data, layer.data, (), layer.origin)
 
-    def put(self, path: KeyPath, value: Any, origin: Origin) -> None:
-        """Set one key, replacing what was there."""
+    def set(self, path: KeyPath, value: Any, origin: ConfigOrigin) -> None:
+        """Set one key, replacing its value."""
         target = self.data
         for key in path[:-1]:
             target = target.setdefault(key, {})
@@ -189,32 +196,34 @@ class Merged:
         target.pop(path[-1], None)
         self._forget(path)
 
-    def origin_of(self, path: KeyPath) -> Origin | None:
-        """Of a setting, of the first one below it, or of what it is part of."""
+    def origin_of(self, path: KeyPath) -> ConfigOrigin | None:
+        """Return the origin of a setting, of the first one below it, or of the section that contains it."""
         below = (origin for each, origin in self.origins.items() if each[: len(path)] == path)
         above = (self.origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.origins)
         return next(below, None) or next(above, None)
 
-    def _lay(self, target: dict[str, Any], over: Mapping[str, Any], path: KeyPath, origin: Origin) -> None:
+    def _merge(
+        self, target: dict[str, Any], over: Mapping[str, Any], path: KeyPath, origin: ConfigOrigin
+    ) -> None:
         for key, value in over.items():
             here = (*path, key)
-            if not path and key in JOINED:
+            if not path and key in APPENDED_LISTS:
                 self._join(here, value, origin)
-            elif path == HOOKS and isinstance(target.get(key), list):
+            elif path == HOOKS_PATH and isinstance(target.get(key), list):
                 self._set(target, here, [*target[key], *value], origin)
             elif isinstance(value, dict) and isinstance(target.get(key), dict):
-                self._lay(target[key], value, here, origin)
+                self._merge(target[key], value, here, origin)
             else:
                 self._set(target, here, value, origin)
 
-    def _join(self, path: KeyPath, entries: list[str], origin: Origin) -> None:
+    def _join(self, path: KeyPath, entries: list[str], origin: ConfigOrigin) -> None:
         joined: list[str] = self.data.setdefault(path[0], [])
         for entry in entries:
             if entry not in joined:
                 self.origins[(*path, str(len(joined)))] = origin
                 joined.append(entry)
 
-    def _set(self, target: dict[str, Any], path: KeyPath, value: Any, origin: Origin) -> None:
+    def _set(self, target: dict[str, Any], path: KeyPath, value: Any, origin: ConfigOrigin) -> None:
         if path[-1] in target:
             self._forget(path)
         target[path[-1]] = _copy(value)
@@ -224,7 +233,7 @@ class Merged:
         for each in [each for each in self.origins if each[: len(path)] == path]:
             del self.origins[each]
 
-    def _record(self, value: Any, path: KeyPath, origin: Origin) -> None:
+    def _record(self, value: Any, path: KeyPath, origin: ConfigOrigin) -> None:
         if isinstance(value, dict) and value:
             for key, item in value.items():
                 self._record(item, (*path, key), origin)
@@ -233,7 +242,7 @@ class Merged:
 
 
 def _copy(value: Any) -> Any:
-    """Containers anew: later layers are laid into them."""
+    """Copy containers, because later layers are merged into them."""
     if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}
     return list(value) if isinstance(value, list) else value

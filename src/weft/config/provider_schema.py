@@ -1,4 +1,4 @@
-"""Configuration values of providers, their models, and MCP servers. Names are those in the files."""
+"""Configuration of providers, their models, and MCP servers. Names are those in the files."""
 
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -41,7 +41,7 @@ class ModelPackage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a person says about a model: what the catalogue does not know, or has wrong."""
+    """What the user configures about a model: what the catalogue does not know, or has wrong."""
 
     id: str | None = None
     name: str | None = None
@@ -65,7 +65,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ProviderOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options whose type we know. There may be any others: they are for the provider."""
+    """The options whose type we know. Any others are passed to the provider."""
 
     api_key: str | None = field(default=None, name="apiKey")
     base_url: str | None = field(default=None, name="baseURL")
@@ -87,14 +87,14 @@ class ProviderConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: Annotated[dict[str, Any], Meta(extra={"like": ProviderOptions})] | None = None
 
 
-class McpOAuth(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class McpOAuthConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     client_id: str | None = field(default=None, name="clientId")
     client_secret: str | None = field(default=None, name="clientSecret")
     scope: str | None = None
 
 
-class McpLocal(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="local"):
-    """An MCP server that we start."""
+class McpLocalConfig(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="local"):
+    """An MCP server that weft starts."""
 
     command: tuple[str, ...]
     environment: dict[str, str] | None = None
@@ -102,14 +102,14 @@ class McpLocal(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     timeout: Positive | None = None
 
 
-class McpRemote(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="remote"):
-    """An MCP server that we call. `oauth` is false if it must not be tried."""
+class McpRemoteConfig(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="remote"):
+    """An MCP server at a URL. `oauth` is false if a login must not be attempted."""
 
     url: str
     headers: dict[str, str] | None = None
-    oauth: McpOAuth | bool | None = None
+    oauth: McpOAuthConfig | bool | None = None
     enabled: bool | None = None
     timeout: Positive | None = None
 
 
-McpServer = McpLocal | McpRemote
+McpServerConfig = McpLocalConfig | McpRemoteConfig

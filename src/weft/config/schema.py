@@ -1,4 +1,4 @@
-"""Configuration as a value. Names on the outside are those in `opencode.json`, letter for letter."""
+"""The configuration as typed values. Names in files are exactly those of `opencode.json`."""
 
 import json
 import os
@@ -7,11 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
-from weft.config.provider_schema import McpServer, Positive, ProviderConfig
+from weft.config.provider_schema import McpServerConfig, Positive, ProviderConfig
 from weft.model.agent import Mode
 from weft.model.permission import Action
 
-# In the order written: the last rule that matches is the one that holds.
+# In the order of the file: the last matching rule wins.
 PermissionMap = dict[str, Action | dict[str, Action]]
 Permission = Annotated[PermissionMap, Meta(extra={"check": "permission"})]
 Keybinds = Annotated[dict[str, str], Meta(extra={"check": "keybinds"})]
@@ -23,9 +23,9 @@ Colour = (
 
 
 class AgentConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An agent as configured. A list of models is tried in turn. Other keys are options for the provider."""
+    """An agent. A list of models is tried in order. Unknown keys are options for the provider."""
 
-    open_to_more: ClassVar[bool] = True
+    accepts_unknown: ClassVar[bool] = True
 
     name: str | None = None
     model: str | tuple[str, ...] | None = None
@@ -53,8 +53,8 @@ class CommandConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     subtask: bool | None = None
 
 
-class Compaction(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Only a literal false switches one off. The last three are known to later versions of OpenCode."""
+class CompactionConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Only a literal false disables `auto` or `prune`. The last three keys belong to later versions of OpenCode."""
 
     auto: bool | None = None
     prune: bool | None = None
@@ -63,39 +63,39 @@ class Compaction(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reserved: int | None = None
 
 
-class Enterprise(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EnterpriseConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     url: str | None = None
 
 
-class Server(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ServerConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     port: Positive | None = None
     hostname: str | None = None
     mdns: bool | None = None
     cors: tuple[str, ...] | None = None
 
 
-class Watcher(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WatcherConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ignore: tuple[str, ...] | None = None
 
 
-class ScrollAcceleration(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ScrollAccelerationConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     enabled: bool
 
 
-class Tui(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TuiConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     scroll_speed: Annotated[float, Meta(ge=0.001)] | None = None
-    scroll_acceleration: ScrollAcceleration | None = None
+    scroll_acceleration: ScrollAccelerationConfig | None = None
     diff_style: Literal["auto", "stacked"] | None = None
 
 
-class Formatter(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FormatterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     disabled: bool | None = None
     command: tuple[str, ...] | None = None
     environment: dict[str, str] | None = None
     extensions: tuple[str, ...] | None = None
 
 
-class LspServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LspServerConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     disabled: bool | None = None
     command: tuple[str, ...] | None = None
     extensions: tuple[str, ...] | None = None
@@ -103,15 +103,15 @@ class LspServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     initialization: dict[str, Any] | None = None
 
 
-# As a string it is exact whatever the digits are.
+# A string is exact, a float may not be.
 Dollars = (
     Annotated[str, Meta(pattern=r"^[0-9]+([.][0-9]+)?$", extra={"expected": 'dollars such as "2.50"'})]
     | Annotated[float, Meta(ge=0)]
 )
 
 
-class Limits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How much may be spent: money in US dollars, tokens, steps of the model, seconds of work."""
+class LimitsConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Limits of spending: cost in US dollars, tokens, steps of the model, seconds of work."""
 
     cost: Dollars | None = None
     tokens: Positive | None = None
@@ -119,17 +119,18 @@ class Limits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds: Positive | None = None
 
 
-class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Limits for one session, for a session with all below it, and for a day."""
+class BudgetConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Limits for one session, for a session with its child sessions, and for a day."""
 
-    session: Limits | None = None
-    tree: Limits | None = None
-    day: Limits | None = None
+    session: LimitsConfig | None = None
+    tree: LimitsConfig | None = None
+    day: LimitsConfig | None = None
 
 
-class Deadlines(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How many seconds a thing may take: one call of a tool, a whole turn, a subtask with all below it; and at a
-    model's server, to connect, to begin an answer, to go on with one (a provider's own `timeout` goes before)."""
+class DeadlinesConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Deadlines in seconds: for one tool call, a whole turn, a subtask with its child sessions; and at a model API, to
+    connect, until the first byte and between two chunks. A provider's own `timeout` takes precedence.
+    """
 
     connect: Positive | None = None
     first_byte: Positive | None = field(default=None, name="firstByte")
@@ -139,32 +140,33 @@ class Deadlines(Struct, frozen=True, kw_only=True, omit_defaults=True):
     subtask: Positive | None = None
 
 
-class Snapshots(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept to undo with: at most so many bytes in all, and of one file; and how many seconds a command waits for
-    the first look at all files."""
+class SnapshotsConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Limits of snapshots: bytes in total and per file, and seconds that a command waits for the first scan of all
+    files.
+    """
 
     max_bytes: Positive | None = field(default=None, name="maxBytes")
     max_file_bytes: Positive | None = field(default=None, name="maxFileBytes")
     wait_seconds: Positive | None = field(default=None, name="waitSeconds")
 
 
-# A number of tokens, or a share of what the model has room for, such as "80%".
+# A number of tokens, or a percentage of the model's context such as "80%".
 Threshold = (
     Positive | Annotated[str, Meta(pattern=r"^[1-9][0-9]?%$", extra={"expected": 'a share such as "80%"'})]
 )
 
 
-class CompactAt(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When to sum up: at a threshold, for some models (`provider/model`) at another."""
+class CompactionThresholds(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When to compact: a threshold, with exceptions for some models (`provider/model`)."""
 
     threshold: Threshold | None = None
     models: dict[str, Threshold] | None = None
 
 
-class Asking(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What to do with a question that nobody answers, after how many seconds nobody does, and how far `always` goes.
+class AskingConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to do with a permission request that nobody answers, after how many seconds, and the scope of `always`.
 
-    Read from the person's own files, and from a trusted project's.
+    Read from the user's own files and from trusted projects.
     """
 
     unanswered: Literal["deny", "skip", "allow"] | None = None
@@ -172,24 +174,25 @@ class Asking(Struct, frozen=True, kw_only=True, omit_defaults=True):
     always: Literal["turn", "session", "project", "user"] | None = None
 
 
-Walled = Literal["off", "auto", "required"]
+SandboxMode = Literal["off", "auto", "required"]
 
 
-class Sandboxing(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether tools run their programs behind a wall, and what they may reach there besides the project.
+class SandboxConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether tools run in a sandbox, and what they may access there besides the project.
 
-    An untrusted project can ask for a stricter wall, and not add to what is readable or writable.
+    An untrusted project can request a stricter sandbox, but cannot make more paths readable or writable.
     """
 
-    mode: Walled | None = None
+    mode: SandboxMode | None = None
     network: Literal["allow", "deny"] | None = None
     readable: tuple[str, ...] | None = None
     writable: tuple[str, ...] | None = None
 
 
-class Plugins(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How many seconds a hook of a plugin may take, and loading one; after how many faults one is left alone; which
-    plugins are not loaded at all, by name."""
+class PluginsConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Seconds for a plugin's hook and for loading a plugin, the number of faults after which a plugin is disabled, and
+    the names of plugins that are not loaded.
+    """
 
     seconds: Positive | None = None
     load_seconds: Positive | None = field(default=None, name="loadSeconds")
@@ -197,55 +200,57 @@ class Plugins(Struct, frozen=True, kw_only=True, omit_defaults=True):
     off: tuple[str, ...] | None = None
 
 
-class CommandHook(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A command that is asked at a hook; `matcher` (`bash|edit*`) says about which tools, `timeout` is in seconds."""
+class CommandHookConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command that runs at a hook. `matcher` (`bash|edit*`) selects tools, `timeout` is in seconds."""
 
     command: tuple[str, ...]
     matcher: str | None = None
     timeout: Positive | None = None
 
 
-class McpOwn(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How many seconds a run waits for servers that are only being connected, whether to connect them on opening, and
-    the port that a browser comes back to after a login."""
+class McpClientConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Seconds that a run waits for servers that are connecting, whether to connect them at start, and the port for the
+    browser's callback after a login.
+    """
 
     wait: Annotated[float, Meta(ge=0)] | None = None
     eager: bool | None = None
     callback_port: Positive | None = field(default=None, name="callbackPort")
 
 
-class Telemetry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether spans and figures of runs are sent, whether with what was said (`content`), and to which collector, else
-    where `OTEL_EXPORTER_OTLP_ENDPOINT` says."""
+class TelemetryConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether to send spans and metrics, whether to include message contents, and the collector's address; by default
+    `OTEL_EXPORTER_OTLP_ENDPOINT`.
+    """
 
     enabled: bool | None = None
     content: bool | None = None
     endpoint: str | None = None
 
 
-class Own(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Settings that OpenCode does not have. `store` and `trusted` are read from the person's own files alone."""
+class WeftConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Settings that OpenCode does not have. `store` and `trusted` are read from the user's own files only."""
 
     store: str | None = None
     trusted: tuple[str, ...] | None = None
-    budget: Budget | None = None
-    deadlines: Deadlines | None = None
-    snapshots: Snapshots | None = None
-    compaction: CompactAt | None = None
+    budget: BudgetConfig | None = None
+    deadlines: DeadlinesConfig | None = None
+    snapshots: SnapshotsConfig | None = None
+    compaction: CompactionThresholds | None = None
     subagent_depth: Positive | None = field(default=None, name="subagentDepth")
-    asking: Asking | None = None
-    sandbox: Walled | Sandboxing | None = None
-    telemetry: bool | Telemetry | None = None
-    mcp: McpOwn | None = None
-    plugins: Plugins | None = None
-    hooks: dict[str, tuple[CommandHook, ...]] | None = None
+    asking: AskingConfig | None = None
+    sandbox: SandboxMode | SandboxConfig | None = None
+    telemetry: bool | TelemetryConfig | None = None
+    mcp: McpClientConfig | None = None
+    plugins: PluginsConfig | None = None
+    hooks: dict[str, tuple[CommandHookConfig, ...]] | None = None
 
 
-class Experimental(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`hook` and `chatMaxRetries` are accepted and, as in OpenCode, do nothing.
+class ExperimentalConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`hook` and `chatMaxRetries` are accepted and, as in OpenCode, have no effect.
 
-    `weft` is the place for settings of our own: OpenCode refuses a file with a root key it does not know, but not
-    one with a key here that it does not know, so one file can serve both.
+    `weft` holds our own settings. OpenCode refuses a file with an unknown key at the root, but not here, so one file
+    can serve both.
     """
 
     hook: dict[str, Any] | None = None
@@ -257,20 +262,20 @@ class Experimental(Struct, frozen=True, kw_only=True, omit_defaults=True):
     continue_loop_on_deny: bool | None = None
     mcp_timeout: Positive | None = None
     policies: tuple[Any, ...] | None = None
-    weft: Own | None = None
+    weft: WeftConfig | None = None
 
 
 class Config(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The root. `mode`, `tools`, `autoshare` and `layout` are old names, folded into the new ones by the loader."""
+    """The root. `mode`, `tools`, `autoshare` and `layout` are legacy keys, which the loader converts."""
 
     schema_: str | None = field(default=None, name="$schema")
     theme: str | None = None
     keybinds: Keybinds | None = None
     log_level: Literal["DEBUG", "INFO", "WARN", "ERROR"] | None = field(default=None, name="logLevel")
-    tui: Tui | None = None
-    server: Server | None = None
+    tui: TuiConfig | None = None
+    server: ServerConfig | None = None
     command: dict[str, CommandConfig] | None = None
-    watcher: Watcher | None = None
+    watcher: WatcherConfig | None = None
     plugin: tuple[str, ...] | None = None
     snapshot: bool | None = None
     share: Literal["manual", "auto", "disabled"] | None = None
@@ -285,17 +290,17 @@ class Config(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: dict[str, AgentConfig] | None = None
     agent: dict[str, AgentConfig] | None = None
     provider: dict[str, ProviderConfig] | None = None
-    mcp: dict[str, McpServer] | None = None
-    formatter: bool | dict[str, Formatter] | None = None
-    lsp: bool | dict[str, LspServer] | None = None
+    mcp: dict[str, McpServerConfig] | None = None
+    formatter: bool | dict[str, FormatterConfig] | None = None
+    lsp: bool | dict[str, LspServerConfig] | None = None
     instructions: tuple[str, ...] | None = None
     layout: Literal["auto", "stretch"] | None = None
     permission: Permission | None = None
     tools: dict[str, bool] | None = None
-    enterprise: Enterprise | None = None
-    compaction: Compaction | None = None
-    experimental: Experimental | None = None
-    # Known to later versions of OpenCode and not yet to us. Listed so that a file shared with one brings no warnings.
+    enterprise: EnterpriseConfig | None = None
+    compaction: CompactionConfig | None = None
+    experimental: ExperimentalConfig | None = None
+    # Keys of later versions of OpenCode that we do not support. They are listed so that a shared file causes no warnings.
     shell: str | None = None
     skills: Any = None
     reference: Any = None
@@ -307,7 +312,7 @@ class Config(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @cache
 def default_keybinds() -> dict[str, str]:
-    """Name to keys, as OpenCode 1.1.34 has them. Not to be changed: everyone gets the same one."""
+    """Return the keys of every action, as in OpenCode 1.1.34. The dict is shared: do not change it."""
     path = os.path.join(os.path.dirname(__file__), "keybinds.json")
     with open(path, encoding="utf-8") as file:
         found: dict[str, str] = json.load(file)

@@ -1,20 +1,20 @@
-"""Mask secrets in settings before showing them."""
+"""Mask secrets in settings before they are shown."""
 
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
 MASK = "***"
-# Anything shorter would cover half the words on the screen.
-SHORTEST = 8
+# Shorter values would mask ordinary words.
+MIN_SECRET_LENGTH = 8
 
 _SECRET_KEY = re.compile(
     r"token|secret|passw|passphrase|authori[sz]ation|credential|cookie|bearer|key(?:[-_]?id)?$", re.IGNORECASE
 )
-# Numbers of tokens are no secret.
-_NO_SECRET = re.compile(r"tokens|max[-_]?token|token[-_]?(?:limit|budget|max|count)", re.IGNORECASE)
-# Every value below these keys is covered: what it is called there is up to whoever reads it.
-_COVERED = ("headers", "environment", "env")
+# Token limits are not secrets.
+_NOT_SECRET_KEY = re.compile(r"tokens|max[-_]?token|token[-_]?(?:limit|budget|max|count)", re.IGNORECASE)
+# Every value below these keys is masked: its name may be anything.
+_MASKED_SECTIONS = ("headers", "environment", "env")
 _SECRET_TEXT = re.compile(
     r"(?P<before>(?i:\bbearer\s+|\bbasic\s+|//[^/\s:@]*:(?=[^/\s@]*@)|[?&][\w-]*(?:key|token|secret|password)[\w-]*=))"
     r"[^\s@&]+|\b(?:(?:sk|pk|rk|ghp|gho|ghs|xox[abp]|glpat)[-_]|AKIA|AIza)[A-Za-z0-9_-]{12,}"
@@ -25,21 +25,21 @@ _SECRET_ARGUMENT = re.compile(
 )
 
 
-def mask(value: Any, *, secrets: Collection[str] = ()) -> Any:
-    """A copy in which nothing that is, looks like, or is one of `secrets` can be read."""
-    return _Masking(secrets).visit(value, "")
+def mask_secrets(value: Any, *, secrets: Collection[str] = ()) -> Any:
+    """Return a copy in which every secret is masked: by its key, by its form, or because it is one of `secrets`."""
+    return _Masker(secrets).visit(value, "")
 
 
-def secret_values(env: Mapping[str, str]) -> set[str]:
-    """What an environment holds under names that promise a secret."""
-    return {value for name, value in env.items() if len(value) >= SHORTEST and _is_secret(name)}
+def list_secret_values(env: Mapping[str, str]) -> set[str]:
+    """Return the values of environment variables whose names suggest a secret."""
+    return {value for name, value in env.items() if len(value) >= MIN_SECRET_LENGTH and _is_secret(name)}
 
 
 def _is_secret(key: str) -> bool:
-    return bool(_SECRET_KEY.search(key)) and not _NO_SECRET.search(key)
+    return bool(_SECRET_KEY.search(key)) and not _NOT_SECRET_KEY.search(key)
 
 
-class _Masking:
+class _Masker:
     def __init__(self, secrets: Collection[str]) -> None:
         longest_first = sorted(secrets, key=len, reverse=True)
         known = "|".join(map(re.escape, longest_first))
@@ -51,19 +51,19 @@ class _Masking:
         if isinstance(value, list | tuple):
             return self._visit_arguments(value, key)
         if isinstance(value, str):
-            return MASK if value and _is_secret(key) and value not in _ACTIONS else self._cover(value)
+            return MASK if value and _is_secret(key) and value not in _ACTIONS else self._mask_text(value)
         return value
 
     def _visit_item(self, item: Any, name: str, key: str) -> Any:
-        covered = key in _COVERED and isinstance(item, str) and item
-        return MASK if covered else self.visit(item, name)
+        masked_section = key in _MASKED_SECTIONS and isinstance(item, str) and item
+        return MASK if masked_section else self.visit(item, name)
 
-    def _cover(self, text: str) -> str:
+    def _mask_text(self, text: str) -> str:
         text = self._known.sub(MASK, text) if self._known is not None else text
         return _SECRET_TEXT.sub(lambda found: f"{found['before'] or ''}{MASK}", text)
 
     def _visit_arguments(self, values: list[Any] | tuple[Any, ...], key: str) -> list[Any]:
-        """A list may be a command line: `--token abc`, `API_KEY=abc`."""
+        """Mask secrets in a command line: `--token abc`, `API_KEY=abc`."""
         masked: list[Any] = []
         secret_follows = False
         for value in values:

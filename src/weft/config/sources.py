@@ -1,4 +1,4 @@
-"""Which files and directories speak, in which order. See `weft.config.load` for the order and its reasons."""
+"""List the files and directories that hold configuration, in order. `weft.config.load` explains the order."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from weft.config.flags import Flags
-from weft.config.layer import Kind, Origin
+from weft.config.layer import ConfigOrigin, OriginKind
 from weft.host.paths import Paths
 
 
-class Situation(Struct, frozen=True, kw_only=True):
-    """For whom configuration is loaded: a directory, the top of its checkout, the environment.
+class ConfigScope(Struct, frozen=True, kw_only=True):
+    """For what configuration is loaded: a directory, the top of its checkout, and the environment.
 
-    A project that is not `trusted` gets none of the person's environment and files into its text.
+    A project that is not `trusted` cannot read the user's environment and files.
     """
 
     directory: str
@@ -23,130 +23,130 @@ class Situation(Struct, frozen=True, kw_only=True):
     trusted: bool = True
 
 
-class File(Struct, frozen=True):
-    """A file of settings. One that a person `named` is missed if it is not there."""
+class ConfigFile(Struct, frozen=True):
+    """A settings file. If it is `named` by the user, it must exist."""
 
-    origin: Origin
+    origin: ConfigOrigin
     named: bool = False
 
 
-class Directory(Struct, frozen=True):
+class ConfigDirectory(Struct, frozen=True):
     """A directory with agents, commands, modes and plugins."""
 
-    origin: Origin
+    origin: ConfigOrigin
 
 
-class Inline(Struct, frozen=True):
-    """Settings given as they are, in the environment."""
+class InlineConfig(Struct, frozen=True):
+    """Settings in an environment variable."""
 
-    origin: Origin
+    origin: ConfigOrigin
     text: str
 
 
-Source = File | Directory | Inline
+ConfigSource = ConfigFile | ConfigDirectory | InlineConfig
 
 
-def list_sources(situation: Situation, flags: Flags) -> list[Source]:
-    """Everything that may speak, the weakest first."""
-    return _in_opencode_order(situation, flags) if flags.opencode_order else _in_order(situation, flags)
+def list_sources(scope: ConfigScope, flags: Flags) -> list[ConfigSource]:
+    """Return all possible sources, the weakest first."""
+    return _list_in_opencode_order(scope, flags) if flags.opencode_order else _list_in_order(scope, flags)
 
 
-def _in_order(situation: Situation, flags: Flags) -> list[Source]:
-    paths, custom = situation.paths, _custom_directory(situation, flags)
-    sources: list[Source] = [
-        *_global_files(paths),
-        Directory(_own("global", paths.config)),
-        *_with_files(_own("home", _home_directory(paths))),
-        *_named_file(situation, flags),
-        *_project_files(situation, flags),
+def _list_in_order(scope: ConfigScope, flags: Flags) -> list[ConfigSource]:
+    paths, custom = scope.paths, _get_custom_directory(scope, flags)
+    sources: list[ConfigSource] = [
+        *_list_global_files(paths),
+        ConfigDirectory(_make_own_origin("global", paths.config)),
+        *_list_directory_sources(_make_own_origin("home", _get_home_directory(paths))),
+        *_list_named_file(scope, flags),
+        *_list_project_files(scope, flags),
     ]
-    for directory in reversed(_project_directories(situation, flags)):
-        sources += _with_files(Origin(kind="project", path=directory, own=False))
+    for directory in reversed(_list_project_directories(scope, flags)):
+        sources += _list_directory_sources(ConfigOrigin(kind="project", path=directory, own=False))
     if custom is not None:
         sources = [
             each for each in sources if custom not in (each.origin.path, os.path.dirname(each.origin.path))
         ]
-        sources += _with_files(_own("custom directory", custom))
-    return [*sources, *_inline(flags)]
+        sources += _list_directory_sources(_make_own_origin("custom directory", custom))
+    return [*sources, *_list_inline(flags)]
 
 
-def _in_opencode_order(situation: Situation, flags: Flags) -> list[Source]:
-    paths, custom = situation.paths, _custom_directory(situation, flags)
-    sources: list[Source] = [
-        *_global_files(paths),
-        *_named_file(situation, flags),
-        *_project_files(situation, flags),
-        *_inline(flags),
-        Directory(_own("global", paths.config)),
+def _list_in_opencode_order(scope: ConfigScope, flags: Flags) -> list[ConfigSource]:
+    paths, custom = scope.paths, _get_custom_directory(scope, flags)
+    sources: list[ConfigSource] = [
+        *_list_global_files(paths),
+        *_list_named_file(scope, flags),
+        *_list_project_files(scope, flags),
+        *_list_inline(flags),
+        ConfigDirectory(_make_own_origin("global", paths.config)),
     ]
-    for directory in _project_directories(situation, flags):
-        sources += _with_files(Origin(kind="project", path=directory, own=False))
-    sources += _with_files(_own("home", _home_directory(paths)))
+    for directory in _list_project_directories(scope, flags):
+        sources += _list_directory_sources(ConfigOrigin(kind="project", path=directory, own=False))
+    sources += _list_directory_sources(_make_own_origin("home", _get_home_directory(paths)))
     if custom is not None and not any(each.origin.path == custom for each in sources):
-        sources += _with_files(_own("custom directory", custom))
+        sources += _list_directory_sources(_make_own_origin("custom directory", custom))
     return sources
 
 
-def _home_directory(paths: Paths) -> str:
+def _get_home_directory(paths: Paths) -> str:
     return os.path.join(paths.home, ".opencode")
 
 
-def _inline(flags: Flags) -> Iterator[Inline]:
+def _list_inline(flags: Flags) -> Iterator[InlineConfig]:
     if flags.config_content:
-        yield Inline(_own("inline", "OPENCODE_CONFIG_CONTENT"), flags.config_content)
+        yield InlineConfig(_make_own_origin("inline", "OPENCODE_CONFIG_CONTENT"), flags.config_content)
 
 
-def _own(kind: Kind, path: str) -> Origin:
-    return Origin(kind=kind, path=path, own=True)
+def _make_own_origin(kind: OriginKind, path: str) -> ConfigOrigin:
+    return ConfigOrigin(kind=kind, path=path, own=True)
 
 
-def _custom_directory(situation: Situation, flags: Flags) -> str | None:
-    return _absolute(situation, flags.config_dir) if flags.config_dir else None
+def _get_custom_directory(scope: ConfigScope, flags: Flags) -> str | None:
+    return _make_absolute(scope, flags.config_dir) if flags.config_dir else None
 
 
-def _absolute(situation: Situation, path: str) -> str:
-    return os.path.normpath(os.path.join(situation.directory, path))
+def _make_absolute(scope: ConfigScope, path: str) -> str:
+    return os.path.normpath(os.path.join(scope.directory, path))
 
 
-def _global_files(paths: Paths) -> Iterator[File]:
-    # `config` without an ending is the TOML file of the earliest versions.
+def _list_global_files(paths: Paths) -> Iterator[ConfigFile]:
+    # `config` without a suffix is the TOML file of the earliest versions.
     for name in ("config", "config.json", "opencode.json", "opencode.jsonc"):
-        yield File(_own("global", os.path.join(paths.config, name)))
+        yield ConfigFile(_make_own_origin("global", os.path.join(paths.config, name)))
 
 
-def _named_file(situation: Situation, flags: Flags) -> Iterator[File]:
+def _list_named_file(scope: ConfigScope, flags: Flags) -> Iterator[ConfigFile]:
     if flags.config:
-        yield File(_own("custom", _absolute(situation, flags.config)), named=True)
+        yield ConfigFile(_make_own_origin("custom", _make_absolute(scope, flags.config)), named=True)
 
 
-def _with_files(origin: Origin) -> Iterator[Source]:
+def _list_directory_sources(origin: ConfigOrigin) -> Iterator[ConfigSource]:
     for name in ("opencode.jsonc", "opencode.json"):
         path = os.path.join(origin.path, name)
-        yield File(Origin(kind=origin.kind, path=path, own=origin.own))
-    yield Directory(origin)
+        yield ConfigFile(ConfigOrigin(kind=origin.kind, path=path, own=origin.own))
+    yield ConfigDirectory(origin)
 
 
-def _project_files(situation: Situation, flags: Flags) -> Iterator[File]:
+def _list_project_files(scope: ConfigScope, flags: Flags) -> Iterator[ConfigFile]:
     if flags.disable_project_config:
         return
-    # Someone at work in their own configuration directory is not in a project of somebody else's.
-    directories = [each for each in _upwards(situation) if each != situation.paths.config]
+    # In the user's own configuration directory the files are the user's, not a project's.
+    directories = [each for each in _walk_up(scope) if each != scope.paths.config]
     for name in ("opencode.jsonc", "opencode.json"):
         for directory in reversed(directories):
-            yield File(Origin(kind="project", path=os.path.join(directory, name), own=False))
+            yield ConfigFile(ConfigOrigin(kind="project", path=os.path.join(directory, name), own=False))
 
 
-def _project_directories(situation: Situation, flags: Flags) -> list[str]:
-    """Every `.opencode` from the directory up to the worktree, nearest first, the person's own left out."""
+def _list_project_directories(scope: ConfigScope, flags: Flags) -> list[str]:
+    """Return every `.opencode` from the directory up to the worktree, nearest first, without the user's own."""
     if flags.disable_project_config:
         return []
-    own = _home_directory(situation.paths)
-    found = (os.path.join(each, ".opencode") for each in _upwards(situation))
+    own = _get_home_directory(scope.paths)
+    found = (os.path.join(each, ".opencode") for each in _walk_up(scope))
     return [each for each in found if each != own]
 
 
-def _upwards(situation: Situation) -> Iterator[str]:
-    directory, top = os.path.normpath(situation.directory), os.path.normpath(situation.worktree)
+def _walk_up(scope: ConfigScope) -> Iterator[str]:
+    directory, top = os.path.normpath(scope.directory), os.path.normpath(scope.worktree)
     while True:
         yield directory
         parent = os.path.dirname(directory)

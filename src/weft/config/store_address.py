@@ -1,4 +1,4 @@
-"""Find out where sessions are stored: flag, environment, configuration, or OpenCode's directory."""
+"""Determine where sessions are stored: flag, environment variable, configuration, or OpenCode's directory."""
 
 import os
 import stat
@@ -9,67 +9,67 @@ from typing import Any
 from weft.errors import ConfigError, InvalidInputError
 from weft.host.paths import Paths
 
-CONFIGS = ("opencode.jsonc", "opencode.json", "config.json")
-KEY = ("experimental", "weft", "store")
+CONFIG_NAMES = ("opencode.jsonc", "opencode.json", "config.json")
+STORE_KEY = ("experimental", "weft", "store")
 
 
-def store_url(env: Mapping[str, str], paths: Paths, given: str | None = None) -> str:
-    """The address of the store. A bare path is one of files. Raise `InvalidInputError` if none can be there."""
-    address = given or env.get("WEFT_STORE") or configured(paths)
+def resolve_store_url(env: Mapping[str, str], paths: Paths, given: str | None = None) -> str:
+    """Return the URL of the store. A plain path means a file store. Raise `InvalidInputError` if it cannot be used."""
+    address = given or env.get("WEFT_STORE") or get_configured_store(paths)
     if not address:
-        return f"file:{_usable(paths.storage)}"
+        return f"file:{_check_usable(paths.storage)}"
     scheme, colon, rest = address.partition(":")
     if colon and scheme != "file":
         return address
     if colon and not rest:
         raise InvalidInputError("store", f"{address!r} needs a path", hint="use file:<path>")
-    return f"file:{_usable(os.path.expanduser(rest if colon else address))}"
+    return f"file:{_check_usable(os.path.expanduser(rest if colon else address))}"
 
 
-def _usable(path: str) -> str:
-    """The absolute path, if a store is there or may be made there."""
+def _check_usable(path: str) -> str:
+    """Return the absolute path. Raise `InvalidInputError` if a store cannot be there."""
     path, reason = os.path.abspath(path), ""
     try:
         if not stat.S_ISDIR(os.stat(path).st_mode):
             reason = "is not a directory"
     except FileNotFoundError:
-        pass  # it is made when it is needed
+        pass  # it is created when it is needed
     except OSError as error:
         reason = f"cannot be used: {error.strerror}"
     except ValueError:
-        reason = "is no path"  # it holds a NUL
+        reason = "is not a valid path"  # it contains a NUL
     if reason:
         raise InvalidInputError(
             "store",
             f"{path} {reason}",
-            hint="point --store at a directory, or at a place where one can be made",
+            hint="set --store to a directory that exists or can be created",
         )
     return path
 
 
-def storage_root(env: Mapping[str, str], paths: Paths, given: str | None = None) -> str:
-    """The directory of a store of files."""
-    url = store_url(env, paths, given)
+def resolve_storage_root(env: Mapping[str, str], paths: Paths, given: str | None = None) -> str:
+    """Return the directory of a file store. Raise `InvalidInputError` for other stores."""
+    url = resolve_store_url(env, paths, given)
     if not url.startswith("file:"):
         raise InvalidInputError(
-            "--store", f"{url!r} is not a store of files", hint="use a directory or file:<path>"
+            "--store", f"{url!r} is not a file store", hint="use a directory or file:<path>"
         )
     return url.removeprefix("file:")
 
 
-def configured(paths: Paths) -> str:
-    """What `experimental.weft.store` says in the person's own configuration. A project has no say in it."""
-    found = find_own_setting(paths, KEY)
+def get_configured_store(paths: Paths) -> str:
+    """Return `experimental.weft.store` of the user's own configuration, or "". Projects cannot set it."""
+    found = find_own_setting(paths, STORE_KEY)
     return found if isinstance(found, str) else ""
 
 
 def find_own_setting(paths: Paths, key: tuple[str, ...]) -> Any:
-    """One of our own settings in the person's own configuration, None if it is not there.
+    """Return one of our settings from the user's own configuration, or None.
 
-    Reading history must not depend on the rest of the configuration, so this looks for the one key, and parses a file
-    only if it can hold it; a file that is broken says nothing here, and is complained of when it is used.
+    Reading history must not depend on the rest of the configuration. So this parses a file only if it can hold the key,
+    and ignores broken files: they are reported when the configuration is loaded.
     """
-    for name in CONFIGS:
+    for name in CONFIG_NAMES:
         with suppress(OSError, UnicodeDecodeError):
             path = os.path.join(paths.config, name)
             with open(path, encoding="utf-8") as file:
@@ -80,10 +80,10 @@ def find_own_setting(paths: Paths, key: tuple[str, ...]) -> Any:
 
 
 def _find(path: str, text: str, key: tuple[str, ...]) -> Any:
-    from weft.config.jsonc import Document  # noqa: PLC0415  few configurations get here
+    from weft.config.jsonc import JsoncDocument  # noqa: PLC0415  rarely needed
 
     try:
-        value: Any = Document(path, text).value
+        value: Any = JsoncDocument(path, text).value
     except ConfigError:
         return None
     for each in key:

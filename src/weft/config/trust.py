@@ -1,4 +1,4 @@
-"""What an untrusted project may configure, and what is held back until a person trusts it."""
+"""What an untrusted project may configure, and what is held back until the user trusts the project."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -7,36 +7,36 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.config.commands import list_insertions, parse
-from weft.config.layer import Layer
+from weft.config.commands import list_insertions, parse_template
+from weft.config.layer import ConfigLayer
 from weft.config.schema import Config
-from weft.config.sources import Directory, Situation, Source
-from weft.config.substitute import PLACEHOLDER
+from weft.config.sources import ConfigDirectory, ConfigScope, ConfigSource
+from weft.config.substitution import PLACEHOLDER
 
-FOLDER = ".opencode"
+CONFIG_FOLDER = ".opencode"
 
 
-def find_root(situation: Situation, path: str) -> str:
-    """Where a file of the project must lie: in the checkout, or without one in the directory it configures."""
-    if os.path.normpath(situation.worktree) != os.sep:
-        return situation.worktree
-    level, folder, _ = path.partition(f"{os.sep}{FOLDER}{os.sep}")
+def find_root(scope: ConfigScope, path: str) -> str:
+    """Return the directory that must contain a project's file: the checkout or, without one, the configured directory."""
+    if os.path.normpath(scope.worktree) != os.sep:
+        return scope.worktree
+    level, folder, _ = path.partition(f"{os.sep}{CONFIG_FOLDER}{os.sep}")
     return (level or os.sep) if folder else os.path.dirname(path)
 
 
 def is_inside(path: str, root: str) -> bool:
-    """Whether a path really leads to something below a directory, whatever links there are on the way."""
+    """Return True if a path, with all links resolved, is below a directory."""
     real, home = os.path.realpath(path), os.path.realpath(root)
     return real == home or real.startswith(home.rstrip(os.sep) + os.sep)
 
 
-def is_plain(path: str, root: str) -> bool:
-    """Whether a file lies openly in a project: not in `.git`, not in an `.env` that a person keeps there."""
+def is_ordinary_file(path: str, root: str) -> bool:
+    """Return True if a file is not in a hidden directory such as `.git` and is not itself hidden, such as `.env`."""
     inner = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
-    return not any(part.startswith(".") and part != FOLDER for part in inner.split(os.sep))
+    return not any(part.startswith(".") and part != CONFIG_FOLDER for part in inner.split(os.sep))
 
 
-Kind = Literal[
+HeldKind = Literal[
     "provider",
     "mcp",
     "plugin",
@@ -53,83 +53,88 @@ Kind = Literal[
 ]
 
 
-class Held(Struct, frozen=True, kw_only=True):
-    """`path` is the file it stands in, `does` what it would do. Neither says a secret: nothing of it was looked up."""
+class HeldItem(Struct, frozen=True, kw_only=True):
+    """A setting or file that is held back. `path` is its file, `does` its effect. Neither contains a secret:
+    placeholders are not resolved.
+    """
 
-    kind: Kind
+    kind: HeldKind
     name: str
     path: str
     does: str
 
 
-def leads_out() -> str:
-    return "leads out of the project"
+LEADS_OUT = "leads out of the project"
 
 
-FOLDERS = ("tool", "tools")
-# OpenCode runs the last two. The first is ours.
-ENDINGS = (".py", ".ts", ".js")
+TOOL_FOLDERS = ("tool", "tools")
+# OpenCode loads the last two. The first is ours.
+TOOL_ENDINGS = (".py", ".ts", ".js")
 
 
 def list_tools(directory: str) -> list[str]:
-    """The files of custom tools in a configuration directory, in the order of their names."""
+    """Return the files of custom tools in a configuration directory, sorted by name."""
     found: list[str] = []
-    for folder in FOLDERS:
+    for folder in TOOL_FOLDERS:
         top = os.path.join(directory, folder)
         try:
             names = sorted(os.listdir(top))
         except OSError:
             continue
-        found += [os.path.join(top, name) for name in names if name.endswith(ENDINGS)]
+        found += [os.path.join(top, name) for name in names if name.endswith(TOOL_ENDINGS)]
     return found
 
 
-def hold_tools(sources: Iterable[Source]) -> Iterator[Held]:
-    """The custom tools of a project, none of which is run."""
+def list_held_tools(sources: Iterable[ConfigSource]) -> Iterator[HeldItem]:
+    """Yield the custom tools of an untrusted project, none of which is loaded."""
     for source in sources:
-        if isinstance(source, Directory) and not source.origin.own:
+        if isinstance(source, ConfigDirectory) and not source.origin.own:
             for path in list_tools(source.origin.path):
                 name = os.path.splitext(os.path.basename(path))[0]
-                yield Held(kind="tool", name=name, path=path, does="runs its code")
+                yield HeldItem(kind="tool", name=name, path=path, does="runs its code")
 
 
-# Which model and agent, what they are told, how things look. Rules (`permission`, `tools`, those of an agent) pass
-# too: they are held against the person's own, and the stricter one counts. `instructions` are read within bounds.
-_PASSES = """
+# These settings choose models, agents and appearance. Rules (`permission`, `tools`, those of an agent) pass because only
+# stricter ones than the user's count. `instructions` are read only inside the project.
+_ALLOWED_KEYS = """
 $schema theme tui layout logLevel username autoupdate watcher compaction instructions
 model small_model default_agent agent mode permission tools enabled_providers disabled_providers
 """
-PASSES = frozenset(_PASSES.split())
-# Below `experimental`, and below `experimental.weft`.
-EXPERIMENTS = frozenset({"hook", "chatMaxRetries", "disable_paste_summary", "batch_tool", "mcp_timeout"})
-OWN = frozenset({"budget", "compaction", "deadlines", "sandbox"})
-# What may be switched off, and not on.
-SWITCHES: dict[str, tuple[Any, str]] = {
+ALLOWED_KEYS = frozenset(_ALLOWED_KEYS.split())
+# Allowed keys of `experimental` and of `experimental.weft`.
+ALLOWED_EXPERIMENTS = frozenset(
+    {"hook", "chatMaxRetries", "disable_paste_summary", "batch_tool", "mcp_timeout"}
+)
+ALLOWED_WEFT_KEYS = frozenset({"budget", "compaction", "deadlines", "sandbox"})
+# The value that passes, and the effect of any other.
+RESTRICTED_SWITCHES: dict[str, tuple[Any, str]] = {
     "share": ("disabled", "shares sessions"),
     "autoshare": (False, "shares sessions"),
     "snapshot": (True, "switches undo off"),
 }
 
 
-def hold_back(layers: Iterable[Layer], situation: Situation) -> tuple[list[Layer], list[Held]]:
-    """The layers as far as they may speak, and what is held back of them."""
-    kept: list[Layer] = []
-    held: list[Held] = []
+def hold_back_layers(
+    layers: Iterable[ConfigLayer], scope: ConfigScope
+) -> tuple[list[ConfigLayer], list[HeldItem]]:
+    """Return the layers with the settings that may pass, and what is held back."""
+    kept: list[ConfigLayer] = []
+    held: list[HeldItem] = []
     for layer in layers:
         path = layer.origin.path
         if layer.origin.own:
             kept.append(layer)
-        elif not is_inside(path, find_root(situation, path)):
-            held.append(Held(kind="link", name=path, path=path, does=leads_out()))
+        elif not is_inside(path, find_root(scope, path)):
+            held.append(HeldItem(kind="link", name=path, path=path, does=LEADS_OUT))
         else:
-            sieve = _Sieve(path)
-            kept.append(replace(layer, data=sieve.sift(layer.data)))
-            held += sieve.held
+            layer_filter = _LayerFilter(path)
+            kept.append(replace(layer, data=layer_filter.filter(layer.data)))
+            held += layer_filter.held
     return kept, held
 
 
-def narrowed(config: Config, vouched: Config) -> Config:
-    """A project may do without providers that the person has, and not bring back one that they do without."""
+def narrow_providers(config: Config, vouched: Config) -> Config:
+    """Limit the providers: a project may disable the user's providers, but not enable a disabled one."""
     off = dict.fromkeys((*(vouched.disabled_providers or ()), *(config.disabled_providers or ())))
     said = [each for each in (vouched.enabled_providers, config.enabled_providers) if each is not None]
     on = [name for name in said[-1] if all(name in each for each in said)] if said else None
@@ -140,22 +145,22 @@ def narrowed(config: Config, vouched: Config) -> Config:
     )
 
 
-class _Sieve:
-    """One file's settings on their way through."""
+class _LayerFilter:
+    """Filters the settings of one file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self.held: list[Held] = []
+        self.held: list[HeldItem] = []
 
-    def sift(self, data: Mapping[str, Any]) -> dict[str, Any]:
+    def filter(self, data: Mapping[str, Any]) -> dict[str, Any]:
         passed = {key: kept for key, value in data.items() if (kept := self._root(key, value)) is not None}
-        # In markdown the braces are nothing but words.
+        # In Markdown, braces are plain text.
         return passed if self._path.endswith(".md") else self._without_placeholders(passed, ())
 
     def _root(self, key: str, value: Any) -> Any:
-        if key in PASSES:
+        if key in ALLOWED_KEYS:
             return value
-        if key in SWITCHES:
+        if key in RESTRICTED_SWITCHES:
             return self._switch(key, value)
         match key:
             case "mcp" | "formatter" | "lsp" | "provider" | "command":
@@ -171,14 +176,14 @@ class _Sieve:
                 return None
 
     def _switch(self, key: str, value: Any) -> Any:
-        harmless, does = SWITCHES[key]
+        harmless, does = RESTRICTED_SWITCHES[key]
         if value == harmless:
             return value
         self._hold("setting", key, does)
         return None
 
-    def _section(self, kind: Kind, value: Any) -> Any:
-        """Entries by name. One that only switches off what the person has may pass."""
+    def _section(self, kind: HeldKind, value: Any) -> Any:
+        """Filter entries by name. An entry that only disables something may pass."""
         if not isinstance(value, dict):
             if value is False:
                 return value
@@ -187,22 +192,22 @@ class _Sieve:
         passed = {name: entry for name, entry in value.items() if _only_switches_off(entry)}
         for name, entry in value.items():
             if name not in passed:
-                self._hold(kind, name, DOES[kind](entry))
+                self._hold(kind, name, EFFECTS[kind](entry))
         return passed or None
 
     def _experiments(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        passed = {key: item for key, item in value.items() if key in EXPERIMENTS}
+        passed = {key: item for key, item in value.items() if key in ALLOWED_EXPERIMENTS}
         for key in value.keys() - passed.keys() - {"weft"}:
             self._hold("setting", f"experimental.{key}", "changes how weft works")
         own = value.get("weft", {})
         for name, commands in own.get("hooks", {}).items():
             for each in commands:
-                self._hold("hook", name, _program(each))
-        for key in own.keys() - OWN - {"hooks"}:
-            does = "trusts itself" if key == "trusted" else "changes how weft works"
+                self._hold("hook", name, _describe_program(each))
+        for key in own.keys() - ALLOWED_WEFT_KEYS - {"hooks"}:
+            does = "declares itself trusted" if key == "trusted" else "changes how weft works"
             self._hold("setting", f"experimental.weft.{key}", does)
         if "weft" in value:
-            passed["weft"] = {key: item for key, item in own.items() if key in OWN}
+            passed["weft"] = {key: item for key, item in own.items() if key in ALLOWED_WEFT_KEYS}
         return passed
 
     def _without_placeholders(self, value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
@@ -217,8 +222,8 @@ class _Sieve:
                 self._hold("substitution", ".".join(here), f"reads {found}")
         return kept
 
-    def _hold(self, kind: Kind, name: str, does: str) -> None:
-        self.held.append(Held(kind=kind, name=name, path=self._path, does=does))
+    def _hold(self, kind: HeldKind, name: str, does: str) -> None:
+        self.held.append(HeldItem(kind=kind, name=name, path=self._path, does=does))
 
 
 def _only_switches_off(entry: Any) -> bool:
@@ -231,35 +236,35 @@ def _find_placeholder(value: Any) -> str | None:
     return next((each[0] for each in found if each is not None), None)
 
 
-def _mcp(entry: Mapping[str, Any]) -> str:
-    return f"connects to {entry['url']}" if "url" in entry else _program(entry)
+def _describe_mcp(entry: Mapping[str, Any]) -> str:
+    return f"connects to {entry['url']}" if "url" in entry else _describe_program(entry)
 
 
-def _program(entry: Mapping[str, Any]) -> str:
+def _describe_program(entry: Mapping[str, Any]) -> str:
     return f"runs {' '.join(entry['command'])}" if entry.get("command") else "changes which programs run"
 
 
-def _provider(entry: Mapping[str, Any]) -> str:
-    address = next(_addresses(entry), "")
-    return f"sends your words and keys to {address}" if address else "changes how a model is reached"
+def _describe_provider(entry: Mapping[str, Any]) -> str:
+    address = next(_list_addresses(entry), "")
+    return f"sends your prompts and keys to {address}" if address else "changes how a model is reached"
 
 
-def _addresses(entry: Mapping[str, Any]) -> Iterator[str]:
+def _list_addresses(entry: Mapping[str, Any]) -> Iterator[str]:
     for key in ("baseURL", "api", "enterpriseUrl"):
         for holder in (entry.get("options") or {}, entry):
             if isinstance(holder.get(key), str):
                 yield holder[key]
 
 
-def _command(entry: Mapping[str, Any]) -> str:
-    commands = list_insertions(parse(str(entry.get("template", ""))))
-    return f"runs {'; '.join(commands)}" if commands else "puts its own words in place of yours"
+def _describe_command(entry: Mapping[str, Any]) -> str:
+    commands = list_insertions(parse_template(str(entry.get("template", ""))))
+    return f"runs {'; '.join(commands)}" if commands else "replaces your prompt with its own text"
 
 
-DOES: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "mcp": _mcp,
-    "formatter": _program,
-    "lsp": _program,
-    "provider": _provider,
-    "command": _command,
+EFFECTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "mcp": _describe_mcp,
+    "formatter": _describe_program,
+    "lsp": _describe_program,
+    "provider": _describe_provider,
+    "command": _describe_command,
 }

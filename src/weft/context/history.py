@@ -1,4 +1,4 @@
-"""Stored history to what the model is shown of it, valid whatever was interrupted (spec 7.6, 7.7)."""
+"""Convert a stored history into messages for a model. They are valid whatever was interrupted (pure; spec 7.6, 7.7)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -27,7 +27,7 @@ from weft.provider.contract import (
     AssistantContent,
     AssistantTurn,
     CallContent,
-    FileContent,
+    MediaContent,
     ModelMessage,
     ReasoningContent,
     ResultContent,
@@ -46,14 +46,13 @@ SHOWN_AS_TEXT = ("text/plain", "application/x-directory")
 
 
 def since_compaction(history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
-    """From the last compaction that came to its end: the request for it, its summary, and all after."""
-    many = sum(1 for _ in newest_first(history))
+    """Return the history from the last complete compaction on: its request, its summary and all that follows."""
+    many = sum(1 for _ in iterate_since_compaction(history))
     return history if many == len(history) else history[len(history) - many :]
 
 
-def newest_first(history: Sequence[MessageWithParts]) -> Iterator[MessageWithParts]:
-    """The messages since the last compaction that came to its end, back to the request for it. Whoever needs only the
-    last few pays for no more."""
+def iterate_since_compaction(history: Sequence[MessageWithParts]) -> Iterator[MessageWithParts]:
+    """Yield the messages since the last complete compaction lazily, the newest first."""
     summarised: set[str] = set()
     for message in reversed(history):
         yield message
@@ -65,16 +64,16 @@ def newest_first(history: Sequence[MessageWithParts]) -> Iterator[MessageWithPar
             return
 
 
-def last_cut(history: Sequence[MessageWithParts]) -> CompactionPart | None:
-    """The mark where the model's view begins; None when it sees everything."""
-    window = since_compaction(history)
-    first = window[0].parts if window else ()
+def find_last_cut(history: Sequence[MessageWithParts]) -> CompactionPart | None:
+    """Return the part that marks the last compaction, or None if the model sees the full history."""
+    shown = since_compaction(history)
+    first = shown[0].parts if shown else ()
     marks = (part for part in first if isinstance(part, CompactionPart) and not part.undone)
-    return next(marks, None) if len(window) < len(history) else None
+    return next(marks, None) if len(shown) < len(history) else None
 
 
 def asks_for_summary(message: MessageWithParts) -> bool:
-    """Whether a message marks a cut. One that was undone cuts no more."""
+    """Return True if the message requests a compaction that was not undone."""
     return any(isinstance(part, CompactionPart) and not part.undone for part in message.parts)
 
 
@@ -83,11 +82,11 @@ def is_undone(message: MessageWithParts) -> bool:
 
 
 def to_model_messages(history: Iterable[MessageWithParts], model: Model) -> tuple[ModelMessage, ...]:
-    """Oldest first in, oldest first out. Every call has exactly one result; nothing is empty."""
+    """Return the messages for the model, oldest first. Every call has exactly one result, and no message is empty."""
     turns: list[ModelMessage] = []
     undone: set[str] = set()
     for message in history:
-        # Of a cut that was undone neither the mark is shown nor the summary: what they stood for is there again.
+        # A compaction that was undone shows neither its request nor its summary: the messages themselves are shown again.
         if is_undone(message):
             undone.add(message.info.id)
         elif not isinstance(message.info, AssistantMessage) or message.info.parent_id not in undone:
@@ -96,26 +95,26 @@ def to_model_messages(history: Iterable[MessageWithParts], model: Model) -> tupl
 
 
 def to_turns(message: MessageWithParts, model: Model) -> Iterable[ModelMessage]:
-    """What the model is shown of one message."""
+    """Return the messages for the model that one stored message becomes."""
     match message.info:
         case UserMessage():
-            return _user_turn(message.parts)
+            return _to_user_turns(message.parts)
         case AssistantMessage() as info:
-            worth = _worth_showing(info, message.parts)
-            return _assistant_turns(info, message.parts, model) if worth else ()
+            shown = _is_shown(info, message.parts)
+            return _to_assistant_turns(info, message.parts, model) if shown else ()
 
 
-def _user_turn(parts: Iterable[AnyPart]) -> list[UserTurn]:
-    content = [shown for part in parts if (shown := _shown_to_model(part)) is not None]
+def _to_user_turns(parts: Iterable[AnyPart]) -> list[UserTurn]:
+    content = [shown for part in parts if (shown := _to_user_content(part)) is not None]
     return [UserTurn(content=tuple(content))] if content else []
 
 
-def _shown_to_model(part: AnyPart) -> UserContent | None:
+def _to_user_content(part: AnyPart) -> UserContent | None:
     match part:
         case TextPart(ignored=False, text=text) if text:
             return TextContent(text=text)
         case FilePart() if part.mime not in SHOWN_AS_TEXT:
-            return FileContent(url=part.url, mime=part.mime, filename=part.filename)
+            return MediaContent(url=part.url, mime=part.mime, filename=part.filename)
         case CompactionPart():
             return TextContent(text=COMPACTION_REQUEST)
         case SubtaskPart():
@@ -124,46 +123,48 @@ def _shown_to_model(part: AnyPart) -> UserContent | None:
             return None
 
 
-def _worth_showing(info: AssistantMessage, parts: Iterable[AnyPart]) -> bool:
-    """What failed is left out, unless it was whole, or broken off from without after something was said or done."""
+def _is_shown(info: AssistantMessage, parts: Iterable[AnyPart]) -> bool:
+    """Return False for a failed answer, unless it is complete, or was interrupted from outside and has content."""
     if info.error is None or isinstance(info.error, StructureFailure):
         return True
-    said = any(not isinstance(part, NOT_SAID) for part in parts)
-    return isinstance(info.error, AbortedFailure | DeadlineFailure | StorageFailure) and said
+    has_content = any(not isinstance(part, NOT_SAID) for part in parts)
+    return isinstance(info.error, AbortedFailure | DeadlineFailure | StorageFailure) and has_content
 
 
-def _assistant_turns(
+def _to_assistant_turns(
     info: AssistantMessage, parts: Iterable[AnyPart], model: Model
 ) -> Iterable[ModelMessage]:
-    # What a provider wants to see again means nothing to another model, and may be refused by it.
+    # Metadata of one provider (signatures) means nothing to another model, which may refuse it.
     same = (info.provider_id, info.model_id) == (model.provider_id, model.id)
     block: list[TextPart | ReasoningPart | ToolPart] = []
     for part in parts:
         match part:
             case StepStartPart():
-                yield from _block_turns(block, same=same)
+                yield from _to_block_turns(block, same=same)
                 block = []
             case TextPart(ignored=False) | ReasoningPart(ignored=False) | ToolPart():
                 block.append(part)
             case _:
                 pass
-    yield from _block_turns(block, same=same)
+    yield from _to_block_turns(block, same=same)
 
 
-def _block_turns(block: list[TextPart | ReasoningPart | ToolPart], *, same: bool) -> Iterable[ModelMessage]:
+def _to_block_turns(
+    block: list[TextPart | ReasoningPart | ToolPart], *, same: bool
+) -> Iterable[ModelMessage]:
     content = [
-        _content(part, same=same)
+        _to_content(part, same=same)
         for part in block
         if isinstance(part, ToolPart) or part.text or part.metadata
     ]
     if content:
         yield AssistantTurn(content=tuple(content))
-    results = [_result(part, same=same) for part in block if isinstance(part, ToolPart)]
+    results = [_to_result(part, same=same) for part in block if isinstance(part, ToolPart)]
     if results:
         yield ToolTurn(content=tuple(results))
 
 
-def _content(part: TextPart | ReasoningPart | ToolPart, *, same: bool) -> AssistantContent:
+def _to_content(part: TextPart | ReasoningPart | ToolPart, *, same: bool) -> AssistantContent:
     metadata = part.metadata if same else None
     match part:
         case TextPart():
@@ -176,14 +177,14 @@ def _content(part: TextPart | ReasoningPart | ToolPart, *, same: bool) -> Assist
             )
 
 
-def _result(part: ToolPart, *, same: bool) -> ResultContent:
+def _to_result(part: ToolPart, *, same: bool) -> ResultContent:
     output, failed = "", False
-    files: tuple[FileContent, ...] = ()
+    files: tuple[MediaContent, ...] = ()
     match part.state:
         case CompletedState(time=time) if time.compacted is not None:
             output = CLEARED
         case CompletedState() as state:
-            output, files = state.output, _media(state.attachments or ())
+            output, files = state.output, _to_media(state.attachments or ())
         case ErrorState(error=error):
             output, failed = error, True
         case PendingState() | RunningState():
@@ -198,25 +199,27 @@ def _result(part: ToolPart, *, same: bool) -> ResultContent:
     )
 
 
-def _media(attachments: Iterable[FilePart]) -> tuple[FileContent, ...]:
-    """Only what is carried in full can be shown: a result has no way to fetch."""
+def _to_media(attachments: Iterable[FilePart]) -> tuple[MediaContent, ...]:
+    """Return the files of a result that have their content in a data URL. APIs do not fetch files of tool results."""
     return tuple(
-        FileContent(url=file.url, mime=file.mime, filename=file.filename)
+        MediaContent(url=file.url, mime=file.mime, filename=file.filename)
         for file in attachments
         if file.url.startswith("data:") and "," in file.url
     )
 
 
 def without_media(turns: Iterable[ModelMessage]) -> tuple[ModelMessage, ...]:
-    """The same conversation in words alone: a summary has no use for pictures, and they take most room."""
-    return tuple(_in_words(turn) for turn in turns)
+    """Return the conversation without files: a summary does not need them, and they are large."""
+    return tuple(_without_files(turn) for turn in turns)
 
 
-def _in_words(turn: ModelMessage) -> ModelMessage:
+def _without_files(turn: ModelMessage) -> ModelMessage:
     match turn:
         case UserTurn(content=content):
             return UserTurn(
-                content=tuple(_named(part) if isinstance(part, FileContent) else part for part in content)
+                content=tuple(
+                    _to_placeholder(part) if isinstance(part, MediaContent) else part for part in content
+                )
             )
         case ToolTurn(content=results):
             return ToolTurn(content=tuple(replace(result, files=()) for result in results))
@@ -224,5 +227,5 @@ def _in_words(turn: ModelMessage) -> ModelMessage:
             return turn
 
 
-def _named(file: FileContent) -> TextContent:
+def _to_placeholder(file: MediaContent) -> TextContent:
     return TextContent(text=f"[a file was shown here: {file.filename or file.mime}]")

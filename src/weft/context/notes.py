@@ -1,8 +1,7 @@
-"""Notes: what has changed since a session's model was told of it (pure).
+"""Notes that tell a model what changed since its briefing (pure).
 
-A note goes into the next prompt, and is stored with it. What the model was told before is never written anew, so what a
-provider remembers of the conversation stays good. Only where a compaction cuts the conversation, and notes with it, do
-they go into what comes first.
+A note is added to the next prompt, and stored with it. The briefing itself does not change, so the provider's cache of the
+conversation stays valid. When a compaction cuts notes off, their content goes into the system prompt.
 """
 
 from collections.abc import Iterable
@@ -11,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.context.system import Basis, Environment, describe, headed
+from weft.context.system import Briefing, Environment, describe_environment, format_instruction
 from weft.errors import DocumentError
 from weft.model.agent import Instruction
 from weft.model.message import MessageWithParts, UserMessage
@@ -22,97 +21,100 @@ OURS = "weft"
 END = "\n</system-reminder>"
 
 
-class Note(Struct, frozen=True, kw_only=True):
-    """Words of ours in a person's prompt; `about` says to us what they are."""
+class ContextNote(Struct, frozen=True, kw_only=True):
+    """A text that weft adds to a prompt. `about` is stored with it, to recognise it later."""
 
     text: str
     about: dict[str, Any]
 
 
-def remind(text: str) -> str:
+def wrap_reminder(text: str) -> str:
     return f"<system-reminder>\n{text}{END}"
 
 
-def list_notes(known: Basis, found: Basis) -> list[Note]:
-    """What to tell a model that knows one basis, and is to work on another."""
+def list_notes(known: Briefing, found: Briefing) -> list[ContextNote]:
+    """Return the notes for a model that knows one briefing, and is to work with another."""
     before = {each.source: each.text for each in known.instructions}
     after = {each.source for each in found.instructions}
-    notes = [_environment(found.environment, before=known.environment)]
+    notes = [_make_environment_note(found.environment, before=known.environment)]
     notes += [
-        _instruction(each, new=each.source not in before)
+        _make_instruction_note(each, new=each.source not in before)
         for each in found.instructions
         if before.get(each.source) != each.text
     ]
-    notes += [_gone(source) for source in before if source not in after]
+    notes += [_make_removed_note(source) for source in before if source not in after]
     return [note for note in notes if note is not None]
 
 
-def _environment(environment: Environment, *, before: Environment) -> Note | None:
+def _make_environment_note(environment: Environment, *, before: Environment) -> ContextNote | None:
     if environment == before:
         return None
     moved = replace(environment, today=before.today) != before
-    said = (
-        f"You work in another place now.\n\n{describe(environment)}"
+    text = (
+        f"You work in another place now.\n\n{describe_environment(environment)}"
         if moved
         else f"Today's date is now {environment.today}."
     )
-    return Note(text=remind(said), about={"environment": to_plain(environment)})
+    return ContextNote(text=wrap_reminder(text), about={"environment": to_plain(environment)})
 
 
-def _instruction(instruction: Instruction, *, new: bool) -> Note:
-    said = (
+def _make_instruction_note(instruction: Instruction, *, new: bool) -> ContextNote:
+    text = (
         "There are further instructions to keep to."
         if new
         else "These instructions have changed. They now say the following, and what they said before no longer holds."
     )
-    text = remind(f"{said}\n\n{headed(instruction)}")
+    text = wrap_reminder(f"{text}\n\n{format_instruction(instruction)}")
     end = len(text) - len(END)
     span = [end - len(instruction.text), end]
-    return Note(text=text, about={"instruction": {"source": instruction.source, "span": span}})
+    return ContextNote(text=text, about={"instruction": {"source": instruction.source, "span": span}})
 
 
-def _gone(source: str) -> Note:
-    text = remind(f"The instructions from {source} no longer hold: they are gone.")
-    return Note(text=text, about={"instruction": {"source": source}})
+def _make_removed_note(source: str) -> ContextNote:
+    text = wrap_reminder(f"The instructions from {source} no longer hold: they are gone.")
+    return ContextNote(text=text, about={"instruction": {"source": source}})
 
 
-def as_told(basis: Basis, history: Iterable[MessageWithParts]) -> Basis:
-    """What a model knows that was told a basis, and then every note in a history."""
-    return with_notes(basis, (part for message in history for part in notes_in(message)))
+def apply_history_notes(briefing: Briefing, history: Iterable[MessageWithParts]) -> Briefing:
+    """Return what a model knows from its briefing and all notes in a history."""
+    return apply_notes(briefing, (part for message in history for part in list_note_parts(message)))
 
 
-def notes_in(message: MessageWithParts) -> list[TextPart]:
-    """What we wrote into a prompt beside the person's words."""
+def list_note_parts(message: MessageWithParts) -> list[TextPart]:
+    """Return the notes in a prompt."""
     if not isinstance(message.info, UserMessage):
         return []
     return [part for part in message.parts if isinstance(part, TextPart) and OURS in (part.metadata or {})]
 
 
-def with_notes(basis: Basis, notes: Iterable[TextPart]) -> Basis:
+def apply_notes(briefing: Briefing, notes: Iterable[TextPart]) -> Briefing:
+    """Return the briefing with the changes that the notes announced."""
     for part in notes:
-        basis = _taken_in(basis, part.text, (part.metadata or {}).get(OURS))
-    return basis
+        briefing = _apply_note(briefing, part.text, (part.metadata or {}).get(OURS))
+    return briefing
 
 
-def _taken_in(basis: Basis, text: str, about: Any) -> Basis:
+def _apply_note(briefing: Briefing, text: str, about: Any) -> Briefing:
     match about:
-        case {"environment": dict(told)}:
+        case {"environment": dict(environment)}:
             try:
-                return replace(basis, environment=from_plain(told, Environment, where="note"))
+                return replace(briefing, environment=from_plain(environment, Environment, where="note"))
             except DocumentError:
-                return basis
+                return briefing
         case {"instruction": {"source": str(source), "span": [int(start), int(end)]}}:
-            return _with(basis, Instruction(source=source, text=text[start:end]))
+            return _with_instruction(briefing, Instruction(source=source, text=text[start:end]))
         case {"instruction": {"source": str(source)}}:
-            rest = tuple(each for each in basis.instructions if each.source != source)
-            return replace(basis, instructions=rest)
+            rest = tuple(each for each in briefing.instructions if each.source != source)
+            return replace(briefing, instructions=rest)
         case _:
-            return basis
+            return briefing
 
 
-def _with(basis: Basis, instruction: Instruction) -> Basis:
-    sources = [each.source for each in basis.instructions]
+def _with_instruction(briefing: Briefing, instruction: Instruction) -> Briefing:
+    sources = [each.source for each in briefing.instructions]
     if instruction.source not in sources:
-        return replace(basis, instructions=(*basis.instructions, instruction))
+        return replace(briefing, instructions=(*briefing.instructions, instruction))
     at = sources.index(instruction.source)
-    return replace(basis, instructions=(*basis.instructions[:at], instruction, *basis.instructions[at + 1 :]))
+    return replace(
+        briefing, instructions=(*briefing.instructions[:at], instruction, *briefing.instructions[at + 1 :])
+    )

@@ -1,4 +1,4 @@
-"""The system prompt, layer by layer, and the texts we wrote for models."""
+"""Build the system prompt, and read the texts that weft has for models."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from weft.model.wire import Wire, always
 
 
 class Environment(Wire, frozen=True, kw_only=True):
-    """The facts of a place. `today` is a day in words, as the person's calendar has it."""
+    """Where a session works. `today` is the date as text."""
 
     directory: str
     git: bool
@@ -19,7 +19,7 @@ class Environment(Wire, frozen=True, kw_only=True):
     today: str
 
 
-def describe(environment: Environment) -> str:
+def describe_environment(environment: Environment) -> str:
     return "\n".join(
         (
             "This is where you work:",
@@ -34,13 +34,14 @@ def describe(environment: Environment) -> str:
 
 
 @cache
-def written(name: str) -> str:
+def read_text(name: str) -> str:
+    """Return a text from the `prompts` directory."""
     path = os.path.join(os.path.dirname(__file__), "prompts", f"{name}.md")
     with open(path, encoding="utf-8") as file:
         return file.read().strip()
 
 
-# The first that is found in a model's name. OpenCode looks for `o1` and `o3` anywhere in it, `nemo12b` included.
+# The first pattern that matches the model's name wins. OpenCode looks for `o1` and `o3` anywhere, as in `nemo12b`.
 FAMILIES = (
     ("codex", re.compile(r"gpt-5|codex")),
     ("gpt", re.compile(r"gpt-|\bo[134]\b")),
@@ -49,36 +50,40 @@ FAMILIES = (
 )
 
 
-class Basis(Wire, frozen=True, kw_only=True):
-    """What a session's model is told beside who it is. Made once for a session: models remember what begins alike."""
+class Briefing(Wire, frozen=True, kw_only=True):
+    """The environment and the instructions in a session's system prompt. It does not change, so that providers can cache it."""
 
     environment: Environment
     instructions: tuple[Instruction, ...] = always(())
 
 
-def system_prompt(agent: Agent, prompt: UserMessage, model: Model, basis: Basis) -> tuple[str, ...]:
-    """What changes least comes first, each in an entry of its own, so that a provider can keep what stays the same.
+def build_system_prompt(
+    agent: Agent, prompt: UserMessage, model: Model, briefing: Briefing
+) -> tuple[str, ...]:
+    """Return the entries of the system prompt. Those that change least come first, so that a provider can cache them.
 
-    OpenCode puts a sentence before it, for providers named after Anthropic, that says to be another program. No API
-    asks for that of who comes with a key of their own, and it is not true.
+    For Anthropic, OpenCode begins with a sentence that claims to be another program. No API requires that from users with their
+    own key, and it is not true.
     """
-    entries = (agent.prompt or core_prompt(model.api.id), ground(basis), prompt.system or "")
+    entries = (agent.prompt or get_core_prompt(model.api.id), format_briefing(briefing), prompt.system or "")
     return tuple(entry for entry in entries if entry)
 
 
-def core_prompt(api_id: str) -> str:
-    return written(family(api_id))
+def get_core_prompt(api_id: str) -> str:
+    return read_text(find_family(api_id))
 
 
-def family(api_id: str) -> str:
-    """Whose way of working a model is written to for."""
+def find_family(api_id: str) -> str:
+    """Return the family of a model, which decides the text that it gets."""
     name = api_id.lower()
     return next((family for family, pattern in FAMILIES if pattern.search(name)), "generic")
 
 
-def ground(basis: Basis) -> str:
-    return "\n\n".join((describe(basis.environment), *map(headed, basis.instructions)))
+def format_briefing(briefing: Briefing) -> str:
+    return "\n\n".join(
+        (describe_environment(briefing.environment), *map(format_instruction, briefing.instructions))
+    )
 
 
-def headed(instruction: Instruction) -> str:
+def format_instruction(instruction: Instruction) -> str:
     return f"Instructions from: {instruction.source}\n{instruction.text}"

@@ -1,8 +1,8 @@
-"""The view: what a model is shown of a history, remembered while that grows.
+"""Convert a growing history into what a model is shown, and cache the result for each message (pure).
 
-A step adds a message or two to what may be thousands. How a message is shown depends on what came before it and on
-nothing after it, so what was worked out for one step stands for the next. Only what an API refused changes how earlier
-messages are shown, and then all of them are looked at again.
+A step adds one or two messages to a history of maybe thousands. How a message is shown depends only on the messages before it, so
+the result of one step is valid for the next. Only the refusal of an API changes how earlier messages are shown; then all of them
+are converted again.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -13,10 +13,16 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.context.exclusions import LeftOut, Refusal, left_out_for, refusals_in, without
+from weft.context.exclusions import Exclusions, Refusal, exclude_from, find_exclusions, list_refusals
 from weft.context.history import asks_for_summary, is_undone, to_turns
-from weft.context.notes import notes_in
-from weft.context.reminders import Before, is_without, reminder, show, wanted
+from weft.context.notes import list_note_parts
+from weft.context.reminders import (
+    ReminderState,
+    get_json_format,
+    is_missing_value,
+    make_value_reminder,
+    show_message,
+)
 from weft.model.catalog import Model
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
@@ -29,10 +35,11 @@ NO_MARKS: Mapping[MessageID, int] = {}
 NO_PROMPTS: Mapping[MessageID, UserMessage] = {}
 
 
-class Shown(Struct, frozen=True, kw_only=True):
-    """What a model is shown: the turns since the last cut, if there was one, and the notes that it cut off.
+class ShownHistory(Struct, frozen=True, kw_only=True):
+    """What a model is shown of a history.
 
-    `has_jobs` says whether a command was ever left to run on by itself.
+    `turns` are the messages since the last compaction, `notes` those that it cut off. `is_cut` says that there was a compaction,
+    `has_jobs` that a command was left running in the background.
     """
 
     turns: tuple[ModelMessage, ...]
@@ -41,14 +48,14 @@ class Shown(Struct, frozen=True, kw_only=True):
     has_jobs: bool
 
 
-class Course(Struct, frozen=True, kw_only=True):
-    """What of the messages so far matters for those to come.
+class HistoryState(Struct, frozen=True, kw_only=True):
+    """What the messages so far mean for the next ones.
 
-    `start` is the place of the last cut, `marks` are where cuts were asked for, `undone` which of them were undone,
-    `valued` the prompts that ask for a value, `notes` what we wrote into prompts.
+    `start` is the position of the last compaction, `marks` are the positions of the requests for one, and `undone` are those
+    that were undone. `valued` are the prompts that ask for a value, `notes` the notes in prompts.
     """
 
-    before: Before = Before()
+    before: ReminderState = ReminderState()
     start: int = 0
     marks: Mapping[MessageID, int] = NO_MARKS
     undone: frozenset[MessageID] = frozenset()
@@ -58,7 +65,7 @@ class Course(Struct, frozen=True, kw_only=True):
 
 
 class View:
-    """Ask it for one conversation, over and over. It works with any, but then remembers nothing."""
+    """Converts one history again and again as it grows. Another history works, too, but clears the cache."""
 
     def __init__(self) -> None:
         self._of: object = None
@@ -66,108 +73,111 @@ class View:
         self._refusals: list[Refusal] = []
         self._shown: list[tuple[MessageWithParts, ...]] = []
         self._turns: list[tuple[ModelMessage, ...]] = []
-        self._courses: list[Course] = []
+        self._states: list[HistoryState] = []
 
-    def show(self, history: Sequence[MessageWithParts], model: Model, *, plan_files: bool) -> Shown:
-        self._forget_from(self._same(history))
+    def show(self, history: Sequence[MessageWithParts], model: Model, *, plan_files: bool) -> ShownHistory:
+        """Return what this model is shown of the history."""
+        self._drop_from(self._count_same(history))
         new = range(len(self._known), len(history))
         self._known += history[len(self._known) :]
-        self._refusals += [(at, told) for at in new for told in refusals_in(history[at])]
-        left_out = left_out_for(model, self._refusals)
-        asked = (model.provider_id, model.id, plan_files, left_out)
+        self._refusals += [(at, mark) for at in new for mark in list_refusals(history[at])]
+        exclusions = find_exclusions(model, self._refusals)
+        asked = (model.provider_id, model.id, plan_files, exclusions)
         if asked != self._of:
-            self._of, self._shown, self._turns, self._courses = asked, [], [], []
+            self._of, self._shown, self._turns, self._states = asked, [], [], []
         for at in range(len(self._turns), len(history)):
-            self._take(at, model, left_out, plan_files=plan_files)
-        last = self._courses[-1] if self._courses else Course()
-        return Shown(
+            self._take(at, model, exclusions, plan_files=plan_files)
+        last = self._states[-1] if self._states else HistoryState()
+        return ShownHistory(
             turns=tuple(chain.from_iterable(self._turns[last.start :])),
             is_cut=last.start > 0,
-            notes=self._courses[last.start - 1].notes if last.start else (),
+            notes=self._states[last.start - 1].notes if last.start else (),
             has_jobs=last.has_jobs,
         )
 
     def list_shown(self) -> tuple[MessageWithParts, ...]:
-        """The messages of which something was shown last, as they were: with our reminders, without what is left out."""
-        start = self._courses[-1].start if self._courses else 0
-        told = zip(self._shown[start:], self._turns[start:], strict=True)
-        return tuple(message for shown, turns in told if turns for message in shown)
+        """Return the messages that were shown last, with reminders and without excluded content."""
+        start = self._states[-1].start if self._states else 0
+        pairs = zip(self._shown[start:], self._turns[start:], strict=True)
+        return tuple(message for shown, turns in pairs if turns for message in shown)
 
-    def _same(self, history: Sequence[MessageWithParts]) -> int:
-        """How many of the messages we know are still the first ones of the history."""
+    def _count_same(self, history: Sequence[MessageWithParts]) -> int:
+        """Return how many cached messages are still the first ones of the history."""
         many = min(len(self._known), len(history))
         while many and self._known[many - 1] is not history[many - 1]:
             many -= 1
-        # Lists are compared by what their items are first, so this is done before a message is looked into.
+        # Comparing lists checks identity first, so this is cheap for unchanged messages.
         return many if self._known[:many] == list(history[:many]) else 0
 
-    def _forget_from(self, place: int) -> None:
-        for remembered in (self._known, self._shown, self._turns, self._courses):
-            del remembered[place:]
+    def _drop_from(self, place: int) -> None:
+        for cache in (self._known, self._shown, self._turns, self._states):
+            del cache[place:]
         self._refusals = [each for each in self._refusals if each[0] < place]
 
-    def _take(self, at: int, model: Model, left_out: LeftOut, *, plan_files: bool) -> None:
-        course = self._courses[-1] if self._courses else Course()
-        message = without(self._known[at], at, left_out)
-        shown, before = show(message, course.before, plan_files=plan_files)
-        seen = _seen(shown, course)
+    def _take(self, at: int, model: Model, exclusions: Exclusions, *, plan_files: bool) -> None:
+        state = self._states[-1] if self._states else HistoryState()
+        message = exclude_from(self._known[at], at, exclusions)
+        shown, before = show_message(message, state.before, plan_files=plan_files)
+        seen = _list_shown(shown, state)
         self._shown.append(seen)
         self._turns.append(tuple(turn for each in seen for turn in to_turns(each, model)))
-        self._courses.append(_next(course, at, message, before))
+        self._states.append(_next_state(state, at, message, before))
 
 
 class Views:
-    """The views of the conversations that were gone on with last: what was worked out in one run serves the next."""
+    """The views of the sessions that ran last, so that the next run can use their caches."""
 
     def __init__(self) -> None:
         self._views: dict[SessionID, View] = {}
 
     @contextmanager
     def of(self, session: SessionID) -> Generator[View]:
-        """The view of a session, for a run of it."""
+        """Lend the view of a session to a run. It is kept for the next run if the body does not raise."""
         view = self._views.pop(session, None) or View()
         yield view
-        # Not of a run that broke off: whatever broke it, the next one begins with a clean sheet.
+        # After a run that failed, the next one starts with an empty cache.
         self._views[session] = view
         while len(self._views) > REMEMBERED:
             del self._views[next(iter(self._views))]
 
 
-def _seen(message: MessageWithParts, course: Course) -> tuple[MessageWithParts, ...]:
+def _list_shown(message: MessageWithParts, state: HistoryState) -> tuple[MessageWithParts, ...]:
     info = message.info
-    # Of a cut that was undone neither the mark is shown nor the summary.
-    if is_undone(message) or (isinstance(info, AssistantMessage) and info.parent_id in course.undone):
+    # A compaction that was undone shows neither its request nor its summary.
+    if is_undone(message) or (isinstance(info, AssistantMessage) and info.parent_id in state.undone):
         return ()
-    if isinstance(info, AssistantMessage) and info.parent_id in course.valued and is_without(message):
-        return message, reminder(course.valued[info.parent_id], info)
+    if isinstance(info, AssistantMessage) and info.parent_id in state.valued and is_missing_value(message):
+        return message, make_value_reminder(state.valued[info.parent_id], info)
     return (message,)
 
 
 def leaves_job(message: MessageWithParts) -> bool:
-    """Whether a call in it left a command running."""
+    """Return True if a call in the message left a background job running."""
     return any(
         isinstance(part, ToolPart) and isinstance(part.state, CompletedState) and "job" in part.state.metadata
         for part in message.parts
     )
 
 
-def _next(course: Course, at: int, message: MessageWithParts, before: Before) -> Course:
-    """The course after one more message. Most change nothing but what is `before`."""
+def _next_state(
+    state: HistoryState, at: int, message: MessageWithParts, before: ReminderState
+) -> HistoryState:
+    """Return the state after one more message. Most messages change only `before`."""
     info = message.info
-    if before is not course.before:
-        course = replace(course, before=before)
+    if before is not state.before:
+        state = replace(state, before=before)
     if isinstance(info, AssistantMessage):
-        if info.summary and info.finish and info.parent_id in course.marks:
-            course = replace(course, start=max(course.start, course.marks[info.parent_id]))
-        if not course.has_jobs and leaves_job(message):
-            course = replace(course, has_jobs=True)
-        return course
-    if notes := notes_in(message):
-        course = replace(course, notes=(*course.notes, *notes))
+        if info.summary and info.finish and info.parent_id in state.marks:
+            state = replace(state, start=max(state.start, state.marks[info.parent_id]))
+        if not state.has_jobs and leaves_job(message):
+            state = replace(state, has_jobs=True)
+        return state
+    if notes := list_note_parts(message):
+        state = replace(state, notes=(*state.notes, *notes))
     if is_undone(message):
-        course = replace(course, undone=course.undone | {info.id})
+        state = replace(state, undone=state.undone | {info.id})
     if asks_for_summary(message):
-        course = replace(course, marks={**course.marks, info.id: at})
-    if wanted(info) is not None:
-        course = replace(course, valued={**course.valued, info.id: info})
-    return course
+        state = replace(state, marks={**state.marks, info.id: at})
+    if get_json_format(info) is not None:
+        state = replace(state, valued={**state.valued, info.id: info})
+    return state

@@ -1,4 +1,4 @@
-"""The clock: what time it is, and waiting. Nothing outside `host` reads the time or sleeps by itself."""
+"""The clock. Nothing outside `host` reads the time or sleeps by itself."""
 
 import asyncio
 from typing import Protocol
@@ -7,10 +7,10 @@ from weft.host.now import now
 
 
 class Clock(Protocol):
-    """What time it is, and waiting. Tests turn one by hand."""
+    """Reads the time and sleeps. Tests advance one by hand."""
 
     def now(self) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...

@@ -1,4 +1,4 @@
-"""End a process that is done and does not end by itself, and say what was left."""
+"""End a process that does not end by itself, and report what was left."""
 
 import asyncio
 import os
@@ -11,14 +11,16 @@ from types import FrameType
 
 from weft.host.processes import list_below
 
-NAMED = 5
-SAY_SECONDS = 1.0
-POOL = os.path.join("concurrent", "futures", "thread.py")
+MAX_NAMED = 5
+REPORT_SECONDS = 1.0
+POOL_FILE = os.path.join("concurrent", "futures", "thread.py")
 
 
-class LastResort:
-    """One for a process. It does nothing unless it has been armed and the time has come; nor does it end a process that
-    is not ours `alone`."""
+class ExitTimer:
+    """Ends the process if it is still alive after a time. One for each process; it does nothing until it is armed.
+
+    Without `alone` the process is not ours, and is never ended.
+    """
 
     def __init__(self, *, alone: bool = True) -> None:
         self._alone = alone
@@ -26,7 +28,7 @@ class LastResort:
         self._others = set(threading.enumerate())
 
     def end_within(self, seconds: float, code: int) -> None:
-        """End with this code if the process is still there then. What was said before holds no more."""
+        """End the process with this code if it is still alive in so many seconds. This replaces an earlier deadline."""
         self.disarm()
         if not self._alone:
             return
@@ -39,49 +41,51 @@ class LastResort:
             self._timer.cancel()
         self._timer = None
 
-    def rest(self) -> None:
-        """Our own work is done. If nothing of it keeps the process from ending, nothing has to end it."""
+    def disarm_if_idle(self) -> None:
+        """Disarm if no thread of ours keeps the process from ending."""
         ours = set(threading.enumerate()) - self._others
-        if not any(_is_in_the_way(thread) for thread in ours):
+        if not any(_blocks_exit(thread) for thread in ours):
             self.disarm()
 
     def end_now(self, code: int) -> None:
-        """End at once. The processes we started end with us (each has a watcher that sees to it), and sessions are put
-        in order by whoever opens the store next."""
-        # In a thread, with little time: it may be that nobody takes what we say, and that is why we are here.
-        saying = threading.Thread(target=_say, args=(", ".join(_left()),), daemon=True)
-        saying.start()
-        saying.join(SAY_SECONDS)
+        """End the process at once.
+
+        A watcher of each child process ends it with us, and the next process that opens the store repairs the
+        sessions.
+        """
+        # In a thread with a timeout: writing may block, and that may be why we are here.
+        reporting = threading.Thread(target=_report, args=(", ".join(_list_leftovers()),), daemon=True)
+        reporting.start()
+        reporting.join(REPORT_SECONDS)
         os._exit(code)
 
 
 @contextmanager
-def heed_signals(
+def handle_signals(
     numbers: Iterable[int],
-    asked: Callable[[int], None],
-    last_resort: LastResort,
+    on_signal: Callable[[int], None],
+    last_resort: ExitTimer,
     *,
     seconds: float,
     code: int | None = None,
 ) -> Generator[None]:
-    """Have `asked` called on the event loop when the first signal comes, and the process ended so many seconds later at
-    the latest, with this code or that of the signal; a second signal ends it at once.
+    """Call `on_signal` on the event loop at the first signal, and end the process after so many seconds at the latest.
 
-    The handler is the interpreter's own and not the loop's. The loop's is called when the loop comes round, which it
-    never does while it is stuck in a write that nobody takes.
+    The exit code is `code` or that of the signal. A second signal ends the process at once. The handler is the
+    interpreter's, because the loop's handler does not run while the loop is stuck in a blocking write.
     """
     loop = asyncio.get_running_loop()
-    came = False
+    received = False
 
-    def hear(number: int, _: FrameType | None) -> None:
-        nonlocal came
-        if came:
+    def handle(number: int, _: FrameType | None) -> None:
+        nonlocal received
+        if received:
             last_resort.end_now(128 + number)
-        came = True
+        received = True
         last_resort.end_within(seconds, 128 + number if code is None else code)
-        loop.call_soon_threadsafe(asked, number)
+        loop.call_soon_threadsafe(on_signal, number)
 
-    before = {number: signal.signal(number, hear) for number in numbers}
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:
@@ -89,7 +93,7 @@ def heed_signals(
             signal.signal(number, handler)
 
 
-def _say(left: str) -> None:
+def _report(left: str) -> None:
     with suppress(OSError, ValueError):
         sys.stdout.flush()
     with suppress(OSError, ValueError):
@@ -98,19 +102,19 @@ def _say(left: str) -> None:
             sys.stderr.flush()
 
 
-def _left() -> Iterator[str]:
+def _list_leftovers() -> Iterator[str]:
     below = list_below(os.getpid())
-    yield from (f"process {pid} ({name})" for pid, name in list(below.items())[:NAMED])
-    if len(below) > NAMED:
-        yield f"{len(below) - NAMED} more processes"
-    frames = sys._current_frames()  # noqa: SLF001  the documented way to see what a thread is at
+    yield from (f"process {pid} ({name})" for pid, name in list(below.items())[:MAX_NAMED])
+    if len(below) > MAX_NAMED:
+        yield f"{len(below) - MAX_NAMED} more processes"
+    frames = sys._current_frames()  # noqa: SLF001  documented, to see what each thread is doing
     for thread in threading.enumerate():
         frame = frames.get(thread.ident or 0)
-        # A worker of a pool that has nothing to do waits in the pool's own code.
-        if _is_in_the_way(thread) and frame is not None and not frame.f_code.co_filename.endswith(POOL):
+        # An idle worker of a pool waits in the pool's own code.
+        if _blocks_exit(thread) and frame is not None and not frame.f_code.co_filename.endswith(POOL_FILE):
             yield f"a thread in {frame.f_code.co_name}, line {frame.f_lineno} of {frame.f_code.co_filename}"
 
 
-def _is_in_the_way(thread: threading.Thread) -> bool:
-    """Whether the interpreter would wait for it."""
+def _blocks_exit(thread: threading.Thread) -> bool:
+    """Return True if the interpreter would wait for the thread."""
     return not thread.daemon and thread is not threading.main_thread()

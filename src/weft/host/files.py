@@ -1,4 +1,4 @@
-"""Files: replaced whole, locked between processes, read within bounds. Plain `os` calls and no event loop."""
+"""Files: replaced atomically, locked between processes, read within bounds. Plain `os` calls without an event loop."""
 
 import errno
 import fcntl
@@ -11,42 +11,43 @@ from contextlib import contextmanager, suppress
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 
-# Some file systems keep times in steps of two seconds. A file younger than that may change again
-# and look the same, so what was read of it is not to be remembered.
+# Some file systems store times in steps of two seconds. A younger file may change again without a change of its
+# stamp, so its content must not be cached.
 SETTLED_NS = 2_000_000_000
 
-BLOCK = 16_384
+READ_BYTES = 16_384
 MARK_SIZE = 8
 
-TIMED = 100
-SLOW_SECONDS = 150e-6
+BATCH_SIZE = 100
+SLOW_WRITE_SECONDS = 150e-6
 THREADS = 4
 
-# A directory that was just made may be gone again, removed by who found it empty: then it is made once more. A kernel
-# that will not have it at all (below /proc) says the same, each time.
+# Another process may remove an empty directory that was just made; then it is made again. A kernel that refuses for
+# good (below /proc) reports the same error each time.
 ATTEMPTS = 50
 
 Stamp = tuple[int, int, int]
 
 
 def stamp_of(found: os.stat_result) -> Stamp:
-    """What tells one state of a file from another."""
+    """Return a value that changes when the file does."""
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def is_settled(found: os.stat_result) -> bool:
-    """Whether the file is old enough that any later change will show in its stamp."""
+    """Return True if the file is old enough that any later change changes its stamp."""
     return time.time_ns() - found.st_mtime_ns > SETTLED_NS
 
 
-def wait_a_moment() -> None:
-    """As long as somebody who rewrites a file in place needs between emptying and filling it."""
+def wait_briefly() -> None:
+    """Wait as long as a program that rewrites a file in place needs between truncating and writing."""
     time.sleep(0.002)
 
 
 def read_file(path: str, *, limit: int) -> tuple[bytes, os.stat_result]:
-    """The whole file, and how it stood when opened. OSError too for what is no file or is over the limit."""
-    # Not blocking: opening a pipe that nobody writes to would wait for ever.
+    """Return the whole file and its status when it was opened. Raise `OSError` if it is not a regular file or over
+    the limit."""
+    # Non-blocking: opening a pipe without a writer would wait for ever.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         found = os.fstat(fd)
@@ -63,11 +64,11 @@ def read_file(path: str, *, limit: int) -> tuple[bytes, os.stat_result]:
 
 
 def read_bytes(path: str, *, limit: int) -> bytes:
-    """The same for who does not care how the file stood: a call to the system less."""
+    """Return the whole file, with one system call less than `read_file`."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        raw = os.read(fd, BLOCK)
-        if len(raw) < BLOCK:
+        raw = os.read(fd, READ_BYTES)
+        if len(raw) < READ_BYTES:
             return raw
     finally:
         os.close(fd)
@@ -75,8 +76,7 @@ def read_bytes(path: str, *, limit: int) -> bytes:
 
 
 def make_directory(path: str) -> list[str]:
-    """Make a directory, for its owner alone, and the ones it lies in. Return those that were not there. Raise `OSError`
-    where none can be made."""
+    """Make a directory with its parents, for its owner only. Return those that were made. Raise `OSError` on failure."""
     made: list[str] = []
     for attempt in range(ATTEMPTS):
         try:
@@ -96,7 +96,7 @@ def make_directory(path: str) -> list[str]:
 
 
 def write_atomic(path: str, raw: bytes, *, temp: str, flush: bool = False) -> None:
-    """Replace a file whole or not at all, by way of `temp`: a free name on the same file system."""
+    """Replace a file atomically by way of `temp`, an unused name on the same file system."""
     disk = Disk()
     disk.prepare(temp, raw, flush=flush)
     try:
@@ -109,10 +109,10 @@ def write_atomic(path: str, raw: bytes, *, temp: str, flush: bool = False) -> No
 
 
 class Disk:
-    """The steps in which files change. An object, so that a test can hand in one that fails."""
+    """The steps in which files change. A class, so that a test can pass one that fails."""
 
     def prepare(self, temp: str, raw: bytes, *, flush: bool = False) -> None:
-        """Write what is to be moved into place. On failure nothing stays."""
+        """Write a file that is to be moved into place. On failure nothing is left."""
         fd = _open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             _write_all(fd, raw)
@@ -126,36 +126,39 @@ class Disk:
             os.close(fd)
 
     def prepare_many(self, contents: Sequence[tuple[str, bytes]]) -> None:
-        """The same for many. Where the kernel takes long to make a file it can do so on several cores at once; where it
-        does not, threads only get into each other's way. So it is timed, a lot after the other."""
-        for start in range(0, len(contents), TIMED):
+        """Write many files, in threads if the kernel is slow to create files.
+
+        Some kernels create files slowly but on several cores at once; on others threads only hinder each other. So
+        each batch is timed.
+        """
+        for start in range(0, len(contents), BATCH_SIZE):
             began = time.perf_counter()
-            self._prepare_each(contents[start : start + TIMED])
-            if time.perf_counter() - began > TIMED * SLOW_SECONDS:
-                self._prepare_at_once(contents[start + TIMED :])
+            self._prepare_each(contents[start : start + BATCH_SIZE])
+            if time.perf_counter() - began > BATCH_SIZE * SLOW_WRITE_SECONDS:
+                self._prepare_at_once(contents[start + BATCH_SIZE :])
                 return
 
     def _prepare_at_once(self, contents: Sequence[tuple[str, bytes]]) -> None:
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  reading few files needs no threads
 
         share = -(-len(contents) // THREADS)
         with ThreadPoolExecutor(THREADS, thread_name_prefix="weft-files") as pool:
             shares = [contents[at : at + share] for at in range(0, len(contents), share or 1)]
             for _ in pool.map(self._prepare_each, shares):
-                pass  # what went wrong in any of them is raised here
+                pass  # raises the error of any of them
 
     def _prepare_each(self, contents: Sequence[tuple[str, bytes]]) -> None:
         for temp, raw in contents:
             self.prepare(temp, raw)
 
     def move(self, source: str, target: str) -> list[str]:
-        """Rename, over what is there. Gives back the directories that had to be made."""
+        """Rename over an existing file. Return the directories that had to be made."""
         made: list[str] = []
         for attempt in range(ATTEMPTS):
             try:
                 os.replace(source, target)
             except FileNotFoundError:
-                # Either there is nothing to move, or its directory was removed, maybe just now by who found it empty.
+                # Either the source is missing, or its directory was removed, maybe just now because it was empty.
                 if attempt == ATTEMPTS - 1 or not os.path.lexists(source):
                     raise
                 made += make_directory(os.path.dirname(target))
@@ -164,7 +167,7 @@ class Disk:
         return made
 
     def extend(self, path: str, at: int, raw: bytes) -> None:
-        """Write from byte `at` on; what stood there goes. On failure the file ends at `at`."""
+        """Write from byte `at` on, replacing what follows. On failure the file ends at `at`."""
         fd = _open(path, os.O_RDWR | os.O_CREAT)
         try:
             os.ftruncate(fd, at)
@@ -178,12 +181,12 @@ class Disk:
             os.close(fd)
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all that is in it. Missing is fine."""
+        """Remove a file, or a directory with its content. A missing path is not an error."""
         try:
             os.unlink(path)
         except FileNotFoundError:
             pass
-        except (IsADirectoryError, PermissionError):  # the second is how some systems say the first
+        except (IsADirectoryError, PermissionError):  # some systems report a directory with the second
             if not os.path.isdir(path) or os.path.islink(path):
                 raise
             for name in os.listdir(path):
@@ -191,12 +194,12 @@ class Disk:
             os.rmdir(path)
 
     def prune(self, path: str) -> None:
-        """Remove a directory if nothing is in it."""
+        """Remove a directory if it is empty."""
         with suppress(OSError):
             os.rmdir(path)
 
     def flush(self, path: str) -> None:
-        """Have a file or a directory on the disk itself before going on. Missing is fine."""
+        """Write a file or directory to the disk itself. A missing path is not an error."""
         try:
             fd = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -207,13 +210,13 @@ class Disk:
             os.close(fd)
 
     def flush_all(self) -> None:
-        """Have everything on the disk itself: cheaper than one by one where much was written."""
+        """Write everything to the disk itself: cheaper than single files if many were written."""
         os.sync()
 
 
 @contextmanager
-def locked(path: str) -> Generator[int]:
-    """Hold a lock that no other holder, in this process or another, has. Waits for it. Gives its file."""
+def hold_lock(path: str) -> Generator[int]:
+    """Hold an exclusive lock between tasks and processes. Wait for it, and yield its file descriptor."""
     fd = _lock(path, fcntl.LOCK_EX)
     try:
         yield fd
@@ -222,8 +225,8 @@ def locked(path: str) -> Generator[int]:
 
 
 @contextmanager
-def try_locked(path: str) -> Generator[bool]:
-    """The same without waiting: says whether it was to be had."""
+def try_lock(path: str) -> Generator[bool]:
+    """Try to take the lock without waiting. Yield whether that succeeded."""
     try:
         fd = _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -236,8 +239,8 @@ def try_locked(path: str) -> Generator[bool]:
 
 
 @contextmanager
-def share_locked(path: str) -> Generator[int | None]:
-    """Keep holders of the lock out while reading. None if there is no lock file, or none that we may use."""
+def share_lock(path: str) -> Generator[int | None]:
+    """Hold a shared lock while reading. Yield None if there is no lock file, or none that we may open."""
     try:
         fd = _lock(path, fcntl.LOCK_SH, flags=os.O_RDONLY)
     except OSError:
@@ -250,7 +253,7 @@ def share_locked(path: str) -> Generator[int | None]:
 
 
 def is_locked(path: str) -> bool:
-    """Whether somebody holds the lock right now. Needs no right to write, so it also works on a read-only disk."""
+    """Return True if somebody holds the lock now. Works without write permission, also on a read-only disk."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -274,16 +277,16 @@ def _lock(path: str, operation: int, *, flags: int = os.O_RDWR | os.O_CREAT) -> 
         except BaseException:
             os.close(fd)
             raise
-        os.close(fd)  # whoever held it removed the file: what we locked locks nobody out
+        os.close(fd)  # the holder removed the file: a lock on it excludes nobody
 
 
-def mark_of(fd: int) -> bytes:
-    """The mark that the last holder of a lock left in its file; empty if there was none."""
+def read_mark(fd: int) -> bytes:
+    """Return the mark that the last holder left in the lock file, empty if there is none."""
     return os.pread(fd, MARK_SIZE, 0)
 
 
-def leave_mark(fd: int) -> bytes:
-    """Leave a mark in the file of a lock, like none before: whoever knows the last one learns that somebody was here."""
+def write_mark(fd: int) -> bytes:
+    """Write a new random mark into a lock file, which tells others that the data may have changed."""
     mark = os.urandom(MARK_SIZE)
     os.pwrite(fd, mark, 0)
     return mark

@@ -1,4 +1,4 @@
-"""Facts about this machine for diagnosis, and its browser."""
+"""Facts about this machine for diagnosis, and how to open its browser."""
 
 import os
 import re
@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from weft.host.processes import Command, capture
+from weft.host.processes import ProcessCommand, capture_output
 
-NETWORKED = frozenset(
+NETWORK_FILE_SYSTEMS = frozenset(
     (
         *(
             "nfs",
@@ -41,13 +41,13 @@ NETWORKED = frozenset(
 )
 MOUNTS = "/proc/mounts"
 SECONDS = 10.0
-OTHERS = stat.S_IRWXG | stat.S_IRWXO
+PUBLIC_BITS = stat.S_IRWXG | stat.S_IRWXO
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-def git_version(env: Mapping[str, str]) -> str:
-    """Such as `2.43.0`; "" if there is no git that runs."""
+def find_git_version(env: Mapping[str, str]) -> str:
+    """Return the version of git, such as `2.43.0`; "" if git does not run."""
     try:
         ended = subprocess.run(
             ["git", "--version"],
@@ -63,14 +63,14 @@ def git_version(env: Mapping[str, str]) -> str:
     return next((word for word in words if word[:1].isdigit()), "") if ended.returncode == 0 else ""
 
 
-def free_space(path: str) -> int:
-    """The bytes that may still be written where a path lies, or will lie."""
-    found = os.statvfs(nearest(path))
+def get_free_space(path: str) -> int:
+    """Return the free bytes on the file system of a path, which need not exist yet."""
+    found = os.statvfs(find_existing(path))
     return found.f_bavail * found.f_frsize
 
 
-def file_system(path: str, mounts: str = MOUNTS) -> str:
-    """The kind of file system a path lies on, "" where nobody can tell."""
+def find_file_system(path: str, mounts: str = MOUNTS) -> str:
+    """Return the type of the file system of a path, "" if it is unknown."""
     real, best, kind = os.path.realpath(path), "", ""
     try:
         with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
@@ -80,22 +80,22 @@ def file_system(path: str, mounts: str = MOUNTS) -> str:
     for line in lines:
         _, place, found, *_ = (*line.split(" "), "", "", "")
         place = _OCTAL.sub(lambda octal: chr(int(octal[1], 8)), place)
-        inside = real == place or real.startswith(place.rstrip("/") + "/")
-        if place and inside and len(place) >= len(best):
+        contains = real == place or real.startswith(place.rstrip("/") + "/")
+        if place and contains and len(place) >= len(best):
             best, kind = place, found
     return kind
 
 
-def open_to_others(path: str) -> int:
-    """The permissions that others than the owner have, as bits; 0 for none, or for what is not there."""
+def get_public_mode(path: str) -> int:
+    """Return the permission bits of group and others; 0 for none, or for a missing path."""
     try:
-        return os.stat(path).st_mode & OTHERS
+        return os.stat(path).st_mode & PUBLIC_BITS
     except OSError:
         return 0
 
 
-def nearest(path: str) -> str:
-    """The path, or the nearest directory above it that is there."""
+def find_existing(path: str) -> str:
+    """Return the path, or its nearest parent that exists."""
     while not os.path.lexists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
     return path
@@ -105,15 +105,16 @@ OPEN_SECONDS: Final = 10.0
 
 
 async def open_browser(url: str, env: Mapping[str, str]) -> bool:
-    """Show a page, and say whether that worked. A browser in the terminal is not tried: it would take ours."""
+    """Open a page in the browser and return whether that worked. A browser in the terminal is not tried: it would
+    take ours."""
     if not url.startswith(("https://", "http://")):
         return False
     program = _find_program(env)
     if program is None:
         return False
-    command = Command(argv=(program, url), directory="/", environment=env, timeout=OPEN_SECONDS)
+    command = ProcessCommand(argv=(program, url), directory="/", environment=env, timeout=OPEN_SECONDS)
     try:
-        return (await capture(command, limit=4096)).code == 0
+        return (await capture_output(command, limit=4096)).code == 0
     except OSError:
         return False
 

@@ -1,14 +1,14 @@
-"""What time it is, for those who need no event loop."""
+"""The current time, without the event loop that `host.clock` imports."""
 
 import time
 
 
 def now() -> int:
-    """Milliseconds since 1970."""
+    """Return milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def day_of(at: int) -> str:
-    """The day a time falls on where the person is."""
+    """Return the local date of a time, as `2025-01-31`."""
     then = time.localtime(at / 1000)
     return f"{then.tm_year:04}-{then.tm_mon:02}-{then.tm_mday:02}"

@@ -1,4 +1,4 @@
-"""Where things lie on this machine: data, configuration, cache, state, home."""
+"""The directories that weft uses on this machine: data, configuration, cache, state, home."""
 
 import os
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from weft.errors import DirectoryError
 
 
 class Paths(Struct, frozen=True, kw_only=True):
-    """The directories shared with OpenCode. Naming them creates none of them.
+    """The directories shared with OpenCode. None of them is created here.
 
-    `home` may be moved for tests; `os_home` is where a person's `~/` points.
+    `home` may be moved for tests; `os_home` is the user's `~`.
     """
 
     data: str
@@ -67,28 +67,29 @@ class Paths(Struct, frozen=True, kw_only=True):
 
 
 def paths_from(env: Mapping[str, str]) -> Paths:
-    """The paths that an environment names, by the XDG rules on every system."""
+    """Return the paths that an environment names, by the XDG rules on every system. Raise `DirectoryError` without a
+    home."""
     os_home = env.get("HOME") or env.get("USERPROFILE")
     if not os_home:
         raise DirectoryError("HOME", "is not set", hint="set HOME to your home directory")
 
-    def place(variable: str, *otherwise: str) -> str:
-        # The XDG rules say that a relative value is to be ignored.
+    def find(variable: str, *default: str) -> str:
+        # By the XDG rules a relative value is ignored.
         named = env.get(variable, "")
-        root = named if os.path.isabs(named) else os.path.join(os_home, *otherwise)
+        root = named if os.path.isabs(named) else os.path.join(os_home, *default)
         return os.path.join(root, "opencode")
 
     return Paths(
-        data=place("XDG_DATA_HOME", ".local", "share"),
-        config=place("XDG_CONFIG_HOME", ".config"),
-        cache=place("XDG_CACHE_HOME", ".cache"),
-        state=place("XDG_STATE_HOME", ".local", "state"),
+        data=find("XDG_DATA_HOME", ".local", "share"),
+        config=find("XDG_CONFIG_HOME", ".config"),
+        cache=find("XDG_CACHE_HOME", ".cache"),
+        state=find("XDG_STATE_HOME", ".local", "state"),
         home=env.get("OPENCODE_TEST_HOME") or os_home,
         os_home=os_home,
     )
 
 
-def user_name(env: Mapping[str, str]) -> str | None:
-    """Who is at the keyboard, as the environment has it."""
+def find_user_name(env: Mapping[str, str]) -> str | None:
+    """Return the user name of an environment, None if it has none."""
     names = (env.get(variable) for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"))
     return next((name for name in names if name), None)

@@ -1,4 +1,4 @@
-"""A child process that serves on its standard input and output, and ends with all it started."""
+"""Run a child process that serves on its standard input and output, and end it with everything it started."""
 
 import asyncio
 import errno
@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from weft.host.processes import MARK, Command, Hear, end_all
-from weft.host.tasks import undivided
+from weft.host.processes import MARK, OnOutput, ProcessCommand, end_all
+from weft.host.tasks import run_to_completion
 
-PIECE: Final = 1 << 16
+READ_BYTES: Final = 1 << 16
 REAP_SECONDS: Final = 5.0
-# How much may lie unread with a child that does not listen.
-UNREAD: Final = 16 << 20
+# The limit for input that the child has not read.
+MAX_UNREAD_BYTES: Final = 16 << 20
 
 _STARTER: Final = f"""
 ( (
@@ -34,64 +34,68 @@ exec "$@"
 """
 
 
-class Talk:
-    """Our side of the conversation."""
+class PipeProcess:
+    """A running child process."""
 
-    def __init__(self, process: asyncio.subprocess.Process, listening: Sequence[asyncio.Task[None]]) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, readers: Sequence[asyncio.Task[None]]) -> None:
         self._process = process
         self._input = process.stdin
-        self._listening = listening
+        self._readers = readers
 
-    def say(self, words: bytes) -> None:
-        """Send something; it is on its way when this returns. Raises `OSError` when nobody listens any more."""
+    def write(self, words: bytes) -> None:
+        """Send data without waiting. Raise `OSError` if the process has ended or does not read."""
         if self._input is None or self._input.is_closing() or self._process.returncode is not None:
             raise BrokenPipeError(errno.EPIPE, "the process has ended")
-        if self._input.transport.get_write_buffer_size() + len(words) > UNREAD:
+        if self._input.transport.get_write_buffer_size() + len(words) > MAX_UNREAD_BYTES:
             raise BlockingIOError(errno.EAGAIN, "the process does not listen")
         self._input.write(words)
 
-    async def over(self) -> None:
-        """Wait until it has ended of itself."""
+    async def wait(self) -> None:
+        """Wait until the process ends by itself."""
         await self._process.wait()
 
-    async def heard_out(self, seconds: float) -> None:
-        """Wait until all it said is heard; not for longer than this, since what it started may hold its pipes."""
-        await asyncio.wait(self._listening, timeout=seconds)
+    async def wait_for_output(self, seconds: float) -> None:
+        """Wait until all output is read, but not longer than this: a grandchild may hold the pipes open."""
+        await asyncio.wait(self._readers, timeout=seconds)
 
 
 @asynccontextmanager
-async def open_talk(command: Command, hear: Hear, hear_errors: Hear | None = None) -> AsyncIterator[Talk]:
-    """Start a process and hear what it says, its errors only if somebody wants to. Leaving ends it and everything it
-    started.
+async def open_pipe_process(
+    command: ProcessCommand, on_output: OnOutput, on_errors: OnOutput | None = None
+) -> AsyncIterator[PipeProcess]:
+    """Start a process and pass its output to `hear`, its errors to `hear_errors` if given. Leaving ends it with
+    everything it started.
 
-    Raises `OSError` if it cannot be started. `command.timeout` does not count: a server has no end of its own.
+    Raise `OSError` if it cannot be started. `command.timeout` is ignored: a server has no end of its own.
     """
     token = secrets.token_hex(16)
     lifeline, ours = os.pipe()
     process: asyncio.subprocess.Process | None = None
-    listening: list[asyncio.Task[None]] = []
+    readers: list[asyncio.Task[None]] = []
     try:
-        # Undivided: cancelled half way, it would be running with nobody to end it.
-        errors = asyncio.subprocess.PIPE if hear_errors else asyncio.subprocess.DEVNULL
-        process = await undivided(_start(command, token, lifeline, errors))
+        # Not cancellable: a half-started process would have nobody to end it.
+        errors = asyncio.subprocess.PIPE if on_errors else asyncio.subprocess.DEVNULL
+        process = await run_to_completion(_start(command, token, lifeline, errors))
         os.close(lifeline)
         lifeline = -1
-        heard = [(process.stdout, hear), *([(process.stderr, hear_errors)] if hear_errors else [])]
-        listening += [asyncio.ensure_future(_listen(*each)) for each in heard]
-        yield Talk(process, listening)
+        outputs = [(process.stdout, on_output), *([(process.stderr, on_errors)] if on_errors else [])]
+        readers += [asyncio.ensure_future(_listen(*each)) for each in outputs]
+        yield PipeProcess(process, readers)
     finally:
         if lifeline >= 0:
             os.close(lifeline)
-        for each in listening:
+        for each in readers:
             each.cancel()
-        if listening:
-            await asyncio.wait(listening)
+        if readers:
+            await asyncio.wait(readers)
         if process is not None:
-            await undivided(_end(process, token))
+            await run_to_completion(_end(process, token))
         os.close(ours)
 
 
-async def _start(command: Command, token: str, lifeline: int, errors: int) -> asyncio.subprocess.Process:
+async def _start(
+    command: ProcessCommand, token: str, lifeline: int, errors: int
+) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _STARTER, f"weft:{token}", token, str(lifeline), *command.argv),
@@ -103,26 +107,24 @@ async def _start(command: Command, token: str, lifeline: int, errors: int) -> as
             pass_fds=(lifeline,),
             start_new_session=True,
         )
-    except ValueError as error:  # a NUL, or half a character, in a word
+    except ValueError as error:  # a NUL byte or half a surrogate pair in an argument
         raise OSError(errno.EINVAL, str(error)) from error
 
 
-async def _listen(output: asyncio.StreamReader | None, hear: Hear) -> None:
-    while output is not None and (piece := await output.read(PIECE)):
-        await hear(piece)
+async def _listen(output: asyncio.StreamReader | None, on_output: OnOutput) -> None:
+    while output is not None and (piece := await output.read(READ_BYTES)):
+        await on_output(piece)
 
 
 async def _end(process: asyncio.subprocess.Process, token: str) -> None:
     if process.stdin is not None:
         process.stdin.close()
     await asyncio.to_thread(end_all, process.pid, token)
-    # A process stuck in the kernel cannot even be killed; nobody is to wait for it for ever.
+    # A process stuck in the kernel cannot be killed; do not wait for it for ever.
     with suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), REAP_SECONDS)
     if process.stdin is not None:
-        with suppress(
-            OSError
-        ):  # what it had not yet read is lost, and nobody's business; a timeout is one, too
+        with suppress(OSError):  # unread input is lost; a timeout is an OSError, too
             await asyncio.wait_for(process.stdin.wait_closed(), REAP_SECONDS)
-    # The pipes are ours to close; the loop would, with a warning, some time later.
-    process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001  there is no other way to it
+    # Close the pipes here; the loop would do it later and with a warning.
+    process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001  there is no public way

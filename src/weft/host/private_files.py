@@ -1,4 +1,4 @@
-"""Temporary files, secret files, and the birth time of files."""
+"""Temporary files, files with secrets, and the birth time of files."""
 
 import asyncio
 import ctypes
@@ -12,19 +12,19 @@ from typing import Final
 
 from weft.errors import ConfigError
 from weft.host.files import FILE_MODE, make_directory
-from weft.host.tasks import undivided
+from weft.host.tasks import run_to_completion
 
 
 @asynccontextmanager
-async def open_scratch(prefix: str, content: bytes) -> AsyncIterator[str]:
-    """The path of a file for the owner's eyes alone. At the end it is gone, whatever happened."""
-    # Named before it is written: whoever is cancelled meanwhile knows what to take away.
+async def open_temporary(prefix: str, content: bytes) -> AsyncIterator[str]:
+    """Write a temporary file that only its owner may read, and yield its path. It is removed at the end."""
+    # Named first, so that it can be removed if writing is cancelled.
     path = os.path.join(tempfile.gettempdir(), f"{prefix}{secrets.token_hex(8)}")
     try:
-        await undivided(asyncio.to_thread(_write, path, content))
+        await run_to_completion(asyncio.to_thread(_write, path, content))
         yield path
     finally:
-        with suppress(FileNotFoundError):  # it could not be written, which has been raised
+        with suppress(FileNotFoundError):  # writing failed and was raised
             os.unlink(path)
 
 
@@ -33,12 +33,12 @@ def _write(path: str, content: bytes) -> None:
         file.write(content)
 
 
-LENGTH = 24
-LONGEST = 1024
+SECRET_BYTES = 24
+MAX_SECRET_BYTES = 1024
 
 
 def find_secret(path: str) -> str | None:
-    """What is kept there; None if nothing is. Raises `ConfigError` for a file that others can read or change."""
+    """Return the secret in a file, None if there is none. Raise `ConfigError` if others can read or change the file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -49,31 +49,31 @@ def find_secret(path: str) -> str | None:
         found = os.fstat(fd)
         if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or found.st_uid != os.geteuid():
             raise ConfigError(path, "others could read it: remove it, and another is made")
-        return os.read(fd, LONGEST).decode(errors="replace").strip() or None
+        return os.read(fd, MAX_SECRET_BYTES).decode(errors="replace").strip() or None
     finally:
         os.close(fd)
 
 
 def get_secret(path: str) -> str:
-    """The same, made the first time. Raises `ConfigError` where none can be written."""
+    """Return the secret in a file, creating one if needed. Raise `ConfigError` if it cannot be written."""
     while (found := find_secret(path)) is None:
         try:
-            _make(path)
+            _create_secret(path)
         except OSError as error:
             raise ConfigError(path, f"no password can be written there: {error.strerror}") from error
     return found
 
 
-def _make(path: str) -> None:
+def _create_secret(path: str) -> None:
     make_directory(os.path.dirname(path))
     temp = f"{path}.{os.getpid()}-{secrets.token_hex(4)}.new"
     fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE)
     try:
         with os.fdopen(fd, "wb") as file:
-            file.write(secrets.token_urlsafe(LENGTH).encode() + b"\n")
-        os.link(temp, path)  # unlike a rename, never over one that somebody else has just made
+            file.write(secrets.token_urlsafe(SECRET_BYTES).encode() + b"\n")
+        os.link(temp, path)  # unlike a rename, this never replaces one that another process has just made
     except FileExistsError:
-        if find_secret(path) is None:  # it is there and empty
+        if find_secret(path) is None:  # it exists and is empty
             os.unlink(path)
     finally:
         os.unlink(temp)
@@ -89,7 +89,7 @@ class _Time(ctypes.Structure):
 
 
 class _Statx(ctypes.Structure):
-    """As the kernel fills it: 256 bytes, of which the beginning is of interest."""
+    """The kernel's structure of 256 bytes, of which we use the beginning."""
 
     _fields_ = (
         ("mask", ctypes.c_uint32),
@@ -100,11 +100,11 @@ class _Statx(ctypes.Structure):
     )
 
 
-def birth_of(path: bytes) -> int | None:
-    """When what a path names was made, in ns since 1970; a link is not followed. None if nobody can tell."""
-    told: object = getattr(os.lstat(path), "st_birthtime", None)
-    if isinstance(told, float):
-        return int(told * 1_000_000_000)
+def find_birth_time(path: bytes) -> int | None:
+    """Return when a file was created, in ns since 1970, without following a link; None if that is unknown."""
+    birth: object = getattr(os.lstat(path), "st_birthtime", None)
+    if isinstance(birth, float):
+        return int(birth * 1_000_000_000)
     try:
         statx = ctypes.CDLL(None, use_errno=True).statx
     except (OSError, AttributeError):

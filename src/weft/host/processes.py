@@ -1,4 +1,4 @@
-"""Child processes: started in a session of their own, read in pieces, and never left behind."""
+"""Child processes: started in their own session, read in pieces, and ended with everything they started."""
 
 import asyncio
 import errno
@@ -13,17 +13,17 @@ from typing import BinaryIO, Final, NamedTuple
 
 from msgspec import Struct
 
-from weft.host.tasks import undivided
+from weft.host.tasks import run_to_completion
 
 MARK: Final = "WEFT_CHILD"
-# No process has this number.
-NOBODY: Final = -1
+# No process has this id.
+NO_PROCESS: Final = -1
 GRACE_SECONDS: Final = 0.2
-LOOK_SECONDS: Final = 0.01
-# Bubblewrap, which stays a moment longer than what it keeps: it ends with the rest, and is not told of.
-KEEPER: Final = b"bwrap"
-# A process that forks faster than it is found is looked for again, but not for ever.
-ROUNDS: Final = 50
+POLL_SECONDS: Final = 0.01
+# Bubblewrap outlives the process that it contains for a moment. It is ended, but not counted.
+BUBBLEWRAP: Final = b"bwrap"
+# A process may fork faster than it is found; the search is repeated, but not for ever.
+MAX_ROUNDS: Final = 50
 
 
 class _Process(NamedTuple):
@@ -35,7 +35,7 @@ class _Process(NamedTuple):
 
 
 def end_all(leader: int, token: str) -> int:
-    """End them all, politely first, and give how many there were. Blocks: call it from a thread."""
+    """End all processes of a child, with SIGTERM first, and return their number. Blocks: call it from a thread."""
     if not sys.platform.startswith("linux"):
         _signal_group(leader, signal.SIGTERM)
         time.sleep(GRACE_SECONDS)
@@ -47,38 +47,38 @@ def end_all(leader: int, token: str) -> int:
 
 
 def end_marked(token: str) -> int:
-    """The same for those that somebody else has started, with our mark in their environment."""
-    return _end_kin(NOBODY, token) if sys.platform.startswith("linux") else 0
+    """End the processes that carry our token in their environment, whoever started them. Return their number."""
+    return _end_kin(NO_PROCESS, token) if sys.platform.startswith("linux") else 0
 
 
 def _end_kin(leader: int, token: str) -> int:
-    found = kin(leader, token)
-    counted = sum(_read(pid, "comm").strip() != KEEPER for pid in found)
+    found = list_kin(leader, token)
+    counted = sum(_read(pid, "comm").strip() != BUBBLEWRAP for pid in found)
     _signal(found, signal.SIGTERM)
     until = time.monotonic() + GRACE_SECONDS
-    while (left := kin(leader, token)) and time.monotonic() < until:
-        time.sleep(LOOK_SECONDS)
-    for _ in range(ROUNDS):
+    while (left := list_kin(leader, token)) and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
+    for _ in range(MAX_ROUNDS):
         if not left:
             break
         _signal(left, signal.SIGKILL)
-        time.sleep(LOOK_SECONDS)
-        left = kin(leader, token)
+        time.sleep(POLL_SECONDS)
+        left = list_kin(leader, token)
     return counted
 
 
 def _end_watcher(leader: int) -> None:
-    """Last, and not counted: it is what keeps the group's number ours."""
+    """End the watcher last and without counting it: it keeps the id of the process group ours."""
     _signal_group(leader, signal.SIGKILL)
-    for _ in range(ROUNDS):
-        if not any(process.group == leader for process in _living()):
+    for _ in range(MAX_ROUNDS):
+        if not any(process.group == leader for process in _list_living()):
             return
-        time.sleep(LOOK_SECONDS / 10)
+        time.sleep(POLL_SECONDS / 10)
 
 
-def kin(leader: int, token: str) -> set[int]:
-    """The living processes that belong to a child, but for its watcher."""
-    everyone = {process.pid: process for process in _living()}
+def list_kin(leader: int, token: str) -> set[int]:
+    """Return the living processes that belong to a child, except its watcher."""
+    everyone = {process.pid: process for process in _list_living()}
     own = {pid for pid, process in everyone.items() if _belongs(process, leader, token)}
     grew = True
     while grew:
@@ -95,7 +95,7 @@ def _belongs(process: _Process, leader: int, token: str) -> bool:
 
 
 def _is_watcher(pid: int, token: str) -> bool:
-    # Before it becomes the child, the starter looks just the same; then it is the leader itself.
+    # Before the starter becomes the child it looks the same, but then it leads the session.
     words = _read(pid, "cmdline").split(b"\0")
     return f"weft:{token}".encode() in words and not _is_leader(pid)
 
@@ -106,11 +106,11 @@ def _is_leader(pid: int) -> bool:
     return False
 
 
-def _living() -> Iterator[_Process]:
+def _list_living() -> Iterator[_Process]:
     for name in os.listdir("/proc"):
-        if name.isdigit() and (said := _read(int(name), "stat")):
-            # The name in parentheses may hold anything, parentheses too.
-            state, parent, group, session = said.rpartition(b")")[2].split()[:4]
+        if name.isdigit() and (text := _read(int(name), "stat")):
+            # The name in parentheses may contain anything, even parentheses.
+            state, parent, group, session = text.rpartition(b")")[2].split()[:4]
             if state not in (b"Z", b"X"):
                 yield _Process(int(name), state.decode(), int(parent), int(group), int(session))
 
@@ -120,7 +120,7 @@ def _read(pid: int, what: str) -> bytes:
         with open(f"/proc/{pid}/{what}", "rb") as file:
             return file.read()
     except OSError:
-        return b""  # it ended meanwhile, or is not ours to look into
+        return b""  # it has ended, or we may not read it
 
 
 def _signal(pids: set[int], which: signal.Signals) -> None:
@@ -135,32 +135,32 @@ def _signal_group(leader: int, which: signal.Signals) -> None:
 
 
 def list_below(pid: int) -> dict[int, str]:
-    """The living processes below one, by number, with the name of each. Nothing where they cannot be found out."""
+    """Return the living descendants of a process with their names. Empty on systems that cannot list them."""
     if not sys.platform.startswith("linux"):
         return {}
-    everyone = {process.pid: process for process in _living()}
+    everyone = {process.pid: process for process in _list_living()}
     found: dict[int, str] = {}
-    waiting = [pid]
-    while waiting:
-        above = waiting.pop()
+    pending = [pid]
+    while pending:
+        parent = pending.pop()
         for child in everyone.values():
-            if child.parent == above and child.pid not in found:
+            if child.parent == parent and child.pid not in found:
                 found[child.pid] = _read(child.pid, "comm").decode(errors="replace").strip()
-                waiting.append(child.pid)
+                pending.append(child.pid)
     return found
 
 
-Hear = Callable[[bytes], Awaitable[None]]
+OnOutput = Callable[[bytes], Awaitable[None]]
 
 DRAIN_SECONDS: Final = 0.1
 REAP_SECONDS: Final = 5.0
-PIECE: Final = 1 << 16
-# More than any pipe holds: what a child wrote before it ended fits in, what a grandchild goes on writing does not.
-PIPE_HOLDS: Final = 1 << 20
+READ_BYTES: Final = 1 << 16
+# More than any pipe holds: it covers what a child wrote before it ended, but not endless output of a grandchild.
+PIPE_CAPACITY: Final = 1 << 20
 FILE_LIMIT: Final = 128 << 20
 
-# The mark is set after the watcher has forked, so that the watcher never finds itself. The doubled parentheses leave
-# it without a parent that might wait for it.
+# The mark is set after the watcher has forked, so that the watcher never finds itself. The double parentheses detach
+# the watcher from any parent that might wait for it.
 _STARTER: Final = f"""
 exec 3<&0 </dev/null
 ( (
@@ -179,7 +179,7 @@ shift
 exec "$@"
 """
 
-# What a tool's child is told of the world it runs in. Never a provider's key, never our own password.
+# The variables that a tool's process may see. Never a provider's key or our own password.
 _ALLOWED_NAMES = """
 PATH HOME LANG LANGUAGE LC_* TERM COLORTERM NO_COLOR TMPDIR TZ USER LOGNAME SHELL HOSTNAME DISPLAY EDITOR PAGER
 XDG_* SSH_AUTH_SOCK VIRTUAL_ENV CONDA_PREFIX PYENV_ROOT UV_CACHE_DIR NVM_DIR NVM_BIN VOLTA_HOME BUN_INSTALL
@@ -189,7 +189,7 @@ HTTPS_PROXY http_proxy https_proxy
 ALLOWED: Final = frozenset(_ALLOWED_NAMES.split())
 
 
-class Command(Struct, frozen=True, kw_only=True):
+class ProcessCommand(Struct, frozen=True, kw_only=True):
     """What to run, where, with which environment (all of it), and for how many seconds at most."""
 
     argv: tuple[str, ...]
@@ -198,18 +198,19 @@ class Command(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
 
 
-class Exit(Struct, frozen=True, kw_only=True):
-    """How it ended: minus the signal's number when one killed it; `leftovers` is how many it started and left."""
+class ProcessExit(Struct, frozen=True, kw_only=True):
+    """How a process ended. `code` is negative for a signal; `leftovers` is the number of processes it started and
+    left."""
 
     code: int | None
     timed_out: bool = False
     leftovers: int = 0
 
 
-class Output:
-    """What a child says: its beginning in memory, and all of it in a file once that is not enough.
+class ProcessOutput:
+    """The output of a child: its beginning in memory, and all of it in a file if that is too small.
 
-    `path` gives the file's place when it is needed. The file has an end too: past `limit` nothing is kept.
+    `path` returns the path of the file when it is needed. Beyond `limit` nothing is kept.
     """
 
     def __init__(self, path: Callable[[], str], *, memory: int, limit: int = FILE_LIMIT) -> None:
@@ -225,9 +226,9 @@ class Output:
         before = self.size
         self.size += len(piece)
         if self.size > self._memory and before < self._limit:
-            # To the end, also when cancelled: the thread would write on into a file that is being closed.
+            # Not cancellable: the thread would go on writing to a file that is being closed.
             try:
-                await undivided(asyncio.to_thread(self._write, piece[: self._limit - before]))
+                await run_to_completion(asyncio.to_thread(self._write, piece[: self._limit - before]))
             except OSError:
                 # A full disk costs the rest of the output, not the command.
                 self._limit = max(before, self._memory)
@@ -236,14 +237,14 @@ class Output:
     def _write(self, piece: bytes) -> None:
         if self._file is None:
             self.path = self._new_path()
-            self._file = open(self.path, "xb", opener=_for_owner)  # noqa: SIM115  closed by `close`
+            self._file = open(self.path, "xb", opener=_open_private)  # noqa: SIM115  closed by `close`
             self._file.write(self.head)
         self._file.write(piece)
-        self._file.flush()  # who reads it meanwhile sees all that was said
+        self._file.flush()  # so that readers of the file see everything so far
 
     @property
     def lost(self) -> int:
-        """How many bytes were said and not kept."""
+        """The number of bytes that were not kept."""
         return max(0, self.size - self._limit)
 
     def close(self) -> None:
@@ -252,12 +253,12 @@ class Output:
             self._file = None
 
 
-def _for_owner(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-class Captured(Struct, frozen=True, kw_only=True):
-    """What a short command said, cut at a limit."""
+class CapturedOutput(Struct, frozen=True, kw_only=True):
+    """The output of a short command. `cut` says that it is incomplete."""
 
     code: int | None
     output: bytes
@@ -265,72 +266,76 @@ class Captured(Struct, frozen=True, kw_only=True):
     cut: bool = False
 
 
-def tool_environment(source: Mapping[str, str], also: Collection[str] = ()) -> dict[str, str]:
-    """Those variables that a tool's child may see: the allowed ones (`LC_*` is a prefix), and what is named besides."""
-    names = {*ALLOWED, *also}
+def tool_environment(source: Mapping[str, str], extra: Collection[str] = ()) -> dict[str, str]:
+    """Return the variables that a tool's process may see: the allowed ones and those in `extra`. `LC_*` names a
+    prefix."""
+    names = {*ALLOWED, *extra}
     prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
     return {name: value for name, value in source.items() if name in names or name.startswith(prefixes)}
 
 
-async def run(command: Command, hear: Hear, hear_errors: Hear | None = None) -> Exit:
-    """Run to the end, with no input; both outputs go to `hear`, or the errors apart.
+async def run_command(
+    command: ProcessCommand, hear: OnOutput, hear_errors: OnOutput | None = None
+) -> ProcessExit:
+    """Run a command to its end, without input. Both outputs go to `hear`, or errors to `hear_errors`.
 
-    Returns when the child has ended and what it said is heard: who still holds its pipe is not waited for. On return,
-    on a timeout and on cancelling, everything it started is ended. What `hear` raises ends it too, and is raised.
+    Return when the child has ended and its output is read; a grandchild that holds the pipe open is not waited for.
+    On return, timeout and cancellation everything that it started is ended. An error of `hear` ends it, too, and is
+    raised.
     """
-    with ExitStack() as held:
-        pipes = [(_Pipe(held), hear), *([(_Pipe(held), hear_errors)] if hear_errors else [])]
-        child = _Child(held)
+    with ExitStack() as stack:
+        pipes = [(_Pipe(stack), hear), *([(_Pipe(stack), hear_errors)] if hear_errors else [])]
+        child = _Child(stack)
         try:
-            # Undivided: cancelled half way, it would be running with nobody to end it.
-            await undivided(child.start(command, pipes[0][0].writer, pipes[-1][0].writer))
+            # Not cancellable: a half-started process would have nobody to end it.
+            await run_to_completion(child.start(command, pipes[0][0].writer, pipes[-1][0].writer))
             for pipe, _ in pipes:
                 pipe.close_writer()
-            timed_out = await _listen(child, pipes, command.timeout)
+            timed_out = await _read_output(child, pipes, command.timeout)
         finally:
-            leftovers = await undivided(child.end())
+            leftovers = await run_to_completion(child.end())
         for pipe, each in pipes:
             await pipe.drain(each)
-        return Exit(code=child.code, timed_out=timed_out, leftovers=0 if timed_out else leftovers)
+        return ProcessExit(code=child.code, timed_out=timed_out, leftovers=0 if timed_out else leftovers)
 
 
-async def capture(command: Command, *, limit: int) -> Captured:
-    """Run a short command and keep what it says, up to `limit` bytes; past that it is ended."""
+async def capture_output(command: ProcessCommand, *, limit: int) -> CapturedOutput:
+    """Run a short command and return up to `limit` bytes of its output; beyond that it is ended."""
     output, errors = bytearray(), bytearray()
     try:
-        exit = await run(command, _keep_in(output, limit), _keep_in(errors, limit))
-    except _EnoughError:
-        said = errors.decode(errors="replace")
-        return Captured(code=None, output=bytes(output), errors=said, cut=True)
-    said = errors.decode(errors="replace")
-    return Captured(code=exit.code, output=bytes(output), errors=said, cut=exit.timed_out)
+        exit = await run_command(command, _collect_in(output, limit), _collect_in(errors, limit))
+    except _OutputLimitError:
+        text = errors.decode(errors="replace")
+        return CapturedOutput(code=None, output=bytes(output), errors=text, cut=True)
+    text = errors.decode(errors="replace")
+    return CapturedOutput(code=exit.code, output=bytes(output), errors=text, cut=exit.timed_out)
 
 
-class _EnoughError(Exception):
-    """More was said than is wanted."""
+class _OutputLimitError(Exception):
+    """The output exceeds the limit."""
 
 
-def _keep_in(kept: bytearray, limit: int) -> Hear:
+def _collect_in(buffer: bytearray, limit: int) -> OnOutput:
     async def hear(piece: bytes) -> None:
-        kept.extend(piece[: limit - len(kept)])
-        if len(kept) >= limit:
-            raise _EnoughError
+        buffer.extend(piece[: limit - len(buffer)])
+        if len(buffer) >= limit:
+            raise _OutputLimitError
 
     return hear
 
 
 class _Child:
-    """A process, its mark, and the lifeline that its watcher holds on to; our end closes with the stack."""
+    """A process, its token, and the lifeline pipe of its watcher; our end closes with the stack."""
 
-    def __init__(self, held: ExitStack) -> None:
+    def __init__(self, stack: ExitStack) -> None:
         self._token = secrets.token_hex(16)
         self._lifeline, our_end = os.pipe()
-        held.callback(os.close, our_end)
-        held.callback(os.close, self._lifeline)
+        stack.callback(os.close, our_end)
+        stack.callback(os.close, self._lifeline)
         self._process: asyncio.subprocess.Process | None = None
 
-    async def start(self, command: Command, output: int, errors: int) -> None:
-        # The name in the watcher's command line is how it is told from what the child left behind.
+    async def start(self, command: ProcessCommand, output: int, errors: int) -> None:
+        # The token in the watcher's command line distinguishes it from what the child left behind.
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *("/bin/sh", "-c", _STARTER, f"weft:{self._token}", self._token, *command.argv),
@@ -341,7 +346,7 @@ class _Child:
                 stderr=errors,
                 start_new_session=True,
             )
-        except ValueError as error:  # a NUL, or half a character, in a word
+        except ValueError as error:  # a NUL byte or half a surrogate pair in an argument
             raise OSError(errno.EINVAL, str(error)) from error
 
     @property
@@ -353,18 +358,18 @@ class _Child:
             await self._process.wait()
 
     async def end(self) -> int:
-        """End it and all it started; gives how many those were."""
+        """End it with everything it started; return the number of those."""
         if self._process is None:
             return 0
         leftovers = await asyncio.to_thread(end_all, self._process.pid, self._token)
-        # A process stuck in the kernel cannot even be killed; nobody is to wait for it for ever.
+        # A process stuck in the kernel cannot be killed; do not wait for it for ever.
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), REAP_SECONDS)
         return leftovers
 
 
-async def _listen(child: _Child, pipes: "list[tuple[_Pipe, Hear]]", seconds: float | None) -> bool:
-    """Hear it until it ends, and a moment longer. Gives whether time ran out."""
+async def _read_output(child: _Child, pipes: "list[tuple[_Pipe, OnOutput]]", seconds: float | None) -> bool:
+    """Read the output until the child ends and a moment longer. Return True on a timeout."""
     limit = asyncio.timeout(seconds)
     try:
         async with limit, asyncio.TaskGroup() as tasks:
@@ -383,12 +388,12 @@ async def _listen(child: _Child, pipes: "list[tuple[_Pipe, Hear]]", seconds: flo
 
 
 class _Pipe:
-    """A pipe whose reading end we listen to without blocking; both ends close with the stack."""
+    """A pipe that we read without blocking; both ends close with the stack."""
 
-    def __init__(self, held: ExitStack) -> None:
+    def __init__(self, stack: ExitStack) -> None:
         self.reader, self.writer = os.pipe()
         self._writing = True
-        held.callback(self._close)
+        stack.callback(self._close)
         os.set_blocking(self.reader, False)
 
     def close_writer(self) -> None:
@@ -400,25 +405,25 @@ class _Pipe:
         self.close_writer()
         os.close(self.reader)
 
-    async def pump(self, hear: Hear) -> None:
-        """Hear all that comes, until nobody is left to write."""
+    async def pump(self, hear: OnOutput) -> None:
+        """Read until no writer is left."""
         while True:
             try:
-                piece = os.read(self.reader, PIECE)
+                piece = os.read(self.reader, READ_BYTES)
             except BlockingIOError:
                 await self._readable()
                 continue
             if not piece:
                 return
             await hear(piece)
-            await asyncio.sleep(0)  # a child that never pauses must not keep everybody else from the loop
+            await asyncio.sleep(0)  # let other tasks run, even if the child never pauses
 
-    async def drain(self, hear: Hear) -> None:
-        """Hear what is in the pipe by now, and wait for nothing."""
-        left = PIPE_HOLDS
+    async def drain(self, hear: OnOutput) -> None:
+        """Read what is in the pipe now, without waiting."""
+        left = PIPE_CAPACITY
         while left > 0:
             try:
-                piece = os.read(self.reader, min(PIECE, left))
+                piece = os.read(self.reader, min(READ_BYTES, left))
             except BlockingIOError:
                 return
             if not piece:

@@ -1,4 +1,4 @@
-"""Tasks with a parent, work that a cancel does not interrupt, and deadlines."""
+"""Task groups, work that cancellation does not interrupt, and deadlines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -12,7 +12,7 @@ from weft.host.clock import Clock
 
 @asynccontextmanager
 async def open_tasks() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that raises what was raised: the body's own error, else that of the first task that failed."""
+    """Open a task group that raises the original error: that of the body, or of the first task that failed."""
     raised: Exception | None = None
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -28,8 +28,8 @@ async def open_tasks() -> AsyncIterator[asyncio.TaskGroup]:
 T = TypeVar("T")
 
 
-async def undivided(work: Coroutine[Any, Any, T]) -> T:
-    """Do it to the end, and only then be cancelled."""
+async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end even if cancelled, and raise the cancellation then."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -38,19 +38,19 @@ async def undivided(work: Coroutine[Any, Any, T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        task.exception()  # looked at: the cancelled one has nobody left to tell
+        task.exception()  # marks it as retrieved; the caller is cancelled and cannot see it
         raise cancelled
     return task.result()
 
 
-# Time is counted in pieces: one in which the machine slept, or somebody was waited for, is not taken for working time.
-PIECE = 10.0
+# Time is counted in steps, so that a step in which the machine slept, or a person was waited for, does not count.
+STEP_SECONDS = 10.0
 
-_around: ContextVar[tuple["Deadline", ...]] = ContextVar("deadlines_around", default=())
+_active_deadlines: ContextVar[tuple["Deadline", ...]] = ContextVar("deadlines_around", default=())
 
 
 class Deadline:
-    """So many seconds of work for something, which may be done in several goes; None for no end."""
+    """A limit of working time, over one or more blocks; None for no limit."""
 
     def __init__(self, what: str, seconds: float | None, clock: Clock) -> None:
         self._what = what
@@ -61,11 +61,11 @@ class Deadline:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Time counts while this is open. Raises `DeadlineError` once none is left, what went on in it cancelled."""
+        """Count the time of this block. Raise `DeadlineError` when none is left, and cancel the block."""
         if self._seconds is None or self._left is None:
             yield
             return
-        around, scope = _around.set((*_around.get(), self)), asyncio.timeout(None)
+        active, scope = _active_deadlines.set((*_active_deadlines.get(), self)), asyncio.timeout(None)
         try:
             async with scope, open_tasks() as tasks:
                 watching = tasks.create_task(self._watch(scope))
@@ -75,14 +75,14 @@ class Deadline:
                     watching.cancel()
         except TimeoutError as error:
             if not scope.expired():
-                raise  # somebody else's
+                raise  # not from this deadline
             raise DeadlineError(self._what, self._seconds) from error
         finally:
-            _around.reset(around)
+            _active_deadlines.reset(active)
 
     async def _watch(self, scope: asyncio.Timeout) -> None:
         while self._left is not None and self._left > 0:
-            piece, began = min(self._left, PIECE), self._clock.now()
+            piece, began = min(self._left, STEP_SECONDS), self._clock.now()
             passed = piece
             try:
                 await self._clock.sleep(piece)
@@ -95,7 +95,7 @@ class Deadline:
 
     @property
     def left(self) -> float | None:
-        """The seconds of work that are left, to within ten; None for no end."""
+        """The remaining seconds, to within ten; None for no limit."""
         return self._left
 
     def hold(self) -> None:
@@ -106,18 +106,20 @@ class Deadline:
 
 
 @contextmanager
-def off_the_clock() -> Iterator[None]:
-    """While this is open no deadline around it runs: for whoever waits for a person."""
-    around = _around.get()
-    for deadline in around:
+def pause_deadlines() -> Iterator[None]:
+    """Stop all surrounding deadlines during the block, for code that waits for a person."""
+    active = _active_deadlines.get()
+    for deadline in active:
         deadline.hold()
     try:
         yield
     finally:
-        for deadline in around:
+        for deadline in active:
             deadline.release()
 
 
 def find_time_left() -> float | None:
-    """Return the seconds of work until the first deadline around the caller; None if there is none."""
-    return min((deadline.left for deadline in _around.get() if deadline.left is not None), default=None)
+    """Return the seconds until the first surrounding deadline, None if there is none."""
+    return min(
+        (deadline.left for deadline in _active_deadlines.get() if deadline.left is not None), default=None
+    )

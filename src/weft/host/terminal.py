@@ -1,7 +1,7 @@
-"""A program at a pseudo terminal of its own, typed into and looked at, ended with all it started.
+"""Run a program at a pseudo terminal, and end it with everything it started.
 
-As with other children, a watcher on a lifeline sees to it that nothing of it outlives us, however we die. The starter
-opens the terminal itself: whoever leads a session and opens a terminal first has it for its own, with job control.
+As with other children, a watcher on a lifeline pipe ends everything if we die. The starter opens the terminal itself:
+the first terminal that a session leader opens becomes its controlling terminal, with job control.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from weft.host.processes import MARK, Command, end_all
-from weft.host.tasks import undivided
+from weft.host.processes import MARK, ProcessCommand, end_all
+from weft.host.tasks import run_to_completion
 
-PIECE: Final = 1 << 16
+READ_BYTES: Final = 1 << 16
 REAP_SECONDS: Final = 5.0
-SIGNALLED: Final = 128
+SIGNAL_EXIT_BASE: Final = 128
 
 _STARTER: Final = f"""
 ( (
@@ -41,7 +41,7 @@ exec "$@"
 """
 
 
-class Terminal:
+class PseudoTerminal:
     """Our side of a terminal."""
 
     def __init__(self, master: int) -> None:
@@ -54,12 +54,12 @@ class Terminal:
         return self.process.pid if self.process is not None else 0
 
     def resize(self, rows: int, cols: int) -> None:
-        """Tell the program how large its screen is."""
+        """Tell the program the size of its screen."""
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 
-    async def write(self, typed: bytes) -> None:
-        """Type something. Waits as long as the program does not take it."""
-        view = memoryview(typed)
+    async def write(self, data: bytes) -> None:
+        """Type something. Wait until the program takes it."""
+        view = memoryview(data)
         async with self._typing:
             while view:
                 try:
@@ -68,10 +68,10 @@ class Terminal:
                     await self._ready(writing=True)
 
     async def read(self) -> bytes:
-        """What it says next; nothing when nobody is left to say anything."""
+        """Return the next output; no bytes when no program is left."""
         while True:
             try:
-                return os.read(self._master, PIECE)
+                return os.read(self._master, READ_BYTES)
             except BlockingIOError:
                 await self._ready()
             except OSError as error:
@@ -80,18 +80,18 @@ class Terminal:
                 return b""
 
     def read_rest(self) -> bytes:
-        """What it said before it ended, and wait for nothing."""
+        """Return the output that is left after the program ended, without waiting."""
         pieces: list[bytes] = []
-        with suppress(OSError):  # blocked, or nobody there: that was all
-            while len(pieces) < PIECE and (piece := os.read(self._master, PIECE)):
+        with suppress(OSError):  # would block, or no program is left: that was all
+            while len(pieces) < READ_BYTES and (piece := os.read(self._master, READ_BYTES)):
                 pieces.append(piece)
         return b"".join(pieces)
 
-    async def over(self) -> int:
-        """Wait until the program has ended of itself; gives its exit code, as a shell would."""
+    async def wait(self) -> int:
+        """Wait until the program ends by itself; return its exit code as a shell reports it."""
         assert self.process is not None
         code = await self.process.wait()
-        return code if code >= 0 else SIGNALLED - code
+        return code if code >= 0 else SIGNAL_EXIT_BASE - code
 
     async def _ready(self, *, writing: bool = False) -> None:
         loop = asyncio.get_running_loop()
@@ -110,29 +110,31 @@ class Terminal:
 
 
 @asynccontextmanager
-async def open_terminal(command: Command, *, rows: int = 24, cols: int = 80) -> AsyncIterator[Terminal]:
-    """Start a program at a terminal. Leaving ends it and everything it started.
+async def open_pseudo_terminal(
+    command: ProcessCommand, *, rows: int = 24, cols: int = 80
+) -> AsyncIterator[PseudoTerminal]:
+    """Start a program at a terminal. Leaving ends it with everything it started.
 
-    Raises `OSError` if it cannot be started. `command.timeout` does not count.
+    Raise `OSError` if it cannot be started. `command.timeout` is ignored.
     """
     token = secrets.token_hex(16)
     lifeline, ours = os.pipe()
     master, slave = os.openpty()
-    terminal = Terminal(master)
+    terminal = PseudoTerminal(master)
     try:
         os.set_blocking(master, False)
         terminal.resize(rows, cols)
-        # Undivided: cancelled half way, it would be running with nobody to end it.
-        terminal.process = await undivided(_start(command, token, lifeline, os.ttyname(slave)))
+        # Not cancellable: a half-started process would have nobody to end it.
+        terminal.process = await run_to_completion(_start(command, token, lifeline, os.ttyname(slave)))
         yield terminal
     finally:
         if terminal.process is not None:
-            await undivided(_end(terminal.process, token))
+            await run_to_completion(_end(terminal.process, token))
         for fd in (lifeline, slave, master, ours):
             os.close(fd)
 
 
-async def _start(command: Command, token: str, lifeline: int, name: str) -> asyncio.subprocess.Process:
+async def _start(command: ProcessCommand, token: str, lifeline: int, name: str) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _STARTER, f"weft:{token}", token, str(lifeline), name, *command.argv),
@@ -144,12 +146,12 @@ async def _start(command: Command, token: str, lifeline: int, name: str) -> asyn
             pass_fds=(lifeline,),
             start_new_session=True,
         )
-    except ValueError as error:  # a NUL, or half a character, in a word
+    except ValueError as error:  # a NUL byte or half a surrogate pair in an argument
         raise OSError(errno.EINVAL, str(error)) from error
 
 
 async def _end(process: asyncio.subprocess.Process, token: str) -> None:
     await asyncio.to_thread(end_all, process.pid, token)
-    # A process stuck in the kernel cannot even be killed; nobody is to wait for it for ever.
+    # A process stuck in the kernel cannot be killed; do not wait for it for ever.
     with suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), REAP_SECONDS)

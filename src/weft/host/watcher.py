@@ -1,29 +1,29 @@
-"""Changes of files below a directory, as the kernel tells of them."""
+"""Watch a directory for changes of files."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Literal
 
-Change = Literal["add", "change", "unlink"]
+FileChangeKind = Literal["add", "change", "unlink"]
 
-# How long changes are gathered before they are told, in milliseconds: long enough for an editor to save in.
-GATHER_MS = 200
+# Changes are collected for this many milliseconds: long enough for an editor to save.
+DEBOUNCE_MS = 200
 
 
 async def watch_changes(
-    directory: str, wanted: Callable[[str], bool], *, recursive: bool
-) -> AsyncIterator[list[tuple[Change, str]]]:
-    """Yield what was changed, by absolute path and in order of it, as long as somebody asks. Raises `OSError` if the
-    directory is gone or the kernel watches no more."""
-    # Imported by who watches: nobody else is to wait for it.
-    from watchfiles import Change as Kind  # noqa: PLC0415
-    from watchfiles import awatch  # noqa: PLC0415
+    directory: str, is_wanted: Callable[[str], bool], *, recursive: bool
+) -> AsyncIterator[list[tuple[FileChangeKind, str]]]:
+    """Yield changed files by absolute path, in order of path. Raise `OSError` if the directory is gone or cannot be
+    watched."""
+    # Imported late: only watching needs it, and it takes long to load.
+    from watchfiles import Change as Kind  # noqa: PLC0415  slow to import, and needed only while watching
+    from watchfiles import awatch  # noqa: PLC0415  slow to import, and needed only while watching
 
-    names: dict[Kind, Change] = {Kind.added: "add", Kind.modified: "change", Kind.deleted: "unlink"}
+    names: dict[Kind, FileChangeKind] = {Kind.added: "add", Kind.modified: "change", Kind.deleted: "unlink"}
     watching = awatch(
         directory,
-        watch_filter=lambda _, path: wanted(path),
-        step=GATHER_MS // 4,
-        debounce=GATHER_MS,
+        watch_filter=lambda _, path: is_wanted(path),
+        step=DEBOUNCE_MS // 4,
+        debounce=DEBOUNCE_MS,
         recursive=recursive,
         ignore_permission_denied=True,
     )

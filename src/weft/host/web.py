@@ -1,4 +1,4 @@
-"""One document from the network, with an end to the wait and to the size."""
+"""Fetch a document from the web, limited in time and size."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -9,18 +9,18 @@ import httpx2
 from weft.version import VERSION
 
 SECONDS: Final = 5.0
-MOST_BYTES: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
 
 
 class WebError(OSError):
-    """A document could not be had. The message never quotes the address, which may hold a secret."""
+    """A document could not be fetched. The message never contains the URL, which may hold a secret."""
 
 
-def fetch(url: str, *, seconds: float = SECONDS, most: int = MOST_BYTES) -> bytes:
-    """Return the body of a URL that answers with success. Raise `WebError` if it does not, not within `seconds` in all, or
-    with more than `most` bytes.
+def fetch(url: str, *, seconds: float = SECONDS, most: int = MAX_BYTES) -> bytes:
+    """Return the body of a successful response. Raise `WebError` on failure, after `seconds` in all, or beyond `most`
+    bytes.
 
-    It works in a thread with an event loop of its own, so that the wait has one end however slowly a server speaks.
+    It runs in a thread with its own event loop, so that one deadline covers everything, however slow the server is.
     """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, _fetch(url, seconds, most)).result()

@@ -1,8 +1,8 @@
-"""Transcripts of Claude Code: JSON lines, one file a session, as they lie below `~/.claude/projects`.
+"""Read transcripts of Claude Code: JSON lines, one file per session, below `~/.claude/projects`.
 
-A line is a prompt, a piece of an answer (several lines with one message id make one answer), the result of calls (in
-the shape of a prompt), a summary, or a note about something else, which is left out. A subagent's lines become a child
-session. Lines stand in the order they were written: where a person went back and asked again, both ways are kept.
+A line is a prompt, a piece of an answer (several lines with the same message id form one answer), results of calls (in
+the form of a prompt), a summary, or something else, which is ignored. The lines of a subagent become a child session.
+Lines are in the order they were written: if the user went back and asked again, both branches are kept.
 """
 
 import os
@@ -12,22 +12,22 @@ from typing import Any
 
 from weft.errors import DocumentError
 from weft.importers.transcript import (
-    Found,
-    Line,
-    Names,
-    Read,
-    Trouble,
-    Writer,
+    FoundSession,
+    ImportedSession,
+    ImportTrouble,
+    JsonLine,
+    TranscriptIds,
+    TranscriptWriter,
     list_files,
-    milliseconds,
+    list_texts,
+    parse_time,
     read_lines,
-    texts,
 )
 from weft.model.ids import MessageID, SessionID
-from weft.model.parcel import Counts
 from weft.model.part import CacheTokens, Tokens
 from weft.model.project import Project
-from weft.transfer.document import sound
+from weft.model.transfer import ExportCounts
+from weft.transfer.document import check_parcel
 
 PROVIDER = "anthropic"
 SYNTHETIC = "<synthetic>"
@@ -38,7 +38,7 @@ FINISHES = {
     "max_tokens": "length",
     "refusal": "content-filter",
 }
-# Theirs and ours, where they are the same tool: the name, and the arguments that are called otherwise.
+# Claude's tools that correspond to ours: our name, and the arguments with different names.
 TOOLS: dict[str, tuple[str, dict[str, str]]] = {
     "Read": ("read", {"file_path": "filePath"}),
     "Write": ("write", {"file_path": "filePath"}),
@@ -64,22 +64,22 @@ TOOLS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 class ClaudeTranscripts:
-    """The transcripts at a path: one file, or all below a directory."""
+    """The transcripts at a path: one file, or all files below a directory."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def projects(self) -> list[Project]:
+    def list_projects(self) -> list[Project]:
         return []
 
-    def troubles(self) -> Iterator[Trouble]:
+    def list_troubles(self) -> Iterator[ImportTrouble]:
         yield from ()
 
-    def found(self) -> list[Found]:
-        """Each file's own conversation, then those of its subagents."""
+    def list_sessions(self) -> list[FoundSession]:
+        """Return the main conversation of each file, then those of the subagents."""
         files = list_files(self._path)
-        mains = [Found(name=path, read=partial(_read, path)) for path in files if not _is_agent(path)]
-        children = [child for path in files for child in _children(path)]
+        mains = [FoundSession(name=path, read=partial(_read, path)) for path in files if not _is_agent(path)]
+        children = [child for path in files for child in _list_children(path)]
         return mains + children
 
 
@@ -87,180 +87,190 @@ def _is_agent(path: str) -> bool:
     return os.path.basename(path).startswith("agent-")
 
 
-def _children(path: str) -> list[Found]:
+def _list_children(path: str) -> list[FoundSession]:
     try:
         lines = read_lines(path, [])
     except DocumentError as error:
-        return [Found(name=path, read=partial(_refuse, error))] if _is_agent(path) else []
-    agents = dict.fromkeys(agent for line in lines if (agent := _agent_of(line, path)))
-    return [Found(name=f"{path} ({agent})", read=partial(_read, path, agent=agent)) for agent in agents]
+        return [FoundSession(name=path, read=partial(_refuse, error))] if _is_agent(path) else []
+    agents = dict.fromkeys(agent for line in lines if (agent := _find_agent(line, path)))
+    return [
+        FoundSession(name=f"{path} ({agent})", read=partial(_read, path, agent=agent)) for agent in agents
+    ]
 
 
-def _refuse(error: DocumentError) -> Read:
+def _refuse(error: DocumentError) -> ImportedSession:
     raise error
 
 
-def _agent_of(line: Line, path: str) -> str:
-    """Whose line it is: the empty name is the session's own."""
+def _find_agent(line: JsonLine, path: str) -> str:
+    """Return the subagent that a line belongs to; "" for the main conversation."""
     if line.get("isSidechain") is not True and not _is_agent(path):
         return ""
     named = line.get("agentId")
     return named if isinstance(named, str) and named else "subagent"
 
 
-def _read(path: str, *, agent: str = "") -> Read:
-    troubles: list[Trouble] = []
-    lines = [line for line in read_lines(path, troubles) if _agent_of(line, path) == agent]
-    said = [line for line in lines if _is_said(line)]
+def _read(path: str, *, agent: str = "") -> ImportedSession:
+    troubles: list[ImportTrouble] = []
+    lines = [line for line in read_lines(path, troubles) if _find_agent(line, path) == agent]
+    said = [line for line in lines if _is_message(line)]
     if not said:
         raise DocumentError(path, "nothing in it is a conversation of Claude Code")
-    telling = _Telling(path, said[0], agent)
+    conversation = _ClaudeConversation(path, said[0], agent)
     for line in lines:
-        telling.hear(line)
-    parcel = telling.parcel()
-    return Read(
-        parcel=sound(parcel, where=path), counted=_count(said), troubles=(*troubles, *telling.troubles)
+        conversation.add(line)
+    parcel = conversation.to_parcel()
+    return ImportedSession(
+        parcel=check_parcel(parcel, where=path),
+        counted=_count(said),
+        troubles=(*troubles, *conversation.troubles),
     )
 
 
-def _is_said(line: Line) -> bool:
+def _is_message(line: JsonLine) -> bool:
     message = line.get("message")
     return line.get("type") in ("user", "assistant") and isinstance(message, dict) and "content" in message
 
 
-def _blocks(line: Line) -> list[dict[str, Any]]:
+def _list_blocks(line: JsonLine) -> list[dict[str, Any]]:
     content = line["message"]["content"]
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
-def _is_results(line: Line) -> bool:
-    return line["type"] == "user" and any(block.get("type") == "tool_result" for block in _blocks(line))
+def _is_results(line: JsonLine) -> bool:
+    return line["type"] == "user" and any(block.get("type") == "tool_result" for block in _list_blocks(line))
 
 
-def _count(said: list[Line]) -> Counts:
-    """By the lines alone: prompts and answers, and the blocks they are made of."""
+def _count(said: list[JsonLine]) -> ExportCounts:
+    """Count messages and parts from the lines alone, independently of the conversion."""
     prompts = [line for line in said if line["type"] == "user" and not _is_results(line)]
     results = [line for line in said if _is_results(line)]
     answers = {_answer_key(line) for line in said if line["type"] == "assistant"}
     summaries = sum(1 for line in prompts if line.get("isCompactSummary") is True)
-    beside = [line for line in results if any(block.get("type") != "tool_result" for block in _blocks(line))]
-    blocks = sum(len(_blocks(line)) for line in said if line["type"] == "assistant")
-    blocks += sum(len(_blocks(line)) for line in prompts if line.get("isCompactSummary") is not True)
-    blocks += sum(1 for line in beside for block in _blocks(line) if block.get("type") != "tool_result")
-    return Counts(
+    beside = [
+        line for line in results if any(block.get("type") != "tool_result" for block in _list_blocks(line))
+    ]
+    blocks = sum(len(_list_blocks(line)) for line in said if line["type"] == "assistant")
+    blocks += sum(len(_list_blocks(line)) for line in prompts if line.get("isCompactSummary") is not True)
+    blocks += sum(1 for line in beside for block in _list_blocks(line) if block.get("type") != "tool_result")
+    return ExportCounts(
         messages=len(prompts) + len(answers) + summaries + len(beside), parts=blocks + 2 * summaries
     )
 
 
-def _answer_key(line: Line) -> str:
+def _answer_key(line: JsonLine) -> str:
     id = line["message"].get("id")
     return id if isinstance(id, str) else str(line.get("uuid"))
 
 
-class _Telling:
-    """One conversation, line by line."""
+class _ClaudeConversation:
+    """Converts one conversation line by line."""
 
-    def __init__(self, path: str, first: Line, agent: str) -> None:
+    def __init__(self, path: str, first: JsonLine, agent: str) -> None:
         session = str(first.get("sessionId") or os.path.basename(path).removesuffix(".jsonl"))
-        at = milliseconds(first.get("timestamp")) or 0
+        at = parse_time(first.get("timestamp")) or 0
         self._path = path
         self._agent = agent
-        # A subagent's own name never depends on its parent's beginning: that may lie in another file.
+        # The id of a child session does not depend on its parent, which may be in another file.
         self._parent = _parent_id(path, session, at) if agent else None
-        names = Names("claude", f"{session} {agent}".strip(), at)
-        self._writer = Writer(names, at, directory=str(first.get("cwd") or ""), provider=PROVIDER)
+        names = TranscriptIds("claude", f"{session} {agent}".strip(), at)
+        self._writer = TranscriptWriter(names, at, directory=str(first.get("cwd") or ""), provider=PROVIDER)
         self._version = f"claude-code {first.get('version') or 'unknown'}"
         self._answers: dict[str, MessageID] = {}
-        self.troubles: list[Trouble] = []
+        self.troubles: list[ImportTrouble] = []
 
-    def parcel(self) -> Any:
+    def to_parcel(self) -> Any:
         if self._agent and not self._writer.title:
             self._writer.title = f"Subagent {self._agent}".removesuffix(" subagent")
-        return self._writer.parcel(version=self._version, parent=self._parent)
+        return self._writer.to_parcel(version=self._version, parent=self._parent)
 
-    def hear(self, line: Line) -> None:
-        self._writer.pass_time(milliseconds(line.get("timestamp")))
+    def add(self, line: JsonLine) -> None:
+        self._writer.advance_time(parse_time(line.get("timestamp")))
         title = line.get("summary") or line.get("customTitle") or line.get("aiTitle")
         if line.get("type") in ("summary", "custom-title", "ai-title") and isinstance(title, str):
             self._writer.title = title
-        elif _is_said(line):
+        elif _is_message(line):
             if line["type"] == "assistant":
-                self._answer(line)
+                self._add_answer(line)
             elif _is_results(line):
-                self._results(line)
+                self._add_results(line)
             else:
-                self._prompt(line)
+                self._add_prompt(line)
 
-    def _prompt(self, line: Line) -> None:
+    def _add_prompt(self, line: JsonLine) -> None:
         key = str(line.get("uuid"))
         if line.get("isCompactSummary") is True:
-            self._writer.summarise(key, "\n".join(texts(line["message"]["content"])), auto=True)
+            self._writer.add_compaction(key, "\n".join(list_texts(line["message"]["content"])), auto=True)
             return
-        self._say(self._writer.ask(key), key, _blocks(line), synthetic=line.get("isMeta") is True)
+        self._add_blocks(
+            self._writer.start_prompt(key), key, _list_blocks(line), synthetic=line.get("isMeta") is True
+        )
 
-    def _say(self, id: MessageID, key: str, blocks: list[dict[str, Any]], *, synthetic: bool = False) -> None:
+    def _add_blocks(
+        self, id: MessageID, key: str, blocks: list[dict[str, Any]], *, synthetic: bool = False
+    ) -> None:
         for number, block in enumerate(blocks):
-            image = _data_url(block)
+            image = _to_data_url(block)
             if image is not None:
-                self._writer.file(id, f"{key} {number}", *image)
+                self._writer.add_file(id, f"{key} {number}", *image)
             else:
                 words = block.get("text") if isinstance(block.get("text"), str) else f"[{block.get('type')}]"
-                self._writer.text(id, f"{key} {number}", str(words), synthetic=synthetic)
+                self._writer.add_text(id, f"{key} {number}", str(words), synthetic=synthetic)
 
-    def _results(self, line: Line) -> None:
-        """Results, and whatever a person said in the same breath."""
-        for block in _blocks(line):
+    def _add_results(self, line: JsonLine) -> None:
+        """Add results, and text that the user wrote in the same message."""
+        for block in _list_blocks(line):
             if block.get("type") == "tool_result":
                 content = block.get("content")
                 blocks = content if isinstance(content, list) else []
-                files = [url for each in blocks if isinstance(each, dict) and (url := _data_url(each))]
-                call, output = str(block.get("tool_use_id")), "\n".join(texts(content))
+                files = [url for each in blocks if isinstance(each, dict) and (url := _to_data_url(each))]
+                call, output = str(block.get("tool_use_id")), "\n".join(list_texts(content))
                 failed = block.get("is_error") is True
-                if not self._writer.result(call, output, failed=failed, files=tuple(files)):
-                    reason = f"a result for {call}, which nobody called"
-                    self.troubles.append(Trouble(where=self._path, reason=reason))
-        said = [block for block in _blocks(line) if block.get("type") != "tool_result"]
+                if not self._writer.add_result(call, output, failed=failed, files=tuple(files)):
+                    reason = f"a result for {call}, but no such call"
+                    self.troubles.append(ImportTrouble(where=self._path, reason=reason))
+        said = [block for block in _list_blocks(line) if block.get("type") != "tool_result"]
         if said:
             key = str(line.get("uuid"))
-            self._say(self._writer.ask(key), key, said)
+            self._add_blocks(self._writer.start_prompt(key), key, said)
 
-    def _answer(self, line: Line) -> None:
+    def _add_answer(self, line: JsonLine) -> None:
         message, key = line["message"], _answer_key(line)
         model = message.get("model")
         if isinstance(model, str) and model != SYNTHETIC:
             self._writer.model = model
         if key not in self._answers:
-            self._answers[key] = self._writer.answer(key)
+            self._answers[key] = self._writer.start_answer(key)
         id = self._answers[key]
-        for number, block in enumerate(_blocks(line)):
-            self._block(id, f"{line.get('uuid')} {number}", block)
-        calls = any(block.get("type") == "tool_use" for block in _blocks(line))
+        for number, block in enumerate(_list_blocks(line)):
+            self._add_block(id, f"{line.get('uuid')} {number}", block)
+        calls = any(block.get("type") == "tool_use" for block in _list_blocks(line))
         finish = FINISHES.get(str(message.get("stop_reason"))) or ("tool-calls" if calls else "stop")
-        self._writer.amend(id, tokens=_tokens(message.get("usage")), finish=finish)
+        self._writer.update_answer(id, tokens=_to_tokens(message.get("usage")), finish=finish)
 
-    def _block(self, id: MessageID, key: str, block: dict[str, Any]) -> None:
+    def _add_block(self, id: MessageID, key: str, block: dict[str, Any]) -> None:
         match block:
             case {"type": "thinking", "thinking": str(text)}:
                 signature = block.get("signature")
                 metadata = {PROVIDER: {"signature": signature}} if signature else None
-                self._writer.thought(id, key, text, metadata)
+                self._writer.add_reasoning(id, key, text, metadata)
             case {"type": "redacted_thinking", "data": data}:
-                self._writer.thought(id, key, "", {PROVIDER: {"redactedData": data}})
+                self._writer.add_reasoning(id, key, "", {PROVIDER: {"redactedData": data}})
             case {"type": "tool_use", "id": str(call), "name": str(name)}:
-                self._writer.call(id, call, *_tool(name, block.get("input")))
+                self._writer.add_call(id, call, *_to_tool(name, block.get("input")))
             case _:
-                self._say(id, key, [block])
+                self._add_blocks(id, key, [block])
 
 
-def _tool(name: str, input: Any) -> tuple[str, dict[str, Any]]:
+def _to_tool(name: str, input: Any) -> tuple[str, dict[str, Any]]:
     tool, arguments = TOOLS.get(name, (name, {}))
     given = input if isinstance(input, dict) else {"input": input}
     return tool, {arguments.get(key, key): value for key, value in given.items()}
 
 
-def _tokens(usage: Any) -> Tokens | None:
+def _to_tokens(usage: Any) -> Tokens | None:
     if not isinstance(usage, dict):
         return None
     number = {key: value for key, value in usage.items() if isinstance(value, int)}
@@ -273,8 +283,8 @@ def _tokens(usage: Any) -> Tokens | None:
     )
 
 
-def _data_url(block: dict[str, Any]) -> tuple[str, str] | None:
-    """Mime type and URL of a picture or a document."""
+def _to_data_url(block: dict[str, Any]) -> tuple[str, str] | None:
+    """Return MIME type and URL of an image or document; None for other blocks."""
     match block:
         case {
             "type": "image" | "document",
@@ -288,11 +298,13 @@ def _data_url(block: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _parent_id(path: str, session: str, at: int) -> SessionID | None:
-    """The id that the session of the same name gets: it begins with its own first line, in its own file."""
+    """Return the id that the parent session gets, which depends on the first line of its own file."""
     places = (path, os.path.join(os.path.dirname(path), f"{session}.jsonl"))
     for place in (*places, os.path.join(os.path.dirname(path), "..", "..", f"{session}.jsonl")):
         if os.path.isfile(place) and not _is_agent(place):
-            said = [line for line in read_lines(place, []) if _is_said(line) and not _agent_of(line, place)]
+            said = [
+                line for line in read_lines(place, []) if _is_message(line) and not _find_agent(line, place)
+            ]
             if said:
-                return Names("claude", session, milliseconds(said[0].get("timestamp")) or at).session
+                return TranscriptIds("claude", session, parse_time(said[0].get("timestamp")) or at).session
     return None

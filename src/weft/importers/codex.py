@@ -1,7 +1,7 @@
-"""Rollouts of Codex: JSON lines, one file a session, as they lie below `~/.codex/sessions`.
+"""Read rollouts of Codex: JSON lines, one file per session, below `~/.codex/sessions`.
 
-A line carries an item of the Responses API (a message, a thought, a call, its result), the circumstances of a turn, or
-a note for a screen, of which only the token counts are used. The first versions wrote the items bare.
+A line contains an item of the Responses API (a message, reasoning, a call, its result), the context of a turn, or an
+event for the screen, of which only token counts are used. The first versions wrote the items without an envelope.
 """
 
 import json
@@ -12,29 +12,29 @@ from typing import Any
 
 from weft.errors import DocumentError
 from weft.importers.transcript import (
-    Found,
-    Line,
-    Names,
-    Read,
-    Trouble,
-    Writer,
+    FoundSession,
+    ImportedSession,
+    ImportTrouble,
+    JsonLine,
+    TranscriptIds,
+    TranscriptWriter,
     list_files,
-    milliseconds,
+    list_texts,
+    parse_time,
     read_lines,
-    texts,
 )
 from weft.model.ids import MessageID
-from weft.model.parcel import Counts, Parcel
 from weft.model.part import CacheTokens, Tokens
 from weft.model.project import Project
-from weft.transfer.document import sound
+from weft.model.transfer import ExportCounts, SessionExport
+from weft.transfer.document import check_parcel
 
 PROVIDER = "openai"
 SHELLS = ("shell", "local_shell", "shell_command", "exec_command", "container.exec")
 CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call")
 RESULTS = ("function_call_output", "custom_tool_call_output")
-# What the program itself puts in a person's mouth.
-CIRCUMSTANCES = (
+# The beginnings of texts that Codex itself inserts as user messages.
+CONTEXT_MARKERS = (
     "<environment_context>",
     "<user_instructions>",
     "<permissions instructions>",
@@ -45,45 +45,47 @@ CIRCUMSTANCES = (
 
 
 class CodexRollouts:
-    """The rollouts at a path: one file, or all below a directory."""
+    """The rollouts at a path: one file, or all files below a directory."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def projects(self) -> list[Project]:
+    def list_projects(self) -> list[Project]:
         return []
 
-    def troubles(self) -> Iterator[Trouble]:
+    def list_troubles(self) -> Iterator[ImportTrouble]:
         yield from ()
 
-    def found(self) -> list[Found]:
-        return [Found(name=path, read=partial(_read, path)) for path in list_files(self._path)]
+    def list_sessions(self) -> list[FoundSession]:
+        return [FoundSession(name=path, read=partial(_read, path)) for path in list_files(self._path)]
 
 
-def _read(path: str) -> Read:
-    troubles: list[Trouble] = []
+def _read(path: str) -> ImportedSession:
+    troubles: list[ImportTrouble] = []
     lines = read_lines(path, troubles)
-    items = [(line, item) for line in lines if (item := _item(line))]
+    items = [(line, item) for line in lines if (item := _find_item(line))]
     if not items:
         raise DocumentError(path, "nothing in it is a conversation of Codex")
-    telling = _Telling(path, lines)
+    conversation = _CodexConversation(path, lines)
     for line in lines:
-        telling.hear(line)
+        conversation.add(line)
     counted = _count([item for _, item in items], lines)
-    return Read(
-        parcel=sound(telling.parcel(), where=path), counted=counted, troubles=(*troubles, *telling.troubles)
+    return ImportedSession(
+        parcel=check_parcel(conversation.to_parcel(), where=path),
+        counted=counted,
+        troubles=(*troubles, *conversation.troubles),
     )
 
 
-def _item(line: Line) -> dict[str, Any] | None:
-    """The item of a line, if it is part of the conversation."""
+def _find_item(line: JsonLine) -> dict[str, Any] | None:
+    """Return the item of a line if it belongs to the conversation."""
     payload = line.get("payload") if line.get("type") == "response_item" else line
     known = ("message", "reasoning", *CALLS, *RESULTS)
     return payload if isinstance(payload, dict) and payload.get("type") in known else None
 
 
-def _count(items: list[dict[str, Any]], lines: list[Line]) -> Counts:
-    """By the items alone. An answer is what the model says between a prompt or results and the next."""
+def _count(items: list[dict[str, Any]], lines: list[JsonLine]) -> ExportCounts:
+    """Count messages and parts from the items alone. An answer extends from a prompt or results to the next one."""
     messages = parts = 0
     answering = False
     for item in items:
@@ -91,122 +93,126 @@ def _count(items: list[dict[str, Any]], lines: list[Line]) -> Counts:
             answering = False
         elif item["type"] == "message" and item.get("role") != "assistant":
             answering = False
-            messages, parts = messages + 1, parts + len(_content(item))
+            messages, parts = messages + 1, parts + len(_list_content(item))
         else:
             messages += not answering
             answering = True
-            parts += len(_content(item)) if item["type"] == "message" else 1
+            parts += len(_list_content(item)) if item["type"] == "message" else 1
     summaries = sum(1 for line in lines if line.get("type") == "compacted")
-    return Counts(messages=messages + 2 * summaries, parts=parts + 2 * summaries)
+    return ExportCounts(messages=messages + 2 * summaries, parts=parts + 2 * summaries)
 
 
-def _content(item: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_content(item: dict[str, Any]) -> list[dict[str, Any]]:
     content = item.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
-class _Telling:
-    """One conversation, line by line."""
+class _CodexConversation:
+    """Converts one conversation line by line."""
 
-    def __init__(self, path: str, lines: list[Line]) -> None:
-        meta = _meta(lines)
-        stamps = (milliseconds(line.get("timestamp")) for line in lines)
-        at = milliseconds(meta.get("timestamp")) or next((stamp for stamp in stamps if stamp), 0)
+    def __init__(self, path: str, lines: list[JsonLine]) -> None:
+        meta = _find_meta(lines)
+        stamps = (parse_time(line.get("timestamp")) for line in lines)
+        at = parse_time(meta.get("timestamp")) or next((stamp for stamp in stamps if stamp), 0)
         self._path = path
         self._version = f"codex {meta.get('cli_version') or 'unknown'}"
         session = str(meta.get("id") or os.path.basename(path).removesuffix(".jsonl"))
-        directory = meta.get("cwd") or next((cwd for line in lines if (cwd := _turn(line).get("cwd"))), "")
-        self._writer = Writer(Names("codex", session, at), at, directory=str(directory), provider=PROVIDER)
+        directory = meta.get("cwd") or next(
+            (cwd for line in lines if (cwd := _find_turn(line).get("cwd"))), ""
+        )
+        self._writer = TranscriptWriter(
+            TranscriptIds("codex", session, at), at, directory=str(directory), provider=PROVIDER
+        )
         self._answer: MessageID | None = None
         self._last: MessageID | None = None
         self._number = 0
-        self.troubles: list[Trouble] = []
+        self.troubles: list[ImportTrouble] = []
 
-    def parcel(self) -> Parcel:
-        return self._writer.parcel(version=self._version)
+    def to_parcel(self) -> SessionExport:
+        return self._writer.to_parcel(version=self._version)
 
-    def hear(self, line: Line) -> None:
+    def add(self, line: JsonLine) -> None:
         self._number += 1
-        self._writer.pass_time(milliseconds(line.get("timestamp")))
-        self._writer.model = str(_turn(line).get("model") or self._writer.model)
+        self._writer.advance_time(parse_time(line.get("timestamp")))
+        self._writer.model = str(_find_turn(line).get("model") or self._writer.model)
         match line:
             case {"type": "compacted", "payload": {"message": str(summary)}}:
                 self._answer = None
-                self._writer.summarise(f"{self._number}", summary, auto=True)
+                self._writer.add_compaction(f"{self._number}", summary, auto=True)
             case {
                 "type": "event_msg",
                 "payload": {"type": "token_count", "info": {"last_token_usage": usage}},
             }:
                 if self._last is not None:
-                    self._writer.amend(self._last, tokens=_tokens(usage))
+                    self._writer.update_answer(self._last, tokens=_to_tokens(usage))
             case _:
-                item = _item(line)
+                item = _find_item(line)
                 if item is not None:
-                    self._take(item, f"{self._number}")
+                    self._add_item(item, f"{self._number}")
 
-    def _take(self, item: dict[str, Any], key: str) -> None:
+    def _add_item(self, item: dict[str, Any], key: str) -> None:
         match item["type"]:
             case "message" if item.get("role") != "assistant":
                 self._answer = None
-                self._prompt(item, key)
+                self._add_prompt(item, key)
             case "message":
-                self._say(self._answering(key), key, item, synthetic=False)
+                self._add_content(self._get_answer(key), key, item, synthetic=False)
                 self._finish("stop")
             case "reasoning":
-                self._think(self._answering(key), key, item)
+                self._add_reasoning(self._get_answer(key), key, item)
             case kind if kind in RESULTS:
                 self._answer = None
-                self._result(item)
+                self._add_result(item)
             case _:
-                self._call(self._answering(key), key, item)
+                self._add_call(self._get_answer(key), key, item)
                 self._finish("tool-calls")
 
-    def _answering(self, key: str) -> MessageID:
+    def _get_answer(self, key: str) -> MessageID:
         if self._answer is None:
-            self._answer = self._last = self._writer.answer(key)
+            self._answer = self._last = self._writer.start_answer(key)
         return self._answer
 
     def _finish(self, finish: str) -> None:
         if self._answer is not None:
-            self._writer.amend(self._answer, finish=finish)
+            self._writer.update_answer(self._answer, finish=finish)
 
-    def _prompt(self, item: dict[str, Any], key: str) -> None:
-        words = "".join(texts(item.get("content"))).lstrip()
-        synthetic = item.get("role") != "user" or words.startswith(CIRCUMSTANCES)
-        self._say(self._writer.ask(key), key, item, synthetic=synthetic)
+    def _add_prompt(self, item: dict[str, Any], key: str) -> None:
+        words = "".join(list_texts(item.get("content"))).lstrip()
+        synthetic = item.get("role") != "user" or words.startswith(CONTEXT_MARKERS)
+        self._add_content(self._writer.start_prompt(key), key, item, synthetic=synthetic)
 
-    def _say(self, id: MessageID, key: str, item: dict[str, Any], *, synthetic: bool) -> None:
-        for number, block in enumerate(_content(item)):
+    def _add_content(self, id: MessageID, key: str, item: dict[str, Any], *, synthetic: bool) -> None:
+        for number, block in enumerate(_list_content(item)):
             url = block.get("image_url")
             if isinstance(url, str):
                 mime = url.removeprefix("data:").partition(";")[0] if url.startswith("data:") else "image/*"
-                self._writer.file(id, f"{key} {number}", mime, url)
+                self._writer.add_file(id, f"{key} {number}", mime, url)
             else:
                 words = block["text"] if isinstance(block.get("text"), str) else f"[{block.get('type')}]"
-                self._writer.text(id, f"{key} {number}", words, synthetic=synthetic)
+                self._writer.add_text(id, f"{key} {number}", words, synthetic=synthetic)
 
-    def _think(self, id: MessageID, key: str, item: dict[str, Any]) -> None:
-        said = "\n\n".join([*texts(item.get("summary")), *texts(item.get("content"))])
+    def _add_reasoning(self, id: MessageID, key: str, item: dict[str, Any]) -> None:
+        said = "\n\n".join([*list_texts(item.get("summary")), *list_texts(item.get("content"))])
         sealed = {"itemId": item.get("id"), "reasoningEncryptedContent": item.get("encrypted_content")}
         kept = {name: value for name, value in sealed.items() if value}
-        self._writer.thought(id, key, said, {PROVIDER: kept} if kept else None)
+        self._writer.add_reasoning(id, key, said, {PROVIDER: kept} if kept else None)
 
-    def _call(self, id: MessageID, key: str, item: dict[str, Any]) -> None:
+    def _add_call(self, id: MessageID, key: str, item: dict[str, Any]) -> None:
         call = item.get("call_id") or item.get("id") or key
-        self._writer.call(id, str(call), *_tool(item))
-        if item["type"] == "web_search_call":  # its result never leaves the provider
-            self._writer.result(str(call), "")
+        self._writer.add_call(id, str(call), *_to_tool(item))
+        if item["type"] == "web_search_call":  # the transcript never contains its result
+            self._writer.add_result(str(call), "")
 
-    def _result(self, item: dict[str, Any]) -> None:
-        output, failed = _output(item.get("output"))
-        if not self._writer.result(str(item.get("call_id")), output, failed=failed):
-            reason = f"a result for {item.get('call_id')}, which nobody called"
-            self.troubles.append(Trouble(where=self._path, reason=reason))
+    def _add_result(self, item: dict[str, Any]) -> None:
+        output, failed = _to_output(item.get("output"))
+        if not self._writer.add_result(str(item.get("call_id")), output, failed=failed):
+            reason = f"a result for {item.get('call_id')}, but no such call"
+            self.troubles.append(ImportTrouble(where=self._path, reason=reason))
 
 
-def _meta(lines: list[Line]) -> dict[str, Any]:
+def _find_meta(lines: list[JsonLine]) -> dict[str, Any]:
     for line in lines:
         payload = line.get("payload")
         if line.get("type") == "session_meta" and isinstance(payload, dict):
@@ -214,18 +220,18 @@ def _meta(lines: list[Line]) -> dict[str, Any]:
     return lines[0] if "id" in lines[0] and "type" not in lines[0] else {}
 
 
-def _turn(line: Line) -> dict[str, Any]:
+def _find_turn(line: JsonLine) -> dict[str, Any]:
     payload = line.get("payload")
     return payload if line.get("type") == "turn_context" and isinstance(payload, dict) else {}
 
 
-def _tool(item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _to_tool(item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     name = str(
         item.get("name")
         or {"local_shell_call": "shell", "web_search_call": "websearch"}.get(item["type"], "")
     )
     given = item.get("arguments", item.get("input", item.get("action")))
-    input = _object(given)
+    input = _to_object(given)
     if name in SHELLS:
         match input.get("command", input.get("cmd")):
             case ["bash" | "sh" | "zsh" | "/bin/bash" | "/bin/sh", "-lc" | "-c", str(script)]:
@@ -239,7 +245,7 @@ def _tool(item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return name, input
 
 
-def _object(given: Any) -> dict[str, Any]:
+def _to_object(given: Any) -> dict[str, Any]:
     if isinstance(given, str):
         try:
             parsed = json.loads(given)
@@ -249,20 +255,20 @@ def _object(given: Any) -> dict[str, Any]:
     return given if isinstance(given, dict) else {}
 
 
-def _output(output: Any) -> tuple[str, bool]:
-    """The words of a result, and whether it failed. It may be JSON in a text, with the words inside."""
+def _to_output(output: Any) -> tuple[str, bool]:
+    """Return the text of a result, and whether it failed. The result may be JSON with the text inside."""
     if isinstance(output, str):
-        inner = _object(output) if output.startswith("{") else {}
+        inner = _to_object(output) if output.startswith("{") else {}
         if isinstance(inner.get("output"), str):
             code = (inner.get("metadata") or {}).get("exit_code")
             return inner["output"], isinstance(code, int) and code != 0 and not inner["output"]
         return output, False
     if isinstance(output, dict):
-        return "\n".join(texts(output.get("content"))), output.get("success") is False
-    return "\n".join(texts(output)), False
+        return "\n".join(list_texts(output.get("content"))), output.get("success") is False
+    return "\n".join(list_texts(output)), False
 
 
-def _tokens(usage: Any) -> Tokens | None:
+def _to_tokens(usage: Any) -> Tokens | None:
     if not isinstance(usage, dict):
         return None
     number = {key: value for key, value in usage.items() if isinstance(value, int)}

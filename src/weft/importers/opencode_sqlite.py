@@ -1,4 +1,4 @@
-"""Sessions out of the SQLite file of OpenCode 1.2 and later."""
+"""Read sessions from the SQLite database of OpenCode 1.2 and later."""
 
 import os
 from collections.abc import Iterator
@@ -7,70 +7,75 @@ from typing import Any
 
 from weft.errors import DocumentError
 from weft.host.files import read_file
-from weft.importers.transcript import Found, Read, Trouble
+from weft.importers.transcript import FoundSession, ImportedSession, ImportTrouble
 from weft.model.diff import FileDiff
-from weft.model.ids import file_name
+from weft.model.ids import check_file_name
 from weft.model.message import AnyMessage, MessageWithParts
-from weft.model.parcel import Counts, Parcel
 from weft.model.part import AnyPart
 from weft.model.project import Project
 from weft.model.session import Session, Todo
+from weft.model.transfer import ExportCounts, SessionExport
 from weft.model.wire import decode, from_plain, parse
 from weft.store.files.documents import LIMIT
 from weft.store.opencode_database import OpenCodeDatabase, Row, to_session
-from weft.transfer.document import sound
+from weft.transfer.document import check_parcel
 
 
 class OpenCodeSqlite:
-    """A row that cannot be read is named and left out; the rest of its session is not."""
+    """An unreadable row is reported and skipped; the rest of its session is imported."""
 
     def __init__(self, database: OpenCodeDatabase) -> None:
         self._database = database
 
-    def projects(self) -> list[Project]:
+    def list_projects(self) -> list[Project]:
         return [from_plain(row, Project, where=f"project {row['id']}") for row in self._database.projects()]
 
-    def found(self) -> list[Found]:
-        return [Found(name=row["id"], read=partial(self._read, row)) for row in self._database.sessions()]
+    def list_sessions(self) -> list[FoundSession]:
+        return [
+            FoundSession(name=row["id"], read=partial(self._read, row)) for row in self._database.sessions()
+        ]
 
-    def troubles(self) -> Iterator[Trouble]:
+    def list_troubles(self) -> Iterator[ImportTrouble]:
         yield from ()
 
-    def _read(self, row: Row) -> Read:
-        id = file_name("session", row["id"])
-        troubles: list[Trouble] = []
-        messages = self._messages(id, troubles)
-        parcel = Parcel(
-            info=self._info(row),
+    def _read(self, row: Row) -> ImportedSession:
+        id = check_file_name("session", row["id"])
+        troubles: list[ImportTrouble] = []
+        messages = self._read_messages(id, troubles)
+        parcel = SessionExport(
+            info=self._read_info(row),
             messages=tuple(messages),
             todos=from_plain(self._database.todos(id), tuple[Todo, ...], where=f"todos of {id}"),
-            diff=self._diff(id, troubles),
+            diff=self._read_diff(id, troubles),
         )
         held = self._database.count(id)
-        counted = Counts(messages=held[0], parts=held[1], todos=held[2], diffs=len(parcel.diff))
-        return Read(parcel=sound(parcel, where=id), counted=counted, troubles=tuple(troubles))
+        counted = ExportCounts(messages=held[0], parts=held[1], todos=held[2], diffs=len(parcel.diff))
+        return ImportedSession(
+            parcel=check_parcel(parcel, where=id), counted=counted, troubles=tuple(troubles)
+        )
 
-    def _info(self, row: Row) -> Session:
+    def _read_info(self, row: Row) -> Session:
         try:
             return from_plain(to_session(row), Session, where=row["id"])
         except ValueError as error:
             raise DocumentError(row["id"], f"a column of its row is not JSON: {error}") from error
 
-    def _messages(self, session: str, troubles: list[Trouble]) -> Iterator[MessageWithParts]:
+    def _read_messages(self, session: str, troubles: list[ImportTrouble]) -> Iterator[MessageWithParts]:
         parts: dict[str, list[AnyPart]] = {}
         for id, message, raw in self._database.parts(session):
             ids = {"id": id, "sessionID": session, "messageID": message}
-            parts.setdefault(message, []).extend(_decoded(raw, AnyPart, ids, troubles))
+            parts.setdefault(message, []).extend(_decode(raw, AnyPart, ids, troubles))
         for id, raw in self._database.messages(session):
-            for info in _decoded(raw, AnyMessage, {"id": id, "sessionID": session}, troubles):
+            for info in _decode(raw, AnyMessage, {"id": id, "sessionID": session}, troubles):
                 yield MessageWithParts(info=info, parts=tuple(parts.pop(id, ())))
         for message, orphans in parts.items():
             troubles += [
-                Trouble(where=part.id, reason=f"its message {message} cannot be read") for part in orphans
+                ImportTrouble(where=part.id, reason=f"its message {message} cannot be read")
+                for part in orphans
             ]
 
-    def _diff(self, session: str, troubles: list[Trouble]) -> tuple[FileDiff, ...]:
-        """The first versions that had a database went on keeping what became of files in a file of its own."""
+    def _read_diff(self, session: str, troubles: list[ImportTrouble]) -> tuple[FileDiff, ...]:
+        """Read the diff from its own file, where the first versions with a database still kept it."""
         path = os.path.join(
             os.path.dirname(self._database.path), "storage", "session_diff", f"{session}.json"
         )
@@ -81,18 +86,18 @@ class OpenCodeSqlite:
         except FileNotFoundError:
             return ()
         except (DocumentError, OSError) as error:
-            troubles.append(Trouble(where=path, reason=str(error)))
+            troubles.append(ImportTrouble(where=path, reason=str(error)))
             return ()
         return found
 
 
-def _decoded(raw: bytes, kind: Any, ids: dict[str, str], troubles: list[Trouble]) -> list[Any]:
-    """One value, or none and a trouble. The columns hold a row's ids, its JSON does not."""
+def _decode(raw: bytes, kind: Any, ids: dict[str, str], troubles: list[ImportTrouble]) -> list[Any]:
+    """Return one value, or none and report it. Ids are in the columns of a row, not in its JSON."""
     try:
         plain = parse(raw, where=ids["id"])
         if not isinstance(plain, dict):
             raise DocumentError(ids["id"], "not an object")
         return [from_plain({**ids, **plain, **ids}, kind, where=ids["id"])]
     except DocumentError as error:
-        troubles.append(Trouble(where=error.where, reason=error.reason))
+        troubles.append(ImportTrouble(where=error.where, reason=error.reason))
         return []

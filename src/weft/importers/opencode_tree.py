@@ -1,81 +1,86 @@
-"""Sessions of another JSON tree of OpenCode (or of weft): one that lies in another data directory."""
+"""Read sessions from another JSON tree of OpenCode or weft, in another data directory."""
 
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 
 from weft.errors import DocumentError
-from weft.importers.transcript import Found, Read, Trouble
+from weft.importers.transcript import FoundSession, ImportedSession, ImportTrouble
 from weft.model.ids import MessageID
-from weft.model.parcel import Counts, Parcel
 from weft.model.project import Project
 from weft.model.session import Session
+from weft.model.transfer import ExportCounts, SessionExport
 from weft.store.files.layout import SUFFIX
-from weft.store.files.messages import Messages
-from weft.store.files.reader import Tree
-from weft.store.files.upgrade import keep_up
-from weft.transfer.document import sound
+from weft.store.files.messages import MessageReader
+from weft.store.files.tree import Tree
+from weft.store.files.upgrade import RootCommit, upgrade_tree
+from weft.transfer.document import check_parcel
 
-RootCommit = Callable[[str], str | None]
-PLACES = ("", "storage", "opencode/storage", ".local/share/opencode/storage")
+TREE_PATHS = ("", "storage", "opencode/storage", ".local/share/opencode/storage")
 
 
 class OpenCodeTree:
+    """Reads the sessions of one tree."""
+
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._messages = Messages(tree)
-        self._troubles: list[Trouble] = []
+        self._messages = MessageReader(tree)
+        self._troubles: list[ImportTrouble] = []
 
-    def projects(self) -> list[Project]:
+    def list_projects(self) -> list[Project]:
         return self._tree.list_projects()
 
-    def found(self) -> list[Found]:
+    def list_sessions(self) -> list[FoundSession]:
         self._tree.documents.forget_problems()
         sessions = sorted(self._tree.list_sessions(), key=lambda session: session.parent_id is not None)
-        self._troubles = self._problems()
-        return [Found(name=session.id, read=partial(self._read, session)) for session in sessions]
+        self._troubles = self._list_problems()
+        return [FoundSession(name=session.id, read=partial(self._read, session)) for session in sessions]
 
-    def troubles(self) -> Iterator[Trouble]:
+    def list_troubles(self) -> Iterator[ImportTrouble]:
         yield from self._troubles
 
-    def _read(self, session: Session) -> Read:
+    def _read(self, session: Session) -> ImportedSession:
         self._tree.documents.forget_problems()
-        parcel = Parcel(
+        parcel = SessionExport(
             info=session,
             messages=tuple(self._messages.list_messages(session.id)),
             todos=tuple(self._tree.list_todos(session.id)),
             diff=tuple(self._tree.list_diff(session.id)),
         )
         counted = self._count(session, parcel)
-        return Read(parcel=sound(parcel, where=session.id), counted=counted, troubles=tuple(self._problems()))
+        return ImportedSession(
+            parcel=check_parcel(parcel, where=session.id),
+            counted=counted,
+            troubles=tuple(self._list_problems()),
+        )
 
-    def _count(self, session: Session, parcel: Parcel) -> Counts:
-        """Files are counted, not what could be read of them."""
+    def _count(self, session: Session, parcel: SessionExport) -> ExportCounts:
+        """Count files, whether or not they can be read."""
         ids = self._messages.list_ids(session.id)
-        parts = sum(len(self._part_files(id)) for id in ids)
-        return Counts(messages=len(ids), parts=parts, todos=len(parcel.todos), diffs=len(parcel.diff))
+        parts = sum(len(self._list_part_files(id)) for id in ids)
+        return ExportCounts(messages=len(ids), parts=parts, todos=len(parcel.todos), diffs=len(parcel.diff))
 
-    def _part_files(self, message: MessageID) -> list[str]:
+    def _list_part_files(self, message: MessageID) -> list[str]:
         try:
             names = os.listdir(self._tree.layout.parts(message))
         except FileNotFoundError:
             return []
         return [name for name in names if name.endswith(SUFFIX)]
 
-    def _problems(self) -> list[Trouble]:
-        return [Trouble(where=each.where, reason=each.reason) for each in self._tree.problems()]
+    def _list_problems(self) -> list[ImportTrouble]:
+        return [ImportTrouble(where=each.where, reason=each.reason) for each in self._tree.problems()]
 
 
 @contextmanager
 def open_opencode_tree(path: str, root_commit: RootCommit) -> Generator[OpenCodeTree]:
-    """The tree in a storage directory, or in the data directory or the home it lies in.
+    """Open the tree in a storage directory, or in the data or home directory that contains it.
 
-    One of an older format is brought up to date first, in a copy: theirs stays as it is.
+    A tree of an older format is copied first, and the copy is upgraded. The original does not change.
     """
-    root = _storage(path)
+    root = _find_storage(path)
     tree = Tree(root)
     if tree.is_settled():
         yield OpenCodeTree(tree)
@@ -86,13 +91,13 @@ def open_opencode_tree(path: str, root_commit: RootCommit) -> Generator[OpenCode
         if os.path.isdir(tree.layout.oldest):
             shutil.copytree(tree.layout.oldest, os.path.join(scratch, "project"), symlinks=True)
         tree = Tree(copy)
-        keep_up(tree, root_commit)
+        upgrade_tree(tree, root_commit)
         yield OpenCodeTree(tree)
 
 
-def _storage(path: str) -> str:
-    for place in PLACES:
+def _find_storage(path: str) -> str:
+    for place in TREE_PATHS:
         root = os.path.join(path, place).rstrip("/")
         if os.path.isdir(os.path.join(root, "session")) and os.path.isdir(os.path.join(root, "message")):
             return root
-    raise DocumentError(path, "there is no tree of OpenCode here: no directories `session` and `message`")
+    raise DocumentError(path, "this is not a tree of OpenCode: it has no directories `session` and `message`")

@@ -1,4 +1,4 @@
-"""Turn transcripts of other programs into our messages and parts."""
+"""Build messages and parts from the transcripts of other programs."""
 
 import json
 import os
@@ -21,7 +21,6 @@ from weft.model.message import (
     MessageWithParts,
     UserMessage,
 )
-from weft.model.parcel import Counts, Parcel
 from weft.model.part import (
     AnyPart,
     CallTime,
@@ -40,59 +39,60 @@ from weft.model.part import (
 )
 from weft.model.project import Project
 from weft.model.session import Session, SessionTime, make_slug
+from weft.model.transfer import ExportCounts, SessionExport
 from weft.model.wire import parse
-from weft.transfer.rebind import letters
+from weft.transfer.rebind import make_letters
 
 
-class Trouble(Struct, frozen=True, kw_only=True):
-    """Something that could not be read, and was left where it is."""
+class ImportTrouble(Struct, frozen=True, kw_only=True):
+    """Something that could not be read and was not imported."""
 
     where: str
     reason: str
 
 
-class Read(Struct, frozen=True, kw_only=True):
-    """A session as it was read. `counted` is what its source holds, counted by other means than reading it."""
+class ImportedSession(Struct, frozen=True, kw_only=True):
+    """A session as it was read. `counted` are the numbers of its documents, counted independently."""
 
-    parcel: Parcel
-    counted: Counts
-    troubles: tuple[Trouble, ...] = ()
+    parcel: SessionExport
+    counted: ExportCounts
+    troubles: tuple[ImportTrouble, ...] = ()
 
 
-class Found(Struct, frozen=True, kw_only=True):
-    """A session elsewhere. Reading raises `DocumentError` or `InvalidInputError` if nothing can be made of it."""
+class FoundSession(Struct, frozen=True, kw_only=True):
+    """A session in a source. `read` raises `DocumentError` or `InvalidInputError` if it cannot be converted."""
 
     name: str
-    read: Callable[[], Read]
+    read: Callable[[], ImportedSession]
 
 
-class Origin(Protocol):
-    """Somewhere sessions come from. Looking changes nothing there."""
+class SessionSource(Protocol):
+    """Where sessions are imported from. Reading changes nothing there."""
 
-    def projects(self) -> list[Project]:
-        """The projects that its sessions name."""
+    def list_projects(self) -> list[Project]:
+        """Return the projects that its sessions name."""
         ...
 
-    def found(self) -> list[Found]:
-        """Its sessions, parents before children."""
+    def list_sessions(self) -> list[FoundSession]:
+        """Return its sessions, parents before children."""
         ...
 
-    def troubles(self) -> Iterator[Trouble]:
-        """What could not even be found: known once `found` has been asked."""
+    def list_troubles(self) -> Iterator[ImportTrouble]:
+        """Yield what could not be listed. Complete only after `list_sessions`."""
         ...
 
 
 LIMIT = 1 << 30
-Line = dict[str, Any]
+JsonLine = dict[str, Any]
 
 
-def read_lines(path: str, troubles: list[Trouble]) -> list[Line]:
-    """Every line that is an object. The last one may be cut short: whoever writes it may not be done."""
+def read_lines(path: str, troubles: list[ImportTrouble]) -> list[JsonLine]:
+    """Return every line that is an object, and report others. The last line may be incomplete if it is being written."""
     try:
         raw = read_file(path, limit=LIMIT)[0]
     except OSError as error:
         raise DocumentError(path, error.strerror or str(error)) from error
-    lines: list[Line] = []
+    lines: list[JsonLine] = []
     for number, text in enumerate(raw.split(b"\n"), 1):
         if not text.strip():
             continue
@@ -102,18 +102,18 @@ def read_lines(path: str, troubles: list[Trouble]) -> list[Line]:
                 raise DocumentError(f"{path}:{number}", "not an object")
             lines.append(value)
         except DocumentError as error:
-            troubles.append(Trouble(where=error.where, reason=error.reason))
+            troubles.append(ImportTrouble(where=error.where, reason=error.reason))
     if not lines:
-        raise DocumentError(path, "no line of it can be read")
+        raise DocumentError(path, "it has no readable line")
     return lines
 
 
 def list_files(path: str, *, ending: str = ".jsonl") -> list[str]:
-    """The transcript at a path, or all below it, by name."""
+    """Return the transcript at a path, or all below a directory, sorted by name."""
     if os.path.isfile(path):
         return [path]
     if not os.path.isdir(path):
-        raise DocumentError(path, "there is nothing here")
+        raise DocumentError(path, "it does not exist")
     return sorted(
         os.path.join(place, name)
         for place, _, names in os.walk(path)
@@ -122,8 +122,8 @@ def list_files(path: str, *, ending: str = ".jsonl") -> list[str]:
     )
 
 
-def milliseconds(stamp: Any) -> int | None:
-    """A time as these programs write it: ISO 8601 with a zone."""
+def parse_time(stamp: Any) -> int | None:
+    """Parse an ISO 8601 time with a zone. Return None if it is malformed."""
     if not isinstance(stamp, str):
         return None
     try:
@@ -133,17 +133,17 @@ def milliseconds(stamp: Any) -> int | None:
     return None if at.tzinfo is None else int(at.timestamp() * 1000)
 
 
-class Names:
-    """Ids for what has others: always the same for the same transcript, later ones later, however often it is read.
+class TranscriptIds:
+    """Derives ids from those of a transcript. They are the same each time it is read, and in order.
 
-    Reading a transcript that has grown gives the old ids again and new ones after them.
+    If a transcript has grown, the old messages keep their ids and the new ones follow.
     """
 
     def __init__(self, source: str, session: str, at: int) -> None:
         self._words = (source, session)
         self._last = at * PER_MS
         number = (~self._last) % WRAP
-        self.session = SessionID(f"ses_{number:0{HEX_LENGTH}x}{letters(*self._words)}")
+        self.session = SessionID(f"ses_{number:0{HEX_LENGTH}x}{make_letters(*self._words)}")
 
     def message(self, key: str, at: int) -> MessageID:
         return MessageID(self._next("msg", key, at))
@@ -153,11 +153,13 @@ class Names:
 
     def _next(self, prefix: str, key: str, at: int) -> str:
         self._last = number = max(at * PER_MS + 1, self._last + 1)
-        return f"{prefix}_{number % WRAP:0{HEX_LENGTH}x}{letters(*self._words, prefix, key, str(number))}"
+        return (
+            f"{prefix}_{number % WRAP:0{HEX_LENGTH}x}{make_letters(*self._words, prefix, key, str(number))}"
+        )
 
 
-def texts(blocks: Any) -> Iterator[str]:
-    """The words in what may be a text, or a list of blocks that have one."""
+def list_texts(blocks: Any) -> Iterator[str]:
+    """Yield the texts of a string or of a list of blocks."""
     if isinstance(blocks, str):
         yield blocks
     elif isinstance(blocks, list):
@@ -173,10 +175,10 @@ TITLE_LENGTH = 60
 NO_RESULT = "Tool execution aborted"
 
 
-class Writer:
-    """Messages are begun and then filled; a call waits for its result, which may come much later."""
+class TranscriptWriter:
+    """Builds messages and parts. A call is open until its result arrives, which may be much later."""
 
-    def __init__(self, names: Names, at: int, *, directory: str, provider: str) -> None:
+    def __init__(self, names: TranscriptIds, at: int, *, directory: str, provider: str) -> None:
         self._names = names
         self._began = self.at = at
         self.directory = directory
@@ -191,26 +193,26 @@ class Writer:
 
     # --- messages ---
 
-    def pass_time(self, at: int | None) -> int:
-        """Time only goes on: a transcript's lines stand in the order things happened."""
+    def advance_time(self, at: int | None) -> int:
+        """Advance the time. It never goes back, because lines are in the order things happened."""
         self.at = max(self.at, at or 0)
         return self.at
 
-    def ask(self, key: str) -> MessageID:
-        """Begin a prompt."""
+    def start_prompt(self, key: str) -> MessageID:
+        """Start a prompt."""
         id = self._prompt = self._names.message(key, self.at)
         self._infos[id] = UserMessage(
             id=id,
             session_id=self._names.session,
             time=Moment(created=self.at),
             agent=AGENT,
-            model=self._ref(),
+            model=self._model_ref(),
         )
         self._begin(id)
         return id
 
-    def answer(self, key: str, *, summary: bool = False) -> MessageID:
-        """Begin an answer to the last prompt."""
+    def start_answer(self, key: str, *, summary: bool = False) -> MessageID:
+        """Start an answer to the last prompt."""
         id = self._names.message(key, self.at)
         self._infos[id] = AssistantMessage(
             id=id,
@@ -226,14 +228,16 @@ class Writer:
             cost=Decimal(0),
             tokens=Tokens(),
             finish="stop" if summary else None,
-            # What it cost is not written down there.
+            # Transcripts do not contain the cost.
             priced=False,
             counted=False,
         )
         self._begin(id)
         return id
 
-    def amend(self, id: MessageID, *, tokens: Tokens | None = None, finish: str | None = None) -> None:
+    def update_answer(
+        self, id: MessageID, *, tokens: Tokens | None = None, finish: str | None = None
+    ) -> None:
         info = self._infos[id]
         if isinstance(info, AssistantMessage):
             self._infos[id] = replace(
@@ -245,40 +249,42 @@ class Writer:
                 time=replace(info.time, completed=self.at),
             )
 
-    def summarise(self, key: str, summary: str, *, auto: bool) -> None:
-        """From here on the summary stands for all that was said before."""
-        id = self.ask(key)
-        self._add(CompactionPart(**self._ids(id, f"{key} compaction"), auto=auto))
-        self.text(self.answer(f"{key} summary", summary=True), key, summary)
+    def add_compaction(self, key: str, summary: str, *, auto: bool) -> None:
+        """Add a compaction: from here on the summary replaces everything before it."""
+        id = self.start_prompt(key)
+        self._add(CompactionPart(**self._make_ids(id, f"{key} compaction"), auto=auto))
+        self.add_text(self.start_answer(f"{key} summary", summary=True), key, summary)
 
     def _begin(self, id: MessageID) -> None:
         self._parts[id] = []
 
-    def _ref(self) -> ModelRef | None:
+    def _model_ref(self) -> ModelRef | None:
         return ModelRef(provider_id=self._provider, model_id=self.model) if self.model else None
 
     # --- parts ---
 
-    def text(self, id: MessageID, key: str, text: str, *, synthetic: bool = False) -> None:
+    def add_text(self, id: MessageID, key: str, text: str, *, synthetic: bool = False) -> None:
         time = Span(start=self.at, end=self.at)
-        self._add(TextPart(**self._ids(id, f"{key} text"), text=text, synthetic=synthetic, time=time))
+        self._add(TextPart(**self._make_ids(id, f"{key} text"), text=text, synthetic=synthetic, time=time))
 
-    def thought(self, id: MessageID, key: str, text: str, metadata: dict[str, Any] | None) -> None:
+    def add_reasoning(self, id: MessageID, key: str, text: str, metadata: dict[str, Any] | None) -> None:
         time = Span(start=self.at, end=self.at)
-        self._add(ReasoningPart(**self._ids(id, f"{key} thought"), text=text, metadata=metadata, time=time))
+        self._add(
+            ReasoningPart(**self._make_ids(id, f"{key} thought"), text=text, metadata=metadata, time=time)
+        )
 
-    def file(self, id: MessageID, key: str, mime: str, url: str) -> None:
-        self._add(FilePart(**self._ids(id, f"{key} file"), mime=mime, url=url))
+    def add_file(self, id: MessageID, key: str, mime: str, url: str) -> None:
+        self._add(FilePart(**self._make_ids(id, f"{key} file"), mime=mime, url=url))
 
-    def call(self, id: MessageID, call: str, tool: str, input: dict[str, Any]) -> None:
+    def add_call(self, id: MessageID, call: str, tool: str, input: dict[str, Any]) -> None:
         state = ErrorState(input=input, error=NO_RESULT, time=CallTime(start=self.at, end=self.at))
         self._calls[call] = id, len(self._parts[id])
-        self._add(ToolPart(**self._ids(id, f"{call} call"), call_id=call, tool=tool, state=state))
+        self._add(ToolPart(**self._make_ids(id, f"{call} call"), call_id=call, tool=tool, state=state))
 
-    def result(
+    def add_result(
         self, call: str, output: str, *, failed: bool = False, files: tuple[tuple[str, str], ...] = ()
     ) -> bool:
-        """What came of a call; False if nobody made it."""
+        """Add the result of a call. Return False if there is no such call."""
         if call not in self._calls:
             return False
         id, index = self._calls[call]
@@ -294,47 +300,47 @@ class Writer:
             state = CompletedState(
                 input=input,
                 output=output,
-                title=_title_of(input),
+                title=_to_title(input),
                 metadata={},
                 time=time,
-                attachments=self._attachments(id, call, files) or None,
+                attachments=self._make_attachments(id, call, files) or None,
             )
         self._parts[id][index] = replace(part, state=state)
         return True
 
-    def _attachments(
+    def _make_attachments(
         self, id: MessageID, call: str, files: tuple[tuple[str, str], ...]
     ) -> tuple[FilePart, ...]:
         return tuple(
-            FilePart(**self._ids(id, f"{call} file {number}"), mime=mime, url=url)
+            FilePart(**self._make_ids(id, f"{call} file {number}"), mime=mime, url=url)
             for number, (mime, url) in enumerate(files)
         )
 
-    def _ids(self, message: MessageID, key: str) -> dict[str, Any]:
+    def _make_ids(self, message: MessageID, key: str) -> dict[str, Any]:
         part: PartID = self._names.part(key, self.at)
         return {"id": part, "session_id": self._names.session, "message_id": message}
 
     def _add(self, part: AnyPart) -> None:
         self._parts[part.message_id].append(part)
 
-    # --- the whole ---
+    # --- result ---
 
-    def parcel(self, *, version: str, parent: SessionID | None = None) -> Parcel:
-        self._leave_open()
+    def to_parcel(self, *, version: str, parent: SessionID | None = None) -> SessionExport:
+        self._reopen_last_calls()
         infos = [info for info in self._infos.values() if isinstance(info, UserMessage)]
-        first = next((info.model for info in infos if info.model), self._ref())
+        first = next((info.model for info in infos if info.model), self._model_ref())
         for info in infos:
             if info.model is None:
                 self._infos[info.id] = replace(info, model=first)
         messages = (
             MessageWithParts(info=info, parts=tuple(self._parts[id])) for id, info in self._infos.items()
         )
-        return Parcel(info=self._session(version, parent), messages=tuple(messages))
+        return SessionExport(info=self._make_session(version, parent), messages=tuple(messages))
 
-    def _leave_open(self) -> None:
-        """A last call without a result may get one yet: whoever wrote the transcript may still be at it."""
+    def _reopen_last_calls(self) -> None:
+        """Leave calls of the last message without a result open: the program may still be writing the transcript."""
         last = next(reversed(self._infos.values()), None)
-        waiting = [index for _, index in self._waiting(last)] if last else []
+        waiting = [index for _, index in self._list_waiting(last)] if last else []
         if isinstance(last, AssistantMessage) and waiting:
             for index in waiting:
                 part = self._parts[last.id][index]
@@ -343,22 +349,22 @@ class Writer:
                     self._parts[last.id][index] = replace(part, state=state)
             self._infos[last.id] = replace(last, time=replace(last.time, completed=None))
 
-    def _waiting(self, last: AnyMessage) -> list[tuple[MessageID, int]]:
+    def _list_waiting(self, last: AnyMessage) -> list[tuple[MessageID, int]]:
         return [at for call, at in self._calls.items() if at[0] == last.id and call not in self._done]
 
-    def _session(self, version: str, parent: SessionID | None) -> Session:
+    def _make_session(self, version: str, parent: SessionID | None) -> Session:
         return Session(
             id=self._names.session,
-            slug=make_slug(lambda count: letters("slug", self._names.session, length=count).encode()),
+            slug=make_slug(lambda count: make_letters("slug", self._names.session, length=count).encode()),
             version=version,
             project_id=GLOBAL_PROJECT,
             directory=self.directory,
             parent_id=parent,
-            title=self.title or self._first_words() or "Imported session",
+            title=self.title or self._find_first_line() or "Imported session",
             time=SessionTime(created=self._began, updated=self.at),
         )
 
-    def _first_words(self) -> str:
+    def _find_first_line(self) -> str:
         for id, info in self._infos.items():
             for part in self._parts[id]:
                 if isinstance(info, UserMessage) and isinstance(part, TextPart) and not part.synthetic:
@@ -367,8 +373,8 @@ class Writer:
         return ""
 
 
-def _title_of(input: dict[str, Any]) -> str:
-    """What a call was about, in a few words."""
+def _to_title(input: dict[str, Any]) -> str:
+    """Return a short title for a call."""
     for key in ("description", "filePath", "path", "pattern", "command", "url", "query"):
         if isinstance(input.get(key), str) and input[key]:
             return str(input[key]).partition("\n")[0][:TITLE_LENGTH]

@@ -1,4 +1,4 @@
-"""Read and search the project's files for front ends; never outside the project."""
+"""Read and search the project's files for front ends, never outside the project."""
 
 import asyncio
 import base64
@@ -15,8 +15,8 @@ from difflib import SequenceMatcher
 from typing import Any, Final, Literal
 
 from weft.errors import GitError, InvalidInputError, NotFoundError, OutsideError, UnsupportedError
-from weft.host.git import HARMLESS, Git
-from weft.host.processes import Command, capture, run
+from weft.host.git import SAFE_OPTIONS, Git
+from weft.host.processes import ProcessCommand, capture_output, run_command
 from weft.model.project import Place
 from weft.model.workspace import (
     FileChange,
@@ -25,165 +25,169 @@ from weft.model.workspace import (
     FilePatch,
     Hunk,
     Kind,
+    MatchedText,
     Submatch,
     Symbol,
     TextMatch,
-    Words,
 )
 
-SECONDS: Final = 20.0
-LISTED_BYTES: Final = 64 << 20
+SEARCH_SECONDS: Final = 20.0
+MAX_LISTING_BYTES: Final = 64 << 20
 FRESH_SECONDS: Final = 3.0
-LONGEST_LINE: Final = 1 << 20
-SHOWN_LINE: Final = 4000
-LONGEST_PATTERN: Final = 10_000
-BAD_PATTERN: Final = 2
+MAX_LINE_BYTES: Final = 1 << 20
+MAX_SHOWN_LINE: Final = 4000
+MAX_PATTERN_LENGTH: Final = 10_000
+RIPGREP_ERROR: Final = 2
 
 
-class _EnoughError(Exception):
-    """More was found than is wanted."""
+class _LimitReachedError(Exception):
+    """Enough matches were found."""
 
 
-class Seeker:
-    """Looks below one directory. A list of files is good for a few seconds: people type, and each letter asks."""
+class FileFinder:
+    """Searches below one directory. The list of files is reused for a few seconds, because each typed letter is a search."""
 
     def __init__(self, directory: str, environment: Mapping[str, str]) -> None:
         self._directory = directory
         self._environment = environment
-        self._listed: tuple[float, list[str]] | None = None
-        self._listing = asyncio.Lock()
+        self._cached: tuple[float, list[str]] | None = None
+        self._list_lock = asyncio.Lock()
 
     # --- text ---
 
     async def find_text(self, pattern: str, limit: int) -> list[TextMatch]:
         ripgrep = shutil.which("rg", path=self._environment.get("PATH"))
         if ripgrep is None:
-            raise UnsupportedError("finding text without ripgrep", hint="install ripgrep (rg)")
-        if not pattern or len(pattern) > LONGEST_PATTERN:
-            raise InvalidInputError("pattern", "it is empty, or too long")
+            raise UnsupportedError("searching text without ripgrep", hint="install ripgrep (rg)")
+        if not pattern or len(pattern) > MAX_PATTERN_LENGTH:
+            raise InvalidInputError("pattern", "empty or too long")
         options = ("--json", "--hidden", "--no-messages", "--glob=!.git", f"--max-count={limit}")
-        hearing, complaint = _Hearing(limit), bytearray()
+        matches, stderr = _MatchReader(limit), bytearray()
 
-        async def hear_complaint(piece: bytes) -> None:
-            complaint.extend(piece[:LONGEST_PATTERN])
+        async def read_stderr(piece: bytes) -> None:
+            stderr.extend(piece[:MAX_PATTERN_LENGTH])
 
         command = self._command((ripgrep, *options, "--regexp", pattern, "--", "."))
         try:
-            ended = await run(command, hearing.hear, hear_complaint)
-        except _EnoughError:
-            return hearing.found
+            ended = await run_command(command, matches.read, read_stderr)
+        except _LimitReachedError:
+            return matches.found
         except OSError as error:
-            raise InvalidInputError("pattern", "it cannot be looked for") from error
-        if ended.code == BAD_PATTERN and not hearing.found and complaint.strip():
-            raise InvalidInputError("pattern", complaint.decode(errors="replace").strip()[:500])
-        return hearing.found
+            raise InvalidInputError("pattern", "cannot be searched for") from error
+        if ended.code == RIPGREP_ERROR and not matches.found and stderr.strip():
+            raise InvalidInputError("pattern", stderr.decode(errors="replace").strip()[:500])
+        return matches.found
 
     # --- files ---
 
     async def find_files(self, query: str, kind: Kind | None, limit: int) -> list[str]:
-        async with self._listing:
-            names = await self._names()
-        return await asyncio.to_thread(best_matches, names, query, kind, limit)
+        async with self._list_lock:
+            names = await self._list_names()
+        return await asyncio.to_thread(rank_names, names, query, kind, limit)
 
-    async def _names(self) -> list[str]:
+    async def _list_names(self) -> list[str]:
         now = asyncio.get_running_loop().time()
-        if self._listed is None or now - self._listed[0] > FRESH_SECONDS:
-            self._listed = now, await self._list()
-        return self._listed[1]
+        if self._cached is None or now - self._cached[0] > FRESH_SECONDS:
+            self._cached = now, await self._list_files()
+        return self._cached[1]
 
-    async def _list(self) -> list[str]:
-        """By whichever means there is: ripgrep, git, or walking the tree."""
+    async def _list_files(self) -> list[str]:
+        """List all files: with ripgrep, with git, or by walking the tree."""
         ripgrep = shutil.which("rg", path=self._environment.get("PATH"))
         for argv in (
             (ripgrep or "rg", "--files", "--hidden", "--no-messages", "--null", "--glob=!.git"),
-            ("git", *HARMLESS, "ls-files", "-coz", "--exclude-standard", "--deduplicate"),
+            ("git", *SAFE_OPTIONS, "ls-files", "-coz", "--exclude-standard", "--deduplicate"),
         ):
             try:
-                said = await capture(self._command(argv), limit=LISTED_BYTES)
+                result = await capture_output(self._command(argv), limit=MAX_LISTING_BYTES)
             except OSError:
                 continue
-            if said.output or said.code in (0, 1):
-                return [name for name in _split(said.output) if is_text(name)]
-        return await asyncio.to_thread(lambda: list(_walk(self._directory)))
+            if result.output or result.code in (0, 1):
+                return [name for name in _split_names(result.output) if is_encodable(name)]
+        return await asyncio.to_thread(lambda: list(_walk_files(self._directory)))
 
-    def _command(self, argv: tuple[str, ...]) -> Command:
-        return Command(argv=argv, directory=self._directory, environment=self._environment, timeout=SECONDS)
+    def _command(self, argv: tuple[str, ...]) -> ProcessCommand:
+        return ProcessCommand(
+            argv=argv, directory=self._directory, environment=self._environment, timeout=SEARCH_SECONDS
+        )
 
 
-class _Hearing:
-    """Takes in what ripgrep says, line by line, until there is enough of it."""
+class _MatchReader:
+    """Reads the JSON lines of ripgrep. Raise `_LimitReachedError` when there are enough matches."""
 
     def __init__(self, limit: int) -> None:
         self.found: list[TextMatch] = []
         self._limit = limit
         self._rest = b""
 
-    async def hear(self, piece: bytes) -> None:
+    async def read(self, piece: bytes) -> None:
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             if line.startswith(b'{"type":"match"'):
                 self.found.append(to_match(json.loads(line)["data"]))
             if len(self.found) >= self._limit:
-                raise _EnoughError
-        if len(self._rest) > LONGEST_LINE:
-            self._rest = self._rest[:1]  # a line nobody could read: its match is left out
+                raise _LimitReachedError
+        if len(self._rest) > MAX_LINE_BYTES:
+            self._rest = self._rest[:1]  # too long for a person to read: drop the match
 
 
 def to_match(data: dict[str, Any]) -> TextMatch:
     return TextMatch(
-        path=Words(text=_words(data["path"]).removeprefix("./")),
-        lines=Words(text=_words(data["lines"])[:SHOWN_LINE]),
+        path=MatchedText(text=_decode_text(data["path"]).removeprefix("./")),
+        lines=MatchedText(text=_decode_text(data["lines"])[:MAX_SHOWN_LINE]),
         line_number=data["line_number"] or 0,
         absolute_offset=data["absolute_offset"],
         submatches=tuple(
             Submatch(
-                match=Words(text=_words(each["match"])[:SHOWN_LINE]), start=each["start"], end=each["end"]
+                match=MatchedText(text=_decode_text(each["match"])[:MAX_SHOWN_LINE]),
+                start=each["start"],
+                end=each["end"],
             )
             for each in data["submatches"]
         ),
     )
 
 
-def _words(said: dict[str, str]) -> str:
-    """What is not UTF-8 comes in base64."""
-    return said["text"] if "text" in said else b64decode(said["bytes"]).decode(errors="replace")
+def _decode_text(data: dict[str, str]) -> str:
+    # Ripgrep sends text that is not UTF-8 as base64.
+    return data["text"] if "text" in data else b64decode(data["bytes"]).decode(errors="replace")
 
 
-def best_matches(names: Iterable[str], query: str, kind: Kind | None, limit: int) -> list[str]:
-    """The likeliest first: who types a few letters means a file's name rather than its directory."""
+def rank_names(names: Iterable[str], query: str, kind: Kind | None, limit: int) -> list[str]:
+    """Return the best matches first. A match in the file's name ranks above one in its directory."""
     files = list(names)
-    wanted = [] if kind == "directory" else files
+    candidates = [] if kind == "directory" else files
     if kind != "file":
-        wanted = [*wanted, *_directories(files)]
+        candidates = [*candidates, *_list_directories(files)]
     letters = query.strip().lower()
     if not letters:
-        # Nothing typed yet: what lies at the top.
-        top = [name for name in wanted if "/" not in name.rstrip("/")]
+        # No letters yet: list the top level.
+        top = [name for name in candidates if "/" not in name.rstrip("/")]
         return sorted(top, key=lambda name: (not name.endswith("/"), name))[:limit]
-    likely = (name for name in wanted if _holds(name.lower(), letters))
-    return heapq.nsmallest(limit, likely, key=lambda name: _unlikeness(name, letters))
+    matching = (name for name in candidates if _contains_letters(name.lower(), letters))
+    return heapq.nsmallest(limit, matching, key=lambda name: _rank(name, letters))
 
 
-def _holds(path: str, letters: str) -> bool:
-    """Whether the letters are in it, in their order. Read once through: a pattern could take for ever."""
+def _contains_letters(path: str, letters: str) -> bool:
+    """Return True if the path contains the letters in this order. A regular expression could take exponential time."""
     left = iter(path)
     return all(letter in left for letter in letters)
 
 
-def _unlikeness(name: str, letters: str) -> tuple[int, int, str]:
+def _rank(name: str, letters: str) -> tuple[int, int, str]:
     path = name.lower()
     last = path.rstrip("/").rpartition("/")[2]
-    ways = (
+    matches = (
         last == letters,
         last.startswith(letters),
         letters in last,
         path.startswith(letters),
         letters in path,
     )
-    return next((place for place, fits in enumerate(ways) if fits), len(ways)), len(path), path
+    return next((place for place, fits in enumerate(matches) if fits), len(matches)), len(path), path
 
 
-def _directories(names: Iterable[str]) -> Iterator[str]:
+def _list_directories(names: Iterable[str]) -> Iterator[str]:
     seen: set[str] = set()
     for name in names:
         above = name.rpartition("/")[0]
@@ -193,12 +197,12 @@ def _directories(names: Iterable[str]) -> Iterator[str]:
             above = above.rpartition("/")[0]
 
 
-def _split(raw: bytes) -> list[str]:
+def _split_names(raw: bytes) -> list[str]:
     return [os.fsdecode(name).removeprefix("./") for name in raw.split(b"\0") if name]
 
 
-def is_text(name: str) -> bool:
-    """Whether a name can be said in JSON: half a character, as a disk may hold it, cannot."""
+def is_encodable(name: str) -> bool:
+    """Return True if a file name can be encoded in JSON. A name on disk may contain bytes that are not UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -206,23 +210,23 @@ def is_text(name: str) -> bool:
     return True
 
 
-def _walk(directory: str) -> Iterator[str]:
+def _walk_files(directory: str) -> Iterator[str]:
     for parent, directories, names in os.walk(directory):
         directories[:] = [each for each in directories if not each.startswith(".")]
         below = os.path.relpath(parent, directory)
-        yield from (name if below == "." else f"{below}/{name}" for name in names if is_text(name))
+        yield from (name if below == "." else f"{below}/{name}" for name in names if is_encodable(name))
 
 
-MOST_BYTES: Final = 8 << 20
-MOST_ENTRIES: Final = 10_000
-ASKED_AT_ONCE: Final = 500
-WORTH_COMPARING: Final = 4_000_000
+MAX_FILE_BYTES: Final = 8 << 20
+MAX_ENTRIES: Final = 10_000
+IGNORE_BATCH: Final = 500
+MAX_COMPARISONS: Final = 4_000_000
 CONTEXT: Final = 4
-UNSEEN: Final = frozenset({".git", ".DS_Store"})
+HIDDEN_NAMES: Final = frozenset({".git", ".DS_Store"})
 
 
 class ProjectFiles:
-    """`Files` over a directory and the checkout it lies in. Where there is none, over the directory alone."""
+    """The `Files` of a directory and its checkout, or of the directory alone if there is no checkout."""
 
     def __init__(self, place: Place, env: Mapping[str, str], environment: Mapping[str, str]) -> None:
         self._directory = place.directory
@@ -233,7 +237,7 @@ class ProjectFiles:
         )
         self._worktree = place.worktree if place.project.vcs is not None else None
         self._git = Git(env)
-        self._seeker = Seeker(place.directory, environment)
+        self._finder = FileFinder(place.directory, environment)
 
     async def list_directory(self, path: str) -> list[FileNode]:
         return await asyncio.to_thread(self._list_directory, path)
@@ -245,23 +249,23 @@ class ProjectFiles:
         return await asyncio.to_thread(self._list_changed)
 
     async def find_text(self, pattern: str, *, limit: int = 10) -> list[TextMatch]:
-        return await self._seeker.find_text(pattern, limit)
+        return await self._finder.find_text(pattern, limit)
 
     async def find_files(self, query: str, *, kind: Kind | None = None, limit: int = 100) -> list[str]:
-        return await self._seeker.find_files(query, kind, limit)
+        return await self._finder.find_files(query, kind, limit)
 
     async def find_symbols(self, query: str) -> list[Symbol]:
         del query
-        return []  # as in OpenCode, which has the route and asks no language server
+        return []  # as in OpenCode, which has the route but asks no language server
 
-    # --- within bounds ---
+    # --- access ---
 
     def _real(self, path: str) -> str:
-        """Where a path leads, by whatever links."""
+        """Resolve all links of a path. Raise `OutsideError` if it leads out of the project."""
         try:
             real = os.path.realpath(os.path.join(self._directory, path))
-        except ValueError as error:  # a NUL, or half a character
-            raise InvalidInputError("path", f"{path[:80]!r} is none") from error
+        except ValueError as error:  # a NUL or a lone surrogate
+            raise InvalidInputError("path", f"{path[:80]!r} is not a valid path") from error
         if not self._is_inside(real):
             raise OutsideError(path)
         return real
@@ -270,36 +274,38 @@ class ProjectFiles:
         return any(os.path.commonpath((real, root)) == root for root in self._roots)
 
     def _open(self, path: str, flags: int = 0) -> int:
-        """Judged once more when it is open: what a name leads to may have changed in between."""
+        """Open a file, and check again that it is inside: a link may have changed in between."""
         try:
             fd = os.open(self._real(path), os.O_RDONLY | os.O_NONBLOCK | flags)
         except FileNotFoundError as error:
             raise NotFoundError("file", path[:200]) from error
         except OSError as error:
-            raise InvalidInputError("path", f"it cannot be opened: {error.strerror}") from error
+            raise InvalidInputError("path", f"cannot be opened: {error.strerror}") from error
         opened = f"/proc/self/fd/{fd}"
         if os.path.exists(opened) and not self._is_inside(os.path.realpath(opened)):
             os.close(fd)
             raise OutsideError(path)
         return fd
 
-    # --- a directory ---
+    # --- directories ---
 
     def _list_directory(self, path: str) -> list[FileNode]:
         fd = self._open(path or ".", os.O_DIRECTORY)
         try:
             with os.scandir(fd) as entries:
-                found = {entry.name: _is_directory(entry) for entry in entries if entry.name not in UNSEEN}
+                found = {
+                    entry.name: _is_directory(entry) for entry in entries if entry.name not in HIDDEN_NAMES
+                }
         finally:
             os.close(fd)
-        if len(found) > MOST_ENTRIES:
-            raise InvalidInputError("path", f"more than {MOST_ENTRIES} entries are in it")
+        if len(found) > MAX_ENTRIES:
+            raise InvalidInputError("path", f"more than {MAX_ENTRIES} entries")
         absolute = os.path.normpath(os.path.join(self._directory, path))
         ignored = self._ignored(absolute, list(found))
         nodes = [
             self._node(os.path.join(absolute, name), "directory" if is_directory else "file", name in ignored)
             for name, is_directory in found.items()
-            if is_text(name)
+            if is_encodable(name)
         ]
         return sorted(nodes, key=lambda node: (node.type != "directory", node.name))
 
@@ -317,18 +323,18 @@ class ProjectFiles:
             return set()
         found: set[str] = set()
         try:
-            for start in range(0, len(names), ASKED_AT_ONCE):
-                found |= self._git.list_ignored(directory, names[start : start + ASKED_AT_ONCE])
+            for start in range(0, len(names), IGNORE_BATCH):
+                found |= self._git.list_ignored(directory, names[start : start + IGNORE_BATCH])
         except GitError:
-            pass  # a repository that git does not answer for: nothing is known to be ignored
+            pass  # git cannot read the repository: treat nothing as ignored
         return found
 
-    # --- a file ---
+    # --- files ---
 
     def _read_file(self, path: str) -> FileContent:
         fd = self._open(path)
         try:
-            raw = _read(fd, path)
+            raw = _read_descriptor(fd, path)
         finally:
             os.close(fd)
         mime = mimetypes.guess_type(path)[0]
@@ -337,13 +343,13 @@ class ProjectFiles:
             content = base64.b64encode(raw).decode()
             kind = mime or "application/octet-stream"
             return FileContent(type="text", content=content, encoding="base64", mime_type=kind)
-        before = self._committed(path)
+        before = self._find_committed(path)
         if before is None or before == text:
             return FileContent(type="text", content=text)
         patch = to_patch(path, before, text)
         return FileContent(type="text", content=text, patch=patch, diff=to_diff(patch) if patch else None)
 
-    def _committed(self, path: str) -> str | None:
+    def _find_committed(self, path: str) -> str | None:
         if self._worktree is None:
             return None
         name = os.path.relpath(self._real(path), os.path.realpath(self._worktree))
@@ -352,7 +358,7 @@ class ProjectFiles:
         except GitError:
             return None
 
-    # --- what changed ---
+    # --- changes ---
 
     def _list_changed(self) -> list[FileChange]:
         if self._worktree is None:
@@ -366,14 +372,14 @@ class ProjectFiles:
         except GitError:
             untracked = []
         known = [
-            FileChange(path=path, added=came, removed=went, status=self._status(path))
-            for path, came, went in changes
-            if is_text(path)
+            FileChange(path=path, added=added, removed=removed, status=self._status(path))
+            for path, added, removed in changes
+            if is_encodable(path)
         ]
         new = [
             FileChange(path=path, added=self._count_lines(path), removed=0, status="added")
-            for path in untracked[:MOST_ENTRIES]
-            if is_text(path)
+            for path in untracked[:MAX_ENTRIES]
+            if is_encodable(path)
         ]
         return [*known, *new]
 
@@ -386,7 +392,7 @@ class ProjectFiles:
         except (NotFoundError, InvalidInputError, OutsideError):
             return 0
         try:
-            raw = _read(fd, path)
+            raw = _read_descriptor(fd, path)
         except (NotFoundError, InvalidInputError):
             return 0
         finally:
@@ -394,24 +400,22 @@ class ProjectFiles:
         return raw.count(b"\n") + (not raw.endswith(b"\n") and bool(raw))
 
 
-def _read(fd: int, path: str) -> bytes:
+def _read_descriptor(fd: int, path: str) -> bytes:
     found = os.fstat(fd)
     if stat.S_ISDIR(found.st_mode):
         raise InvalidInputError("path", f"{path[:200]!r} is a directory")
     if not stat.S_ISREG(found.st_mode):
         raise InvalidInputError("path", f"{path[:200]!r} is not a plain file")
-    if found.st_size > MOST_BYTES:
-        raise InvalidInputError("path", f"it is larger than {MOST_BYTES >> 20} MB")
+    if found.st_size > MAX_FILE_BYTES:
+        raise InvalidInputError("path", f"larger than {MAX_FILE_BYTES >> 20} MB")
     pieces: list[bytes] = []
-    left = MOST_BYTES + 1
+    left = MAX_FILE_BYTES + 1
     try:
         while left > 0 and (piece := os.read(fd, min(left, 1 << 20))):
             pieces.append(piece)
             left -= len(piece)
     except OSError as error:
-        raise InvalidInputError(
-            "path", f"it cannot be read: {os.strerror(error.errno or errno.EIO)}"
-        ) from error
+        raise InvalidInputError("path", f"cannot be read: {os.strerror(error.errno or errno.EIO)}") from error
     return b"".join(pieces)
 
 
@@ -425,9 +429,9 @@ def _to_text(raw: bytes) -> str | None:
 
 
 def to_patch(path: str, before: str, after: str) -> FilePatch | None:
-    """The difference in hunks; None if finding it would take too long."""
+    """Return the difference in hunks, or None if comparing the files would take too long."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    if len(old) * len(new) > WORTH_COMPARING:
+    if len(old) * len(new) > MAX_COMPARISONS:
         return None
     groups = SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(CONTEXT)
     return FilePatch(
@@ -465,5 +469,5 @@ def to_diff(patch: FilePatch) -> str:
 def _is_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link that leads to itself: it is there, and leads nowhere
+    except OSError:  # a link that points to itself
         return False

@@ -1,4 +1,4 @@
-"""Import sessions for the command line, without a model or a run."""
+"""Import many sessions into a store, from exported files or from other programs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
@@ -7,32 +7,32 @@ from contextlib import asynccontextmanager, contextmanager
 from msgspec import Struct
 
 from weft.bus import Bus
-from weft.config.store_address import store_url
+from weft.config.store_address import resolve_store_url
 from weft.errors import DocumentError, InvalidInputError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.paths import paths_from
 from weft.importers.claude import ClaudeTranscripts
 from weft.importers.codex import CodexRollouts
-from weft.importers.exported import open_exported
+from weft.importers.export_file import open_export_file
 from weft.importers.opencode_sqlite import OpenCodeSqlite
 from weft.importers.opencode_tree import open_opencode_tree
-from weft.importers.transcript import Found, Origin, Trouble
+from weft.importers.transcript import FoundSession, ImportTrouble, SessionSource
 from weft.journal import Journal, open_journal
-from weft.local.place import find_place, git_home, settle_place
+from weft.local.place import find_place, make_git_home, record_place
 from weft.model.event import ProjectUpdated
-from weft.model.parcel import Counts, Received, total
 from weft.model.project import Place
+from weft.model.transfer import ExportCounts, ImportResult, add_counts
 from weft.store.contract import Store
 from weft.store.opencode_database import open_opencode_database
-from weft.store.url import ask_git, open_store
-from weft.transfer.intake import Home, Intake, Terms
+from weft.store.url import find_root_commit, open_store
 from weft.transfer.rebind import Rebind
+from weft.transfer.session_import import ImportOptions, ProjectLookup, SessionImporter
 
 Tell = Callable[[int, int], None]
 
 
-class Wish(Struct, frozen=True, kw_only=True):
-    """What is to be brought in, and how. `kind` is who wrote it; the empty one is an exported file."""
+class ImportRequest(Struct, frozen=True, kw_only=True):
+    """What to import. `kind` is the program that wrote it, or "" for an exported file."""
 
     path: str
     kind: str = ""
@@ -40,97 +40,101 @@ class Wish(Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-class Report(Struct, frozen=True, kw_only=True):
-    """What became of every session, and what could not be read; so many sessions were `refused` whole."""
+class ImportReport(Struct, frozen=True, kw_only=True):
+    """The result for each session, what could not be read, and the number of sessions that were refused."""
 
-    received: tuple[Received, ...]
-    troubles: tuple[Trouble, ...]
+    received: tuple[ImportResult, ...]
+    troubles: tuple[ImportTrouble, ...]
     refused: int
 
     @property
-    def before(self) -> Counts:
-        return total([each.before for each in self.received])
+    def before(self) -> ExportCounts:
+        return add_counts([each.before for each in self.received])
 
     @property
-    def after(self) -> Counts:
-        return total([each.after for each in self.received])
+    def after(self) -> ExportCounts:
+        return add_counts([each.after for each in self.received])
 
 
-class Mover:
-    """A store with a door to write through, seen from a directory."""
+class BulkImporter:
+    """Imports sessions into a store, for one directory."""
 
-    def __init__(self, store: Store, journal: Journal, place: Place, home: Home) -> None:
+    def __init__(self, store: Store, journal: Journal, place: Place, home: ProjectLookup) -> None:
         self._store = store
         self._journal = journal
         self._place = place
         self._home = home
 
-    async def bring(self, wish: Wish, tell: Tell) -> Report:
-        """Bring in all there is. What cannot be read is named, and holds up nothing else; it may be done again."""
-        # Of many sessions only some belong where we happen to stand; one that is handed over is meant to be here.
-        terms = Terms(home=self._home, rebinds=wish.rebinds, adopt=not wish.kind, dry_run=wish.dry_run)
-        intake = Intake(self._store, self._journal, self._place, terms)
-        with open_origin(wish) as origin:
-            found = await asyncio.to_thread(origin.found)
-            if not wish.dry_run:
+    async def run(self, request: ImportRequest, tell: Tell) -> ImportReport:
+        """Import all sessions. A session that cannot be read is reported and does not stop the others. Importing twice is safe."""
+        # A single exported session is meant for this directory; of many sessions only some belong here.
+        terms = ImportOptions(
+            home=self._home, rebinds=request.rebinds, adopt=not request.kind, dry_run=request.dry_run
+        )
+        intake = SessionImporter(self._store, self._journal, self._place, terms)
+        with open_origin(request) as origin:
+            found = await asyncio.to_thread(origin.list_sessions)
+            if not request.dry_run:
                 await self._record_projects(origin)
-            received: list[Received] = []
-            troubles = list(origin.troubles())
+            received: list[ImportResult] = []
+            troubles = list(origin.list_troubles())
             refused = len(troubles)
             for done, each in enumerate(found):
                 tell(done, len(found))
                 try:
                     received.append(await self._take(intake, each, troubles))
                 except (DocumentError, InvalidInputError) as error:
-                    if not wish.kind:
+                    if not request.kind:
                         raise
-                    troubles.append(_refusal(each, error))
+                    troubles.append(_to_trouble(each, error))
                     refused += 1
-        return Report(received=tuple(received), troubles=tuple(troubles), refused=refused)
+        return ImportReport(received=tuple(received), troubles=tuple(troubles), refused=refused)
 
-    async def _take(self, intake: Intake, found: Found, troubles: list[Trouble]) -> Received:
+    async def _take(
+        self, intake: SessionImporter, found: FoundSession, troubles: list[ImportTrouble]
+    ) -> ImportResult:
         read = await asyncio.to_thread(found.read)
         troubles += read.troubles
         return await intake.receive(read.parcel, counted=read.counted)
 
-    async def _record_projects(self, origin: Origin) -> None:
-        for project in origin.projects():
+    async def _record_projects(self, origin: SessionSource) -> None:
+        for project in origin.list_projects():
             if await self._store.find_project(project.id) is None:
                 await self._journal.commit(ProjectUpdated(info=project))
 
 
-def _refusal(found: Found, error: WeftError) -> Trouble:
-    return Trouble(where=found.name, reason=str(error).removeprefix(f"{found.name}: "))
+def _to_trouble(found: FoundSession, error: WeftError) -> ImportTrouble:
+    return ImportTrouble(where=found.name, reason=str(error).removeprefix(f"{found.name}: "))
 
 
 @contextmanager
-def open_origin(wish: Wish) -> Generator[Origin]:
-    match wish.kind:
+def open_origin(request: ImportRequest) -> Generator[SessionSource]:
+    match request.kind:
         case "opencode":
-            with open_opencode_tree(wish.path, ask_git) as tree:
+            with open_opencode_tree(request.path, find_root_commit) as tree:
                 yield tree
         case "opencode-sqlite":
-            with open_opencode_database(wish.path) as database:
+            with open_opencode_database(request.path) as database:
                 yield OpenCodeSqlite(database)
         case "claude":
-            yield ClaudeTranscripts(wish.path)
+            yield ClaudeTranscripts(request.path)
         case "codex":
-            yield CodexRollouts(wish.path)
+            yield CodexRollouts(request.path)
         case _:
-            with open_exported(wish.path) as exported:
+            with open_export_file(request.path) as exported:
                 yield exported
 
 
 @asynccontextmanager
-async def open_mover(
+async def open_importer(
     directory: str, env: Mapping[str, str], *, store: str | None = None, dry_run: bool = False
-) -> AsyncIterator[Mover]:
+) -> AsyncIterator[BulkImporter]:
     clock = SystemClock()
-    async with open_store(store_url(env, paths_from(env), store)) as opened:
+    async with open_store(resolve_store_url(env, paths_from(env), store)) as opened:
         found = await find_place(opened, directory, env, clock.now())
         place = found.place
         async with open_journal(opened, Bus(), clock, directory=place.directory) as journal:
             if not dry_run:
-                await settle_place(opened, journal, found)
-            home = git_home(opened, journal, env, clock=clock, dry_run=dry_run)
-            yield Mover(opened, journal, place, home)
+                await record_place(opened, journal, found)
+            home = make_git_home(opened, journal, env, clock=clock, dry_run=dry_run)
+            yield BulkImporter(opened, journal, place, home)

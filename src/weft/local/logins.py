@@ -1,4 +1,4 @@
-"""Log in to providers: built-in methods, methods of plugins, and logins under way."""
+"""Log in to providers, with built-in methods and methods of plugins."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import import_module
@@ -13,9 +13,9 @@ from weft.host.clock import Clock
 from weft.host.tasks import Deadline
 from weft.model.provider import AnyAuth, AuthMethod, Authorization, AuthPrompt, OAuth, ProviderInfo
 from weft.model.wire import to_plain
-from weft.plugin.auth import ApiMethod, Auth, Authorized, Inputs, Login, OAuthMethod
+from weft.plugin.auth import ApiMethod, Authorized, Inputs, OAuthMethod, PluginAuth, PluginLogin
 from weft.provider.catalog.models import Plain
-from weft.provider.catalog.offers import Load
+from weft.provider.catalog.offers import LoadLogin
 
 COPILOT: Final = "github-copilot"
 CLIENT_ID: Final = "clientId"
@@ -27,37 +27,37 @@ ASK_FOR_SERVER: Final = AuthPrompt(
 )
 
 
-def list_built_in(vouched: Config, clock: Clock) -> list[Login]:
-    """Only what a person has vouched for says who we are to GitHub."""
+def list_built_in_logins(vouched: Config, clock: Clock) -> list[PluginLogin]:
+    """Return the built-in logins. The GitHub client id is read from trusted configuration only."""
     entry = (vouched.provider or {}).get(COPILOT)
     options: Mapping[str, Any] = {} if entry is None else to_plain(entry).get("options") or {}
-    return [_own(_copilot(str(options.get(CLIENT_ID) or ""), clock), clock)]
+    return [_to_login(_make_copilot_auth(str(options.get(CLIENT_ID) or ""), clock), clock)]
 
 
-def _own(auth: Auth, clock: Clock) -> Login:
-    """Our own functions need no room, but they end in time all the same."""
+def _to_login(auth: PluginAuth, clock: Clock) -> PluginLogin:
+    """Make a login of built-in functions. They need no worker thread, but a deadline."""
 
     async def ask(work: Callable[[], Any], seconds: float) -> Any:
         async with Deadline(f"login with {auth.provider}", seconds, clock).running():
-            given = work()
-            return await given if isawaitable(given) else given
+            result = work()
+            return await result if isawaitable(result) else result
 
-    return Login(auth=auth, ask=ask)
+    return PluginLogin(auth=auth, ask=ask)
 
 
-def _copilot(client_id: str, clock: Clock) -> Auth:
+def _make_copilot_auth(client_id: str, clock: Clock) -> PluginAuth:
     async def authorize(inputs: Inputs) -> Authorized:
         if not client_id:
-            # OpenCode has an application of its own registered with GitHub. We have none, and do not go by its name.
+            # OpenCode has registered an application with GitHub. weft has none and does not use OpenCode's id.
             raise ProviderAuthError(
                 COPILOT,
-                f"GitHub wants to know which application asks: set provider.{COPILOT}.options.{CLIENT_ID}, "
-                "or log in with OpenCode, whose login is used here too",
+                f"GitHub needs the client id of an application: set provider.{COPILOT}.options.{CLIENT_ID}, "
+                "or log in with OpenCode; weft uses that login too",
             )
-        # Nothing that speaks HTTP is imported before it is needed.
+        # Imported late, because it loads the HTTP client.
         github = import_module("weft.provider.github_login")
-        server: str = github.server_of(inputs.get(SERVER, ""))
-        hub = github.GitHub(client_id, clock, server=server)
+        server: str = github.parse_server(inputs.get(SERVER, ""))
+        hub = github.GitHubLogin(client_id, clock, server=server)
         device = await hub.begin()
 
         async def finish(_: str | None) -> OAuth:
@@ -65,93 +65,101 @@ def _copilot(client_id: str, clock: Clock) -> Auth:
             own = server.partition("://")[2] if server != github.GITHUB else None
             return OAuth(refresh=token, access=token, expires=0, enterprise_url=own)
 
-        said = f"Enter code: {device.user_code}"
-        return Authorized(url=device.verification_uri, instructions=said, method="auto", callback=finish)
+        instructions = f"Enter code: {device.user_code}"
+        return Authorized(
+            url=device.verification_uri, instructions=instructions, method="auto", callback=finish
+        )
 
     method = OAuthMethod(label="Login with GitHub Copilot", authorize=authorize, prompts=(ASK_FOR_SERVER,))
-    return Auth(provider=COPILOT, methods=(method,))
+    return PluginAuth(provider=COPILOT, methods=(method,))
 
 
-KEY: Final = AuthMethod(type="api", label="API key")
-LONGEST_CODE: Final = 8192
+API_KEY_METHOD: Final = AuthMethod(type="api", label="API key")
+MAX_CODE_LENGTH: Final = 8192
 
-# What is stored for a provider, and what is known of it.
+# Find the stored credential of a provider, and describe the provider.
 FindAuth = Callable[[str], Awaitable[AnyAuth | None]]
 Describe = Callable[[str], ProviderInfo | None]
 
 
-class Begun(Struct, frozen=True):
+class PendingAuthorization(Struct, frozen=True):
+    """A login that was begun and not finished."""
+
     method: int
-    login: Login
-    at: Authorized
+    login: PluginLogin
+    authorized: Authorized
 
 
-class Ways:
-    """By provider. Plugins are loaded after this is made, and add theirs; a later one stands in place of an earlier one."""
+class LoginMethods:
+    """The login methods of each provider, and the logins that were begun. A method that is added later replaces an earlier one."""
 
-    def __init__(self, logins: Iterable[Login] = ()) -> None:
+    def __init__(self, logins: Iterable[PluginLogin] = ()) -> None:
         self._logins = {each.auth.provider: each for each in logins}
-        self._begun: dict[str, Begun] = {}
+        self._pending: dict[str, PendingAuthorization] = {}
 
-    def add(self, login: Login) -> None:
+    def add(self, login: PluginLogin) -> None:
         self._logins[login.auth.provider] = login
 
-    def find(self, provider: str) -> Login | None:
+    def find(self, provider: str) -> PluginLogin | None:
         return self._logins.get(provider)
 
     def list_methods(self, known: Iterable[str]) -> dict[str, list[AuthMethod]]:
-        """For each provider that is `known` or that somebody has declared; a key can be typed in for any."""
+        """Return the methods of each provider in `known` and of each with a declared login. An API key works for all."""
         return {id: self._methods(id) for id in dict.fromkeys((*known, *self._logins))}
 
-    async def authorize(self, provider: str, place: int, inputs: Mapping[str, str]) -> Authorization:
+    async def authorize(self, provider: str, index: int, inputs: Mapping[str, str]) -> Authorization:
         login = self._get(provider)
-        method = self._method(login, place)
+        method = self._method(login, index)
         if not isinstance(method, OAuthMethod):
             raise InvalidInputError(
-                "method", "that one is not by a browser", hint="store the key: weft auth login --key-stdin"
+                "method",
+                "this method does not use a browser",
+                hint="store the key: weft auth login --key-stdin",
             )
-        begun = await login.authorize(method, inputs)
-        self._begun[provider] = Begun(place, login, begun)
-        return Authorization(url=begun.url, method=begun.method, instructions=begun.instructions)
+        started = await login.authorize(method, inputs)
+        self._pending[provider] = PendingAuthorization(index, login, started)
+        return Authorization(url=started.url, method=started.method, instructions=started.instructions)
 
-    async def finish(self, provider: str, place: int, code: str | None) -> AnyAuth:
-        """The credential that came of it. A login can be finished once."""
-        begun = self._begun.get(provider)
-        if begun is None or begun.method != place:
-            raise InvalidInputError("method", f"no such login with {provider[:80]} has begun")
-        if begun.at.method == "code" and not code:
-            raise InvalidInputError("code", "none was given")
-        if code is not None and len(code) > LONGEST_CODE:
-            raise InvalidInputError("code", "it is too long for one")
-        del self._begun[provider]
-        return await begun.login.finish(begun.at, code)
+    async def finish(self, provider: str, index: int, code: str | None) -> AnyAuth:
+        """Finish a login and return the credential. A login can be finished once."""
+        pending = self._pending.get(provider)
+        if pending is None or pending.method != index:
+            raise InvalidInputError("method", f"no such login with {provider[:80]} was begun")
+        if pending.authorized.method == "code" and not code:
+            raise InvalidInputError("code", "no code was given")
+        if code is not None and len(code) > MAX_CODE_LENGTH:
+            raise InvalidInputError("code", "too long for a code")
+        del self._pending[provider]
+        return await pending.login.finish(pending.authorized, code)
 
     def _methods(self, provider: str) -> list[AuthMethod]:
         login = self._logins.get(provider)
         own = [] if login is None else login.list_methods()
-        # Behind a plugin's own, so that theirs are counted as they were declared.
-        return own if any(each.type == "api" for each in own) else [*own, KEY]
+        # Appended, so that the indexes of a plugin's own methods do not change.
+        return own if any(each.type == "api" for each in own) else [*own, API_KEY_METHOD]
 
-    def _get(self, provider: str) -> Login:
+    def _get(self, provider: str) -> PluginLogin:
         return self._logins.get(provider) or self._unknown(provider)
 
     def _unknown(self, provider: str) -> NoReturn:
         raise NotFoundError(
-            "login by a browser for",
+            "browser login for",
             provider[:80],
-            hint=f"there is one for {', '.join(self._logins) or 'none'}; a key is stored with weft auth login",
+            hint=f"these have one: {', '.join(self._logins) or 'none'}; store a key with weft auth login",
         )
 
-    def _method(self, login: Login, place: int) -> OAuthMethod | ApiMethod:
+    def _method(self, login: PluginLogin, index: int) -> OAuthMethod | ApiMethod:
         methods = login.auth.methods
-        if not 0 <= place < len(methods):
-            raise InvalidInputError("method", f"there are {len(methods)} of them, counted from 0")
-        return methods[place]
+        if not 0 <= index < len(methods):
+            raise InvalidInputError("method", f"there are {len(methods)} methods, counted from 0")
+        return methods[index]
 
 
-def find_loader(ways: Ways, provider: str, find: FindAuth, describe: Describe) -> Load | None:
-    """How to get the options that a login brings; None where nobody has declared how."""
-    login = ways.find(provider)
+def find_options_loader(
+    logins: LoginMethods, provider: str, find: FindAuth, describe: Describe
+) -> LoadLogin | None:
+    """Return a function that loads the options of a login, or None if the provider's login has no loader."""
+    login = logins.find(provider)
     if login is None or login.auth.loader is None:
         return None
     declared = login

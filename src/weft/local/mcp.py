@@ -8,38 +8,41 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from weft.config.provider_schema import McpLocal, McpOAuth, McpRemote, McpServer
-from weft.config.schema import Config, Experimental, Own
+from weft.config.provider_schema import McpLocalConfig, McpOAuthConfig, McpRemoteConfig, McpServerConfig
+from weft.config.schema import Config, ExperimentalConfig, WeftConfig
 from weft.errors import ConflictError, InvalidInputError
 from weft.host.machine import open_browser
 from weft.host.tasks import open_tasks
 from weft.model.event import Event
 from weft.model.workspace import AnyMcpStatus, McpConnected, McpResource
 from weft.model.workspace_event import McpBrowserFailed, McpToolsChanged
-from weft.sandbox.policy import OPEN, Sandbox
+from weft.sandbox.policy import NO_SANDBOX, Sandbox
+from weft.tool.mcp.connection import SdkConnector
 from weft.tool.mcp.entry import (
     CALL_SECONDS,
     CONNECT_SECONDS,
     WAIT_SECONDS,
     LocalEntry,
-    OAuthTerms,
-    Patience,
+    McpTimeouts,
+    OAuthSettings,
     RemoteEntry,
 )
-from weft.tool.mcp.link import Dialling
-from weft.tool.mcp.login import PORT, Book, PendingLogin, open_callback, redirect_uri
-from weft.tool.mcp.pool import Configured, Pool, open_pool
-from weft.tool.mcp.server import Server
+from weft.tool.mcp.login import PORT, McpLoginStore, PendingLogin, open_callback, redirect_uri
+from weft.tool.mcp.pool import ConfiguredServer, McpPool, open_pool
+from weft.tool.mcp.server import McpServerRunner
 
-LONGEST_NAME: Final = 100
+MAX_NAME_LENGTH: Final = 100
 
 
 class McpSettings(Struct, frozen=True, kw_only=True):
-    """Which servers there are, how long a first run waits for them (None: until each has connected or failed) and when it
-    says so, how long a call waits for an answer, whether to connect on opening; where logins are kept, and where they
-    come back to."""
+    """The configured servers, and how they are used.
 
-    servers: Mapping[str, McpServer] = {}
+    A first run waits `wait` seconds for the servers (None: until each has connected or failed) and says so after `notice`
+    seconds. A tool call waits `call` seconds. `eager` connects on opening. Logins are stored in `auth_file`; the browser
+    returns to `port`.
+    """
+
+    servers: Mapping[str, McpServerConfig] = {}
     wait: float | None = WAIT_SECONDS
     notice: float = WAIT_SECONDS
     call: float = CALL_SECONDS
@@ -48,75 +51,82 @@ class McpSettings(Struct, frozen=True, kw_only=True):
     port: int = PORT
 
 
-class Base(Struct, frozen=True, kw_only=True):
-    """Where local servers are started, and what they see."""
+class McpLaunch(Struct, frozen=True, kw_only=True):
+    """How local servers are started: directory, environment and sandbox."""
 
     directory: str
     environment: Mapping[str, str]
-    sandbox: Sandbox = OPEN
+    sandbox: Sandbox = NO_SANDBOX
 
 
-def to_mcp(config: Config, *, auth_file: str, one_shot: bool) -> McpSettings:
-    """A `one_shot` run has no later step in which a server that was late could be of use: it waits for all of them."""
-    experimental = config.experimental or Experimental()
-    own = (experimental.weft or Own()).mcp
-    usual = McpSettings()
+def to_mcp_settings(config: Config, *, auth_file: str, one_shot: bool) -> McpSettings:
+    """Read the settings. A `one_shot` run waits for all servers: a server that connects later would be of no use."""
+    experimental = config.experimental or ExperimentalConfig()
+    own = (experimental.weft or WeftConfig()).mcp
+    defaults = McpSettings()
     return McpSettings(
         servers=config.mcp or {},
-        wait=own.wait if own and own.wait is not None else (None if one_shot else usual.wait),
-        call=experimental.mcp_timeout / 1000 if experimental.mcp_timeout else usual.call,
+        wait=own.wait if own and own.wait is not None else (None if one_shot else defaults.wait),
+        call=experimental.mcp_timeout / 1000 if experimental.mcp_timeout else defaults.call,
         eager=own is not None and own.eager is True,
         auth_file=auth_file,
-        port=own.callback_port if own and own.callback_port else usual.port,
+        port=own.callback_port if own and own.callback_port else defaults.port,
     )
 
 
-def list_enabled(config: Config) -> list[str]:
-    """The servers that a run would have set out."""
-    return [name for name, said in (config.mcp or {}).items() if said.enabled is not False]
+def list_enabled_servers(config: Config) -> list[str]:
+    """Return the names of the servers that a run would start."""
+    return [name for name, server in (config.mcp or {}).items() if server.enabled is not False]
 
 
-def to_configured(name: str, said: McpServer, base: Base, *, call: float) -> Configured:
-    """One server. A local one sees what a tool's process sees and what is named for it; OpenCode shows it everything,
-    every provider's key among it."""
-    seconds = said.timeout / 1000 if said.timeout else None
+def to_configured_server(
+    name: str, config: McpServerConfig, launch: McpLaunch, *, call: float
+) -> ConfiguredServer:
+    """Return the entry of a server.
+
+    A local server gets the environment of tools and its own variables. OpenCode gives it the whole environment, with the
+    keys of all providers.
+    """
+    seconds = config.timeout / 1000 if config.timeout else None
     times = {"connect": seconds or CONNECT_SECONDS, "call": seconds or call}
-    enabled = said.enabled is not False
-    match said:
-        case McpLocal(command=command, environment=environment):
-            return Configured(
+    enabled = config.enabled is not False
+    match config:
+        case McpLocalConfig(command=command, environment=environment):
+            return ConfiguredServer(
                 enabled=enabled,
                 entry=LocalEntry(
                     name=name,
-                    argv=base.sandbox.around(command) if command else (),
-                    directory=base.directory,
-                    environment={**base.environment, **(environment or {})},
-                    refusal=base.sandbox.refusal or ("" if command else "its command is empty"),
+                    argv=launch.sandbox.wrap(command) if command else (),
+                    directory=launch.directory,
+                    environment={**launch.environment, **(environment or {})},
+                    refusal=launch.sandbox.refusal or ("" if command else "the command is empty"),
                     **times,
                 ),
             )
-        case McpRemote(url=url, headers=headers, oauth=oauth):
-            return Configured(
+        case McpRemoteConfig(url=url, headers=headers, oauth=oauth):
+            return ConfiguredServer(
                 enabled=enabled,
-                entry=RemoteEntry(name=name, url=url, headers=headers or {}, oauth=_terms(oauth), **times),
+                entry=RemoteEntry(
+                    name=name, url=url, headers=headers or {}, oauth=_to_oauth_terms(oauth), **times
+                ),
             )
 
 
-def _terms(said: McpOAuth | bool | None) -> OAuthTerms | None:
-    if said is False:
+def _to_oauth_terms(config: McpOAuthConfig | bool | None) -> OAuthSettings | None:
+    if config is False:
         return None
-    oauth = said if isinstance(said, McpOAuth) else McpOAuth()
-    return OAuthTerms(
+    oauth = config if isinstance(config, McpOAuthConfig) else McpOAuthConfig()
+    return OAuthSettings(
         client_id=oauth.client_id or "", client_secret=oauth.client_secret or "", scope=oauth.scope or ""
     )
 
 
-def read_server(name: str, given: dict[str, Any]) -> McpServer:
-    """A server that somebody names at run time. Raises `InvalidInputError`."""
-    if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-        raise InvalidInputError("name", f"{name[:80]!r} is no name of a server")
+def parse_server(name: str, given: dict[str, Any]) -> McpServerConfig:
+    """Check a server that is added at run time. Raise `InvalidInputError` if it is not valid."""
+    if not name.strip() or len(name) > MAX_NAME_LENGTH or not name.isprintable():
+        raise InvalidInputError("name", f"{name[:80]!r} is not a valid server name")
     try:
-        found: McpServer = msgspec.convert(given, McpServer)
+        found: McpServerConfig = msgspec.convert(given, McpServerConfig)
     except msgspec.ValidationError as error:
         raise InvalidInputError("config", str(error)) from error
     return found
@@ -125,19 +135,21 @@ def read_server(name: str, given: dict[str, Any]) -> McpServer:
 Tell = Callable[[Event], Awaitable[None]]
 
 
-class KeptServers:
-    """`Mcp` over a pool."""
+class LocalMcp:
+    """The MCP servers of a directory, over a pool of connections."""
 
-    def __init__(self, pool: Pool, book: Book, settings: McpSettings, base: Base, tell: Tell) -> None:
+    def __init__(
+        self, pool: McpPool, book: McpLoginStore, settings: McpSettings, launch: McpLaunch, tell: Tell
+    ) -> None:
         self.pool = pool
         self._book = book
         self._settings = settings
-        self._base = base
+        self._launch = launch
         self._tell = tell
         self._logins: dict[str, PendingLogin] = {}
         self._listening: dict[str, asyncio.Task[None]] = {}
 
-    # --- as they stand ---
+    # --- servers ---
 
     async def list_servers(self, *, connect: bool = False) -> dict[str, AnyMcpStatus]:
         if connect:
@@ -148,23 +160,23 @@ class KeptServers:
         return self.pool.list_resources()
 
     async def add_server(self, name: str, config: dict[str, Any]) -> AnyMcpStatus:
-        said = read_server(name, config)
+        parsed = parse_server(name, config)
         if name in self.pool.servers:
             await self.pool.servers[name].leave()
-        server = self.pool.put(to_configured(name, said, self._base, call=self._settings.call))
-        return await self._settled(server) if said.enabled is not False else server.status
+        server = self.pool.put(to_configured_server(name, parsed, self._launch, call=self._settings.call))
+        return await self._connect(server) if parsed.enabled is not False else server.status
 
     async def connect(self, name: str) -> bool:
-        return isinstance(await self._settled(self.pool.get(name)), McpConnected)
+        return isinstance(await self._connect(self.pool.get(name)), McpConnected)
 
     async def disconnect(self, name: str) -> bool:
         await self.pool.get(name).leave()
         return True
 
-    async def _settled(self, server: Server) -> AnyMcpStatus:
+    async def _connect(self, server: McpServerRunner) -> AnyMcpStatus:
         server.begin()
         await server.settled()
-        self.pool.note_said(server)  # by what is given back here
+        self.pool.note_said(server)  # the caller gets the status, so it need not be reported again
         return server.status
 
     # --- logging in ---
@@ -192,8 +204,8 @@ class KeptServers:
         await login.listened.wait()
         return login.shown.result()
 
-    async def _listen(self, server: Server, login: PendingLogin) -> None:
-        """Wait for the browser to come back. If the port is taken, the code can still be handed over."""
+    async def _listen(self, server: McpServerRunner, login: PendingLogin) -> None:
+        """Wait for the browser to return. If the port is in use, the person can still enter the code."""
         try:
             async with open_callback(login, self._settings.port):
                 login.listened.set()
@@ -205,14 +217,14 @@ class KeptServers:
     async def finish_login(self, name: str, code: str | None = None) -> AnyMcpStatus:
         server, login = self.pool.get(name), self._logins.get(name)
         if login is None:
-            raise InvalidInputError("name", f"no login at {name} is under way", hint="start one first")
+            raise InvalidInputError("name", f"no login at {name} was started", hint="start one first")
         if code is not None:
             login.take(code)
         elif login.trouble:
             raise ConflictError(
                 "port",
                 str(self._settings.port),
-                f"cannot be listened at ({login.trouble}), and a browser comes back to it",
+                f"cannot be opened ({login.trouble}), but the browser returns to it",
                 hint="end the other login, or set experimental.weft.mcp.callbackPort",
             )
         await server.settled()
@@ -223,7 +235,7 @@ class KeptServers:
         url = await self.start_login(name)
         if not url:
             return self.pool.get(name).status
-        if not await open_browser(url, self._base.environment):
+        if not await open_browser(url, self._launch.environment):
             await self._tell(McpBrowserFailed(mcp_name=name, url=url))
         return await self.finish_login(name)
 
@@ -237,20 +249,21 @@ class KeptServers:
 
 @asynccontextmanager
 async def open_mcp(
-    settings: McpSettings, base: Base, tell: Tell, *, reserved: frozenset[str]
-) -> AsyncIterator[KeptServers]:
-    """The configured servers, none of them started (unless that is configured, too). Leaving ends them all."""
+    settings: McpSettings, launch: McpLaunch, tell: Tell, *, reserved: frozenset[str]
+) -> AsyncIterator[LocalMcp]:
+    """Open the configured servers. Start them now only with `eager`. Leaving the context ends all of them."""
 
-    async def changed(name: str) -> None:
+    async def report_changed(name: str) -> None:
         await tell(McpToolsChanged(server=name))
 
-    book = Book(settings.auth_file)
+    book = McpLoginStore(settings.auth_file)
     servers = tuple(
-        to_configured(name, said, base, call=settings.call) for name, said in settings.servers.items()
+        to_configured_server(name, config, launch, call=settings.call)
+        for name, config in settings.servers.items()
     )
-    dial = Dialling(book, redirect_uri(settings.port))
-    patience = Patience(wait=settings.wait, notice=settings.notice)
-    async with open_pool(servers, dial, changed, reserved=reserved, patience=patience) as pool:
+    dial = SdkConnector(book, redirect_uri(settings.port))
+    patience = McpTimeouts(wait=settings.wait, notice=settings.notice)
+    async with open_pool(servers, dial, report_changed, reserved=reserved, timeouts=patience) as pool:
         if settings.eager:
             pool.begin()
-        yield KeptServers(pool, book, settings, base, tell)
+        yield LocalMcp(pool, book, settings, launch, tell)

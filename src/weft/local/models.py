@@ -6,95 +6,97 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct, field
 
 from weft.config.flags import read_flags
-from weft.config.load import Loaded
+from weft.config.load import LoadedConfig
 from weft.config.schema import Config
-from weft.config.schema import Deadlines as Said
-from weft.config.secrets import secret_values
+from weft.config.schema import DeadlinesConfig as DeadlineConfig
+from weft.config.secrets import list_secret_values
 from weft.errors import ConfigError, InvalidInputError
 from weft.host.clock import Clock
 from weft.host.paths import Paths
-from weft.local.configuration import to_info
-from weft.local.logins import Ways, find_loader
+from weft.local.configuration import to_provider_info
+from weft.local.logins import LoginMethods, find_options_loader
 from weft.model.catalog import parse_ref
 from weft.model.part import ModelRef
 from weft.model.provider import AnyAuth, ProviderInfo
 from weft.provider.catalog.adapters import Adapters
-from weft.provider.catalog.credentials import Login, find_auth, list_logins
+from weft.provider.catalog.credentials import StoredLogin, find_auth, list_logins
 from weft.provider.catalog.models import open_catalogue
-from weft.provider.catalog.offers import Offers, Sources, to_configured
+from weft.provider.catalog.offers import OfferSources, ProviderOffers, to_plain_entries
 from weft.provider.demo import serve_demo
-from weft.provider.endpoint import Deadlines
-from weft.provider.registry import Registry, Served
+from weft.provider.endpoint import StreamDeadlines
+from weft.provider.registry import Registry, ServedModel
 
 
-class Around(Struct, frozen=True, kw_only=True):
-    """The machine as far as providers go. `warn` hears what is odd and does no harm, `ways` are those to log in."""
+class ProviderEnvironment(Struct, frozen=True, kw_only=True):
+    """The environment that providers depend on. `warn` receives configuration problems that do no harm."""
 
     env: Mapping[str, str]
     paths: Paths
     warn: Callable[[ConfigError], None]
-    ways: Ways = field(default_factory=Ways)
+    logins: LoginMethods = field(default_factory=LoginMethods)
 
 
-def find_offers(loaded: Loaded, around: Around) -> Offers:
-    config, flags = loaded.config, read_flags(around.env)
+def find_offers(loaded: LoadedConfig, environment: ProviderEnvironment) -> ProviderOffers:
+    config, flags = loaded.config, read_flags(environment.env)
     allowed = config.enabled_providers
 
     def describe(provider: str) -> ProviderInfo | None:
         offer = offers.find(provider)
-        return None if offer is None else to_info(offer, secret_values(around.env))
+        return None if offer is None else to_provider_info(offer, list_secret_values(environment.env))
 
     async def stored(provider: str) -> AnyAuth | None:
-        return await asyncio.to_thread(find_auth, around.paths.auth_file, provider)
+        return await asyncio.to_thread(find_auth, environment.paths.auth_file, provider)
 
-    offers = Offers(
-        Sources(
-            catalogue=open_catalogue(around.paths.models_file, around.warn),
-            warn=around.warn,
-            configured=to_configured(config.provider),
-            logins=_logins(around),
-            env={**around.env, **loaded.environment},
+    offers = ProviderOffers(
+        OfferSources(
+            catalogue=open_catalogue(environment.paths.models_file, environment.warn),
+            warn=environment.warn,
+            configured=to_plain_entries(config.provider),
+            logins=_read_logins(environment),
+            env={**environment.env, **loaded.environment},
             enabled=frozenset(allowed) if allowed is not None else None,
             disabled=frozenset(config.disabled_providers or ()),
             experimental=flags.enable_experimental_models,
-            load=lambda provider: find_loader(around.ways, provider, stored, describe),
+            load=lambda provider: find_options_loader(environment.logins, provider, stored, describe),
         )
     )
     return offers
 
 
-def _logins(around: Around) -> dict[str, Login]:
+def _read_logins(environment: ProviderEnvironment) -> dict[str, StoredLogin]:
     try:
-        return list_logins(around.paths.auth_file)
+        return list_logins(environment.paths.auth_file)
     except ConfigError as error:
-        around.warn(error)
+        environment.warn(error)
         return {}
 
 
-def find_models(loaded: Loaded, around: Around, clock: Clock, also: tuple[Served, ...]) -> Registry:
-    """Every model: the scripted one, those in `also`, and those on offer. Nothing is fetched for it."""
+def find_models(
+    loaded: LoadedConfig, environment: ProviderEnvironment, clock: Clock, also: tuple[ServedModel, ...]
+) -> Registry:
+    """Return the registry of all models: the demo model, those in `also`, and those of the providers. Fetch nothing."""
     return Registry(
         [serve_demo(clock), *also],
-        default=named_model("model", loaded.config.model),
-        small=named_model("small_model", loaded.config.small_model),
-        offers=find_offers(loaded, around),
-        connect=Adapters(to_waits(loaded.config)),
+        default=parse_model_setting("model", loaded.config.model),
+        small=parse_model_setting("small_model", loaded.config.small_model),
+        offers=find_offers(loaded, environment),
+        connect=Adapters(to_provider_deadlines(loaded.config)),
     )
 
 
-def to_waits(config: Config) -> Deadlines:
-    """How long a model's server is waited for."""
+def to_provider_deadlines(config: Config) -> StreamDeadlines:
+    """Read the deadlines for requests to providers."""
     own = config.experimental.weft if config.experimental else None
-    said, usual = (own.deadlines if own else None) or Said(), Deadlines()
-    return Deadlines(
-        connect=said.connect or usual.connect,
-        first_byte=said.first_byte or usual.first_byte,
-        between=said.chunk or usual.between,
+    configured, defaults = (own.deadlines if own else None) or DeadlineConfig(), StreamDeadlines()
+    return StreamDeadlines(
+        connect=configured.connect or defaults.connect,
+        first_byte=configured.first_byte or defaults.first_byte,
+        between=configured.chunk or defaults.between,
     )
 
 
-def named_model(key: str, name: str | None) -> ModelRef | None:
-    """What a key of the configuration names; nothing else is ever used in its place."""
+def parse_model_setting(key: str, name: str | None) -> ModelRef | None:
+    """Return the model that a configuration key names, or None if it is not set. Raise `InvalidInputError` if it is not valid."""
     if not name:
         return None
     ref = parse_ref(name)

@@ -1,4 +1,4 @@
-"""Permissions of a directory: the gate, stored questions and grants, the decision log, and explaining a command."""
+"""Permissions of a directory: the gate, stored requests and grants, the decision log, and explanations of commands."""
 
 import hashlib
 import os
@@ -8,27 +8,27 @@ from typing import Final
 
 from msgspec import Struct
 
-from weft.config.schema import Asking, Config
+from weft.config.schema import AskingConfig, Config
 from weft.errors import BlockedError
 from weft.host.clock import SystemClock
-from weft.host.paths import Paths, user_name
+from weft.host.paths import Paths, find_user_name
 from weft.host.tasks import open_tasks
 from weft.model.event import Event
-from weft.model.ids import GLOBAL_PROJECT, Mint, ProjectID, file_name
+from weft.model.ids import GLOBAL_PROJECT, Mint, ProjectID, check_file_name
 from weft.model.permission import Action, Grant, Limits, PermissionRequest, Rule
-from weft.model.project import Place, root_of
-from weft.permission.audit import Audit, LogFiles
-from weft.permission.gate import Books, Gate
-from weft.permission.questions import Questions
-from weft.permission.requests import Asked
+from weft.model.project import Place, get_root
+from weft.permission.audit import AuditFiles, AuditLog
+from weft.permission.gate import Gate, GateStorage
+from weft.permission.policy import AskPolicy, Consult, GateContext, Ruling
+from weft.permission.questions import QuestionGate
+from weft.permission.requests import OpenRequest
+from weft.permission.rules import ask_before_named, ask_before_writers, choose_strictest
 from weft.permission.rules import judge as judge_pattern
-from weft.permission.rules import strictest, watch_named, watch_writers
-from weft.permission.storage import FileShelf, Kept, MemoryShelf, Shelf
-from weft.permission.terms import Around, Consult, Ruling, Terms
+from weft.permission.storage import FileItemStore, ItemFile, ItemStore, MemoryItemStore
 from weft.plugin.hooks import PERMISSION_ASK, Hooks, PermissionAnswer
-from weft.tool.shell.command import judge
-from weft.tool.shell.places import Where
-from weft.tool.shell.scene import Part
+from weft.tool.shell.judgement import judge_command
+from weft.tool.shell.places import CommandLocation
+from weft.tool.shell.state import ShellAction
 
 NAME_LENGTH: Final = 16
 
@@ -37,50 +37,50 @@ def permission_directory(paths: Paths) -> str:
     return os.path.join(paths.data, "permission")
 
 
-def person_of(env: Mapping[str, str]) -> str:
-    """Whose answers those are that are given here."""
-    return user_name(env) or f"user {os.getuid()}"
+def find_person(env: Mapping[str, str]) -> str:
+    """Return the name of the user, to record who gave an answer."""
+    return find_user_name(env) or f"user {os.getuid()}"
 
 
-def name_of(place: Place) -> ProjectID:
-    """Under which name a place is in the books: its project's.
+def permission_project(place: Place) -> ProjectID:
+    """Return the id under which permissions of a place are stored: the id of its project.
 
-    Whatever is no repository with a commit is one project for all: what is allowed in one such directory must not hold in
-    the next, so each has a name of its own.
+    All directories without a commit share one global project. A grant in one of them must not hold in the others, so each
+    gets an id of its own.
     """
     if place.project.id != GLOBAL_PROJECT:
         return place.project.id
-    real = os.path.realpath(root_of(place))
+    real = os.path.realpath(get_root(place))
     return ProjectID(f"{GLOBAL_PROJECT}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:NAME_LENGTH]}")
 
 
-def kept_asked(directory: str) -> Kept[Asked]:
-    return Kept(os.path.join(directory, "asked.json"), Asked)
+def request_file(directory: str) -> ItemFile[OpenRequest]:
+    return ItemFile(os.path.join(directory, "asked.json"), OpenRequest)
 
 
-def kept_grants(directory: str) -> Kept[Grant]:
-    return Kept(os.path.join(directory, "grants.json"), Grant)
+def grant_file(directory: str) -> ItemFile[Grant]:
+    return ItemFile(os.path.join(directory, "grants.json"), Grant)
 
 
-def log_of(directory: str, project: ProjectID) -> LogFiles:
-    return LogFiles(_logs_in(directory), file_name("project", project), clean=covered)
+def open_decision_log(directory: str, project: ProjectID) -> AuditFiles:
+    return AuditFiles(_log_directory(directory), check_file_name("project", project), redact=redact_text)
 
 
-def list_logs(directory: str) -> list[LogFiles]:
-    """Those of all projects, by name."""
+def list_decision_logs(directory: str) -> list[AuditFiles]:
+    """Return the decision logs of all projects, sorted by name."""
     with suppress(FileNotFoundError):
-        names = {name.split(".")[0] for name in os.listdir(_logs_in(directory))}
-        return [LogFiles(_logs_in(directory), name) for name in sorted(names)]
+        names = {name.split(".")[0] for name in os.listdir(_log_directory(directory))}
+        return [AuditFiles(_log_directory(directory), name) for name in sorted(names)]
     return []
 
 
-def _logs_in(directory: str) -> str:
+def _log_directory(directory: str) -> str:
     return os.path.join(directory, "log")
 
 
-def covered(text: str) -> str:
-    """The text without what looks like a key or a password."""
-    from weft.transfer.redact import find_secrets  # noqa: PLC0415  wanted when the log is written, not before
+def redact_text(text: str) -> str:
+    """Return the text with keys and passwords redacted."""
+    from weft.transfer.redact import find_secrets  # noqa: PLC0415  loaded when the log is first written
 
     pieces: list[str] = []
     end = 0
@@ -90,29 +90,29 @@ def covered(text: str) -> str:
     return "".join((*pieces, text[end:]))
 
 
-class Permitting(Struct, frozen=True, kw_only=True):
-    """On which terms a person is asked, and the directory of the books; without one they are kept in memory."""
+class PermissionSettings(Struct, frozen=True, kw_only=True):
+    """How a person is asked, and the directory for requests, grants and the log; without one they are kept in memory."""
 
-    terms: Terms = Terms()
+    terms: AskPolicy = AskPolicy()
     directory: str = ""
 
 
-def to_terms(vouched: Config, *, person: str, owner: str, answered: bool) -> Terms:
-    """What the configuration says, as far as somebody has vouched for it."""
+def to_terms(vouched: Config, *, person: str, owner: str, answered: bool) -> AskPolicy:
+    """Read the terms from the trusted part of the configuration."""
     own = vouched.experimental.weft if vouched.experimental else None
-    said = (own.asking if own else None) or Asking()
-    return Terms(
+    asking = (own.asking if own else None) or AskingConfig()
+    return AskPolicy(
         answered=answered,
-        unanswered=said.unanswered or "deny",
-        timeout_seconds=said.timeout,
-        always=said.always or "session",
+        unanswered=asking.unanswered or "deny",
+        timeout_seconds=asking.timeout,
+        always=asking.always or "session",
         person=person,
         owner=owner,
     )
 
 
-def consulting(hooks: Hooks) -> Consult:
-    """Plugins, as the gate knows them."""
+def to_consult(hooks: Hooks) -> Consult:
+    """Return the function by which the gate asks the `permission.ask` hooks."""
 
     async def consult(request: PermissionRequest) -> Ruling:
         if not hooks.any(PERMISSION_ASK):
@@ -127,71 +127,75 @@ def consulting(hooks: Hooks) -> Consult:
 
 
 @asynccontextmanager
-async def open_gates(permitting: Permitting, around: Around) -> AsyncIterator[tuple[Gate, Questions]]:
-    """Both for one directory. Leaving writes what is not in the log yet."""
-    books, terms = open_books(permitting.directory, around), permitting.terms
-    gate, questions = Gate(books, around, terms), Questions(books.asked, around, terms)
+async def open_gates(
+    settings: PermissionSettings, environment: GateContext
+) -> AsyncIterator[tuple[Gate, QuestionGate]]:
+    """Open the gate and the questions of a directory. Leaving the context flushes the log."""
+    records, terms = open_permission_records(settings.directory, environment), settings.terms
+    gate, questions = Gate(records, environment, terms), QuestionGate(records.asked, environment, terms)
     async with open_tasks() as tasks:
-        writing = tasks.create_task(books.audit.keep_flushing(around.clock))
+        writing = tasks.create_task(records.audit.keep_flushing(environment.clock))
         try:
             yield gate, questions
         finally:
             writing.cancel()
-            await books.audit.settle()
+            await records.audit.settle()
 
 
 @asynccontextmanager
-async def open_gates_at_rest(directory: str, project: ProjectID, terms: Terms) -> AsyncIterator[Gate]:
-    """A gate for who only answers and revokes: nothing runs here, and nobody listens."""
+async def open_offline_gate(directory: str, project: ProjectID, terms: AskPolicy) -> AsyncIterator[Gate]:
+    """Open a gate to reply to requests and revoke grants, without a run and without listeners."""
     clock = SystemClock()
-    around = Around(clock=clock, mint=Mint(clock.now, os.urandom), project=project, tell=_to_nobody)
-    async with open_gates(Permitting(terms=terms, directory=directory), around) as (gate, _):
+    environment = GateContext(
+        clock=clock, mint=Mint(clock.now, os.urandom), project=project, tell=_ignore_event
+    )
+    async with open_gates(PermissionSettings(terms=terms, directory=directory), environment) as (gate, _):
         yield gate
 
 
-async def _to_nobody(_: Event) -> None:
-    """Whoever waits for an answer looks for it where it was written down."""
+async def _ignore_event(_: Event) -> None:
+    """Drop an event. A run that waits for the reply reads it from the stored request."""
 
 
-def open_books(directory: str, around: Around) -> Books:
+def open_permission_records(directory: str, environment: GateContext) -> GateStorage:
     if not directory:
-        asked: Shelf[Asked] = MemoryShelf()
-        grants: Shelf[Grant] = MemoryShelf()
-        return Books(asked=asked, grants=grants, audit=Audit(None))
-    return Books(
-        asked=FileShelf(kept_asked(directory)),
-        grants=FileShelf(kept_grants(directory)),
-        audit=Audit(log_of(directory, around.project)),
+        asked: ItemStore[OpenRequest] = MemoryItemStore()
+        grants: ItemStore[Grant] = MemoryItemStore()
+        return GateStorage(asked=asked, grants=grants, audit=AuditLog(None))
+    return GateStorage(
+        asked=FileItemStore(request_file(directory)),
+        grants=FileItemStore(grant_file(directory)),
+        audit=AuditLog(open_decision_log(directory, environment.project)),
     )
 
 
 class JudgedPart(Struct, frozen=True, kw_only=True):
-    """One thing that a command does, and the rule that has the say on it."""
+    """One action of a command, and the rule that decides on it."""
 
-    part: Part
+    part: ShellAction
     rule: Rule
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
-    """Every part of a command, in the order in which a tool asks for them."""
+    """The parts of a command, in the order in which the tool asks for permission."""
 
     parts: tuple[JudgedPart, ...]
 
     @property
     def verdict(self) -> Action:
-        """The strictest of all."""
-        return strictest(each.rule for each in self.parts).action
+        """The strictest action of all parts."""
+        return choose_strictest(each.rule for each in self.parts).action
 
 
-def explain(command: str, where: Where, limits: Limits) -> Explanation:
-    """The same judgement, against the same rules, as a call of the `bash` tool meets. Blocks."""
-    return hold(judge(command, where).in_order, limits)
+def explain(command: str, where: CommandLocation, limits: Limits) -> Explanation:
+    """Judge a command by the same rules as a call of the `bash` tool. Blocks."""
+    return judge_parts(judge_command(command, where).in_order, limits)
 
 
-def hold(parts: Sequence[Part], limits: Limits) -> Explanation:
-    """Parts of a command, held against the rules."""
-    watched = watch_writers(limits, "bash", (part.pattern for part in parts if part.may_write))
-    watched = watch_named(watched, "bash", (part.pattern for part in parts if part.perhaps))
+def judge_parts(parts: Sequence[ShellAction], limits: Limits) -> Explanation:
+    """Find the rule that decides on each part of a command."""
+    watched = ask_before_writers(limits, "bash", (part.pattern for part in parts if part.may_write))
+    watched = ask_before_named(watched, "bash", (part.pattern for part in parts if part.perhaps))
     return Explanation(
         parts=tuple(
             JudgedPart(part=part, rule=judge_pattern(part.permission, part.pattern, watched))

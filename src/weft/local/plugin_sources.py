@@ -10,139 +10,141 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from weft.config.check import nearest
-from weft.config.finish import plugin_name
+from weft.config.check import find_nearest
+from weft.config.defaults import get_plugin_name
 from weft.config.flags import read_flags
-from weft.config.load import Loaded
-from weft.config.schema import Experimental, Own, Plugins
-from weft.config.sources import Directory, Situation, list_sources
+from weft.config.load import LoadedConfig
+from weft.config.schema import ExperimentalConfig, PluginsConfig, WeftConfig
+from weft.config.sources import ConfigDirectory, ConfigScope, list_sources
 from weft.config.trust import list_tools
 from weft.errors import ConfigError
-from weft.plugin.chain import SECONDS
-from weft.plugin.command import CommandHook
+from weft.plugin.chain import HOOK_SECONDS
+from weft.plugin.command import HookCommand
 from weft.plugin.hooks import COMMAND_BEFORE, EVENT, HOOKS, PERMISSION_ASK, TOOL_AFTER, TOOL_BEFORE
 
-GROUP: Final = "[weft.plugins]"
-ENDINGS: Final = (".dist-info", ".egg-info")
-LIMIT: Final = 1 << 20
+ENTRY_POINT_GROUP: Final = "[weft.plugins]"
+METADATA_ENDINGS: Final = (".dist-info", ".egg-info")
+MAX_ENTRY_POINT_BYTES: Final = 1 << 20
 
 
 class EntryPoint(Struct, frozen=True, kw_only=True):
-    """`name = module`, and the file that says it."""
+    """A line `name = module` of an `entry_points.txt`, and the path of that file."""
 
     name: str
     module: str
     path: str
 
 
-def list_entry_points(places: Sequence[str]) -> list[EntryPoint]:
-    """Those of all packages in these places, in order. As in Python itself, the first place that has a package counts."""
+def list_entry_points(directories: Sequence[str]) -> list[EntryPoint]:
+    """Return the entry points of all packages in these directories. The first directory that has a package wins, as in Python."""
     found: dict[str, EntryPoint] = {}
-    for place in places:
-        for path in _list_files(place):
-            for point in _read(path):
+    for directory in directories:
+        for path in _list_entry_point_files(directory):
+            for point in _read_entry_points(path):
                 found.setdefault(point.name, point)
     return list(found.values())
 
 
-def _list_files(place: str) -> Iterator[str]:
+def _list_entry_point_files(directory: str) -> Iterator[str]:
     try:
-        names = sorted(os.listdir(place))
+        names = sorted(os.listdir(directory))
     except OSError:
         return
     for name in names:
-        if name.endswith(ENDINGS):
-            yield os.path.join(place, name, "entry_points.txt")
+        if name.endswith(METADATA_ENDINGS):
+            yield os.path.join(directory, name, "entry_points.txt")
 
 
-def _read(path: str) -> Iterator[EntryPoint]:
+def _read_entry_points(path: str) -> Iterator[EntryPoint]:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read(LIMIT)
+            text = file.read(MAX_ENTRY_POINT_BYTES)
     except OSError:
-        return  # most packages have none
-    here = False
+        return  # most packages have no entry points
+    in_group = False
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
-            here = line.replace(" ", "") == GROUP
-        elif here and "=" in line and not line.startswith(("#", ";")):
+            in_group = line.replace(" ", "") == ENTRY_POINT_GROUP
+        elif in_group and "=" in line and not line.startswith(("#", ";")):
             name, _, module = line.partition("=")
             yield EntryPoint(name=name.strip(), module=module.strip(), path=path)
 
 
 Kind = Literal["package", "file", "module", "tools", "given"]
 
-ENDING: Final = ".py"
-MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
-SHOWN: Final = 6
+PYTHON_ENDING: Final = ".py"
+MODULE_NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+SHOWN_NAMES: Final = 6
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
-    """Something to be loaded: `where` is its file or module, `said` the file that names it.
+class PluginSource(Struct, frozen=True, kw_only=True):
+    """A plugin to load. `where` is its file or module, `named_in` the file that names it.
 
-    A `given` one is there already: a module, or functions.
+    For kind `given`, `given` holds the namespace of a module or functions that the program passed in.
     """
 
     name: str
     kind: Kind
     where: str
-    said: str = ""
+    named_in: str = ""
     given: Any = None
 
 
-class Found(Struct, frozen=True, kw_only=True):
-    """What is to be loaded, in order; what is not for us; what is said wrongly."""
+class FoundPlugins(Struct, frozen=True, kw_only=True):
+    """The plugins to load, in order, the entries that are not Python plugins, and errors in the configuration."""
 
-    wanted: tuple[Wanted, ...] = ()
-    passed: tuple[str, ...] = ()
+    sources: tuple[PluginSource, ...] = ()
+    skipped: tuple[str, ...] = ()
     problems: tuple[ConfigError, ...] = ()
 
 
-def find_plugins(loaded: Loaded, situation: Situation, given: Sequence[Any] = ()) -> Found:
-    """Installed packages' first, then those configured, then tools, then those handed over by a program."""
-    off = set(read_terms(loaded).off or ())
-    search = _Search(situation)
+def find_plugins(loaded: LoadedConfig, situation: ConfigScope, given: Sequence[Any] = ()) -> FoundPlugins:
+    """Find plugins: first of installed packages, then configured ones, then tool files, then those in `given`."""
+    off = set(read_plugin_settings(loaded).off or ())
+    search = _PluginSearch(situation)
     if not read_flags(situation.env).disable_default_plugins:
-        search.packages()
+        search.add_packages()
     for index, entry in enumerate(loaded.config.plugin or ()):
         origin = loaded.origins.get(("plugin", str(index)))
-        search.entry(entry, origin.path if origin else "")
-    search.tools()
-    wanted = [each for each in search.wanted if each.name not in off]
-    return Found(
-        wanted=(*wanted, *_to_given(given)), passed=tuple(search.passed), problems=tuple(search.problems)
+        search.add_entry(entry, origin.path if origin else "")
+    search.add_tool_files()
+    sources = [each for each in search.sources if each.name not in off]
+    return FoundPlugins(
+        sources=(*sources, *_to_given_sources(given)),
+        skipped=tuple(search.skipped),
+        problems=tuple(search.problems),
     )
 
 
-def read_terms(loaded: Loaded) -> Plugins:
-    own = (loaded.config.experimental or Experimental()).weft or Own()
-    return own.plugins or Plugins()
+def read_plugin_settings(loaded: LoadedConfig) -> PluginsConfig:
+    own = (loaded.config.experimental or ExperimentalConfig()).weft or WeftConfig()
+    return own.plugins or PluginsConfig()
 
 
-def to_warning(passed: Sequence[str]) -> ConfigError:
-    """One line for all that was passed over."""
-    more = f" and {len(passed) - SHOWN} more" if len(passed) > SHOWN else ""
-    named = f"{', '.join(passed[:SHOWN])}{more}"
-    return ConfigError("plugin", f"weft runs Python plugins, so these are passed over: {named}")
+def to_skipped_warning(skipped: Sequence[str]) -> ConfigError:
+    """Return one warning for all entries that were skipped."""
+    more = f" and {len(skipped) - SHOWN_NAMES} more" if len(skipped) > SHOWN_NAMES else ""
+    named = f"{', '.join(skipped[:SHOWN_NAMES])}{more}"
+    return ConfigError("plugin", f"weft runs Python plugins only and skips these: {named}")
 
 
-class _Search:
-    def __init__(self, situation: Situation) -> None:
+class _PluginSearch:
+    def __init__(self, situation: ConfigScope) -> None:
         self._situation = situation
-        self.wanted: list[Wanted] = []
-        self.passed: list[str] = []
+        self.sources: list[PluginSource] = []
+        self.skipped: list[str] = []
         self.problems: list[ConfigError] = []
 
-    def packages(self) -> None:
-        for point in list_entry_points(self._places()):
-            if MODULE.fullmatch(point.module):
-                self._want(point.name, "package", point.module, point.path)
+    def add_packages(self) -> None:
+        for point in list_entry_points(self._list_install_directories()):
+            if MODULE_NAME.fullmatch(point.module):
+                self._add(point.name, "package", point.module, point.path)
             else:
-                reason = "an entry point of weft.plugins names a module, and nothing in it"
+                reason = "an entry point of weft.plugins must name a module, not an object in it"
                 self.problems.append(ConfigError(point.path, reason, key=point.name))
 
-    def _places(self) -> list[str]:
-        """Where packages are installed. The directory one happens to be in is no such place, unless it is trusted."""
+    def _list_install_directories(self) -> list[str]:
+        """Return the directories of `sys.path`, without the project's own unless the project is trusted."""
         here = {os.path.realpath(each) for each in (self._situation.directory, self._situation.worktree, ".")}
         return [
             place
@@ -150,97 +152,101 @@ class _Search:
             if place and (self._situation.trusted or os.path.realpath(place) not in here)
         ]
 
-    def entry(self, entry: str, said: str) -> None:
-        path = self._path(entry, said)
+    def add_entry(self, entry: str, named_in: str) -> None:
+        path = self._find_path(entry, named_in)
         if path is not None:
-            self._file(path, entry, said)
-        elif MODULE.fullmatch(entry) and _is_there(entry):
-            self._want(entry, "module", entry, said)
-        elif MODULE.fullmatch(entry) and "." in entry:
+            self._add_file(path, entry, named_in)
+        elif MODULE_NAME.fullmatch(entry) and _is_installed(entry):
+            self._add(entry, "module", entry, named_in)
+        elif MODULE_NAME.fullmatch(entry) and "." in entry:
             reason = f"there is no module {entry!r}"
-            self.problems.append(ConfigError(said or "plugin", reason, key="plugin"))
+            self.problems.append(ConfigError(named_in or "plugin", reason, key="plugin"))
         else:
-            self.passed.append(entry)  # a package of npm's, as OpenCode has them
+            self.skipped.append(entry)  # an npm package, as in OpenCode
 
-    def _path(self, entry: str, said: str) -> str | None:
-        """The file that an entry names, if it names one."""
+    def _find_path(self, entry: str, named_in: str) -> str | None:
+        """Return the path that an entry names, or None if it names a package or module."""
         if entry.startswith("file://"):
             bare = entry.removeprefix("file://")
-        elif entry.startswith(("./", "../", "/", "~/")) or entry.endswith(ENDING):
+        elif entry.startswith(("./", "../", "/", "~/")) or entry.endswith(PYTHON_ENDING):
             bare = entry
         else:
             return None
         if bare.startswith("~/"):
             bare = os.path.join(self._situation.paths.os_home, bare[2:])
-        base = os.path.dirname(said) if os.path.isabs(said) else self._situation.directory
+        base = os.path.dirname(named_in) if os.path.isabs(named_in) else self._situation.directory
         return os.path.normpath(os.path.join(base, bare))
 
-    def _file(self, path: str, entry: str, said: str) -> None:
-        if not path.endswith(ENDING):
-            self.passed.append(entry.removeprefix("file://"))
+    def _add_file(self, path: str, entry: str, named_in: str) -> None:
+        if not path.endswith(PYTHON_ENDING):
+            self.skipped.append(entry.removeprefix("file://"))
         elif not os.path.isfile(path):
-            self.problems.append(ConfigError(said or "plugin", f"there is no file {path}", key="plugin"))
+            self.problems.append(ConfigError(named_in or "plugin", f"there is no file {path}", key="plugin"))
         else:
-            self._want(plugin_name(f"file://{path}"), "file", path, said)
+            self._add(get_plugin_name(f"file://{path}"), "file", path, named_in)
 
-    def tools(self) -> None:
-        for directory in self._directories():
+    def add_tool_files(self) -> None:
+        for directory in self._list_config_directories():
             for path in list_tools(directory):
-                if path.endswith(ENDING):
-                    stem = os.path.basename(path).removesuffix(ENDING)
-                    self._want(stem, "tools", path, directory)
+                if path.endswith(PYTHON_ENDING):
+                    stem = os.path.basename(path).removesuffix(PYTHON_ENDING)
+                    self._add(stem, "tools", path, directory)
                 else:
-                    self.passed.append(path)
+                    self.skipped.append(path)
 
-    def _directories(self) -> Iterator[str]:
+    def _list_config_directories(self) -> Iterator[str]:
         for source in list_sources(self._situation, read_flags(self._situation.env)):
-            if isinstance(source, Directory) and (source.origin.own or self._situation.trusted):
+            if isinstance(source, ConfigDirectory) and (source.origin.own or self._situation.trusted):
                 yield source.origin.path
 
-    def _want(self, name: str, kind: Kind, where: str, said: str) -> None:
-        self.wanted.append(Wanted(name=name, kind=kind, where=where, said=said))
+    def _add(self, name: str, kind: Kind, where: str, named_in: str) -> None:
+        self.sources.append(PluginSource(name=name, kind=kind, where=where, named_in=named_in))
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module.partition(".")[0]) is not None
     except (ImportError, ValueError):
         return False
 
 
-def _to_given(given: Sequence[Any]) -> Iterator[Wanted]:
-    """Modules one by one; functions together, as if they stood in one."""
+def _to_given_sources(given: Sequence[Any]) -> Iterator[PluginSource]:
+    """Return one source for each module, and one for all functions together."""
     functions = [each for each in given if isinstance(each, FunctionType)]
     for each in given:
         if not isinstance(each, FunctionType):
             name = str(getattr(each, "__name__", type(each).__name__))
             where = str(getattr(each, "__file__", None) or name)
-            yield Wanted(name=name, kind="given", where=where, given=vars(each))
+            yield PluginSource(name=name, kind="given", where=where, given=vars(each))
     if functions:
         together = {f"{index} {each.__name__}": each for index, each in enumerate(functions)}
-        yield Wanted(name="functions", kind="given", where=functions[0].__code__.co_filename, given=together)
+        yield PluginSource(
+            name="functions", kind="given", where=functions[0].__code__.co_filename, given=together
+        )
 
 
-KEY: Final = "experimental.weft.hooks"
-MATCHED: Final = {each.name for each in (TOOL_BEFORE, TOOL_AFTER, EVENT, COMMAND_BEFORE, PERMISSION_ASK)}
+HOOKS_KEY: Final = "experimental.weft.hooks"
+HOOKS_WITH_MATCHER: Final = {
+    each.name for each in (TOOL_BEFORE, TOOL_AFTER, EVENT, COMMAND_BEFORE, PERMISSION_ASK)
+}
 
 
-def list_commands(loaded: Loaded, warn: Callable[[ConfigError], None]) -> Iterator[CommandHook]:
-    """Every command to be asked, hook by hook, in the order configured."""
-    own = (loaded.config.experimental or Experimental()).weft or Own()
-    usual = (own.plugins.seconds if own.plugins else None) or SECONDS
+def list_hook_commands(loaded: LoadedConfig, warn: Callable[[ConfigError], None]) -> Iterator[HookCommand]:
+    """Return the commands that are configured for hooks, in order. Warn about those that are not valid."""
+    own = (loaded.config.experimental or ExperimentalConfig()).weft or WeftConfig()
+    default = (own.plugins.seconds if own.plugins else None) or HOOK_SECONDS
     for name, commands in (own.hooks or {}).items():
-        origin = loaded.origins.get((*KEY.split("."), name))
-        path, key = origin.path if origin else KEY, f"{KEY}.{name}"
+        origin = loaded.origins.get((*HOOKS_KEY.split("."), name))
+        path, key = origin.path if origin else HOOKS_KEY, f"{HOOKS_KEY}.{name}"
         if name not in HOOKS:
-            warn(ConfigError(path, "there is no such hook", key=key, near=nearest(name, HOOKS)))
+            warn(ConfigError(path, "there is no such hook", key=key, near=find_nearest(name, HOOKS)))
             continue
         for each in commands:
             if not each.command:
                 warn(ConfigError(path, "the command is empty", key=key))
                 continue
-            if each.matcher is not None and name not in MATCHED:
-                warn(ConfigError(path, "a matcher means nothing at this hook, and is passed over", key=key))
-            yield CommandHook(
-                hook=name, argv=each.command, matcher=each.matcher, seconds=each.timeout or usual
+            if each.matcher is not None and name not in HOOKS_WITH_MATCHER:
+                warn(ConfigError(path, "this hook has no matcher; the setting is ignored", key=key))
+            yield HookCommand(
+                hook=name, argv=each.command, matcher=each.matcher, seconds=each.timeout or default
             )

@@ -1,4 +1,4 @@
-"""Load plugins, each in a worker of its own, and wrap their custom tools as tools of a run."""
+"""Load plugins, each in its own worker thread, and wrap their tools for runs."""
 
 import asyncio
 import os
@@ -11,160 +11,158 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.context.reminders import NAME as VALUE
+from weft.context.reminders import VALUE_TOOL as VALUE
 from weft.errors import ConfigError, DeadlineError, ToolError, WeftError
 from weft.host.clock import Clock
 from weft.host.tasks import Deadline
-from weft.local.plugin_sources import Wanted
+from weft.local.plugin_sources import PluginSource
 from weft.model.wire import decode, encode, parse
 from weft.permission.rules import permission_of
-from weft.plugin.loading import Carried, gather, load_file, load_module
+from weft.plugin.loader import PluginContents, collect, load_file, load_module
 from weft.plugin.tools import NAME, CustomTool, ToolAnswer, ToolCallContext, name_in_file
-from weft.plugin.worker import Failed, Gave, Outside, Room, Stray, do_apart
+from weft.plugin.worker import Failed, MainLoop, OnStrayError, PluginWorker, Returned, run_in_thread
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
-from weft.tool.registry import AFTER_A_CUT, AFTER_A_JOB, UNSEEN
+from weft.tool.registry import AFTER_BACKGROUND_JOB, AFTER_COMPACTION, HIDDEN_TOOLS
 
 LOAD_SECONDS: Final = 30.0
 
 
 class Plugin(Struct, frozen=True, kw_only=True):
-    """One that was loaded."""
+    """A plugin that was loaded."""
 
-    wanted: Wanted
-    carried: Carried
-    room: Room
+    source: PluginSource
+    carried: PluginContents
+    worker: PluginWorker
 
 
-class Unloaded(Struct, frozen=True, kw_only=True):
-    """One that could not be, and why."""
+class FailedPlugin(Struct, frozen=True, kw_only=True):
+    """A plugin that could not be loaded, and why."""
 
-    wanted: Wanted
+    source: PluginSource
     error: ConfigError
 
 
-class Loader:
-    """`stray` gives who hears what goes wrong in a plugin while nobody waits for it."""
+class PluginLoader:
+    """Loads plugins. `make_handler` returns the handler for errors in tasks that a plugin starts itself."""
 
     def __init__(
-        self, clock: Clock, stray: Callable[[Wanted], Stray], *, seconds: float = LOAD_SECONDS
+        self,
+        clock: Clock,
+        make_handler: Callable[[PluginSource], OnStrayError],
+        *,
+        seconds: float = LOAD_SECONDS,
     ) -> None:
         self._clock = clock
-        self._stray = stray
+        self._make_handler = make_handler
         self._seconds = seconds
-        self._rooms: list[Room] = []
+        self._workers: list[PluginWorker] = []
 
-    async def load_all(self, wanted: Iterable[Wanted]) -> list[Plugin | Unloaded]:
-        """In the order wanted, whoever is ready first."""
-        return list(await asyncio.gather(*(self._load(each) for each in wanted)))
+    async def load_all(self, sources: Iterable[PluginSource]) -> list[Plugin | FailedPlugin]:
+        """Load all plugins at the same time, and return them in the order of `sources`."""
+        return list(await asyncio.gather(*(self._load(each) for each in sources)))
 
-    async def _load(self, wanted: Wanted) -> Plugin | Unloaded:
-        room = Room(wanted.name, self._stray(wanted))
-        self._rooms.append(room)
+    async def _load(self, source: PluginSource) -> Plugin | FailedPlugin:
+        worker = PluginWorker(source.name, self._make_handler(source))
+        self._workers.append(worker)
         try:
             async with Deadline("loading", self._seconds, self._clock).running():
-                outcome = await room.do(partial(_read, wanted))
+                outcome = await worker.do(partial(_load_source, source))
         except DeadlineError:
-            reason = f"took longer than {self._seconds:g} seconds to load, and is left out"
-            return Unloaded(wanted=wanted, error=ConfigError(wanted.where, reason))
+            reason = f"took longer than {self._seconds:g} seconds to load and is left out"
+            return FailedPlugin(source=source, error=ConfigError(source.where, reason))
         match outcome:
-            case Gave(value=value):
-                return Plugin(wanted=wanted, carried=value, room=room)
+            case Returned(value=value):
+                return Plugin(source=source, carried=value, worker=worker)
             case Failed(error=ConfigError() as error):
-                return Unloaded(wanted=wanted, error=error)
+                return FailedPlugin(source=source, error=error)
             case Failed(reason=reason):
-                return Unloaded(wanted=wanted, error=ConfigError(wanted.where, reason))
+                return FailedPlugin(source=source, error=ConfigError(source.where, reason))
 
     async def close(self) -> None:
-        await asyncio.gather(*(room.close() for room in self._rooms))
+        await asyncio.gather(*(worker.close() for worker in self._workers))
 
 
-def _read(wanted: Wanted) -> Carried:
-    match wanted.kind:
+def _load_source(source: PluginSource) -> PluginContents:
+    match source.kind:
         case "given":
-            return gather(wanted.given)
+            return collect(source.given)
         case "file" | "tools":
-            return gather(vars(load_file(wanted.where)))
+            return collect(vars(load_file(source.where)))
         case "module" | "package":
-            return gather(vars(load_module(wanted.where)))
+            return collect(vars(load_module(source.where)))
 
 
-# Names that mean something to the run itself.
-KEPT: Final = UNSEEN | AFTER_A_CUT | AFTER_A_JOB | {VALUE}
+# Tool names that have a meaning for runs.
+RESERVED_NAMES: Final = HIDDEN_TOOLS | AFTER_COMPACTION | AFTER_BACKGROUND_JOB | {VALUE}
 
 
-class Named(Struct, frozen=True, kw_only=True):
-    """A custom tool under the name that the model calls it by, and whose it is."""
+class NamedTool(Struct, frozen=True, kw_only=True):
+    """A custom tool under the name by which the model calls it, and its plugin."""
 
     custom: CustomTool
     plugin: Plugin
 
 
-def name_tools(plugins: Iterable[Plugin], warn: Callable[[ConfigError], None]) -> dict[str, Named]:
-    """Every custom tool by its name. Of two that have the same, the later one counts, as in OpenCode; that is said."""
-    named: dict[str, Named] = {}
+def name_tools(plugins: Iterable[Plugin], warn: Callable[[ConfigError], None]) -> dict[str, NamedTool]:
+    """Return every custom tool by its name. A later tool replaces an earlier one, as in OpenCode, with a warning."""
+    named: dict[str, NamedTool] = {}
     for plugin in plugins:
         own: set[str] = set()
-        for custom in list_tools(plugin):
-            wrong = _fault(custom, own)
-            if wrong:
-                warn(ConfigError(plugin.wanted.where, wrong, at=(_line(custom), 0)))
+        for custom in list_plugin_tools(plugin):
+            fault = _find_fault(custom, own)
+            if fault:
+                warn(ConfigError(plugin.source.where, fault, at=(_line_of(custom), 0)))
                 continue
             own.add(custom.name)
             if custom.name in named:
-                before = named[custom.name].plugin.wanted.where
-                warn(
-                    ConfigError(
-                        plugin.wanted.where, f"tool {custom.name!r} takes the place of the one in {before}"
-                    )
-                )
-            named[custom.name] = Named(custom=custom, plugin=plugin)
+                before = named[custom.name].plugin.source.where
+                warn(ConfigError(plugin.source.where, f"tool {custom.name!r} replaces the one in {before}"))
+            named[custom.name] = NamedTool(custom=custom, plugin=plugin)
     return named
 
 
-def list_tools(plugin: Plugin) -> Iterator[CustomTool]:
-    """A plugin's tools as they are called: in a file of tools, by the file."""
+def list_plugin_tools(plugin: Plugin) -> Iterator[CustomTool]:
+    """Return the tools of a plugin. Tools in a tool file are named after the file."""
     for custom in plugin.carried.tools:
-        if plugin.wanted.kind == "tools":
-            stem = os.path.splitext(os.path.basename(plugin.wanted.where))[0]
+        if plugin.source.kind == "tools":
+            stem = os.path.splitext(os.path.basename(plugin.source.where))[0]
             yield replace(custom, name=name_in_file(custom.name, stem))
         else:
             yield custom
 
 
-def _fault(custom: CustomTool, own: set[str]) -> str:
+def _find_fault(custom: CustomTool, own: set[str]) -> str:
     function = custom.function.__name__
     if NAME.fullmatch(custom.name) is None:
-        return f"function {function!r}: {custom.name!r} is no name that a model can call"
-    if custom.name in KEPT:
-        return f"function {function!r}: the name {custom.name!r} is weft's own"
+        return f"function {function!r}: {custom.name!r} is not a valid tool name"
+    if custom.name in RESERVED_NAMES:
+        return f"function {function!r}: the name {custom.name!r} is reserved by weft"
     return (
-        f"function {function!r}: there is a tool {custom.name!r} in this file already"
-        if custom.name in own
-        else ""
+        f"function {function!r}: this file already has a tool {custom.name!r}" if custom.name in own else ""
     )
 
 
-def _line(custom: CustomTool) -> int:
+def _line_of(custom: CustomTool) -> int:
     line: int = custom.function.__code__.co_firstlineno
     return line
 
 
-def to_tools(named: Iterable[Named]) -> tuple[AnyTool, ...]:
-    return tuple(to_tool(each.custom, each.plugin.room) for each in named)
+def to_run_tools(named: Iterable[NamedTool]) -> tuple[AnyTool, ...]:
+    return tuple(to_run_tool(each.custom, each.plugin.worker) for each in named)
 
 
-def to_tool(custom: CustomTool, room: Room) -> AnyTool:
-    """The permission of a custom tool is its name; of one that stands in for weft's own, that of the other."""
+def to_run_tool(custom: CustomTool, worker: PluginWorker) -> AnyTool:
+    """Wrap a custom tool. Its permission is its name, or that of the built-in tool that it replaces."""
 
-    async def run(wanted: Struct, ctx: ToolContext) -> ToolResult:
+    async def run(arguments: Struct, ctx: ToolContext) -> ToolResult:
         await ctx.ask(permission_of(custom.name), "*", always=("*",))
-        work = partial(_call, custom, wanted, _context(ctx))
-        outcome = await (room.do(work) if custom.is_async else do_apart(custom.name, work))
-        if isinstance(outcome, Gave) and isawaitable(outcome.value):
-            # What is wrapped around an `async` function need not look like one.
-            outcome = await room.do(partial(_same, outcome.value))
+        work = partial(_call, custom, arguments, _to_call_context(ctx))
+        outcome = await (worker.do(work) if custom.is_async else run_in_thread(custom.name, work))
+        if isinstance(outcome, Returned) and isawaitable(outcome.value):
+            # A wrapper around an `async` function may not look like one.
+            outcome = await worker.do(partial(_return_value, outcome.value))
         match outcome:
-            case Gave(value=value):
+            case Returned(value=value):
                 return ToolResult(title=value.title, output=value.output, metadata=value.metadata)
             case Failed(error=WeftError() as error):
                 raise error
@@ -174,39 +172,39 @@ def to_tool(custom: CustomTool, room: Room) -> AnyTool:
     return Tool(name=custom.name, about=custom.about, takes=custom.takes, run=run)
 
 
-def _same(value: Any) -> Any:
+def _return_value(value: Any) -> Any:
     return value
 
 
-def _call(custom: CustomTool, wanted: Struct, context: ToolCallContext) -> Any:
-    given = custom.call(wanted, context)
-    return _awaited(custom, given) if isawaitable(given) else _to_answer(custom, given)
+def _call(custom: CustomTool, arguments: Struct, context: ToolCallContext) -> Any:
+    result = custom.call(arguments, context)
+    return _await_answer(custom, result) if isawaitable(result) else _to_answer(custom, result)
 
 
-async def _awaited(custom: CustomTool, given: Any) -> ToolAnswer:
-    return _to_answer(custom, await given)
+async def _await_answer(custom: CustomTool, result: Any) -> ToolAnswer:
+    return _to_answer(custom, await result)
 
 
-def _to_answer(custom: CustomTool, given: Any) -> ToolAnswer:
-    if not isinstance(given, str | ToolAnswer):
-        kind = type(given).__name__
-        raise ToolError(f"The {custom.name} tool gave back a {kind}, where text or a ToolAnswer is wanted.")
-    answer = ToolAnswer(output=given) if isinstance(given, str) else given
-    return decode(encode(answer), ToolAnswer, where=f"what the {custom.name} tool gave back")
+def _to_answer(custom: CustomTool, result: Any) -> ToolAnswer:
+    if not isinstance(result, str | ToolAnswer):
+        kind = type(result).__name__
+        raise ToolError(f"The {custom.name} tool returned a {kind}; it must return text or a ToolAnswer.")
+    answer = ToolAnswer(output=result) if isinstance(result, str) else result
+    return decode(encode(answer), ToolAnswer, where=f"the result of the {custom.name} tool")
 
 
-def _context(ctx: ToolContext) -> ToolCallContext:
-    """The context as it is seen from another thread: what is asked and reported there is done here."""
-    outside = Outside(asyncio.get_running_loop(), copy_context())
+def _to_call_context(ctx: ToolContext) -> ToolCallContext:
+    """Return the context for use in a plugin's thread: `ask` and `report` run in the main thread."""
+    outside = MainLoop(asyncio.get_running_loop(), copy_context())
 
     def ask(permission: str, *patterns: str) -> Coroutine[Any, Any, None]:
-        _check_awaits("ask")
+        _check_is_async("ask")
         return outside.do(lambda: ctx.ask(permission, *patterns, always=patterns))
 
     def report(
         *, title: str | None = None, metadata: dict[str, Any] | None = None
     ) -> Coroutine[Any, Any, None]:
-        _check_awaits("report")
+        _check_is_async("report")
         plain = parse(encode(metadata)) if metadata else metadata
         return outside.do(lambda: ctx.report(title=title, metadata=plain))
 
@@ -222,9 +220,9 @@ def _context(ctx: ToolContext) -> ToolCallContext:
     )
 
 
-def _check_awaits(what: str) -> None:
-    """Who cannot await would go on as if it had been allowed."""
+def _check_is_async(what: str) -> None:
+    # A tool that cannot await would go on as if permission had been given.
     try:
         asyncio.get_running_loop()
     except RuntimeError as error:
-        raise ToolError(f"{what} needs a tool that is async: write async def, and await it") from error
+        raise ToolError(f"{what} needs an async tool: write async def, and await it") from error

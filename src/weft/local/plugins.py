@@ -14,206 +14,236 @@ from msgspec.structs import replace
 
 from weft.api import Api
 from weft.bus import Bus
-from weft.config.check import check
-from weft.config.finish import plugin_name
-from weft.config.layer import Origin, Problems, make_layer
-from weft.config.load import Loaded, load_config
+from weft.config.check import check_config
+from weft.config.defaults import get_plugin_name
+from weft.config.layer import ConfigOrigin, ConfigProblems, make_layer
+from weft.config.load import LoadedConfig, load_config
 from weft.config.schema import Config
-from weft.config.sources import Situation
+from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, CursorLostError, DeadlineError, InvalidInputError, UnsupportedError
 from weft.host.clock import Clock, SystemClock
 from weft.host.paths import paths_from
 from weft.host.processes import tool_environment
 from weft.host.tasks import Deadline, open_tasks
-from weft.local.api import Local
-from weft.local.logins import Ways, list_built_in
-from weft.local.plugin_sources import Found, Wanted, find_plugins, list_commands, read_terms, to_warning
-from weft.local.plugin_tools import LOAD_SECONDS, Loader, Named, Plugin, Unloaded, name_tools, to_tools
+from weft.local.api import LocalApi
+from weft.local.logins import LoginMethods, list_built_in_logins
+from weft.local.plugin_sources import (
+    FoundPlugins,
+    PluginSource,
+    find_plugins,
+    list_hook_commands,
+    read_plugin_settings,
+    to_skipped_warning,
+)
+from weft.local.plugin_tools import (
+    LOAD_SECONDS,
+    FailedPlugin,
+    NamedTool,
+    Plugin,
+    PluginLoader,
+    name_tools,
+    to_run_tools,
+)
 from weft.model.event import SessionFailed
-from weft.model.failure import Said, UnknownFailure
+from weft.model.failure import MessageData, UnknownFailure
 from weft.model.wire import to_plain
-from weft.plugin.auth import list_auths, login_in
-from weft.plugin.chain import FAULTS, SECONDS, Chain, Conduct, Voice, voice_in
-from weft.plugin.command import CommandHook, Surroundings, voice_of
-from weft.plugin.hooks import CONFIG, EVENT, UNHOOKED, Configuration, Configured, Happened, Hooks, Nothing
-from weft.plugin.loading import PluginContext
-from weft.plugin.worker import Failed, Outside, Stray
-from weft.project.look import look
+from weft.plugin.auth import list_auths, to_login
+from weft.plugin.chain import (
+    HOOK_SECONDS,
+    MAX_FAULTS,
+    FaultCounter,
+    HookChain,
+    RegisteredHook,
+    register_function,
+)
+from weft.plugin.command import CommandEnvironment, HookCommand, register_command
+from weft.plugin.hooks import (
+    CONFIG,
+    EVENT,
+    NO_HOOKS,
+    ConfigHookScope,
+    ConfigHookValue,
+    Happened,
+    Hooks,
+    NoChange,
+)
+from weft.plugin.loader import PluginContext
+from weft.plugin.worker import Failed, MainLoop, OnStrayError
+from weft.project.checkout import find_checkout
 from weft.tool.contract import AnyTool
 from weft.trust.decision import is_trusted
 
 
-class Remote:
-    """An object of ours, seen from a plugin's room: its coroutines can be awaited there, and what it is made of likewise."""
+class ApiProxy:
+    """An object of the main thread for use in a plugin's thread: its coroutines and those of its parts can be awaited there.
 
-    def __init__(self, target: Any, outside: Outside, promised: type = object) -> None:
+    Raise `AttributeError` for names that `protocol` does not define.
+    """
+
+    def __init__(self, target: Any, outside: MainLoop, protocol: type = object) -> None:
         self._target = target
         self._outside = outside
-        self._promised = promised
+        self._protocol = protocol
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or (self._promised is not object and not hasattr(self._promised, name)):
-            raise AttributeError(f"weft promises nothing of the name {name!r}")
+        if name.startswith("_") or (self._protocol is not object and not hasattr(self._protocol, name)):
+            raise AttributeError(f"the Api has no attribute {name!r}")
         found = getattr(self._target, name)
         if inspect.iscoroutinefunction(found):
-            return self._carried_over(found)
+            return self._wrap(found)
         if callable(found):
             raise UnsupportedError(
-                f"{name} from within a plugin", hint='for what happens there is @hook("event")'
+                f"calling {name} from a plugin", hint='to receive events, use @hook("event")'
             )
-        return Remote(found, self._outside)
+        return ApiProxy(found, self._outside)
 
-    def _carried_over(self, function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+    def _wrap(self, function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
         async def call(*given: Any, **named: Any) -> Any:
             return await self._outside.do(lambda: function(*given, **named))
 
         return call
 
 
-def to_remote(api: Api, outside: Outside) -> Any:
-    return Remote(api, outside, Api)
+# How long plugins may take, when weft closes, to handle the last events.
+DRAIN_SECONDS: Final = 1.0
 
 
-# How long plugins may take for what happened just before weft is closed.
-LAST_WORDS: Final = 1.0
+class PluginListener:
+    """Passes events to one plugin. The bus buffers them; if a plugin falls too far behind, events are lost and reported."""
 
-
-class Ear:
-    """What one plugin hears. The bus holds what it has yet to hear, and what is too much is lost and told."""
-
-    def __init__(self, plugin: str, voices: Sequence[Voice], bus: Bus) -> None:
+    def __init__(self, plugin: str, voices: Sequence[RegisteredHook], bus: Bus) -> None:
         self._plugin = plugin
         self._voices = voices
         self._bus = bus
         self._listener = bus.listen()
-        self._heard = self._listener.cursor
-        self._moved = asyncio.Event()
-        self._over = False
+        self._cursor = self._listener.cursor
+        self._progress = asyncio.Event()
+        self._stopped = False
 
-    async def listen(self, chain: Chain, conduct: Conduct) -> None:
+    async def listen(self, chain: HookChain, conduct: FaultCounter) -> None:
         while not conduct.is_off(self._plugin):
             try:
-                news = await self._listener.take()
+                events = await self._listener.take()
             except CursorLostError:
-                conduct.remark(self._plugin, "hook event cannot keep up, and misses some of what happened")
+                conduct.remark(self._plugin, "hook event is too slow and has missed some events")
                 self._listener = self._bus.listen()
-                self._move(self._listener.cursor)
+                self._advance(self._listener.cursor)
                 continue
-            for told in news:
+            for published in events:
                 for voice in self._voices:
                     if not conduct.is_off(self._plugin):
-                        await chain.ask_one(voice, EVENT, Happened(event=told.event), Nothing())
-                self._move(told.cursor)
-        self._over = True
-        self._moved.set()
+                        await chain.ask_one(voice, EVENT, Happened(event=published.event), NoChange())
+                self._advance(published.cursor)
+        self._stopped = True
+        self._progress.set()
 
-    def _move(self, to: int) -> None:
-        self._heard = to
-        self._moved.set()
+    def _advance(self, to: int) -> None:
+        self._cursor = to
+        self._progress.set()
 
-    async def caught_up(self) -> None:
-        """Wait until all has been heard that was told by now."""
+    async def catch_up(self) -> None:
+        """Wait until the plugin has handled every event that was published before this call."""
         until = self._bus.cursor
-        while self._heard < until and not self._over:
-            self._moved.clear()
-            await self._moved.wait()
+        while self._cursor < until and not self._stopped:
+            self._progress.clear()
+            await self._progress.wait()
 
 
-def open_ears(chain: Chain, bus: Bus) -> list[Ear]:
-    """One for each plugin that wants to hear what happens."""
-    voices: dict[str, list[Voice]] = {}
-    for voice in chain.voices(EVENT):
+def open_plugin_listeners(chain: HookChain, bus: Bus) -> list[PluginListener]:
+    """Return a listener for each plugin that has an `event` hook."""
+    voices: dict[str, list[RegisteredHook]] = {}
+    for voice in chain.registered(EVENT):
         voices.setdefault(voice.plugin, []).append(voice)
-    return [Ear(plugin, each, bus) for plugin, each in voices.items()]
+    return [PluginListener(plugin, each, bus) for plugin, each in voices.items()]
 
 
-async def hear_last_words(ears: Iterable[Ear]) -> None:
+async def drain_listeners(listeners: Iterable[PluginListener]) -> None:
     with suppress(TimeoutError):
-        async with asyncio.timeout(LAST_WORDS):
-            await asyncio.gather(*(ear.caught_up() for ear in ears))
+        async with asyncio.timeout(DRAIN_SECONDS):
+            await asyncio.gather(*(listener.catch_up() for listener in listeners))
 
 
 Warn = Callable[[ConfigError], None]
 
 
-class Ground(Struct, frozen=True, kw_only=True):
-    """Where plugins are opened: what is configured there, what a program hands over, and who hears what is wrong."""
-
-    loaded: Loaded
-    situation: Situation
-    clock: Clock
-    warn: Warn
-    given: tuple[Any, ...] = ()
-
-
-class Reporter:
-    """What is wrong with a plugin, said to who opened weft, and to all who listen once there is somebody to listen."""
+class FaultReporter:
+    """Reports faults of plugins to the caller of `weft.open` and, once an `Api` is attached, as events."""
 
     def __init__(self, warn: Warn) -> None:
         self._warn = warn
-        self._local: Local | None = None
+        self._local: LocalApi | None = None
 
-    def attach(self, local: Local | None) -> None:
+    def attach(self, local: LocalApi | None) -> None:
         self._local = local
 
     def __call__(self, error: ConfigError) -> None:
         self._warn(error)
         if self._local is not None:
-            failure = UnknownFailure(data=Said(message=str(error)))
+            failure = UnknownFailure(data=MessageData(message=str(error)))
             self._local.bus.publish(SessionFailed(error=failure), directory=self._local.kit.place.directory)
 
 
-class Plugins:
-    """All that were loaded. `hooks` and `tools` are for the run; `named` are the tools with whose they are."""
+class LoadedPlugins:
+    """The plugins that were loaded. Runs use `hooks` and `tools`; `named` also says which plugin each tool is from."""
 
-    def __init__(self, plugins: Iterable[Plugin], commands: Iterable[CommandHook], ground: Ground) -> None:
+    def __init__(
+        self,
+        plugins: Iterable[Plugin],
+        commands: Iterable[HookCommand],
+        loaded: LoadedConfig,
+        situation: ConfigScope,
+        *,
+        clock: Clock,
+        warn: Warn,
+    ) -> None:
         self.loaded = tuple(plugins)
         self.commands = tuple(commands)
-        self._terms = read_terms(ground.loaded)
-        self._ground = ground
-        self._reporter = Reporter(ground.warn)
-        self.conduct = Conduct(self._reporter, faults=self._terms.faults or FAULTS)
-        voices = self._voices()
-        self._chain = Chain(voices, self.conduct, ground.clock)
-        self.hooks: Hooks = self._chain if voices else UNHOOKED
-        self.named: Mapping[str, Named] = name_tools(self.loaded, ground.warn)
+        self._settings = read_plugin_settings(loaded)
+        self._situation = situation
+        self._clock = clock
+        self._reporter = FaultReporter(warn)
+        self.conduct = FaultCounter(self._reporter, faults=self._settings.faults or MAX_FAULTS)
+        voices = self._list_voices()
+        self._chain = HookChain(voices, self.conduct, clock)
+        self.hooks: Hooks = self._chain if voices else NO_HOOKS
+        self.named: Mapping[str, NamedTool] = name_tools(self.loaded, warn)
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
-        """By name: in which order plugins are listed must not change a request, or no provider's cache holds."""
-        return to_tools(self.named[name] for name in sorted(self.named))
+        """The tools, sorted by name: the order of plugins must not change a request, or providers could not cache it."""
+        return to_run_tools(self.named[name] for name in sorted(self.named))
 
-    def _voices(self) -> list[Voice]:
-        seconds = self._terms.seconds or SECONDS
-        situation = self._ground.situation
+    def _list_voices(self) -> list[RegisteredHook]:
+        seconds = self._settings.seconds or HOOK_SECONDS
+        situation = self._situation
         top = situation.worktree.rstrip("/") or situation.directory
-        around = Surroundings(directory=top, environment=tool_environment(situation.env))
+        environment = CommandEnvironment(directory=top, environment=tool_environment(situation.env))
         return [
             *(
-                voice_in(plugin.room, hooked, plugin=plugin.wanted.where, seconds=seconds)
+                register_function(plugin.worker, hooked, plugin=plugin.source.where, seconds=seconds)
                 for plugin in self.loaded
                 for hooked in plugin.carried.hooks
             ),
-            *(voice_of(command, around) for command in self.commands),
+            *(register_command(command, environment) for command in self.commands),
         ]
 
     @asynccontextmanager
-    async def attached(self, local: Local) -> AsyncIterator[None]:
-        """While this is open plugins hear what happens, and have weft to talk to. They are set up first."""
+    async def attach(self, local: LocalApi) -> AsyncIterator[None]:
+        """Run the `setup` of all plugins, then pass them events until the context is left."""
         self._reporter.attach(local)
-        ears = open_ears(self._chain, local.bus)
+        listeners = open_plugin_listeners(self._chain, local.bus)
         await asyncio.gather(*(self._set_up(plugin, local) for plugin in self.loaded))
         async with open_tasks() as tasks:
-            listening = [tasks.create_task(ear.listen(self._chain, self.conduct)) for ear in ears]
+            running = [tasks.create_task(each.listen(self._chain, self.conduct)) for each in listeners]
             try:
                 yield
             finally:
-                await hear_last_words(ears)
-                for task in listening:
+                await drain_listeners(listeners)
+                for task in running:
                     task.cancel()
                 self._reporter.attach(None)
 
-    async def _set_up(self, plugin: Plugin, local: Local) -> None:
+    async def _set_up(self, plugin: Plugin, local: LocalApi) -> None:
         setup = plugin.carried.setup
         if setup is None:
             return
@@ -222,72 +252,81 @@ class Plugins:
             directory=place.directory,
             worktree=place.worktree,
             project=place.project,
-            api=to_remote(local, Outside(asyncio.get_running_loop(), copy_context())),
+            api=ApiProxy(local, MainLoop(asyncio.get_running_loop(), copy_context()), Api),
         )
-        seconds = self._terms.load_seconds or LOAD_SECONDS
+        seconds = self._settings.load_seconds or LOAD_SECONDS
         try:
-            async with Deadline("setup", seconds, self._ground.clock).running():
-                outcome = await plugin.room.do(partial(setup, context))
+            async with Deadline("setup", seconds, self._clock).running():
+                outcome = await plugin.worker.do(partial(setup, context))
         except DeadlineError:
-            self.conduct.give_up(plugin.wanted.where, f"setup took longer than {seconds:g} seconds")
+            self.conduct.give_up(plugin.source.where, f"setup took longer than {seconds:g} seconds")
             return
         if isinstance(outcome, Failed):
-            line = outcome.lines.get(plugin.wanted.where, 0)
-            self.conduct.give_up(plugin.wanted.where, f"setup: {outcome.reason}", line=line)
+            line = outcome.lines.get(plugin.source.where, 0)
+            self.conduct.give_up(plugin.source.where, f"setup: {outcome.reason}", line=line)
 
 
 @asynccontextmanager
-async def open_plugins(ground: Ground) -> AsyncIterator[Plugins]:
-    """Find and load them. What is wrong with one is told, and costs that one. Leaving ends them, stuck or not."""
-    found = await asyncio.to_thread(find_plugins, ground.loaded, ground.situation, ground.given)
+async def open_plugins(
+    loaded: LoadedConfig, situation: ConfigScope, *, clock: Clock, warn: Warn, given: tuple[Any, ...] = ()
+) -> AsyncIterator[LoadedPlugins]:
+    """Find and load the plugins; `given` are added by the program. A plugin that fails is reported and left out.
+
+    Leaving the context ends their threads, even if a plugin hangs.
+    """
+    found = await asyncio.to_thread(find_plugins, loaded, situation, given)
     for problem in found.problems:
-        ground.warn(problem)
-    if found.passed:
-        ground.warn(to_warning(found.passed))
-    hold = _Hold(asyncio.get_running_loop())
-    terms = read_terms(ground.loaded)
-    loader = Loader(ground.clock, hold.stray_of, seconds=terms.load_seconds or LOAD_SECONDS)
+        warn(problem)
+    if found.skipped:
+        warn(to_skipped_warning(found.skipped))
+    faults = _TaskFaults(asyncio.get_running_loop())
+    seconds = read_plugin_settings(loaded).load_seconds or LOAD_SECONDS
+    loader = PluginLoader(clock, faults.make_handler, seconds=seconds)
     try:
-        loaded = await loader.load_all(found.wanted)
-        for each in loaded:
-            if isinstance(each, Unloaded):
-                ground.warn(each.error)
-        ready = [each for each in loaded if isinstance(each, Plugin)]
-        plugins = Plugins(ready, list_commands(ground.loaded, ground.warn), ground)
-        hold.conduct = plugins.conduct
+        results = await loader.load_all(found.sources)
+        for result in results:
+            if isinstance(result, FailedPlugin):
+                warn(result.error)
+        ready = [result for result in results if isinstance(result, Plugin)]
+        commands = list_hook_commands(loaded, warn)
+        plugins = LoadedPlugins(ready, commands, loaded, situation, clock=clock, warn=warn)
+        faults.conduct = plugins.conduct
         yield plugins
     finally:
-        hold.conduct = None
+        faults.conduct = None
         await loader.close()
 
 
-class _Hold:
-    """What goes wrong in a plugin's own tasks, brought over to our loop and held against it."""
+class _TaskFaults:
+    """Counts errors in tasks that a plugin started itself. The errors arrive from the plugin's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self.conduct: Conduct | None = None
+        self.conduct: FaultCounter | None = None
 
-    def stray_of(self, wanted: Wanted) -> Stray:
-        def stray(failed: Failed) -> None:
+    def make_handler(self, source: PluginSource) -> OnStrayError:
+        def handle(failed: Failed) -> None:
             if not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._note, wanted, failed)
+                self._loop.call_soon_threadsafe(self._count, source, failed)
 
-        return stray
+        return handle
 
-    def _note(self, wanted: Wanted, failed: Failed) -> None:
+    def _count(self, source: PluginSource, failed: Failed) -> None:
         if self.conduct is not None:
-            line = failed.lines.get(wanted.where, 0)
-            self.conduct.fault(wanted.where, f"a task of its own: {failed.reason}", line=line)
+            line = failed.lines.get(source.where, 0)
+            self.conduct.fault(source.where, f"a task of its own: {failed.reason}", line=line)
 
 
-HELD: Final = ("plugin", "tool", "hook")
+HELD_KINDS: Final = ("plugin", "tool", "hook")
 
 State = Literal["loaded", "failed", "held back", "passed over"]
 
 
-class Row(Struct, frozen=True, kw_only=True):
-    """`kind` says what it is (`file`, `tools`, `module`, `package`, `command`), `why` what is wrong, if anything is."""
+class PluginRow(Struct, frozen=True, kw_only=True):
+    """One plugin as `weft plugin list` shows it.
+
+    `kind` is `file`, `tools`, `module`, `package` or `command`. `why` says what is wrong, if anything is.
+    """
 
     name: str
     kind: str
@@ -298,129 +337,136 @@ class Row(Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-async def list_plugins(directory: str, env: Mapping[str, str]) -> tuple[list[Row], list[ConfigError]]:
-    """Every plugin, in the order they are asked, and what is wrong besides. They are loaded for it, and not set up."""
-    at, paths = look(directory), paths_from(env)
+async def list_plugins(directory: str, env: Mapping[str, str]) -> tuple[list[PluginRow], list[ConfigError]]:
+    """Return every plugin, in the order of their hooks, and other problems. Load the plugins, but do not run their `setup`."""
+    at, paths = find_checkout(directory), paths_from(env)
     worktree = at.top or at.directory
     trusted = is_trusted(paths, env, worktree, at.directory)
-    situation = Situation(directory=at.directory, worktree=worktree, paths=paths, env=env, trusted=trusted)
+    situation = ConfigScope(directory=at.directory, worktree=worktree, paths=paths, env=env, trusted=trusted)
     loaded = load_config(situation)
     found = find_plugins(loaded, situation)
-    wrong = [*loaded.problems, *found.problems]
-    loader = Loader(SystemClock(), _nobody_hears, seconds=read_terms(loaded).load_seconds or LOAD_SECONDS)
+    problems = [*loaded.problems, *found.problems]
+    loader = PluginLoader(
+        SystemClock(), _ignore_faults, seconds=read_plugin_settings(loaded).load_seconds or LOAD_SECONDS
+    )
     try:
-        came = await loader.load_all(found.wanted)
+        results = await loader.load_all(found.sources)
     finally:
         await loader.close()
-    rows = [*_to_rows(came, wrong), *_commands(loaded, wrong), *_left_out(loaded, found)]
-    return rows, wrong
+    rows = [
+        *_to_rows(results, problems),
+        *_to_command_rows(loaded, problems),
+        *_to_skipped_rows(loaded, found),
+    ]
+    return rows, problems
 
 
-def _nobody_hears(_: Wanted) -> Stray:
-    def stray(failed: Failed) -> None:
-        del failed  # nothing is set up here, so nothing goes on that would be missed
+def _ignore_faults(_: PluginSource) -> OnStrayError:
+    def ignore(failed: Failed) -> None:
+        del failed  # without `setup`, no task of a plugin matters
 
-    return stray
+    return ignore
 
 
-def _to_rows(came: list[Plugin | Unloaded], wrong: list[ConfigError]) -> Iterator[Row]:
-    named = name_tools([each for each in came if isinstance(each, Plugin)], wrong.append)
-    for each in came:
-        wanted = each.wanted
-        if isinstance(each, Unloaded):
+def _to_rows(results: list[Plugin | FailedPlugin], problems: list[ConfigError]) -> Iterator[PluginRow]:
+    named = name_tools([each for each in results if isinstance(each, Plugin)], problems.append)
+    for each in results:
+        source = each.source
+        if isinstance(each, FailedPlugin):
             why = str(each.error)
-            yield Row(name=wanted.name, kind=wanted.kind, where=wanted.where, state="failed", why=why)
+            yield PluginRow(name=source.name, kind=source.kind, where=source.where, state="failed", why=why)
         else:
-            yield Row(
-                name=wanted.name,
-                kind=wanted.kind,
-                where=wanted.where,
+            yield PluginRow(
+                name=source.name,
+                kind=source.kind,
+                where=source.where,
                 state="loaded",
-                hooks=_once(hooked.hook for hooked in each.carried.hooks),
+                hooks=_unique(hooked.hook for hooked in each.carried.hooks),
                 tools=tuple(name for name, tool in named.items() if tool.plugin is each),
             )
 
 
-def _once(names: Iterable[str]) -> tuple[str, ...]:
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _commands(loaded: Loaded, wrong: list[ConfigError]) -> Iterator[Row]:
-    for command in list_commands(loaded, wrong.append):
-        said = " ".join(command.argv)
-        yield Row(name=said, kind="command", where=said, state="loaded", hooks=(command.hook,))
+def _to_command_rows(loaded: LoadedConfig, problems: list[ConfigError]) -> Iterator[PluginRow]:
+    for command in list_hook_commands(loaded, problems.append):
+        line = " ".join(command.argv)
+        yield PluginRow(name=line, kind="command", where=line, state="loaded", hooks=(command.hook,))
 
 
-def _left_out(loaded: Loaded, found: Found) -> Iterator[Row]:
+def _to_skipped_rows(loaded: LoadedConfig, found: FoundPlugins) -> Iterator[PluginRow]:
     for held in loaded.held:
-        if held.kind in HELD:
-            why = "nobody has vouched for the project: weft trust"
-            # A plugin that is a file is called by the file, as when it is loaded.
-            name = plugin_name(f"file://{held.name}") if os.path.isabs(held.name) else held.name
-            yield Row(name=name, kind=held.kind, where=held.path, state="held back", why=why)
-    for passed in found.passed:
+        if held.kind in HELD_KINDS:
+            why = "the project is not trusted: weft trust"
+            # A plugin that is a file has the name of the file, as when it is loaded.
+            name = get_plugin_name(f"file://{held.name}") if os.path.isabs(held.name) else held.name
+            yield PluginRow(name=name, kind=held.kind, where=held.path, state="held back", why=why)
+    for skipped in found.skipped:
         why = "weft runs Python plugins"
-        yield Row(name=passed, kind="other", where=passed, state="passed over", why=why)
+        yield PluginRow(name=skipped, kind="other", where=skipped, state="passed over", why=why)
 
 
-ORIGIN: Final = Origin(kind="environment", path="config hook", own=True)
+HOOK_ORIGIN: Final = ConfigOrigin(kind="environment", path="config hook", own=True)
 
 
-async def configured(
-    loaded: Loaded, hooks: Hooks, directory: str, warn: Callable[[ConfigError], None]
-) -> Loaded:
-    """The configuration as plugins would have it, held against the schema like a file's.
+async def apply_config_hooks(
+    loaded: LoadedConfig, hooks: Hooks, directory: str, warn: Callable[[ConfigError], None]
+) -> LoadedConfig:
+    """Return the configuration as the `config` hooks of plugins change it, checked against the schema like a file.
 
-    Of a project that nobody has vouched for, what it says itself stays what it is: only what a plugin changed is vouched for.
+    For an untrusted project, only the changes of plugins are trusted; what the project itself configures is not.
     """
     if not hooks.any(CONFIG):
         return loaded
     before = to_plain(loaded.config)
-    told, now = Configured(directory=directory), Configuration(config=before)
-    after = (await hooks.ask(CONFIG, told, now)).config
+    after = (
+        await hooks.ask(CONFIG, ConfigHookScope(directory=directory), ConfigHookValue(config=before))
+    ).config
     if after == before:
         return loaded
-    problems = Problems()
+    problems = ConfigProblems()
     config = _to_config(after, problems)
     vouched = config
     if loaded.vouched is not loaded.config:
-        vouched = _to_config(changed(to_plain(loaded.vouched), before, after), Problems())
+        vouched = _to_config(apply_changes(to_plain(loaded.vouched), before, after), ConfigProblems())
     for problem in (*problems.errors, *problems.warnings):
         warn(problem)
     return replace(loaded, config=config, vouched=vouched)
 
 
-def _to_config(said: dict[str, Any], problems: Problems) -> Config:
-    layer = make_layer(ORIGIN, said, None, problems)
-    kept, findings = check(layer.data, whole=True)
-    problems.note(ORIGIN, None, findings)
+def _to_config(plain: dict[str, Any], problems: ConfigProblems) -> Config:
+    layer = make_layer(HOOK_ORIGIN, plain, None, problems)
+    kept, findings = check_config(layer.data, whole=True)
+    problems.note(HOOK_ORIGIN, None, findings)
     return convert(kept, Config)
 
 
-def changed(value: Any, before: Any, after: Any) -> Any:
-    """A value with the changes made to it that lead from `before` to `after`, and no more."""
+def apply_changes(value: Any, before: Any, after: Any) -> Any:
+    """Apply the changes between `before` and `after` to `value`, and return the result."""
     if not (isinstance(before, dict) and isinstance(after, dict)):
         return after
-    made = {key: item for key, item in (value or {}).items() if key in after or key not in before}
+    result = {key: item for key, item in (value or {}).items() if key in after or key not in before}
     for key, new in after.items():
         if key not in before:
-            made[key] = new
+            result[key] = new
         elif new != before[key]:
-            made[key] = changed(made.get(key), before[key], new)
-    return made
+            result[key] = apply_changes(result.get(key), before[key], new)
+    return result
 
 
-def find_ways(
-    loaded: Loaded, plugins: Iterable[Plugin], clock: Clock, warn: Callable[[ConfigError], None]
-) -> Ways:
-    """A plugin's stands in place of ours. What makes no sense is told, and costs the plugin its logins alone."""
-    ways = Ways(list_built_in(loaded.vouched, clock))
+def find_login_methods(
+    loaded: LoadedConfig, plugins: Iterable[Plugin], clock: Clock, warn: Callable[[ConfigError], None]
+) -> LoginMethods:
+    """Return the login methods. Those of plugins replace the built-in ones; invalid ones are reported and left out."""
+    logins = LoginMethods(list_built_in_logins(loaded.vouched, clock))
     for plugin in plugins:
         try:
             declared = list_auths(plugin.carried.namespace)
         except InvalidInputError as error:
-            warn(ConfigError(plugin.wanted.where, str(error)))
+            warn(ConfigError(plugin.source.where, str(error)))
             continue
         for auth in declared:
-            ways.add(login_in(plugin.room, auth, clock))
-    return ways
+            logins.add(to_login(plugin.worker, auth, clock))
+    return logins

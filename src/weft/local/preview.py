@@ -1,4 +1,4 @@
-"""Preview what the next request of a session would carry, without sending or writing anything."""
+"""Preview the next request of a session, without sending or storing anything."""
 
 import os
 import sys
@@ -8,19 +8,19 @@ from msgspec import Struct
 
 from weft.config.load import load_config
 from weft.config.skills import find_skills
-from weft.context.notes import Note, as_told, list_notes
-from weft.context.reminders import is_reminded, plan_note
-from weft.context.system import Basis
-from weft.context.tokens import projected, room
+from weft.context.notes import ContextNote, apply_history_notes, list_notes
+from weft.context.reminders import has_plan_note, make_plan_note
+from weft.context.system import Briefing
+from weft.context.tokens import get_request_limit, project_tokens
 from weft.context.view import View
 from weft.host.clock import SystemClock
 from weft.host.paths import paths_from
-from weft.local.assemble import Settings
-from weft.local.mcp import list_enabled
-from weft.local.models import Around, find_models
-from weft.local.open import Opening, to_settings, to_situation
-from weft.local.plugin_sources import find_plugins, list_commands
-from weft.local.reader import Reading
+from weft.local.assembly import Settings
+from weft.local.mcp import list_enabled_servers
+from weft.local.models import ProviderEnvironment, find_models
+from weft.local.open import OpenOptions, to_settings, to_situation
+from weft.local.plugin_sources import find_plugins, list_hook_commands
+from weft.local.reader import SessionReader
 from weft.model.agent import Agent
 from weft.model.catalog import Model
 from weft.model.event import MessageUpdated, PartUpdated
@@ -32,21 +32,26 @@ from weft.model.session import Session
 from weft.model.transcript import Transcript
 from weft.provider.contract import ModelRequest
 from weft.provider.registry import Registry
-from weft.run.briefing import basis_keys, is_answered, to_basis, to_environment, to_events, to_pinned
-from weft.run.compaction import threshold_of, to_forgotten
-from weft.run.decide import Step, decide, newest_prompt
-from weft.run.request import (
-    SummaryAsk,
-    build_request,
-    overhead_of,
-    permitted,
-    summary_requests,
-    to_sum_up,
+from weft.run.brief import (
+    is_answered,
+    list_briefing_keys,
+    read_briefing,
+    to_environment,
+    to_note_events,
+    to_pinned_instructions,
 )
-from weft.session.lifecycle import plan_path
-from weft.session.revert_point import cut_at
-from weft.session.settle import to_settle
-from weft.store.files.messages import Messages
+from weft.run.compaction import get_threshold, to_forgetting_events
+from weft.run.decide import ModelStep, decide, find_newest_prompt
+from weft.run.request import (
+    build_request,
+    estimate_overhead,
+    list_summary_requests,
+    remove_forbidden_tools,
+    split_for_summary,
+)
+from weft.session.lifecycle import get_plan_path
+from weft.session.revert_point import cut_at_revert
+from weft.session.settle import to_settling_events
 from weft.tool.contract import AnyTool
 
 PLACEHOLDER = "[your next prompt]"
@@ -54,10 +59,11 @@ SUMMARISER = "compaction"
 
 
 class Preview(Struct, frozen=True, kw_only=True):
-    """The request, and who answers it. With `placeholder`, the person's next words are yet to come.
+    """The request, and the agent that answers it.
 
-    It is `crowded` when there is no room for it: then the conversation is summed up first, and this is not sent so.
-    `servers` and `plugins` are those by name that would have more to add, and were not started for this.
+    With `placeholder`, a placeholder stands for the person's next prompt. `crowded` means that the request does not fit:
+    a run would compact the conversation first. `servers` and `plugins` name the MCP servers and plugins that could add to
+    the request; they were not started.
     """
 
     request: ModelRequest
@@ -68,7 +74,7 @@ class Preview(Struct, frozen=True, kw_only=True):
     plugins: tuple[str, ...] = ()
 
 
-class Means(Struct, frozen=True, kw_only=True):
+class PreviewSettings(Struct, frozen=True, kw_only=True):
     agents: Mapping[str, Agent]
     tools: Mapping[str, AnyTool]
     output_limit: int
@@ -76,8 +82,8 @@ class Means(Struct, frozen=True, kw_only=True):
     view: View
 
 
-class _House(Struct, frozen=True, kw_only=True):
-    """What a run in this directory would have at hand."""
+class _PreviewContext(Struct, frozen=True, kw_only=True):
+    """What a run in this directory would use."""
 
     place: Place
     settings: Settings
@@ -88,32 +94,32 @@ class _House(Struct, frozen=True, kw_only=True):
     plugins: tuple[str, ...]
 
 
-def preview(reading: Reading, session: Session, env: Mapping[str, str]) -> Preview:
-    house = _furnish(reading.place(), env)
-    history = Messages(reading.tree).list_messages(session.id)
-    transcript = Transcript(cut_at(session.revert, history).kept)
-    transcript.feed(*to_settle(transcript.messages()))
-    if house.settings.compaction.prune:
-        transcript.feed(*to_forgotten(transcript.messages(), house.now))
+def preview(reader: SessionReader, session: Session, env: Mapping[str, str]) -> Preview:
+    context = _load_context(reader.place(), env)
+    history = reader.store.list_messages(session.id)
+    transcript = Transcript(cut_at_revert(session.revert, history).kept)
+    transcript.feed(*to_settling_events(transcript.messages()))
+    if context.settings.compaction.prune:
+        transcript.feed(*to_forgetting_events(transcript.messages(), context.now))
     step = decide(transcript.messages())
-    placeholder = not isinstance(step, Step)
-    if not isinstance(step, Step):
-        step = Step(_next_prompt(house, session, transcript))
-    model = house.models.get(step.prompt.model or house.models.default()).model
+    placeholder = not isinstance(step, ModelStep)
+    if not isinstance(step, ModelStep):
+        step = ModelStep(_next_prompt(context, session, transcript))
+    model = context.models.get(step.prompt.model or context.models.default()).model
     if step.summary:
-        request = _summary(house, transcript.messages(), step, model)
-        return Preview(request=request, agent=SUMMARISER, placeholder=False, plugins=house.plugins)
-    basis = _brief(house, session, reading)
-    _note(house, session, transcript, basis, step.prompt)
-    built = build_request(_means(house.settings), transcript.messages(), step, model, basis)
-    request = permitted(built, house.settings.agents[step.prompt.agent], session)
+        request = _make_summary_request(context, transcript.messages(), step, model)
+        return Preview(request=request, agent=SUMMARISER, placeholder=False, plugins=context.plugins)
+    basis = _find_basis(context, session, reader)
+    _add_notes(context, session, transcript, basis, step.prompt)
+    built = build_request(_to_request_settings(context.settings), transcript.messages(), step, model, basis)
+    request = remove_forbidden_tools(built, context.settings.agents[step.prompt.agent], session)
     return Preview(
         request=request,
         agent=step.prompt.agent,
         placeholder=placeholder,
-        crowded=_is_crowded(house.settings, transcript.messages(), step.prompt, model, basis),
-        servers=house.servers,
-        plugins=house.plugins,
+        crowded=_is_crowded(context.settings, transcript.messages(), step.prompt, model, basis),
+        servers=context.servers,
+        plugins=context.plugins,
     )
 
 
@@ -122,96 +128,106 @@ def _is_crowded(
     history: list[MessageWithParts],
     prompt: UserMessage,
     model: Model,
-    basis: Basis,
+    basis: Briefing,
 ) -> bool:
-    most = room(model, settings.output_limit, threshold_of(settings.compaction, model))
+    most = get_request_limit(model, settings.output_limit, get_threshold(settings.compaction, model))
     if not settings.compaction.auto or most is None:
         return False
-    return projected(history, overhead=overhead_of(_means(settings), prompt, model, basis)) > most
+    return (
+        project_tokens(
+            history, overhead=estimate_overhead(_to_request_settings(settings), prompt, model, basis)
+        )
+        > most
+    )
 
 
-def _furnish(place: Place, env: Mapping[str, str]) -> _House:
+def _load_context(place: Place, env: Mapping[str, str]) -> _PreviewContext:
     paths, clock = paths_from(env), SystemClock()
     situation = to_situation(place, paths, env)
     loaded = load_config(situation, strict=True)
-    around = Around(env=env, paths=paths, warn=lambda _: None)
-    opening, skills = Opening(directory=place.directory, env=env), find_skills(situation).skills
-    return _House(
+    environment = ProviderEnvironment(env=env, paths=paths, warn=lambda _: None)
+    opening, skills = OpenOptions(directory=place.directory, env=env), find_skills(situation).skills
+    return _PreviewContext(
         place=place,
         settings=to_settings(loaded, place, situation, opening, skills),
-        models=find_models(loaded, around, clock, ()),
+        models=find_models(loaded, environment, clock, ()),
         mint=Mint(clock.now, os.urandom),
         now=clock.now(),
-        servers=tuple(list_enabled(loaded.config)),
+        servers=tuple(list_enabled_servers(loaded.config)),
         plugins=(
-            *(plugin.name for plugin in find_plugins(loaded, situation).wanted),
-            *(" ".join(command.argv) for command in list_commands(loaded, lambda _: None)),
+            *(plugin.name for plugin in find_plugins(loaded, situation).sources),
+            *(" ".join(command.argv) for command in list_hook_commands(loaded, lambda _: None)),
         ),
     )
 
 
-def _next_prompt(house: _House, session: Session, transcript: Transcript) -> UserMessage:
-    """A prompt as it would come in if the person said nothing of agent and model."""
-    settings, last = house.settings, newest_prompt(transcript.messages())
+def _next_prompt(context: _PreviewContext, session: Session, transcript: Transcript) -> UserMessage:
+    """Return the next prompt as it would be if the person named no agent and no model."""
+    settings, last = context.settings, find_newest_prompt(transcript.messages())
     agent = settings.default_agent
-    model = settings.agents[agent].model or (last.model if last else None) or house.models.default()
+    model = settings.agents[agent].model or (last.model if last else None) or context.models.default()
     prompt = UserMessage(
-        id=house.mint.message(),
+        id=context.mint.message(),
         session_id=session.id,
-        time=Moment(created=transcript.next_time(house.now)),
+        time=Moment(created=transcript.next_time(context.now)),
         agent=agent,
         model=model,
     )
-    words = TextPart(id=house.mint.part(), session_id=session.id, message_id=prompt.id, text=PLACEHOLDER)
-    transcript.feed(MessageUpdated(info=prompt), PartUpdated(part=words))
+    text = TextPart(id=context.mint.part(), session_id=session.id, message_id=prompt.id, text=PLACEHOLDER)
+    transcript.feed(MessageUpdated(info=prompt), PartUpdated(part=text))
     return prompt
 
 
-def _brief(house: _House, session: Session, reading: Reading) -> Basis:
-    kept = (to_basis(reading.tree.kept(key)) for key in basis_keys(session))
-    return next((basis for basis in kept if basis is not None), None) or _look_around(house, session, {})
+def _find_basis(context: _PreviewContext, session: Session, reader: SessionReader) -> Briefing:
+    kept = (read_briefing(reader.store.kept(key)) for key in list_briefing_keys(session))
+    return next((basis for basis in kept if basis is not None), None) or _make_basis(context, session, {})
 
 
-def _look_around(house: _House, session: Session, known: Mapping[str, str]) -> Basis:
-    environment = to_environment(house.place, sys.platform, house.now)
-    return Basis(
-        environment=environment, instructions=(*house.settings.instructions(known), *to_pinned(session))
+def _make_basis(context: _PreviewContext, session: Session, known: Mapping[str, str]) -> Briefing:
+    environment = to_environment(context.place, sys.platform, context.now)
+    return Briefing(
+        environment=environment,
+        instructions=(*context.settings.instructions(known), *to_pinned_instructions(session)),
     )
 
 
-def _note(house: _House, session: Session, transcript: Transcript, basis: Basis, prompt: UserMessage) -> None:
-    """Add what would be added to the prompt."""
+def _add_notes(
+    context: _PreviewContext, session: Session, transcript: Transcript, basis: Briefing, prompt: UserMessage
+) -> None:
+    """Add the notes that a run would add to the prompt."""
     history = transcript.messages()
     if is_answered(history, prompt):
         return
-    known = as_told(basis, history)
+    known = apply_history_notes(basis, history)
     texts = {each.source: each.text for each in known.instructions}
     notes = [
-        *list_notes(known, _look_around(house, session, texts)),
-        *_on_plans(house, session, history, prompt),
+        *list_notes(known, _make_basis(context, session, texts)),
+        *_list_plan_notes(context, session, history, prompt),
     ]
-    transcript.feed(*to_events(notes, prompt, house.mint))
+    transcript.feed(*to_note_events(notes, prompt, context.mint))
 
 
-def _on_plans(
-    house: _House, session: Session, history: list[MessageWithParts], prompt: UserMessage
-) -> list[Note]:
+def _list_plan_notes(
+    context: _PreviewContext, session: Session, history: list[MessageWithParts], prompt: UserMessage
+) -> list[ContextNote]:
     at = next(number for number, message in enumerate(history) if message.info.id == prompt.id)
-    if not house.settings.plan_files or is_reminded(history[at]):
+    if not context.settings.plan_files or has_plan_note(history[at]):
         return []
-    path = plan_path(session, house.place, house.settings.plans)
-    note = plan_note(history[:at], prompt, path, exists=os.path.exists(path))
+    path = get_plan_path(session, context.place, context.settings.plans)
+    note = make_plan_note(history[:at], prompt, path, exists=os.path.exists(path))
     return [] if note is None else [note]
 
 
-def _summary(house: _House, history: list[MessageWithParts], step: Step, model: Model) -> ModelRequest:
-    agent, most = house.settings.agents[SUMMARISER], house.settings.output_limit
-    first = to_sum_up(history, step.prompt, model, most=most)[0]
-    return next(summary_requests(first, "", step.prompt, agent, SummaryAsk(model=model, most=most)))
+def _make_summary_request(
+    context: _PreviewContext, history: list[MessageWithParts], step: ModelStep, model: Model
+) -> ModelRequest:
+    agent, most = context.settings.agents[SUMMARISER], context.settings.output_limit
+    first = split_for_summary(history, step.prompt, model, most=most)[0]
+    return next(list_summary_requests(first, "", request=step.prompt, agent=agent, model=model, most=most))
 
 
-def _means(settings: Settings) -> Means:
-    return Means(
+def _to_request_settings(settings: Settings) -> PreviewSettings:
+    return PreviewSettings(
         agents=settings.agents,
         tools={tool.name: tool for tool in settings.tools},
         output_limit=settings.output_limit,

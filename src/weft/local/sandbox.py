@@ -1,4 +1,4 @@
-"""Build the sandbox for tool processes from configuration, and report what it can enforce."""
+"""Build the sandbox for tool processes from the configuration, and report what it can enforce."""
 
 import os
 import tempfile
@@ -8,25 +8,25 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.config.load import Loaded, load_config
-from weft.config.schema import Config, Experimental, Own, Sandboxing, Walled
-from weft.config.sources import Situation
+from weft.config.load import LoadedConfig, load_config
+from weft.config.schema import Config, ExperimentalConfig, SandboxConfig, SandboxMode, WeftConfig
+from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, WeftError
 from weft.host.paths import Paths
 from weft.host.processes import tool_environment
-from weft.maintenance.environment import Case
-from weft.maintenance.findings import Finding, Item
-from weft.project.look import follow, look
+from weft.maintenance.environment import DoctorInput
+from weft.maintenance.findings import DoctorFinding, FindingItem
+from weft.project.checkout import find_checkout, find_git_directories
 from weft.sandbox.backends import find_sandbox
-from weft.sandbox.policy import OPEN, Sandbox, Wall
+from weft.sandbox.policy import NO_SANDBOX, Sandbox, SandboxPolicy
 from weft.trust.decision import is_trusted
 
 KEY = "experimental.weft.sandbox"
-STRICTNESS: tuple[Walled, ...] = ("off", "auto", "required")
-CONFIGURATION = ("opencode.json", "opencode.jsonc", ".opencode")
+STRICTNESS: tuple[SandboxMode, ...] = ("off", "auto", "required")
+CONFIGURATION_NAMES = ("opencode.json", "opencode.jsonc", ".opencode")
 
-# What programs need of a home to run at all: themselves, what they have installed, how git is set up. No keys.
-_TOOLS = """
+# What programs need from the home directory: installed programs, packages and the git configuration, but no keys.
+_HOME_TOOLS = """
 .gitconfig .config/git/config .config/git/ignore .config/git/attributes
 .local/bin .local/lib .local/share/uv .local/share/pnpm .local/share/mise .local/share/fnm .local/share/pipx
 .asdf .bun/bin .bun/install .deno .fnm .nvm .pyenv .rbenv .rustup .sdkman .volta .ghcup .opam .dotnet .conda miniconda3
@@ -34,9 +34,9 @@ _TOOLS = """
 .nuget/packages .pub-cache .npm/_cacache .npm/_npx .nix-profile .local/state/nix
 .cache/go-build .cache/node .cache/pip .cache/pre-commit .cache/uv .cache/yarn .cache/ms-playwright
 """
-TOOLS = tuple(_TOOLS.split())
-# Where a program says that it is installed.
-INSTALLED = (
+HOME_TOOLS = tuple(_HOME_TOOLS.split())
+# Variables that name directories of installed programs.
+INSTALL_VARIABLES = (
     "VIRTUAL_ENV",
     "CONDA_PREFIX",
     "PYENV_ROOT",
@@ -48,36 +48,36 @@ INSTALLED = (
 )
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """What configuration asks for."""
+class SandboxSettings(Struct, frozen=True, kw_only=True):
+    """The configured sandbox."""
 
-    mode: Walled = "off"
+    mode: SandboxMode = "off"
     network: Literal["allow", "deny"] = "allow"
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
 
 
-class Standing(Struct, frozen=True, kw_only=True):
-    """The wall that stands, and why there is none where one is asked for."""
+class SandboxState(Struct, frozen=True, kw_only=True):
+    """The sandbox in use and, if the configured one is not available, the reason."""
 
-    asked: Asked
-    sandbox: Sandbox = OPEN
+    settings: SandboxSettings
+    sandbox: Sandbox = NO_SANDBOX
     why: str = ""
 
     @property
     def warning(self) -> ConfigError | None:
-        """In one line: what was asked for and cannot be had."""
-        if self.asked.mode == "off" or not self.why:
+        """A warning in one line if the configured sandbox is not available."""
+        if self.settings.mode == "off" or not self.why:
             return None
-        goes_on = "no command is run" if self.sandbox.refusal else "commands run without one"
-        return ConfigError(KEY, f"there is no sandbox here, {goes_on}: {self.why}")
+        effect = "no command is run" if self.sandbox.refusal else "commands run without one"
+        return ConfigError(KEY, f"the sandbox is not available, {effect}: {self.why}")
 
 
-def read_asked(loaded: Loaded) -> Asked:
-    """The stricter of what the person says and what the project says; what may be reached is the person's to say."""
-    own, all_ = _own(loaded.vouched), _own(loaded.config)
+def read_sandbox_settings(loaded: LoadedConfig) -> SandboxSettings:
+    """Read the settings. Person and project can both make the sandbox stricter; only the person adds paths."""
+    own, all_ = _read_sandboxing(loaded.vouched), _read_sandboxing(loaded.config)
     modes = [each.mode or "off" for each in (own, all_)]
-    return Asked(
+    return SandboxSettings(
         mode=max(modes, key=STRICTNESS.index),
         network="deny" if "deny" in (own.network, all_.network) else "allow",
         readable=own.readable or (),
@@ -85,126 +85,130 @@ def read_asked(loaded: Loaded) -> Asked:
     )
 
 
-def _own(config: Config) -> Sandboxing:
-    said = ((config.experimental or Experimental()).weft or Own()).sandbox
-    return Sandboxing(mode=said) if isinstance(said, str) else said or Sandboxing()
+def _read_sandboxing(config: Config) -> SandboxConfig:
+    configured = ((config.experimental or ExperimentalConfig()).weft or WeftConfig()).sandbox
+    return SandboxConfig(mode=configured) if isinstance(configured, str) else configured or SandboxConfig()
 
 
-def stand(asked: Asked, at: Situation) -> Standing:
-    """Put up the wall that is asked for, as far as this machine lets us. Blocks: it is tried out."""
-    if asked.mode == "off":
-        return Standing(asked=asked)
-    wall = to_wall(asked, at)
-    inside = [path for path in wall.hidden if any(_is_in(path, each) for each in wall.writable)]
+def build_sandbox(settings: SandboxSettings, at: ConfigScope) -> SandboxState:
+    """Build the sandbox and try it out, as far as this machine supports it. Blocks."""
+    if settings.mode == "off":
+        return SandboxState(settings=settings)
+    policy = to_sandbox_policy(settings, at)
+    inside = [path for path in policy.hidden if any(_is_in(path, each) for each in policy.writable)]
     if inside:
-        return _without(asked, f"{inside[0]} is to be hidden, and lies where commands may write")
-    found = find_sandbox(wall, tool_environment(at.env))
+        return _to_missing_sandbox(
+            settings, f"{inside[0]} must be hidden, but is inside a writable directory"
+        )
+    found = find_sandbox(policy, tool_environment(at.env))
     if found.sandbox is None:
-        return _without(asked, found.why)
-    if asked.mode == "required" and found.sandbox.lacks:
-        return _without(asked, "; ".join(found.sandbox.lacks))
-    return Standing(asked=asked, sandbox=found.sandbox)
+        return _to_missing_sandbox(settings, found.why)
+    if settings.mode == "required" and found.sandbox.lacks:
+        return _to_missing_sandbox(settings, "; ".join(found.sandbox.lacks))
+    return SandboxState(settings=settings, sandbox=found.sandbox)
 
 
-def _without(asked: Asked, why: str) -> Standing:
-    if asked.mode != "required":
-        return Standing(asked=asked, why=why)
-    refusal = f"No command can be run: the settings require a sandbox ({KEY}), and there is none here: {why}."
-    return Standing(asked=asked, sandbox=Sandbox(refusal=refusal), why=why)
+def _to_missing_sandbox(settings: SandboxSettings, why: str) -> SandboxState:
+    if settings.mode != "required":
+        return SandboxState(settings=settings, why=why)
+    refusal = (
+        f"No command can be run: the settings require a sandbox ({KEY}), and it is not available: {why}."
+    )
+    return SandboxState(settings=settings, sandbox=Sandbox(refusal=refusal), why=why)
 
 
-def to_wall(asked: Asked, at: Situation) -> Wall:
+def to_sandbox_policy(settings: SandboxSettings, at: ConfigScope) -> SandboxPolicy:
     home = at.paths.os_home
-    roots = _roots(at)
-    hidden = _outermost(_real(path) for path in _hidden(at))
-    writable = _outermost(
-        _real(path) for path in (*roots, *_temporary(at.env), *_named(asked.writable, home))
+    roots = _list_roots(at)
+    hidden = _drop_nested(_real(path) for path in _list_hidden(at))
+    writable = _drop_nested(
+        _real(path) for path in (*roots, *_list_temporary(at.env), *_expand_paths(settings.writable, home))
     )
     wanted = (
-        *(os.path.join(home, name) for name in TOOLS),
-        *_installed(at.env),
+        *(os.path.join(home, name) for name in HOME_TOOLS),
+        *_list_installed(at.env),
         at.paths.tool_output,
-        *_named(asked.readable, home),
+        *_expand_paths(settings.readable, home),
     )
     readable = dict.fromkeys(
         path
         for path in map(_real, wanted)
         if any(_is_in(path, each) for each in hidden)
         and not any(_is_in(each, path) for each in hidden)
-        and not _holds_ours(path, at.paths)
+        and not _contains_own_data(path, at.paths)
     )
-    return Wall(
+    return SandboxPolicy(
         hidden=hidden,
         readable=tuple(readable),
         writable=writable,
-        kept=tuple(dict.fromkeys(_kept(at))),
-        network=asked.network == "allow",
+        kept=tuple(dict.fromkeys(_list_protected(at))),
+        network=settings.network == "allow",
     )
 
 
-def _hidden(at: Situation) -> Iterator[str]:
+def _list_hidden(at: ConfigScope) -> Iterator[str]:
     paths = at.paths
     yield from (paths.os_home, paths.home, paths.data, paths.config, paths.state, paths.cache)
     if runtime := at.env.get("XDG_RUNTIME_DIR"):
         yield runtime
 
 
-def _holds_ours(path: str, paths: Paths) -> bool:
-    """Whether our own keys, sessions or grants lie there."""
+def _contains_own_data(path: str, paths: Paths) -> bool:
+    """Return True if weft's keys, sessions or grants are inside the path."""
     return any(_is_in(_real(own), path) for own in (paths.data, paths.config, paths.state, paths.cache))
 
 
-def _roots(at: Situation) -> list[str]:
-    """The checkout and its repository; without one the directory."""
+def _list_roots(at: ConfigScope) -> list[str]:
+    """Return the checkout and its repository, or the directory if there is no checkout."""
     if at.worktree == os.sep:
         return [at.directory]
-    return [at.worktree, at.directory, *follow(at.worktree)]
+    return [at.worktree, at.directory, *find_git_directories(at.worktree)]
 
 
-def _kept(at: Situation) -> Iterator[str]:
-    """What would be run or obeyed outside of the wall: hooks and settings of git, and our own settings."""
+def _list_protected(at: ConfigScope) -> Iterator[str]:
+    """List files that would take effect outside the sandbox: git hooks, git settings and weft's configuration."""
     top = _real(at.directory if at.worktree == os.sep else at.worktree)
     directory = _real(at.directory)
     while True:
-        yield from (os.path.join(directory, name) for name in CONFIGURATION)
+        yield from (os.path.join(directory, name) for name in CONFIGURATION_NAMES)
         if not _is_in(directory, top) or directory == top:
             break
         directory = os.path.dirname(directory)
     if at.worktree == os.sep or not os.path.lexists(os.path.join(top, ".git")):
         return
-    own, shared = (_real(path) for path in follow(top))
+    own, shared = (_real(path) for path in find_git_directories(top))
     if not os.path.isdir(os.path.join(top, ".git")):
         yield os.path.join(top, ".git")
     yield from (os.path.join(shared, name) for name in ("hooks", "config"))
     yield os.path.join(own, "config.worktree")
 
 
-def _temporary(env: Mapping[str, str]) -> tuple[str, ...]:
+def _list_temporary(env: Mapping[str, str]) -> tuple[str, ...]:
     named = env.get("TMPDIR", "")
     return (named,) if os.path.isabs(named) else (tempfile.gettempdir(), "/var/tmp")
 
 
-def _installed(env: Mapping[str, str]) -> Iterator[str]:
-    yield from (env[name] for name in INSTALLED if os.path.isabs(env.get(name, "")))
+def _list_installed(env: Mapping[str, str]) -> Iterator[str]:
+    yield from (env[name] for name in INSTALL_VARIABLES if os.path.isabs(env.get(name, "")))
     for path in env.get("PATH", "").split(os.pathsep):
         if os.path.isabs(path):
             yield path
-            # A program in a `bin` of its own has the rest of it beside.
+            # The rest of a virtual environment is next to its `bin`.
             if os.path.basename(path) == "bin" and os.path.exists(
                 os.path.join(os.path.dirname(path), "pyvenv.cfg")
             ):
                 yield os.path.dirname(path)
 
 
-def _named(paths: Iterable[str], home: str) -> Iterator[str]:
-    """As a person writes them; relative ones lead nowhere in particular, and are passed over."""
+def _expand_paths(paths: Iterable[str], home: str) -> Iterator[str]:
+    """Expand `~`. Ignore relative paths, because they have no defined base."""
     for path in paths:
         full = os.path.join(home, path[2:]) if path.startswith("~/") else path
         if os.path.isabs(full):
             yield full
 
 
-def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
+def _drop_nested(paths: Iterable[str]) -> tuple[str, ...]:
     found = list(dict.fromkeys(paths))
     return tuple(path for path in found if not any(path != each and _is_in(path, each) for each in found))
 
@@ -220,42 +224,44 @@ def _real(path: str) -> str:
 AREA = "sandbox"
 
 
-def examine_sandbox(case: Case) -> list[Finding]:
-    """Blocks: a command that does nothing is run behind the wall, if one can be put up."""
+def examine_sandbox(case: DoctorInput) -> list[DoctorFinding]:
+    """Check the sandbox by running a command in it that does nothing. Blocks."""
     try:
-        at = look(case.directory)
-        situation = Situation(
+        at = find_checkout(case.directory)
+        situation = ConfigScope(
             directory=at.directory, worktree=at.top or "/", paths=case.paths, env=case.env, trusted=False
         )
         trusted = is_trusted(case.paths, case.env, situation.worktree, at.directory)
-        asked = read_asked(load_config(replace(situation, trusted=trusted)))
+        settings = read_sandbox_settings(load_config(replace(situation, trusted=trusted)))
     except (WeftError, OSError):
-        return []  # whatever that is, it has been found elsewhere
-    return list(_findings(asked, situation))
+        return []  # other checks report it
+    return list(_list_findings(settings, situation))
 
 
-def _findings(asked: Asked, situation: Situation) -> Iterator[Finding]:
-    tried = replace(asked, mode="auto") if asked.mode == "off" else asked
-    found = stand(tried, situation)
+def _list_findings(settings: SandboxSettings, situation: ConfigScope) -> Iterator[DoctorFinding]:
+    tried = replace(settings, mode="auto") if settings.mode == "off" else settings
+    found = build_sandbox(tried, situation)
     if found.why:
-        refused = asked.mode == "required"
-        yield Finding(
-            severity="problem" if refused else "warning" if asked.mode == "auto" else "note",
+        refused = settings.mode == "required"
+        yield DoctorFinding(
+            severity="problem" if refused else "warning" if settings.mode == "auto" else "note",
             area=AREA,
-            what=f"there is no sandbox here: {found.why}",
-            means="no command is run" if refused else "commands of the agent reach whatever you can reach",
-            repair="" if asked.mode == "off" else "install bubblewrap (bwrap)",
+            what=f"the sandbox is not available: {found.why}",
+            means="no command is run"
+            if refused
+            else "commands of the agent can reach everything that you can reach",
+            repair="" if settings.mode == "off" else "install bubblewrap (bwrap)",
         )
         return
-    off = (
-        f"off, and could be had by {found.sandbox.kind}"
-        if asked.mode == "off"
-        else f"by {found.sandbox.kind}"
+    state = (
+        f"off, but available through {found.sandbox.kind}"
+        if settings.mode == "off"
+        else f"on, through {found.sandbox.kind}"
     )
-    yield Finding(
+    yield DoctorFinding(
         severity="note",
         area=AREA,
-        what=f"commands of the agent in a sandbox: {off}",
-        repair=f'set {KEY} to "auto"' if asked.mode == "off" else "",
-        items=tuple(Item(where=each, reason="not held off") for each in found.sandbox.lacks),
+        what=f"commands of the agent in a sandbox: {state}",
+        repair=f'set {KEY} to "auto"' if settings.mode == "off" else "",
+        items=tuple(FindingItem(where=each, reason="not prevented") for each in found.sandbox.lacks),
     )

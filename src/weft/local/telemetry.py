@@ -1,4 +1,4 @@
-"""Send telemetry of a running weft in the background, if configuration asks for it."""
+"""Send telemetry in the background, if it is configured."""
 
 import asyncio
 import os
@@ -11,48 +11,48 @@ from typing import Protocol
 from msgspec import Struct
 
 from weft.bus import Bus
-from weft.config.load import Loaded
-from weft.config.schema import Experimental, Own, Telemetry
+from weft.config.load import LoadedConfig
+from weft.config.schema import ExperimentalConfig, TelemetryConfig, WeftConfig
 from weft.errors import ConfigError, CursorLostError, InvalidInputError, UnsupportedError
 from weft.host.tasks import open_tasks
-from weft.telemetry.fold import Fold
+from weft.telemetry.fold import TelemetryFold
 from weft.telemetry.record import Record
 
-YES = ("1", "true")
+TRUE_VALUES = ("1", "true")
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """`content`: what is said is recorded, too. Without an `endpoint` the environment says where it goes."""
+class TelemetrySettings(Struct, frozen=True, kw_only=True):
+    """With `content`, prompts and answers are recorded too. Without an `endpoint`, the environment names the collector."""
 
     content: bool = False
     endpoint: str | None = None
 
 
-def read_telemetry(loaded: Loaded, env: Mapping[str, str]) -> Asked | None:
-    """None if nobody asks for it. OpenCode's own switch is `experimental.openTelemetry`."""
-    experimental = loaded.vouched.experimental or Experimental()
-    said = (experimental.weft or Own()).telemetry
-    if isinstance(said, bool):
-        said = Telemetry(enabled=said)
-    said = said or Telemetry()
-    enabled = said.enabled if said.enabled is not None else experimental.open_telemetry is True
+def read_telemetry_settings(loaded: LoadedConfig, env: Mapping[str, str]) -> TelemetrySettings | None:
+    """Read the settings. Return None if telemetry is off. OpenCode's own switch is `experimental.openTelemetry`."""
+    experimental = loaded.vouched.experimental or ExperimentalConfig()
+    configured = (experimental.weft or WeftConfig()).telemetry
+    if isinstance(configured, bool):
+        configured = TelemetryConfig(enabled=configured)
+    configured = configured or TelemetryConfig()
+    enabled = configured.enabled if configured.enabled is not None else experimental.open_telemetry is True
     if not enabled or env.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
-    content = said.content
+    content = configured.content
     if content is None:
-        content = env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").lower() in YES
-    return Asked(content=content, endpoint=said.endpoint)
+        content = env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").lower() in TRUE_VALUES
+    return TelemetrySettings(content=content, endpoint=configured.endpoint)
 
 
-# What is left is sent within this, or not at all: whoever ran a prompt does not wait for a collector.
+# How long closing waits for the collector. Records that are not sent by then are dropped.
 CLOSE_SECONDS = 1.0
 KEY = "experimental.weft.telemetry"
 
 Warn = Callable[[ConfigError], None]
 
 
-class Sink(Protocol):
-    """Who takes records; `flush` sends what is left, and may take its time."""
+class RecordSink(Protocol):
+    """Takes records. `flush` sends the rest and may block."""
 
     def take(self, record: Record) -> None: ...
 
@@ -60,39 +60,37 @@ class Sink(Protocol):
 
 
 @asynccontextmanager
-async def open_telemetry(asked: Asked | None, bus: Bus, warn: Warn) -> AsyncIterator[None]:
-    """While this is open what happens is told to whoever was asked for. What stands in the way of that is warned of."""
-    sink = None if asked is None else _find_sink(asked, warn)
-    if asked is None or sink is None:
+async def open_telemetry(settings: TelemetrySettings | None, bus: Bus, warn: Warn) -> AsyncIterator[None]:
+    """Send telemetry until the context is left. Warn if it cannot be sent."""
+    sink = None if settings is None else _find_sink(settings, warn)
+    if settings is None or sink is None:
         yield
         return
-    async with following(bus, Fold(os.urandom, content=asked.content), sink):
+    async with open_follower(bus, TelemetryFold(os.urandom, content=settings.content), sink):
         yield
 
 
-def _find_sink(asked: Asked, warn: Warn) -> Sink | None:
+def _find_sink(settings: TelemetrySettings, warn: Warn) -> RecordSink | None:
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
         warn(
-            ConfigError(KEY, "telemetry is asked for, and its package is not there: pip install 'weft[otel]'")
+            ConfigError(
+                KEY, "telemetry is enabled, but its package is not installed: pip install 'weft[otel]'"
+            )
         )
         return None
-    from weft.telemetry.export import (  # noqa: PLC0415
-        Emitter,
-        Once,
-        find_outlets,
-    )
+    from weft.telemetry.export import FirstErrorReporter, TelemetryEmitter, make_exporters  # noqa: PLC0415  optional
 
     try:
-        once = Once(lambda what: warn(ConfigError(KEY, f"telemetry cannot be sent: {what}")))
-        return Emitter(find_outlets(asked.endpoint, os.environ, once))
+        once = FirstErrorReporter(lambda what: warn(ConfigError(KEY, f"telemetry cannot be sent: {what}")))
+        return TelemetryEmitter(make_exporters(settings.endpoint, os.environ, once))
     except (UnsupportedError, InvalidInputError) as error:
         warn(ConfigError(KEY, f"{error}{f': {error.hint}' if error.hint else ''}"))
         return None
 
 
 @asynccontextmanager
-async def following(bus: Bus, fold: Fold, sink: Sink) -> AsyncIterator[None]:
-    follower = Follower(bus, fold, sink)
+async def open_follower(bus: Bus, fold: TelemetryFold, sink: RecordSink) -> AsyncIterator[None]:
+    follower = TelemetryFollower(bus, fold, sink)
     async with open_tasks() as tasks:
         task = tasks.create_task(follower.follow())
         try:
@@ -100,47 +98,47 @@ async def following(bus: Bus, fold: Fold, sink: Sink) -> AsyncIterator[None]:
         finally:
             task.cancel()
             await asyncio.wait([task])
-            await follower.hear_out()
-            await flushed(sink)
+            await follower.finish()
+            await flush_sink(sink)
 
 
-class Follower:
-    def __init__(self, bus: Bus, fold: Fold, sink: Sink) -> None:
+class TelemetryFollower:
+    def __init__(self, bus: Bus, fold: TelemetryFold, sink: RecordSink) -> None:
         self._bus = bus
         self._fold = fold
         self._sink = sink
-        self._listening = bus.listen(None)
+        self._listener = bus.listen(None)
 
     async def follow(self) -> None:
         while True:
-            await self._hear()
+            await self._read()
 
-    async def _hear(self) -> None:
+    async def _read(self) -> None:
         try:
-            heard = await self._listening.take()
-        except CursorLostError:  # more happened at once than is held
+            events = await self._listener.take()
+        except CursorLostError:  # more events than the bus holds
             self._fold.lose()
-            self._listening = self._bus.listen(None)
+            self._listener = self._bus.listen(None)
             return
-        for told in heard:
-            for record in self._fold.feed(told.event):
+        for published in events:
+            for record in self._fold.feed(published.event):
                 self._sink.take(record)
 
-    async def hear_out(self) -> None:
-        """What happened and was not heard yet, and what of it will be heard no more."""
-        if self._bus.cursor > self._listening.cursor:
-            await self._hear()
+    async def finish(self) -> None:
+        """Record the events that were not read yet, and end the open records."""
+        if self._bus.cursor > self._listener.cursor:
+            await self._read()
         for record in self._fold.close():
             self._sink.take(record)
 
 
-async def flushed(sink: Sink, seconds: float = CLOSE_SECONDS) -> None:
-    """Have what is left sent. A thread that is still at it then keeps nobody from leaving."""
+async def flush_sink(sink: RecordSink, seconds: float = CLOSE_SECONDS) -> None:
+    """Flush a sink in a daemon thread, and wait at most `seconds` for it."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def flush() -> None:
         sink.flush()
-        with suppress(RuntimeError):  # whoever waited has left
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(done.set)
 
     threading.Thread(target=flush, name="weft-telemetry", daemon=True).start()

@@ -7,79 +7,78 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.config.flags import Flags
-from weft.config.load import Loaded
-from weft.config.schema import Config, Experimental
-from weft.config.schema import Formatter as FormatterConfig
-from weft.config.schema import LspServer as ServerConfig
+from weft.config.load import LoadedConfig
+from weft.config.schema import Config, ExperimentalConfig, FormatterConfig
+from weft.config.schema import LspServerConfig as ServerConfig
 from weft.config.skills import read_skill
 from weft.host.clock import Clock
 from weft.model.agent import Skill
 from weft.model.project import Place
-from weft.sandbox.policy import OPEN, Sandbox
-from weft.tool.format import FORMATTERS, OXFMT, Formatter, Tidy
-from weft.tool.lsp.pool import Watch, open_lookout
-from weft.tool.lsp.servers import SERVERS, TY, Known
-from weft.tool.programs import Ground
-from weft.tool.registry import Equipment
-from weft.tool.shell.jobs import Background, open_jobs
-from weft.tool.skill import Shelf
+from weft.sandbox.policy import NO_SANDBOX, Sandbox
+from weft.tool.format import FORMATTERS, OXFMT, FileFormatter, FormatterRunner
+from weft.tool.lsp.known_servers import SERVERS, TY, KnownServer
+from weft.tool.lsp.pool import LanguageServerPool, open_language_servers
+from weft.tool.programs import ProgramContext
+from weft.tool.registry import ToolSetup
+from weft.tool.shell.jobs import BackgroundJobs, open_jobs
+from weft.tool.skill import SkillSource
 from weft.tool.websearch import SERVICE
 
 
-class Workshop(Struct, frozen=True, kw_only=True):
-    """The programs that help tools, whether what the project brings along may be run, and the wall around them all.
+class HelperSettings(Struct, frozen=True, kw_only=True):
+    """Which formatters and language servers to use, whether the project's own programs may run, and the sandbox.
 
-    `jobs` is the directory in which other processes see what goes on in the background; without one, nobody does.
+    `jobs` is the directory where other processes see background jobs; without one, the jobs are not visible.
     """
 
-    formatters: tuple[Formatter, ...] = ()
-    servers: tuple[Known, ...] = ()
+    formatters: tuple[FileFormatter, ...] = ()
+    servers: tuple[KnownServer, ...] = ()
     trusted: bool = False
-    sandbox: Sandbox = OPEN
+    sandbox: Sandbox = NO_SANDBOX
     jobs: str = ""
 
 
-class Aides(Struct, frozen=True, kw_only=True):
-    """Those who help tools, at work in one directory."""
+class ToolHelpers(Struct, frozen=True, kw_only=True):
+    """The formatters, language servers and background jobs of one directory."""
 
-    tidy: Tidy
-    lookout: Watch
-    jobs: Background
+    tidy: FormatterRunner
+    lookout: LanguageServerPool
+    jobs: BackgroundJobs
 
 
 @asynccontextmanager
-async def open_aides(
-    workshop: Workshop, place: Place, environment: Mapping[str, str], clock: Clock
-) -> AsyncIterator[Aides]:
-    """Nothing runs before it is needed. Leaving ends every program."""
-    ground = Ground(
+async def open_tool_helpers(
+    settings: HelperSettings, place: Place, environment: Mapping[str, str], clock: Clock
+) -> AsyncIterator[ToolHelpers]:
+    """Open the helpers. A program starts when it is first needed; leaving the context ends all of them."""
+    ground = ProgramContext(
         directory=place.directory,
         worktree=place.worktree,
         environment=environment,
-        trusted=workshop.trusted,
-        sandbox=workshop.sandbox,
+        trusted=settings.trusted,
+        sandbox=settings.sandbox,
     )
     async with (
-        open_lookout(workshop.servers, ground) as lookout,
-        open_jobs(clock, workshop.jobs) as jobs,
+        open_language_servers(settings.servers, ground) as lookout,
+        open_jobs(clock, settings.jobs) as jobs,
     ):
-        yield Aides(tidy=Tidy(workshop.formatters, ground), lookout=lookout, jobs=jobs)
+        yield ToolHelpers(tidy=FormatterRunner(settings.formatters, ground), lookout=lookout, jobs=jobs)
 
 
-def to_workshop(loaded: Loaded, flags: Flags, *, trusted: bool) -> Workshop:
-    return Workshop(
-        formatters=to_formatters(loaded, flags), servers=to_servers(loaded, flags), trusted=trusted
+def to_helper_settings(loaded: LoadedConfig, flags: Flags, *, trusted: bool) -> HelperSettings:
+    return HelperSettings(
+        formatters=to_formatters(loaded, flags), servers=to_language_servers(loaded, flags), trusted=trusted
     )
 
 
-def to_equipment(loaded: Loaded, flags: Flags, skills: tuple[Skill, ...]) -> Equipment:
-    """Skills are given, and not looked for: what a model was told of stays as it was told, and telling it takes no time."""
+def to_equipment(loaded: LoadedConfig, flags: Flags, skills: tuple[Skill, ...]) -> ToolSetup:
+    # `skills` is a fixed list, so that the tool description stays the same for the whole run.
     config = loaded.config
-    return Equipment(
-        shelf=Shelf(find=lambda: skills, read=read_skill),
+    return ToolSetup(
+        shelf=SkillSource(find=lambda: skills, read=read_skill),
         search=flags.exa_url or (SERVICE if flags.exa else None),
         lsp=flags.lsp_tool,
-        batch=(config.experimental or Experimental()).batch_tool is True,
+        batch=(config.experimental or ExperimentalConfig()).batch_tool is True,
         planning=flags.plan_mode and flags.client == "cli",
     )
 
@@ -87,37 +86,37 @@ def to_equipment(loaded: Loaded, flags: Flags, skills: tuple[Skill, ...]) -> Equ
 # --- formatters ---
 
 
-def to_formatters(loaded: Loaded, flags: Flags) -> tuple[Formatter, ...]:
+def to_formatters(loaded: LoadedConfig, flags: Flags) -> tuple[FileFormatter, ...]:
     known = (*FORMATTERS, OXFMT) if flags.oxfmt else FORMATTERS
     if False in (loaded.config.formatter, loaded.vouched.formatter):
         return ()
     named = _formatters(loaded.vouched)
-    made = {each.name: each for each in known}
-    for name, said in named.items():
-        made[name] = _to_formatter(made.get(name), name, said)
-    off = _switched_off(_formatters(loaded.config)) | _switched_off(named)
-    return tuple(each for name, each in made.items() if name not in off and each.argv and each.endings)
+    result = {each.name: each for each in known}
+    for name, entry in named.items():
+        result[name] = _to_formatter(result.get(name), name, entry)
+    off = _list_disabled(_formatters(loaded.config)) | _list_disabled(named)
+    return tuple(each for name, each in result.items() if name not in off and each.argv and each.endings)
 
 
 def _formatters(config: Config) -> Mapping[str, FormatterConfig]:
     return config.formatter if isinstance(config.formatter, dict) else {}
 
 
-def _to_formatter(known: Formatter | None, name: str, said: FormatterConfig) -> Formatter:
-    """As a person configured it: used wherever its program is, without further conditions."""
-    start = known or Formatter(name=name, argv=(), endings=())
-    if not said.command:
-        # OpenCode passes over an entry without a command; here it may also add to a formatter we know.
+def _to_formatter(known: FileFormatter | None, name: str, entry: FormatterConfig) -> FileFormatter:
+    """Return the formatter as configured: used wherever its program exists, without further conditions."""
+    start = known or FileFormatter(name=name, argv=(), endings=())
+    if not entry.command:
+        # OpenCode ignores an entry without a command; here it may also extend a built-in formatter.
         return replace(
             start,
-            endings=said.extensions or start.endings,
-            environment={**start.environment, **(said.environment or {})},
+            endings=entry.extensions or start.endings,
+            environment={**start.environment, **(entry.environment or {})},
         )
-    return Formatter(
+    return FileFormatter(
         name=name,
-        argv=said.command,
-        endings=said.extensions or start.endings,
-        environment=said.environment or {},
+        argv=entry.command,
+        endings=entry.extensions or start.endings,
+        environment=entry.environment or {},
         careful=True,
     )
 
@@ -125,34 +124,34 @@ def _to_formatter(known: Formatter | None, name: str, said: FormatterConfig) -> 
 # --- language servers ---
 
 
-def to_servers(loaded: Loaded, flags: Flags) -> tuple[Known, ...]:
+def to_language_servers(loaded: LoadedConfig, flags: Flags) -> tuple[KnownServer, ...]:
     known = (*(each for each in SERVERS if each.name != "pyright"), TY) if flags.lsp_ty else SERVERS
     if False in (loaded.config.lsp, loaded.vouched.lsp):
         return ()
     named = _servers(loaded.vouched)
-    made = {each.name: each for each in known}
-    for name, said in named.items():
-        made[name] = _to_server(made.get(name), name, said)
-    off = _switched_off(_servers(loaded.config)) | _switched_off(named)
-    return tuple(each for name, each in made.items() if name not in off and each.argv and each.endings)
+    result = {each.name: each for each in known}
+    for name, entry in named.items():
+        result[name] = _to_server(result.get(name), name, entry)
+    off = _list_disabled(_servers(loaded.config)) | _list_disabled(named)
+    return tuple(each for name, each in result.items() if name not in off and each.argv and each.endings)
 
 
 def _servers(config: Config) -> Mapping[str, ServerConfig]:
     return config.lsp if isinstance(config.lsp, dict) else {}
 
 
-def _to_server(known: Known | None, name: str, said: ServerConfig) -> Known:
-    start = known or Known(name=name, endings=(), argv=())
+def _to_server(known: KnownServer | None, name: str, entry: ServerConfig) -> KnownServer:
+    start = known or KnownServer(name=name, endings=(), argv=())
     return replace(
         start,
-        endings=said.extensions or start.endings,
-        argv=said.command or start.argv,
-        environment={**start.environment, **(said.env or {})},
-        options=said.initialization or start.options,
-        # Whoever names a program vouches for it.
-        careful=start.careful or bool(said.command),
+        endings=entry.extensions or start.endings,
+        argv=entry.command or start.argv,
+        environment={**start.environment, **(entry.env or {})},
+        options=entry.initialization or start.options,
+        # A program that the person configured is trusted.
+        careful=start.careful or bool(entry.command),
     )
 
 
-def _switched_off(named: Mapping[str, FormatterConfig] | Mapping[str, ServerConfig]) -> set[str]:
-    return {name for name, said in named.items() if said.disabled}
+def _list_disabled(named: Mapping[str, FormatterConfig] | Mapping[str, ServerConfig]) -> set[str]:
+    return {name for name, entry in named.items() if entry.disabled}

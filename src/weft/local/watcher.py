@@ -1,4 +1,4 @@
-"""The file watcher: tells what others do to a project's files and which branch is checked out, while somebody listens."""
+"""Watch the files of a project and its checked-out branch, and publish changes."""
 
 import asyncio
 import os
@@ -8,20 +8,20 @@ from msgspec import Struct
 
 from weft.config.flags import read_flags
 from weft.config.load import load_config
-from weft.config.sources import Situation
+from weft.config.sources import ConfigScope
 from weft.errors import GitError
 from weft.host.git import Git
 from weft.host.paths import paths_from
 from weft.host.watcher import watch_changes
 from weft.model.event import BranchChanged, Event, FileWatched
-from weft.project.look import checkout_of, follow
-from weft.tool.file_listing import fits
+from weft.project.checkout import find_git_directories, inspect_checkout
+from weft.tool.file_listing import matches_glob
 from weft.trust.decision import is_trusted
 
 GIT = ".git"
 HEAD = "HEAD"
-# What programs make and nobody edits. Whole directories by name, wherever they are; then files.
-DIRECTORIES = frozenset(
+# Generated files and directories that nobody edits by hand.
+IGNORED_DIRECTORIES = frozenset(
     [
         ".git",
         ".hg",
@@ -62,13 +62,13 @@ DIRECTORIES = frozenset(
         "desktop",
     ]
 )
-FILES = ("*.swp", "*.swo", "*.pyc", "*.log", "*.tmp", "*~", ".DS_Store", "Thumbs.db", "4913")
+IGNORED_FILES = ("*.swp", "*.swo", "*.pyc", "*.log", "*.tmp", "*~", ".DS_Store", "Thumbs.db", "4913")
 
 Tell = Callable[[Event], Awaitable[None]]
 
 
-class Scope(Struct, frozen=True, kw_only=True):
-    """What is watched: `git_dir` for its HEAD, and all of `directory` if it is wanted `whole`; "" for nothing."""
+class WatchScope(Struct, frozen=True, kw_only=True):
+    """What to watch: HEAD in `git_dir`, unless that is empty, and with `whole` all files in `directory`."""
 
     directory: str
     worktree: str = ""
@@ -77,26 +77,31 @@ class Scope(Struct, frozen=True, kw_only=True):
     ignore: tuple[str, ...] = ()
 
     def wants(self, path: str) -> bool:
-        """Return whether a change of this file is told."""
+        """Return True if changes of this file are published."""
         name = os.path.relpath(path, self.directory)
         *above, last = name.split(os.sep)
-        if not DIRECTORIES.isdisjoint(above) or any(fits(last, glob) for glob in FILES):
+        if not IGNORED_DIRECTORIES.isdisjoint(above) or any(
+            matches_glob(last, glob) for glob in IGNORED_FILES
+        ):
             return False
         levels = ["/".join([*above, last][: depth + 1]) for depth in range(len(above) + 1)]
-        return not any(fits(level, glob.rstrip("/")) for glob in self.ignore for level in levels)
+        return not any(matches_glob(level, glob.rstrip("/")) for glob in self.ignore for level in levels)
 
     def is_head(self, path: str) -> bool:
         return path == os.path.join(self.git_dir, HEAD)
 
 
-def find_scope(directory: str, env: Mapping[str, str]) -> Scope:
-    """Return what is to be watched in a directory. As in OpenCode that is nothing without a repository, its HEAD unless
-    `watcher.ignore` names `.git`, and all files only if an experimental flag asks for them."""
-    flags, checkout = read_flags(env), checkout_of(os.path.realpath(directory))
+def find_scope(directory: str, env: Mapping[str, str]) -> WatchScope:
+    """Return what to watch in a directory.
+
+    As in OpenCode, nothing is watched without a repository. HEAD is watched unless `watcher.ignore` contains `.git`. All
+    files are watched only with an experimental flag.
+    """
+    flags, checkout = read_flags(env), inspect_checkout(os.path.realpath(directory))
     if flags.disable_filewatcher or not checkout.top or not checkout.sound:
-        return Scope(directory=checkout.directory)
+        return WatchScope(directory=checkout.directory)
     paths = paths_from(env)
-    situation = Situation(
+    situation = ConfigScope(
         directory=checkout.directory,
         worktree=checkout.top,
         paths=paths,
@@ -105,18 +110,20 @@ def find_scope(directory: str, env: Mapping[str, str]) -> Scope:
     )
     watcher = load_config(situation).config.watcher
     ignore = (watcher.ignore if watcher else None) or ()
-    return Scope(
+    return WatchScope(
         directory=checkout.directory,
         worktree=checkout.top,
-        git_dir="" if GIT in ignore else follow(checkout.top)[0],
+        git_dir="" if GIT in ignore else find_git_directories(checkout.top)[0],
         whole=flags.filewatcher,
         ignore=ignore,
     )
 
 
 async def watch_files(directory: str, env: Mapping[str, str], tell: Tell) -> None:
-    """Tell of changes until this is cancelled, or until there is nothing to watch. Raises `OSError` if the kernel watches
-    no more files."""
+    """Publish changes until cancelled. Return at once if there is nothing to watch.
+
+    Raise `OSError` if the kernel allows no more watches.
+    """
     scope = await asyncio.to_thread(find_scope, directory, env)
     async with asyncio.TaskGroup() as tasks:
         if scope.git_dir:
@@ -125,26 +132,26 @@ async def watch_files(directory: str, env: Mapping[str, str], tell: Tell) -> Non
             tasks.create_task(_watch_all(scope, tell))
 
 
-async def _watch_head(scope: Scope, env: Mapping[str, str], tell: Tell) -> None:
-    # OpenCode 1.1.34 looks at the branch again when any watched file but HEAD has changed; that is the wrong way round.
+async def _watch_head(scope: WatchScope, env: Mapping[str, str], tell: Tell) -> None:
+    # OpenCode 1.1.34 checks the branch when any file except HEAD changes, which misses branch changes.
     branch = await _find_branch(scope, env)
     async for changes in watch_changes(scope.git_dir, scope.is_head, recursive=False):
         for event, path in changes:
-            # Git puts a new file in the place of the old one, which the kernel tells as one that was added.
+            # Git replaces HEAD by a rename, which the kernel reports as a new file.
             await tell(FileWatched(file=path, event="change" if event == "add" else event))
         before, branch = branch, await _find_branch(scope, env)
         if branch != before:
             await tell(BranchChanged(branch=branch))
 
 
-async def _find_branch(scope: Scope, env: Mapping[str, str]) -> str | None:
+async def _find_branch(scope: WatchScope, env: Mapping[str, str]) -> str | None:
     try:
         return await asyncio.to_thread(Git(env).find_branch, scope.worktree)
     except GitError:
-        return None  # no git to be had, or no repository any more: a screen then shows no branch
+        return None  # git is missing, or the repository is gone: front ends then show no branch
 
 
-async def _watch_all(scope: Scope, tell: Tell) -> None:
+async def _watch_all(scope: WatchScope, tell: Tell) -> None:
     async for changes in watch_changes(scope.directory, scope.wants, recursive=True):
         for event, path in changes:
             await tell(FileWatched(file=path, event=event))

@@ -1,4 +1,4 @@
-"""Findings of the doctor: known problems of a store, what each means and what cures it."""
+"""Findings of the doctor: the known problems of a store, their consequences and repairs."""
 
 from typing import Final, Literal
 
@@ -7,23 +7,23 @@ from msgspec.structs import replace
 
 Severity = Literal["problem", "warning", "note"]
 
-# What can be put right without anybody's judgement, each by a function of `session.care.cure`.
-Cure = Literal[
+# Repairs that need no decision by the user; `maintenance.repair` has a method for each.
+RepairKind = Literal[
     "", "lock-up", "recover", "lay-aside", "rebuild", "uproot", "unite", "adopt", "unindex", "drop-lease"
 ]
 
 
-class Item(Struct, frozen=True, kw_only=True):
-    """One thing a finding is about: where it is, and what is the matter with it."""
+class FindingItem(Struct, frozen=True, kw_only=True):
+    """One thing that a finding is about: its location, and what is wrong with it."""
 
     where: str
     reason: str = ""
 
 
-class Finding(Struct, frozen=True, kw_only=True):
-    """What is the matter, what that means, and the command that puts it right.
+class DoctorFinding(Struct, frozen=True, kw_only=True):
+    """What is wrong, what it means, and the command that repairs it.
 
-    A problem costs something now, a warning may, a note is for information.
+    A problem has consequences now, a warning may have some, a note is for information.
     """
 
     severity: Severity
@@ -31,143 +31,143 @@ class Finding(Struct, frozen=True, kw_only=True):
     what: str
     means: str = ""
     repair: str = ""
-    cure: Cure = ""
-    items: tuple[Item, ...] = ()
+    cure: RepairKind = ""
+    items: tuple[FindingItem, ...] = ()
 
 
 AREA: Final = "store"
 FIX: Final = "weft doctor --fix"
 GC: Final = "weft storage gc"
 
-UNREADABLE: Final = Finding(
+UNREADABLE: Final = DoctorFinding(
     severity="problem",
     area=AREA,
     what="documents that cannot be read: {}",
-    means="each is left out, and hides nothing else; --fix moves them to .weft/backup, where they can be looked at, "
-    "and makes a session whose own document is lost anew from its messages",
+    means="they are skipped, and hide nothing else; --fix moves them to .weft/backup, where you can inspect them, "
+    "and rebuilds a session whose own document is lost from its messages",
     repair=FIX,
     cure="lay-aside",
 )
-STRANGE: Final = Finding(
+NOT_DOCUMENTS: Final = DoctorFinding(
     severity="warning",
     area=AREA,
-    what="files among the documents that are none: {}",
-    means="weft leaves them alone; OpenCode takes them for documents and fails",
-    repair="move them elsewhere",
+    what="files among the documents that are not documents: {}",
+    means="weft ignores them; OpenCode takes them for documents and fails",
+    repair="move them to another directory",
 )
-TWINS: Final = Finding(
+DUPLICATE_SESSIONS: Final = DoctorFinding(
     severity="warning",
     area=AREA,
     what="sessions recorded in two projects: {}",
-    means="a move was cut short; the one changed last counts",
+    means="a move was interrupted; the document that changed last counts",
     repair=FIX,
     cure="unite",
 )
-MISPLACED: Final = Finding(
+MISPLACED: Final = DoctorFinding(
     severity="warning",
     area=AREA,
-    what="documents that lie elsewhere than they say: {}",
-    means="where they lie counts; they may have been copied by hand",
+    what="documents whose content contradicts their path: {}",
+    means="the path counts; they may have been copied by hand",
 )
-ORPHANED: Final = Finding(
+PARENT_MISSING: Final = DoctorFinding(
     severity="warning",
     area=AREA,
     what="sessions whose parent is gone: {}",
-    means="they are in no list, because lists show the sessions that others were started from",
+    means="no list shows them, because lists show top-level sessions only",
     repair=FIX,
     cure="uproot",
 )
-ASTRAY: Final = Finding(
+BAD_REFERENCES: Final = DoctorFinding(
     severity="warning",
     area=AREA,
-    what="references that lead nowhere, or times that cannot be: {}",
-    means="everything can be read; what is referred to is missing",
+    what="references to something missing, or impossible times: {}",
+    means="everything is readable, but what it refers to is missing",
 )
-HEADLESS: Final = Finding(
+SESSION_MISSING: Final = DoctorFinding(
     severity="problem",
     area=AREA,
-    what="conversations whose session is lost: {}",
-    means="the messages are there and cannot be opened; --fix makes the session anew from them",
+    what="messages whose session is lost: {}",
+    means="the messages exist but cannot be opened; --fix rebuilds the session from them",
     repair=FIX,
     cure="rebuild",
 )
-LOST: Final = Finding(
+ORPHANED_RECORDS: Final = DoctorFinding(
     severity="warning",
     area=AREA,
-    what="parts, diffs and todos of something that is gone: {}",
-    means="OpenCode leaves them behind when it removes; they only take up room",
+    what="parts, diffs and todos whose owner is gone: {}",
+    means="OpenCode leaves them behind when it deletes; they only take up space",
     repair=GC,
 )
-UNFINISHED: Final = Finding(
+UNFINISHED: Final = DoctorFinding(
     severity="warning",
     area=AREA,
-    what="changes that were being written when a process ended: {}",
-    means="what was promised is finished and the rest swept away as soon as anybody writes there",
+    what="writes that a process did not finish: {}",
+    means="the next write to the same session finishes confirmed changes and removes the rest",
     repair=FIX,
     cure="recover",
 )
-LEFT: Final = Finding(
+LEFTOVER_FILES: Final = DoctorFinding(
     severity="note",
     area=AREA,
-    what="files left from earlier: {}",
+    what="leftover files: {}",
     means="they do no harm",
     repair=GC,
 )
-OVERSIZED: Final = Finding(
+OVERSIZED: Final = DoctorFinding(
     severity="note",
     area=AREA,
-    what="summaries that hold whole files: {}",
-    means="they are read again and again, and only take up room",
+    what="summaries that contain whole files: {}",
+    means="they slow down reading and take up space",
     repair="weft storage gc --compact-summaries",
 )
-CUT_SHORT: Final = Finding(
+INTERRUPTED_RUNS: Final = DoctorFinding(
     severity="note",
     area=AREA,
-    what="runs that were cut short: {}",
+    what="runs that were interrupted: {}",
     means="they are settled the next time weft is opened",
     repair="weft run --session ID",
 )
-BEREFT: Final = Finding(
+RUNS_WITHOUT_SESSION: Final = DoctorFinding(
     severity="warning",
     area=AREA,
-    what="dead runs of sessions that are gone: {}",
-    means="nothing is left of the session; the next opening, or --fix, removes the mark of its run",
+    what="interrupted runs of sessions that no longer exist: {}",
+    means="opening weft, or --fix, removes the trace of the run",
     repair=FIX,
     cure="drop-lease",
 )
-BAD_INDEX: Final = Finding(
+BAD_INDEX: Final = DoctorFinding(
     severity="warning",
     area="index",
     what="the index of sessions cannot be used",
-    means="searching and figures are slow until it is made anew; it holds nothing that the store does not",
+    means="search and statistics are slow until it is rebuilt; it holds nothing that the store does not",
     repair=FIX,
     cure="unindex",
 )
-UNLABELLED: Final = Finding(
+UNLABELLED_BUNDLES: Final = DoctorFinding(
     severity="warning",
     area=AREA,
-    what="bundles in the trash that cannot be brought back by command: {}",
-    means="their label is missing or cannot be read; what is in them lies below `tree` as it lay in the store",
-    repair="move what lies below `tree` back by hand, or remove the bundle",
+    what="bundles in the trash that no command can restore: {}",
+    means="their label is missing or unreadable; `tree` contains their files at the paths they had in the store",
+    repair="move the files below `tree` back by hand, or remove the bundle",
 )
-OUTDATED: Final = Finding(
+OLD_FORMAT: Final = DoctorFinding(
     severity="note",
     area=AREA,
-    what="the store is of an older format",
-    means="it is brought up to date, and the originals are kept, the next time it is opened",
+    what="the store has an older format",
+    means="it is upgraded, and the originals are backed up, the next time it is opened",
     repair="weft session list",
 )
 
 
-NEWER_HOME: Final = Finding(
+NEWER_OPENCODE: Final = DoctorFinding(
     severity="warning",
     area=AREA,
-    what="OpenCode 1.2 or later keeps its sessions in {}, which weft does not work in",
-    means="nothing of it is shown or changed here; importing brings its sessions here and leaves it as it is",
+    what="OpenCode 1.2 or later keeps its sessions in {}, which weft does not use",
+    means="they are neither shown nor changed here; importing copies them and leaves the database as it is",
     repair="weft import --from opencode-sqlite {}",
 )
 
 
-def about(ailment: Finding, items: list[Item]) -> list[Finding]:
-    """One finding about all of them, none about nothing."""
-    return [replace(ailment, what=ailment.what.format(len(items)), items=tuple(items))] if items else []
+def to_findings(finding: DoctorFinding, items: list[FindingItem]) -> list[DoctorFinding]:
+    """Return one finding about all items, none if there are no items."""
+    return [replace(finding, what=finding.what.format(len(items)), items=tuple(items))] if items else []

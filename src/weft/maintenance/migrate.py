@@ -1,7 +1,7 @@
-"""Copy every session of one store into another through their contract, and compare counts and hashes."""
+"""Copy every session of one store into another through the `Store` contract, and compare counts and hashes."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -21,20 +21,20 @@ from weft.model.event import (
     TodoUpdated,
 )
 from weft.model.ids import ProjectID, SessionID
-from weft.model.parcel import Parcel
 from weft.model.session import Session
+from weft.model.transfer import SessionExport
 from weft.model.wire import encode, parse
-from weft.share.records import carry_over
+from weft.share.records import copy_shares
 from weft.store.contract import Key, Store
-from weft.transfer.intake import relate
+from weft.transfer.session_import import compare_states
 
-Told = Callable[[int, int], None]
+CopyProgress = Callable[[int, int], None]
 
 _encoder = msgspec.json.Encoder(order="sorted", decimal_format="number")
 
 
-class Tally(Struct, frozen=True, kw_only=True):
-    """A session in numbers, and the hash of its content."""
+class SessionDigest(Struct, frozen=True, kw_only=True):
+    """The numbers of documents of a session, and a hash of their contents."""
 
     session: SessionID
     messages: int
@@ -44,13 +44,13 @@ class Tally(Struct, frozen=True, kw_only=True):
     hash: str
 
 
-def tally(parcel: Parcel) -> Tally:
-    """Two sessions have the same hash if and only if they say the same; the order of keys says nothing."""
+def digest_session(parcel: SessionExport) -> SessionDigest:
+    """Two sessions have the same hash if and only if their contents are equal. The order of keys does not matter."""
     digest = hashlib.sha256()
     for value in (parcel.info, *parcel.messages, list(parcel.diff), list(parcel.todos)):
-        raw = _canonical(value)
+        raw = _to_canonical(value)
         digest.update(b"%d " % len(raw) + raw)
-    return Tally(
+    return SessionDigest(
         session=parcel.info.id,
         messages=len(parcel.messages),
         parts=sum(len(message.parts) for message in parcel.messages),
@@ -60,22 +60,22 @@ def tally(parcel: Parcel) -> Tally:
     )
 
 
-def _canonical(value: Any) -> bytes:
+def _to_canonical(value: Any) -> bytes:
     plain = parse(encode(value))
     try:
         return _encoder.encode(plain)
     except UnicodeEncodeError:
-        return encode(_sorted(plain))  # half a surrogate pair: only our own encoder can spell it
+        return encode(_sort_keys(plain))  # a lone surrogate, which only our own encoder accepts
 
 
-def _sorted(plain: Any) -> Any:
+def _sort_keys(plain: Any) -> Any:
     if isinstance(plain, dict):
-        return {key: _sorted(plain[key]) for key in sorted(plain)}
-    return [_sorted(item) for item in plain] if isinstance(plain, list) else plain
+        return {key: _sort_keys(plain[key]) for key in sorted(plain)}
+    return [_sort_keys(item) for item in plain] if isinstance(plain, list) else plain
 
 
-async def read_parcel(store: Store, session: Session) -> Parcel:
-    return Parcel(
+async def read_parcel(store: Store, session: Session) -> SessionExport:
+    return SessionExport(
         info=session,
         messages=tuple(await store.list_messages(session.id)),
         diff=tuple(await store.list_diff(session.id)),
@@ -83,43 +83,35 @@ async def read_parcel(store: Store, session: Session) -> Parcel:
     )
 
 
-async def tally_all(store: Store, sessions: Sequence[Session], told: Told) -> list[Tally]:
-    tallies: list[Tally] = []
-    for number, session in enumerate(sessions):
-        told(number, len(sessions))
-        tallies.append(tally(await read_parcel(store, session)))
-    return tallies
+CopyOutcome = Literal["copied", "same", "grown", "ahead", "differs", "failed"]
+
+BATCH_DOCUMENTS = 1000
+
+SESSION_KEYS = ("session_share", "share", "prompt")
+PROJECT_KEYS = ("alias", "permission")
 
 
-Outcome = Literal["copied", "same", "grown", "ahead", "differs", "failed"]
+class CopiedSession(Struct, frozen=True, kw_only=True):
+    """What happened to one session.
 
-AT_ONCE = 1000
-
-OF_SESSION = ("session_share", "share", "prompt")
-OF_PROJECT = ("alias", "permission")
-
-
-class Moved(Struct, frozen=True, kw_only=True):
-    """What became of one session.
-
-    * `copied`: it was not there; `same`: it was; `grown`: part of it was, and the rest was added;
-    * `ahead`: what is there holds all of it and went on; `differs`: both went on, and nothing was changed;
+    * `copied`: the target did not have it; `same`: it did; `grown`: it had a part, and the rest was added;
+    * `ahead`: the target has all of it and more; `differs`: both have something the other lacks, and nothing was changed;
     * `failed`: it could not be read or written, and `reason` says why.
     """
 
     session: SessionID
     title: str
-    outcome: Outcome
-    before: Tally | None = None
-    after: Tally | None = None
+    outcome: CopyOutcome
+    before: SessionDigest | None = None
+    after: SessionDigest | None = None
     reason: str = ""
 
 
 class Migration(Struct, frozen=True, kw_only=True):
-    """The whole of it: projects, sessions, and documents of the source that cannot be read and stay behind."""
+    """The result: projects, sessions, and documents of the source that are unreadable and were not copied."""
 
     projects: int
-    moved: tuple[Moved, ...]
+    moved: tuple[CopiedSession, ...]
     damage: tuple[Damage, ...]
 
     @property
@@ -132,65 +124,65 @@ async def migrate(
     target: Store,
     *,
     dry_run: bool = False,
-    at_once: int = AT_ONCE,
-    told: Told = lambda _, __: None,
+    at_once: int = BATCH_DOCUMENTS,
+    on_progress: CopyProgress = lambda _, __: None,
 ) -> Migration:
-    """Copy everything. About `at_once` documents are written in one piece: that is much faster than one by one."""
+    """Copy everything. About `at_once` documents are written in one batch, which is much faster than one by one."""
     projects = await _copy_projects(source, target, dry_run=dry_run)
     sessions = await source.list_sessions()
-    mover = Mover(source, target, at_once=at_once, dry_run=dry_run)
+    copier = SessionCopier(source, target, at_once=at_once, dry_run=dry_run)
     for number, session in enumerate(sessions):
-        told(number, len(sessions))
-        await mover.take(session)
-    await mover.write()
+        on_progress(number, len(sessions))
+        await copier.take(session)
+    await copier.write()
     if not dry_run:
-        await carry_over(source, target)
-    moved = tuple(mover.moved[session.id] for session in sessions)
+        await copy_shares(source, target)
+    moved = tuple(copier.moved[session.id] for session in sessions)
     return Migration(projects=projects, moved=moved, damage=tuple(await source.damage()))
 
 
-class Mover:
-    """Takes sessions one by one, writes several in one piece, and reads back what it wrote."""
+class SessionCopier:
+    """Compares sessions one by one, writes several in one batch, and reads back what it wrote."""
 
     def __init__(self, source: Store, target: Store, *, at_once: int, dry_run: bool) -> None:
         self._source = source
         self._target = target
         self._at_once = at_once
         self._dry_run = dry_run
-        self._waiting: list[tuple[Moved, list[Durable]]] = []
-        self.moved: dict[SessionID, Moved] = {}
+        self._waiting: list[tuple[CopiedSession, list[Durable]]] = []
+        self.moved: dict[SessionID, CopiedSession] = {}
 
     async def take(self, session: Session) -> None:
         try:
             found, events = await self._compare(session)
         except WeftError as error:
-            found, events = _failed(session, error), []
+            found, events = _to_failed(session, error), []
         self.moved[session.id] = found
         if events:
             self._waiting.append((found, events))
         if sum(len(events) for _, events in self._waiting) >= self._at_once:
             await self.write()
 
-    async def _compare(self, session: Session) -> tuple[Moved, list[Durable]]:
+    async def _compare(self, session: Session) -> tuple[CopiedSession, list[Durable]]:
         parcel = await read_parcel(self._source, session)
         present = await _find(self._target, session.id)
-        outcome = _outcome(parcel, present)
-        found = Moved(
+        outcome = _compare_copies(parcel, present)
+        found = CopiedSession(
             session=session.id,
             title=session.title,
             outcome=outcome,
-            before=tally(parcel),
-            after=None if present is None else tally(present),
+            before=digest_session(parcel),
+            after=None if present is None else digest_session(present),
         )
-        # What is kept of a session comes before it: a session that is there has all that belongs to it.
-        keys: list[Key] = [(word, session.id) for word in OF_SESSION]
+        # Private values come first, so that a session in the target has everything that belongs to it.
+        keys: list[Key] = [(word, session.id) for word in SESSION_KEYS]
         await _copy_kept(self._source, self._target, keys, dry_run=self._dry_run)
         if outcome not in ("copied", "grown") or self._dry_run:
             return found, []
         return found, to_events(parcel, new=present is None)
 
     async def write(self) -> None:
-        """Write what waits, in one piece; where that fails, one session after the other, so that one fails alone."""
+        """Write all waiting sessions in one batch. If that fails, write them one by one, so that only the bad one fails."""
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
@@ -204,23 +196,23 @@ class Mover:
                     self.moved[found.session] = replace(found, outcome="failed", reason=str(error))
         for found, _ in waiting:
             if self.moved[found.session].outcome != "failed":
-                self.moved[found.session] = await self._checked(found)
+                self.moved[found.session] = await self._check_copy(found)
 
-    async def _checked(self, found: Moved) -> Moved:
-        """What became of it, as read back."""
+    async def _check_copy(self, found: CopiedSession) -> CopiedSession:
+        """Read a session back and compare it with the source."""
         try:
             written = await self._target.get_session(found.session)
-            after = tally(await read_parcel(self._target, written))
+            after = digest_session(await read_parcel(self._target, written))
         except WeftError as error:
             return replace(found, outcome="failed", reason=str(error))
         if after != found.before:
-            reason = "what was read back is not what was written"
+            reason = "the copy that was read back differs from the original"
             return replace(found, outcome="failed", after=after, reason=reason)
         return replace(found, after=after)
 
 
-def _failed(session: Session, error: WeftError) -> Moved:
-    return Moved(session=session.id, title=session.title, outcome="failed", reason=str(error))
+def _to_failed(session: Session, error: WeftError) -> CopiedSession:
+    return CopiedSession(session=session.id, title=session.title, outcome="failed", reason=str(error))
 
 
 async def _copy_projects(source: Store, target: Store, *, dry_run: bool) -> int:
@@ -229,8 +221,8 @@ async def _copy_projects(source: Store, target: Store, *, dry_run: bool) -> int:
         known = await target.find_project(project.id)
         if not dry_run and (known is None or known.time.updated < project.time.updated):
             await target.apply(ProjectUpdated(info=project))
-        await _copy_kept(source, target, [(word, project.id) for word in OF_PROJECT], dry_run=dry_run)
-    await _copy_kept(source, target, [(word, ProjectID("global")) for word in OF_PROJECT], dry_run=dry_run)
+        await _copy_kept(source, target, [(word, project.id) for word in PROJECT_KEYS], dry_run=dry_run)
+    await _copy_kept(source, target, [(word, ProjectID("global")) for word in PROJECT_KEYS], dry_run=dry_run)
     return len(projects)
 
 
@@ -241,20 +233,20 @@ async def _copy_kept(source: Store, target: Store, keys: list[Key], *, dry_run: 
             await target.keep(key, value)
 
 
-async def _find(store: Store, id: SessionID) -> Parcel | None:
+async def _find(store: Store, id: SessionID) -> SessionExport | None:
     try:
         return await read_parcel(store, await store.get_session(id))
     except NotFoundError:
         return None
 
 
-def _outcome(parcel: Parcel, present: Parcel | None) -> Outcome:
+def _compare_copies(parcel: SessionExport, present: SessionExport | None) -> CopyOutcome:
     if present is None:
         return "copied"
-    if tally(parcel) == tally(present):
+    if digest_session(parcel) == digest_session(present):
         return "same"
     newer = parcel.info.time.updated >= present.info.time.updated
-    match relate(parcel, present):
+    match compare_states(parcel, present):
         case "same":
             return "grown" if newer else "ahead"
         case "ahead":
@@ -265,8 +257,8 @@ def _outcome(parcel: Parcel, present: Parcel | None) -> Outcome:
             return "differs"
 
 
-def to_events(parcel: Parcel, *, new: bool = True) -> list[Durable]:
-    """What happened, so that there is this session."""
+def to_events(parcel: SessionExport, *, new: bool = True) -> list[Durable]:
+    """Return the events that create this session."""
     made = SessionCreated(info=parcel.info) if new else SessionUpdated(info=parcel.info)
     id = parcel.info.id
     return [

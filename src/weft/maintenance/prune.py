@@ -1,4 +1,4 @@
-"""Prune: sessions nobody has used for long, or the oldest when there is too much, into the trash. Only when told to."""
+"""Prune: move old sessions to the trash, by age or until a size is reached. This only runs on request."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,18 +7,18 @@ from msgspec import Struct
 
 from weft.errors import SessionBusyError
 from weft.model.ids import ProjectID, SessionID
-from weft.model.session import Session, own_of
+from weft.model.session import Session, get_weft_data
 from weft.store.contract import Store
 
-# Whoever has just been working may be about to go on.
-REST_MS = 60 * 60 * 1000
+# Somebody may still be working with a session that was used this recently.
+RECENT_MS = 60 * 60 * 1000
 OWNER = "weft storage prune"
 
 
-class Policy(Struct, frozen=True, kw_only=True):
-    """What may go: what was last used before a time, or the least recently used until no more than so many bytes stay.
+class PrunePolicy(Struct, frozen=True, kw_only=True):
+    """What to prune: sessions last used before a time, or the least recently used ones until at most `at_most` bytes stay.
 
-    With both, what is too old goes, and then as much more as it takes. `project` leaves all others alone.
+    With both, sessions that are too old go first, and then as many more as needed. `project` limits it to one project.
     """
 
     before: int | None = None
@@ -26,8 +26,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     project: ProjectID | None = None
 
 
-class Family(Struct, frozen=True, kw_only=True):
-    """A session and all that were started from it: they go together or not at all."""
+class SessionFamily(Struct, frozen=True, kw_only=True):
+    """A session and its descendants. They are pruned together or not at all."""
 
     root: Session
     members: tuple[Session, ...]
@@ -38,24 +38,28 @@ class Family(Struct, frozen=True, kw_only=True):
         return max(session.time.updated for session in self.members)
 
 
-class Spared(Struct, frozen=True, kw_only=True):
-    family: Family
+class SparedFamily(Struct, frozen=True, kw_only=True):
+    """A family that is not pruned, and why."""
+
+    family: SessionFamily
     reason: str
 
 
-class Choice(Struct, frozen=True, kw_only=True):
-    """The families to go, least recently used first, and those that would go too but for a reason."""
+class PruneChoice(Struct, frozen=True, kw_only=True):
+    """The families to prune, least recently used first, and those that are spared."""
 
-    chosen: tuple[Family, ...]
-    spared: tuple[Spared, ...]
+    chosen: tuple[SessionFamily, ...]
+    spared: tuple[SparedFamily, ...]
 
 
-def choose(sessions: Sequence[Session], weights: Mapping[str, int], policy: Policy, *, now: int) -> Choice:
-    """What a policy comes to. `weights` are the bytes of each session."""
+def choose_families(
+    sessions: Sequence[Session], weights: Mapping[str, int], policy: PrunePolicy, *, now: int
+) -> PruneChoice:
+    """Apply a policy. `weights` are the sizes of the sessions in bytes."""
     families = sorted(to_families(sessions, weights), key=lambda family: (family.used, family.root.id))
     left = sum(weights.values())
-    chosen: list[Family] = []
-    spared: list[Spared] = []
+    chosen: list[SessionFamily] = []
+    spared: list[SparedFamily] = []
     for family in families:
         if policy.project is not None and family.root.project_id != policy.project:
             continue
@@ -63,17 +67,17 @@ def choose(sessions: Sequence[Session], weights: Mapping[str, int], policy: Poli
         too_much = policy.at_most is not None and left > policy.at_most
         if not (too_old or too_much):
             continue
-        reason = reason_to_spare(family, now)
+        reason = find_reason_to_spare(family, now)
         if reason:
-            spared.append(Spared(family=family, reason=reason))
+            spared.append(SparedFamily(family=family, reason=reason))
         else:
             chosen.append(family)
             left -= family.bytes
-    return Choice(chosen=tuple(chosen), spared=tuple(spared))
+    return PruneChoice(chosen=tuple(chosen), spared=tuple(spared))
 
 
-def to_families(sessions: Iterable[Session], weights: Mapping[str, int]) -> list[Family]:
-    """Every session is in one family. A child whose parent is gone heads its own; so does one of a circle."""
+def to_families(sessions: Iterable[Session], weights: Mapping[str, int]) -> list[SessionFamily]:
+    """Group sessions into families. A child whose parent is gone heads its own family, as does one of a cycle."""
     by_id = {session.id: session for session in sessions}
     children: defaultdict[SessionID, list[Session]] = defaultdict(list)
     for session in by_id.values():
@@ -81,16 +85,18 @@ def to_families(sessions: Iterable[Session], weights: Mapping[str, int]) -> list
             children[session.parent_id].append(session)
     seen: set[SessionID] = set()
     heads = [each for each in by_id.values() if each.parent_id is None or each.parent_id not in by_id]
-    families: list[Family] = []
+    families: list[SessionFamily] = []
     for head in (*heads, *by_id.values()):
-        members = _below(head, children, seen)
+        members = _list_descendants(head, children, seen)
         if members:
             size = sum(weights.get(member.id, 0) for member in members)
-            families.append(Family(root=head, members=tuple(members), bytes=size))
+            families.append(SessionFamily(root=head, members=tuple(members), bytes=size))
     return families
 
 
-def _below(head: Session, children: Mapping[SessionID, list[Session]], seen: set[SessionID]) -> list[Session]:
+def _list_descendants(
+    head: Session, children: Mapping[SessionID, list[Session]], seen: set[SessionID]
+) -> list[Session]:
     found: list[Session] = []
     waiting = [head]
     while waiting:
@@ -102,39 +108,39 @@ def _below(head: Session, children: Mapping[SessionID, list[Session]], seen: set
     return found
 
 
-def reason_to_spare(family: Family, now: int) -> str:
-    """Why a family must stay, "" if nothing speaks for it."""
-    if any(own_of(session).pinned for session in family.members):
+def find_reason_to_spare(family: SessionFamily, now: int) -> str:
+    """Return why a family must stay, "" if it need not."""
+    if any(get_weft_data(session).pinned for session in family.members):
         return "pinned"
     if any(session.share is not None for session in family.members):
         return "shared"
-    if family.used > now - REST_MS:
+    if family.used > now - RECENT_MS:
         return "just used"
     return ""
 
 
-class Pruned(Struct, frozen=True, kw_only=True):
-    """What went into which bundle of the trash, and what stayed all the same."""
+class PruneResult(Struct, frozen=True, kw_only=True):
+    """The families moved to the trash, with their bundles, and those that were spared."""
 
-    discarded: tuple[tuple[Family, str], ...]
-    spared: tuple[Spared, ...]
+    discarded: tuple[tuple[SessionFamily, str], ...]
+    spared: tuple[SparedFamily, ...]
 
 
-async def prune(store: Store, choice: Choice, *, now: int) -> Pruned:
-    discarded: list[tuple[Family, str]] = []
+async def prune(store: Store, choice: PruneChoice, *, now: int) -> PruneResult:
+    discarded: list[tuple[SessionFamily, str]] = []
     spared = list(choice.spared)
     for family in choice.chosen:
-        busy = await _busy(store, family)
+        busy = await _find_busy(store, family)
         if busy:
-            spared.append(Spared(family=family, reason=f"running ({busy})"))
+            spared.append(SparedFamily(family=family, reason=f"running ({busy})"))
             continue
         bundle = await store.discard([session.id for session in family.members], at=now)
         discarded.append((family, bundle.id))
-    return Pruned(discarded=tuple(discarded), spared=tuple(spared))
+    return PruneResult(discarded=tuple(discarded), spared=tuple(spared))
 
 
-async def _busy(store: Store, family: Family) -> str:
-    """Who runs a member of it; "" if nobody does."""
+async def _find_busy(store: Store, family: SessionFamily) -> str:
+    """Return who runs a session of the family; "" if nobody does."""
     for session in family.members:
         try:
             async with store.lease(session.id, OWNER):
@@ -145,7 +151,7 @@ async def _busy(store: Store, family: Family) -> str:
 
 
 async def empty_trash(store: Store, *, before: int) -> list[str]:
-    """Throw away for good what has lain in the trash since before a time."""
+    """Delete the bundles that have been in the trash since before a time. Return their ids."""
     old = [trashed.id for trashed in await store.list_trash() if trashed.time < before]
     for id in old:
         await store.purge(id)

@@ -1,4 +1,4 @@
-"""Agent: a definition of who answers: prompt, rules, model, limits; and what people leave for agents to keep to."""
+"""Agents, instructions, skills and commands."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -11,9 +11,10 @@ Mode = Literal["subagent", "primary", "all"]
 
 
 class Agent(Wire, frozen=True, kw_only=True):
-    """When its `model` fails for good, those in `fallback` are asked in turn.
+    """The definition of an agent.
 
-    `limits` are rules that may only withhold: those of a project nobody has vouched for.
+    If `model` fails for good, the models in `fallback` are tried in turn. `limits` are additional rules that can only deny:
+    those of an untrusted project.
     """
 
     name: str
@@ -34,13 +35,13 @@ class Agent(Wire, frozen=True, kw_only=True):
 
 
 class Instruction(Wire, frozen=True, kw_only=True):
-    """Words for agents, and the file or address they come from. What could not be read says so in its text."""
+    """Text for agents, and the file or URL it is from. If the source could not be read, the text says so."""
 
     source: str
     text: str
 
 
-# Gives the instructions there are now. What is known already, by source, need not be fetched again.
+# Returns the current instructions. Takes the known texts by source, which need not be fetched again.
 ReadInstructions = Callable[[Mapping[str, str]], tuple[Instruction, ...]]
 
 
@@ -49,7 +50,7 @@ def no_instructions(_: Mapping[str, str]) -> tuple[Instruction, ...]:
 
 
 class Skill(Wire, frozen=True, kw_only=True):
-    """Instructions for one kind of task, that an agent reads when it comes to it; `location` is their file."""
+    """Instructions for one kind of task, which an agent reads when it needs them. `location` is their file."""
 
     name: str
     description: str
@@ -57,7 +58,7 @@ class Skill(Wire, frozen=True, kw_only=True):
 
 
 class CommandArgument(Wire, frozen=True, kw_only=True):
-    """Something that a prompt of an MCP server is filled in with, by its name."""
+    """A named argument of a prompt from an MCP server."""
 
     name: str
     description: str | None = None
@@ -65,10 +66,10 @@ class CommandArgument(Wire, frozen=True, kw_only=True):
 
 
 class Command(Wire, frozen=True, kw_only=True):
-    """A prompt that has a name: a template to be filled in, and who is to answer it, `hints` being its placeholders.
+    """A named prompt: a template, the agent and model that answer it, and the placeholders in it (`hints`).
 
-    As a `subtask` it is done in a session of its own. What an `mcp` server wrote is words, and nothing of it is run; it
-    takes `arguments` that have names. (OpenCode does not tell them.)
+    A `subtask` runs in a child session. The template of an `mcp` server is plain text, of which nothing is executed; it
+    takes named `arguments`, which OpenCode does not have.
     """
 
     name: str

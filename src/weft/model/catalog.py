@@ -1,4 +1,4 @@
-"""The catalogue: models, what they can take in, what they cost."""
+"""Models: their capabilities, limits and prices."""
 
 from decimal import Decimal
 from typing import Any
@@ -21,13 +21,13 @@ class Price(Wire, frozen=True, kw_only=True):
 
 
 class Cost(Price, frozen=True, kw_only=True):
-    """A model's price, and the one that holds once a request passes 200,000 tokens."""
+    """The price of a model, and the price of requests over 200,000 tokens."""
 
     experimental_over200_k: Price | None = None
 
 
 class Limit(Wire, frozen=True, kw_only=True):
-    """Tokens. A context of 0 is unknown."""
+    """Limits in tokens. A context of 0 means that it is unknown."""
 
     context: int
     input: int | None = None
@@ -43,7 +43,7 @@ class Modalities(Wire, frozen=True, kw_only=True):
 
 
 class Interleaved(Wire, frozen=True, kw_only=True):
-    """The field in which this model wants its reasoning back."""
+    """The field in which this model expects its earlier reasoning."""
 
     field: str
 
@@ -60,7 +60,7 @@ class Capabilities(Wire, frozen=True, kw_only=True):
 
 
 class ModelApi(Wire, frozen=True, kw_only=True):
-    """How to reach a model: its name there, the address, and the package OpenCode would use (it picks our adapter)."""
+    """How to reach a model: its name at the API, the URL, and OpenCode's package for it, which selects our adapter."""
 
     id: str
     url: str = always("")
@@ -68,7 +68,7 @@ class ModelApi(Wire, frozen=True, kw_only=True):
 
 
 class Model(Wire, frozen=True, kw_only=True):
-    """A model. No `cost` means that the price is unknown, which is not the same as free."""
+    """A model. Without `cost`, the price is unknown; the model is not free."""
 
     id: str
     provider_id: str
@@ -85,11 +85,11 @@ class Model(Wire, frozen=True, kw_only=True):
     variants: dict[str, dict[str, Any]] | None = None
 
 
-def ref(model: Model) -> ModelRef:
+def to_ref(model: Model) -> ModelRef:
     return ModelRef(provider_id=model.provider_id, model_id=model.id)
 
 
 def parse_ref(text: str) -> ModelRef | None:
-    """`provider/model`; the model's own name may hold more slashes."""
+    """Parse `provider/model`, where the model may contain slashes. Return None if the text has another form."""
     provider, slash, model = text.partition("/")
     return ModelRef(provider_id=provider, model_id=model) if provider and slash and model else None

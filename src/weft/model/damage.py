@@ -1,10 +1,10 @@
-"""Damage: what is stored and cannot be read."""
+"""Stored documents that cannot be read."""
 
 import msgspec
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored document that cannot be read: where it is, and what is wrong with it."""
+    """A stored document that cannot be read: its location and the reason."""
 
     where: str
     reason: str

@@ -1,4 +1,4 @@
-"""What became of files: diffs, patches, restore results, and diffs cut to a bounded size."""
+"""Changes of files: diffs, patches, restore results, and the limits on the size of diffs."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -9,16 +9,16 @@ from msgspec.structs import replace
 from weft.model.wire import Wire, always
 
 Tree = NewType("Tree", str)
-"""The name of a git tree in our own store of objects."""
+"""The hash of a git tree in weft's own object store."""
 
 EMPTY_TREE: Final = Tree("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
-"""The tree without files, which every git repository has."""
+"""The empty tree, which exists in every git repository."""
 
 Fate = Literal["restored", "removed", "unchanged", "kept", "uncovered", "missing"]
 
 
 class FileDiff(Wire, frozen=True, kw_only=True):
-    """One file before and after, as whole texts. A binary file has empty texts and no counts."""
+    """A file before and after a change, as whole texts. A binary file has empty texts and counts of 0."""
 
     file: str
     before: str = always("")
@@ -28,17 +28,17 @@ class FileDiff(Wire, frozen=True, kw_only=True):
 
 
 class Uncovered(Wire, frozen=True, kw_only=True):
-    """A file that changed, or may have, and cannot be taken back; and why. Absolute, as in `Patch.files`."""
+    """A file that changed, or may have changed, and cannot be restored, and the reason. The path is absolute."""
 
     file: str
     reason: str
 
 
 class Patch(Wire, frozen=True, kw_only=True):
-    """What an agent changed: two trees of those files alone, as it found them and as it left them.
+    """The change of an agent: two trees of the changed files, before and after.
 
-    The trees are all that undoing takes: store both names. `files` are absolute paths to be shown; a byte in a name
-    that is no text stands there as `\\xNN`. A file in one tree alone was made, or removed.
+    Undo needs only the two trees. `files` are absolute paths for display; a byte of a name that is not UTF-8 is shown as
+    `\\xNN`. A file that is in one tree only was created or removed.
     """
 
     hash: Tree
@@ -48,14 +48,14 @@ class Patch(Wire, frozen=True, kw_only=True):
 
 
 class FileFate(Wire, frozen=True, kw_only=True):
-    """What became, or would become, of one file, and why if it is not as it was before the agent.
+    """What an undo did, or would do, with one file, and the reason if it was not restored.
 
-    * `restored`: it is as before the agent; with a `reason`, as the person had left it between two of its changes;
-    * `removed`: the agent had made it, and it is gone;
-    * `unchanged`: it is as it should be already;
-    * `kept`: the person changed it since, or something stands in its way: it is as it was found;
-    * `uncovered`: nobody knows what it was like;
-    * `missing`: what it was like cannot be read any more. Nothing is restored then, no file at all.
+    * `restored`: the file is as before the agent's change; with a `reason`, as the person left it between two changes.
+    * `removed`: the agent had created the file, and it is gone.
+    * `unchanged`: the file already had the right contents.
+    * `kept`: the person changed the file since, or something is in its way; it was not touched.
+    * `uncovered`: the earlier contents were never recorded.
+    * `missing`: the earlier contents cannot be read any more. Then no file at all is restored.
     """
 
     file: str
@@ -63,85 +63,93 @@ class FileFate(Wire, frozen=True, kw_only=True):
     reason: str = ""
 
 
-PER_FILE: Final = 64 << 10
-IN_ALL: Final = 256 << 10
-FILES: Final = 500
+MAX_FILE_BYTES: Final = 64 << 10
+MAX_TOTAL_BYTES: Final = 256 << 10
+MAX_FILES: Final = 500
 CONTEXT: Final = 3
 
-MARK: Final = "truncated"
-REST: Final = "and more files"
+TRUNCATED: Final = "truncated"
+MORE_FILES: Final = "and more files"
 
 
 def cap_diffs(
-    diffs: Sequence[FileDiff], *, per_file: int = PER_FILE, in_all: int = IN_ALL, files: int = FILES
+    diffs: Sequence[FileDiff],
+    *,
+    per_file: int = MAX_FILE_BYTES,
+    in_all: int = MAX_TOTAL_BYTES,
+    files: int = MAX_FILES,
 ) -> tuple[FileDiff, ...]:
-    """The diffs within bounds: bytes of text for each file and for all of them, and how many are listed.
+    """Limit the bytes of text per file and in total, and the number of files.
 
-    `additions` and `deletions` are those of the whole change. What was shortened says so (`truncated`); the files
-    beyond the last that is listed are one entry with their sums. Within bounds nothing changes.
+    `additions` and `deletions` stay those of the whole change. A shortened diff has `truncated` set. Files over the limit
+    become one entry with their sums. Diffs within the limits are returned unchanged.
     """
     listed, rest = (diffs, ()) if len(diffs) <= files else (diffs[: files - 1], diffs[files - 1 :])
-    room = in_all
+    remaining = in_all
     capped: list[FileDiff] = []
     for diff in listed:
-        fitted = fit(diff, min(per_file, room))
-        room -= weight(fitted)
+        fitted = cap_diff(diff, min(per_file, remaining))
+        remaining -= count_bytes(fitted)
         capped.append(fitted)
     return (*capped, _sum(rest)) if rest else tuple(capped)
 
 
 def is_capped(diffs: Sequence[FileDiff]) -> bool:
-    """Whether they are within bounds as they are."""
-    weights = [weight(diff) for diff in diffs]
-    return len(diffs) <= FILES and sum(weights) <= IN_ALL and max(weights, default=0) <= PER_FILE
+    """Return True if the diffs are within the limits."""
+    weights = [count_bytes(diff) for diff in diffs]
+    return (
+        len(diffs) <= MAX_FILES
+        and sum(weights) <= MAX_TOTAL_BYTES
+        and max(weights, default=0) <= MAX_FILE_BYTES
+    )
 
 
-def weight(diff: FileDiff) -> int:
-    """The bytes of its texts."""
-    return _size(diff.before) + _size(diff.after)
+def count_bytes(diff: FileDiff) -> int:
+    """Return the size of both texts in bytes."""
+    return _count_text_bytes(diff.before) + _count_text_bytes(diff.after)
 
 
-def fit(diff: FileDiff, limit: int) -> FileDiff:
-    """A diff whose texts take no more than `limit` bytes."""
-    if weight(diff) <= limit:
+def cap_diff(diff: FileDiff, limit: int) -> FileDiff:
+    """Shorten the texts of a diff to `limit` bytes."""
+    if count_bytes(diff) <= limit:
         return diff
-    before, after = around_change(diff.before, diff.after)
-    if _size(before) + _size(after) > limit:
-        before, after = _head(before, limit // 2), _head(after, limit // 2)
-    return replace(diff, before=before, after=after, extra_={**_extra(diff), MARK: True})
+    before, after = trim_unchanged(diff.before, diff.after)
+    if _count_text_bytes(before) + _count_text_bytes(after) > limit:
+        before, after = _cut_lines(before, limit // 2), _cut_lines(after, limit // 2)
+    return replace(diff, before=before, after=after, extra_={**_extra(diff), TRUNCATED: True})
 
 
-def around_change(before: str, after: str) -> tuple[str, str]:
-    """Both texts without the lines that are the same at their beginning and end, but for a few."""
+def trim_unchanged(before: str, after: str) -> tuple[str, str]:
+    """Remove equal lines at the beginning and end of both texts, except for a few lines of context."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    head = _shared(old, new)
-    tail = _shared(old[head:][::-1], new[head:][::-1])
+    head = _count_shared(old, new)
+    tail = _count_shared(old[head:][::-1], new[head:][::-1])
     start, end = max(0, head - CONTEXT), max(0, tail - CONTEXT)
     return "".join(old[start : len(old) - end]), "".join(new[start : len(new) - end])
 
 
-def _shared(old: Sequence[str], new: Sequence[str]) -> int:
+def _count_shared(old: Sequence[str], new: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
 
 
-def _head(text: str, limit: int) -> str:
-    """As many whole lines from the beginning as fit."""
-    if _size(text) <= limit:
+def _cut_lines(text: str, limit: int) -> str:
+    """Return as many whole lines from the beginning as fit into `limit` bytes."""
+    if _count_text_bytes(text) <= limit:
         return text
     cut = text.encode(errors="replace")[:limit].decode(errors="ignore")
     return cut[: cut.rfind("\n") + 1]
 
 
-def _size(text: str) -> int:
+def _count_text_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 
 def _sum(diffs: Sequence[FileDiff]) -> FileDiff:
     return FileDiff(
-        file=f"{len(diffs)} {REST}",
+        file=f"{len(diffs)} {MORE_FILES}",
         additions=sum(diff.additions for diff in diffs),
         deletions=sum(diff.deletions for diff in diffs),
-        extra_={MARK: True},
+        extra_={TRUNCATED: True},
     )
 
 

@@ -1,4 +1,4 @@
-"""Errors on the wire: the facts that travel, and the error made of them on the other side."""
+"""Errors on the wire: the attributes that are sent, and the error that the client makes of them."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,7 +7,7 @@ from weft import errors
 from weft.errors import WeftError
 from weft.model.wire import wire_name
 
-# What each is made of, which the caller said or may know. An error that is not here goes as a sentence alone.
+# The attributes of each error that a client may know. Other errors are sent as a message only.
 FACTS: Final[dict[type[WeftError], tuple[str, ...]]] = {
     errors.NotFoundError: ("kind", "id", "near"),
     errors.UnreadableError: ("kind", "id"),
@@ -29,18 +29,18 @@ FACTS: Final[dict[type[WeftError], tuple[str, ...]]] = {
     errors.NoModelError: (),
     errors.ModelNotFoundError: ("provider_id", "model_id", "near"),
 }
-# OpenCode's name where it differs from ours: its clients look for it.
+# Names that OpenCode's clients look for, where they differ from ours.
 NAMES: Final[dict[type[WeftError], str]] = {errors.ModelNotFoundError: "ProviderModelNotFoundError"}
 KINDS: Final = {NAMES.get(kind, kind.__name__): kind for kind in FACTS}
 
 
-def name_of(error: WeftError) -> str:
+def wire_error_name(error: WeftError) -> str:
     """Return the name that an error has on the wire."""
     return NAMES.get(type(error), type(error).__name__)
 
 
 def to_facts(error: WeftError) -> dict[str, Any]:
-    """What goes along with the sentence."""
+    """Return the attributes to send with the message of an error."""
     facts = {wire_name(name): getattr(error, name) for name in FACTS.get(type(error), ())}
     if isinstance(error, errors.ModelNotFoundError):
         facts["suggestions"] = error.near
@@ -48,7 +48,7 @@ def to_facts(error: WeftError) -> dict[str, Any]:
 
 
 def from_facts(name: str, facts: Mapping[str, Any]) -> WeftError | None:
-    """The error that was raised there; None when there is too little to make it of."""
+    """Make the error that the server raised. Return None if attributes are missing."""
     kind = KINDS.get(name)
     if kind is None or not all(_is_fact(facts.get(wire_name(each))) for each in FACTS[kind]):
         return None

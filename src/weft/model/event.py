@@ -1,6 +1,6 @@
-"""Every event: a fact, in the past tense, written once. `Durable` ones come to rest in a store; all are told.
+"""All events. An event is a fact in the past tense. All events are published; `Durable` events are also stored.
 
-On the wire an event is `{"type", "properties"}`. Some have one value as their properties; `whole` names that field.
+On the wire an event is `{"type", "properties"}`. If its properties are one value, `whole` names the field with that value.
 """
 
 from typing import ClassVar, Literal
@@ -23,11 +23,11 @@ class Event(Wire, frozen=True, kw_only=True):
     whole: ClassVar[str] = ""
 
 
-# --- durable: these change what is at rest ---
+# --- durable events: published and stored ---
 
 
 class ProjectUpdated(Event, frozen=True, kw_only=True):
-    """A project was found for the first time, or its record changed."""
+    """A project was created, or its record changed."""
 
     type: ClassVar[str] = "project.updated"
     whole: ClassVar[str] = "info"
@@ -48,7 +48,7 @@ class SessionUpdated(Event, frozen=True, kw_only=True):
 
 
 class SessionDeleted(Event, frozen=True, kw_only=True):
-    """A session is gone, and with it its messages, parts, diff and todos."""
+    """A session was removed, with its messages, parts, diff and todos."""
 
     type: ClassVar[str] = "session.deleted"
 
@@ -56,7 +56,7 @@ class SessionDeleted(Event, frozen=True, kw_only=True):
 
 
 class SessionDiffed(Event, frozen=True, kw_only=True):
-    """What the session did to files was worked out anew."""
+    """The diff of the session was computed again."""
 
     type: ClassVar[str] = "session.diff"
 
@@ -80,7 +80,7 @@ class MessageUpdated(Event, frozen=True, kw_only=True):
 
 
 class MessageRemoved(Event, frozen=True, kw_only=True):
-    """A message is gone, and its parts with it."""
+    """A message and its parts were removed."""
 
     type: ClassVar[str] = "message.removed"
 
@@ -89,7 +89,7 @@ class MessageRemoved(Event, frozen=True, kw_only=True):
 
 
 class PartUpdated(Event, frozen=True, kw_only=True):
-    """A part was added or replaced; `delta` is the text it just grew by (as OpenCode 1.1 tells it)."""
+    """A part was added or replaced. `delta` is the text that was added, as OpenCode 1.1 sends it."""
 
     type: ClassVar[str] = "message.part.updated"
 
@@ -98,7 +98,7 @@ class PartUpdated(Event, frozen=True, kw_only=True):
 
 
 class PartGrew(Event, frozen=True, kw_only=True):
-    """The text of a part grew by `delta`, from character `offset` on. Saying so twice changes nothing."""
+    """The text of a part grew by `delta` at character `offset`. Applying the event twice changes nothing."""
 
     type: ClassVar[str] = "message.part.delta"
 
@@ -133,7 +133,7 @@ Durable = (
 )
 
 
-# --- passing: these are told, and nothing is kept of them ---
+# --- transient events: published and not stored ---
 
 
 class SessionFailed(Event, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ class SessionFailed(Event, frozen=True, kw_only=True):
 
 
 class SessionWarned(Event, frozen=True, kw_only=True):
-    """A person should know this, and nothing has failed yet: most of a budget is spent, or it cannot be kept."""
+    """A warning for the person: most of a budget is spent, or a budget cannot be enforced. Nothing has failed yet."""
 
     type: ClassVar[str] = "session.warning"
 
@@ -160,7 +160,7 @@ class StatusChanged(Event, frozen=True, kw_only=True):
 
 
 class SessionRested(Event, frozen=True, kw_only=True):
-    """The session is idle. Old clients wait for this one."""
+    """The session is idle. Older clients wait for this event."""
 
     type: ClassVar[str] = "session.idle"
 
@@ -238,8 +238,8 @@ class BranchChanged(Event, frozen=True, kw_only=True):
     branch: str | None = None
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """An event as the bus carried it: where it stands in the stream, and the directory it is about."""
+class PublishedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event with its cursor in the stream and the directory it is about."""
 
     cursor: int
     directory: str
@@ -247,7 +247,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def session_of(event: Event) -> SessionID | None:
-    """The session an event is about, if it is about one."""
+    """Return the id of the session that an event is about, or None."""
     match event:
         case SessionCreated() | SessionUpdated() | SessionDeleted():
             return event.info.id

@@ -1,4 +1,4 @@
-"""Events as JSON: `{"type", "properties"}`, every kind by its name, and the ones we do not know kept as they came."""
+"""Events as JSON: `{"type", "properties"}`. Events of unknown types are kept unchanged."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from weft.model.wire import from_plain, parse, to_plain
 
 
 class UnknownEvent(Event, frozen=True, kw_only=True):
-    """An event of a type we do not know, from a server that knows more."""
+    """An event of an unknown type, from a newer server."""
 
     type: ClassVar[str] = "$unknown"
 
@@ -34,7 +34,7 @@ def event_to_plain(event: Event) -> dict[str, Any]:
 
 def event_from_plain(plain: Any, *, where: str = "event") -> Event:
     if not isinstance(plain, dict) or not isinstance(plain.get("type"), str):
-        raise DocumentError(where, "an event has a type")
+        raise DocumentError(where, "the event has no type")
     named, properties = plain["type"], plain.get("properties") or {}
     if (kind := KINDS.get(named)) is None:
         return UnknownEvent(named=named, properties=properties)

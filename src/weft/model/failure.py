@@ -1,4 +1,4 @@
-"""Failures: what went wrong, as a value stored in a message. (Errors are raised; failures are kept.)"""
+"""Failures: the reason why a message has no complete answer, stored in the message. Errors are raised, failures are stored."""
 
 from decimal import Decimal
 from typing import Any, Literal
@@ -9,7 +9,7 @@ BudgetScope = Literal["run", "session", "tree", "day"]
 BudgetMeasure = Literal["cost", "tokens", "steps", "seconds"]
 
 
-class Said(Wire, frozen=True, kw_only=True):
+class MessageData(Wire, frozen=True, kw_only=True):
     message: str = ""
 
 
@@ -32,8 +32,10 @@ class OutputLengthData(Wire, frozen=True, kw_only=True):
 
 
 class BudgetData(Wire, frozen=True, kw_only=True):
-    """Which budget: whose (`run`, `session`, `tree`, `day`) and of what (`cost`, `tokens`, `steps`, `seconds`); its
-    limit, what was spent of it, and about what the next call would have taken. `hint` says how to go on."""
+    """The budget that would have been exceeded: its limit, what was spent, and the estimate for the next call.
+
+    `hint` says how to continue.
+    """
 
     message: str
     scope: BudgetScope
@@ -45,7 +47,7 @@ class BudgetData(Wire, frozen=True, kw_only=True):
 
 
 class DeadlineData(Wire, frozen=True, kw_only=True):
-    """`limit` is whose deadline it was (`turn`, `tree`, `tool`), `seconds` how long that is."""
+    """`limit` names the deadline (`turn`, `tree`, `tool`), `seconds` is its length."""
 
     message: str
     limit: str
@@ -53,14 +55,14 @@ class DeadlineData(Wire, frozen=True, kw_only=True):
 
 
 class StructureData(Wire, frozen=True, kw_only=True):
-    """`retries` is how often the model was given another try."""
+    """`retries` is the number of further attempts that the model had."""
 
     message: str
     retries: int
 
 
 class ModelNotFoundData(Wire, frozen=True, kw_only=True):
-    """OpenCode's fields, and a message with the way out. `suggestions` are the nearest names."""
+    """OpenCode's fields, and a message that says what to do. `suggestions` are the nearest names."""
 
     provider_id: str
     model_id: str
@@ -69,71 +71,71 @@ class ModelNotFoundData(Wire, frozen=True, kw_only=True):
 
 
 class Failure(Wire, frozen=True, kw_only=True, tag_field="name"):
-    """`{name, data}`, as OpenCode serialises what went wrong."""
+    """A failure as OpenCode serialises it: `{name, data}`."""
 
 
 class AuthFailure(Failure, frozen=True, kw_only=True, tag="ProviderAuthError"):
-    """The provider wants a key it did not get."""
+    """The provider requires a key."""
 
     data: AuthData
 
 
 class UnknownFailure(Failure, frozen=True, kw_only=True, tag="UnknownError"):
-    """Anything unclassified."""
+    """A failure of no other kind."""
 
-    data: Said
+    data: MessageData
 
 
 class OutputLengthFailure(Failure, frozen=True, kw_only=True, tag="MessageOutputLengthError"):
-    """The answer did not fit its limit."""
+    """The answer exceeded its length limit."""
 
     data: OutputLengthData
 
 
 class AbortedFailure(Failure, frozen=True, kw_only=True, tag="MessageAbortedError"):
-    """The run was ended before the answer was whole."""
+    """The run was aborted before the answer was complete."""
 
-    data: Said
+    data: MessageData
 
 
 class ApiFailure(Failure, frozen=True, kw_only=True, tag="APIError"):
-    """The model's API refused or broke off."""
+    """The API of the model refused the request or broke off."""
 
     data: ApiData
 
 
 class BudgetFailure(Failure, frozen=True, kw_only=True, tag="BudgetExceededError"):
-    """The next call would have broken a budget, so it was not made. OpenCode has none, and shows the message."""
+    """The next call would have exceeded a budget. OpenCode has no budgets and shows the message."""
 
     data: BudgetData
 
 
 class DeadlineFailure(Failure, frozen=True, kw_only=True, tag="DeadlineError"):
-    """It took longer than it may. OpenCode has no deadlines, and shows the message."""
+    """A deadline passed. OpenCode has no deadlines and shows the message."""
 
     data: DeadlineData
 
 
 class StorageFailure(Failure, frozen=True, kw_only=True, tag="StorageError"):
-    """The store could not take in the answer: a full disk, mostly. OpenCode has no such failure, and shows the message."""
+    """The answer could not be stored, for example on a full disk. OpenCode has no such failure and shows the message."""
 
-    data: Said
+    data: MessageData
 
 
 class StructureFailure(Failure, frozen=True, kw_only=True, tag="StructuredOutputError"):
-    """A value was asked for, and the model did not give one that keeps to the schema."""
+    """The model did not return a value that matches the schema."""
 
     data: StructureData
 
 
 class ModelNotFoundFailure(Failure, frozen=True, kw_only=True, tag="ProviderModelNotFoundError"):
-    """No provider has the model that was to answer."""
+    """No provider has the model."""
 
     data: ModelNotFoundData
 
 
 class OtherFailure(Failure, frozen=True, kw_only=True, tag="$other"):
-    """A failure of a name we do not know; its own name is carried along."""
+    """A failure with an unknown name, which is kept."""
 
     data: dict[str, Any] | None = None
 
@@ -153,9 +155,9 @@ AnyFailure = (
 )
 
 
-def unknown(message: str) -> UnknownFailure:
-    return UnknownFailure(data=Said(message=message))
+def unknown_failure(message: str) -> UnknownFailure:
+    return UnknownFailure(data=MessageData(message=message))
 
 
-def aborted(message: str = "The operation was aborted.") -> AbortedFailure:
-    return AbortedFailure(data=Said(message=message))
+def aborted_failure(message: str = "The operation was aborted.") -> AbortedFailure:
+    return AbortedFailure(data=MessageData(message=message))

@@ -1,8 +1,8 @@
-"""Ids: names that were minted in order, never clocks.
+"""Ids: how they are made, checked and ordered.
 
-The text is OpenCode's: `<prefix>_`, 12 hex digits, 14 random characters. The hex holds the low 48 bits of
-`ms * 4096 + counter`, 53 bits of number, so it wraps every 795 days (last on 2026-08-14). Nothing compares two raw
-ids; `unwrap` gives the number back to whoever knows roughly when the id was made.
+The format is OpenCode's: `<prefix>_`, 12 hex digits, 14 random characters. The digits are the low 48 bits of
+`ms * 4096 + counter`, a number of 53 bits, so they wrap every 795 days (last on 2026-08-14). Never compare two raw ids:
+`unwrap` returns the full number for an id whose time is roughly known.
 """
 
 import re
@@ -46,7 +46,7 @@ _FILE_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,127}")
 
 
 class Mint:
-    """Makes ids, each later than the one before, whatever the clock does and however many are asked for at once."""
+    """Makes ids in ascending order, even if the clock steps back or many are made at once."""
 
     def __init__(self, now: Callable[[], int], random: Callable[[int], bytes]) -> None:
         self._now = now
@@ -79,8 +79,8 @@ class Mint:
         return self._make("tool")
 
     def _make(self, kind: str, *, descending: bool = False) -> str:
-        # The first id of a millisecond carries 1, as OpenCode's does. A clock that steps back, or more than
-        # 4095 ids in one millisecond, only makes us count on from the last one: OpenCode starts over, or overtakes.
+        # The first id of a millisecond has counter 1, as in OpenCode. If the clock steps back, or after 4095 ids in one
+        # millisecond, count on from the last id. OpenCode's ids would be out of order then.
         with self._lock:
             self._last = number = max(self._now() * PER_MS + 1, self._last + 1)
         number = (~number if descending else number) % WRAP
@@ -89,41 +89,41 @@ class Mint:
 
 
 def unwrap(id: str, near: int) -> int:
-    """The full number behind an ascending id, taking it to be made within a year of `near` (ms)."""
+    """Return the full number of an ascending id that was made within a year of `near` (ms)."""
     head = id.partition("_")[2][:HEX_LENGTH]
     try:
         low = int(head, 16)
     except ValueError:
-        return near * PER_MS  # not one of ours: it stands where its time puts it
+        return near * PER_MS  # not made by `Mint`: order it by its time
     around = near * PER_MS
     return low + round((around - low) / WRAP) * WRAP
 
 
-def in_order(id: str, near: int) -> tuple[int, str]:
-    """A sort key for ids made around `near`: by the unwrapped number, then by text so that ties are stable."""
+def id_sort_key(id: str, near: int) -> tuple[int, str]:
+    """Return a sort key for ids made around `near` (ms): the unwrapped number, then the text."""
     return unwrap(id, near), id
 
 
-def checked(kind: str, given: str) -> str:
-    """Return an id from outside to look something up by. Raise `NotFoundError` if nothing of that kind can have it.
+def check_id(kind: str, given: str) -> str:
+    """Check an id from outside that is used for a lookup, and return it. Raise `NotFoundError` if no such id can exist.
 
-    Whoever wrote the thing may have named it otherwise than we do: OpenCode takes any session id that begins with `ses`.
+    Other formats than that of `Mint` are allowed: OpenCode accepts any session id that begins with `ses`.
     """
     if not given.startswith(PREFIXES[kind]) or _FILE_NAME.fullmatch(given) is None:
         raise NotFoundError(kind, given[:80])
     return given
 
 
-def check_new(kind: str, given: str) -> str:
-    """Return an id from outside for something new. Raise `InvalidIdError` if it is not of the form that we mint."""
+def check_new_id(kind: str, given: str) -> str:
+    """Check an id from outside for something new, and return it. Raise `InvalidIdError` if it has not the format of `Mint`."""
     prefix, _, body = given.partition("_")
     if prefix != PREFIXES[kind] or _BODY.fullmatch(body) is None:
         raise InvalidIdError(kind, given)
     return given
 
 
-def file_name(kind: str, id: str) -> str:
-    """The id, if it can be a file's name and nothing more: no separator, no dot in front."""
+def check_file_name(kind: str, id: str) -> str:
+    """Return the id if it is a safe file name: no separator and no leading dot. Raise `InvalidIdError` otherwise."""
     if _FILE_NAME.fullmatch(id) is None:
         raise InvalidIdError(kind, id)
     return id

@@ -1,4 +1,4 @@
-"""Inputs: what a front end sends. Ids and everything else in them came from outside."""
+"""Input from front ends. Ids and other values in it are not checked yet."""
 
 from typing import Any
 
@@ -46,10 +46,10 @@ AnyPartInput = TextInput | FileInput | AgentInput | SubtaskInput
 
 
 class PromptInput(Wire, frozen=True, kw_only=True):
-    """A prompt. The same `message_id` sent twice is one prompt.
+    """A prompt. Sending the same `message_id` twice is one prompt.
 
-    `budget` is what answering it may take, with all sessions below; it holds beside the configured budgets. `format`
-    asks for a value instead of words.
+    `budget` limits the run with its child sessions, in addition to the configured budgets. `format` requests a value
+    instead of text.
     """
 
     message_id: MessageID | None = None
@@ -65,13 +65,13 @@ class PromptInput(Wire, frozen=True, kw_only=True):
 
 
 def prompt(text: str, *, schema: dict[str, Any] | None = None) -> PromptInput:
-    """A prompt that is nothing but text. With a JSON schema the answer is a value that keeps to it (`structured`)."""
+    """Make a prompt of text. With a JSON schema, the answer is a value that matches it (`structured`)."""
     format = None if schema is None else JsonFormat(schema=schema)
     return PromptInput(parts=(TextInput(text=text),), format=format)
 
 
 class CommandInput(Wire, frozen=True, kw_only=True):
-    """A command by its name, and what was typed behind it. The `model` is written `provider/model` here."""
+    """A command by its name, with its arguments. `model` has the form `provider/model` here."""
 
     message_id: MessageID | None = None
     agent: str | None = None
@@ -85,7 +85,7 @@ class CommandInput(Wire, frozen=True, kw_only=True):
 
 
 class ShellInput(Wire, frozen=True, kw_only=True):
-    """A shell command that the person runs themselves, for the session to know of."""
+    """A shell command that the person runs, recorded in the session."""
 
     agent: str | None = None
     model: ModelRef | None = None
@@ -93,7 +93,7 @@ class ShellInput(Wire, frozen=True, kw_only=True):
 
 
 class SessionInput(Wire, frozen=True, kw_only=True):
-    """A session to be made."""
+    """A session to create."""
 
     parent_id: SessionID | None = None
     title: str | None = None

@@ -1,4 +1,4 @@
-"""Messages: what a person asked, and what the model answered, one message a step."""
+"""Messages: the prompts of a person, and the answers of a model, one message per step."""
 
 from collections.abc import Iterable
 from decimal import Decimal
@@ -9,14 +9,14 @@ from msgspec import UNSET
 from weft.errors import NotFoundError
 from weft.model.diff import FileDiff
 from weft.model.failure import AnyFailure
-from weft.model.ids import MessageID, SessionID, in_order
+from weft.model.ids import MessageID, SessionID, id_sort_key
 from weft.model.part import AnyPart, ModelRef, Moment, Tokens
 from weft.model.spending import Budget
 from weft.model.wire import Wire, always
 
 
 class UserSummary(Wire, frozen=True, kw_only=True):
-    """What a prompt led to: a title and the files it changed."""
+    """The result of a prompt: a title and the files that changed."""
 
     title: str | None = None
     body: str | None = None
@@ -29,29 +29,29 @@ class AssistantTime(Wire, frozen=True, kw_only=True):
 
 
 class MessagePath(Wire, frozen=True, kw_only=True):
-    """Where the agent stood: its directory and the top of that checkout."""
+    """The directory of the agent, and the top of its checkout."""
 
     cwd: str
     root: str
 
 
 class Format(Wire, frozen=True, kw_only=True, tag_field="type"):
-    """What an answer is to be."""
+    """The requested form of an answer."""
 
 
 class TextFormat(Format, frozen=True, kw_only=True, tag="text"):
-    """Words, as ever."""
+    """Text, the default."""
 
 
 class JsonFormat(Format, frozen=True, kw_only=True, tag="json_schema"):
-    """A value that keeps to a JSON schema. The model may get it wrong `retry_count` times before that is a failure."""
+    """A value that matches a JSON schema. The model has `retry_count` further attempts before it is a failure."""
 
     schema: dict[str, Any]
     retry_count: int | None = None
 
 
 class OtherFormat(Format, frozen=True, kw_only=True, tag="$other"):
-    """A format of a kind we do not know."""
+    """A format of an unknown type."""
 
 
 AnyFormat = TextFormat | JsonFormat | OtherFormat
@@ -63,9 +63,9 @@ class Message(Wire, frozen=True, kw_only=True, tag_field="role"):
 
 
 class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
-    """A prompt, which agent and model are to answer it, and what that may take.
+    """A prompt, with the agent and model that answer it and the budget for it.
 
-    When the model fails for good, those in `fallback` are asked. `format` says what the answer is to be.
+    If the model fails for good, the models in `fallback` are tried. `format` is the requested form of the answer.
     """
 
     time: Moment
@@ -81,11 +81,11 @@ class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
 
 
 class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
-    """One step's answer. `parent_id` is the prompt it answers; without `completed` it is not over.
+    """The answer of one step. `parent_id` is the prompt. Without `completed`, the answer has not ended.
 
-    When not `priced`, `cost` holds only what is known of it: the model has no price, or an answer broke off uncounted.
-    When not `counted`, the same holds for `tokens`: the provider did not say how many it used.
-    `structured` is the value that was asked for by a `format`; a null is a value too.
+    If `priced` is False, `cost` is only the known part: the model has no price, or an answer broke off before it was
+    counted. If `counted` is False, the same holds for `tokens`: the provider did not report them. `structured` is the
+    value that a `format` requested; it may be null.
     """
 
     time: AssistantTime
@@ -109,20 +109,20 @@ AnyMessage = UserMessage | AssistantMessage
 
 
 class MessageWithParts(Wire, frozen=True, kw_only=True):
-    """A message and its parts, as they are read and exported."""
+    """A message with its parts."""
 
     info: AnyMessage
     parts: tuple[AnyPart, ...]
 
 
-def message_order(message: AnyMessage) -> tuple[int, int, str]:
-    """Messages stand in the order of their time; the id only breaks a tie."""
+def message_sort_key(message: AnyMessage) -> tuple[int, int, str]:
+    """Return the sort key of a message: its time, then its id."""
     created = message.time.created
-    return created, *in_order(message.id, created)
+    return created, *id_sort_key(message.id, created)
 
 
-def place_of(id: MessageID | None, messages: Iterable[MessageID]) -> int | None:
-    """Where among these a message stands: the end of a slice that leaves it out. None, all of it, if none is named."""
+def find_end(id: MessageID | None, messages: Iterable[MessageID]) -> int | None:
+    """Return the index of a message, for use as the end of a slice, or None if `id` is None. Raise `NotFoundError` if it is not there."""
     for index, each in enumerate(messages):
         if each == id:
             return index
@@ -132,6 +132,6 @@ def place_of(id: MessageID | None, messages: Iterable[MessageID]) -> int | None:
 
 
 def sort_parts(parts: Iterable[AnyPart], message: AnyMessage) -> tuple[AnyPart, ...]:
-    """Parts have no time of their own: they stand by id, unwrapped around their message's time."""
+    """Sort parts by id, unwrapped around the time of their message, because parts have no time of their own."""
     created = message.time.created
-    return tuple(sorted(parts, key=lambda part: in_order(part.id, created)))
+    return tuple(sorted(parts, key=lambda part: id_sort_key(part.id, created)))

@@ -1,4 +1,4 @@
-"""The twelve parts a message is made of, and the four states of a tool call."""
+"""The parts of a message, and the states of a tool call."""
 
 from decimal import Decimal
 from typing import Any
@@ -10,7 +10,7 @@ from weft.model.wire import Wire, always
 
 
 class Span(Wire, frozen=True, kw_only=True):
-    """From when to when (ms); no `end` while it goes on."""
+    """A period in ms. It has no `end` while it lasts."""
 
     start: int
     end: int | None = None
@@ -22,7 +22,7 @@ class CacheTokens(Wire, frozen=True, kw_only=True):
 
 
 class Tokens(Wire, frozen=True, kw_only=True):
-    """What a step used. `input` is what the cache did not hold; `reasoning` is not in `output`."""
+    """The tokens of a step. `input` excludes cached tokens; `output` excludes `reasoning`."""
 
     input: int = always(0)
     output: int = always(0)
@@ -31,17 +31,17 @@ class Tokens(Wire, frozen=True, kw_only=True):
 
 
 class ModelRef(Wire, frozen=True, kw_only=True):
-    """A model by name."""
+    """A reference to a model."""
 
     provider_id: str
     model_id: str
 
 
-# --- where a piece of a prompt came from ---
+# --- sources of prompt parts ---
 
 
 class SourceText(Wire, frozen=True, kw_only=True):
-    """The token in the prompt's text that stands for something, and where it stands (characters)."""
+    """The text in the prompt that stands for an attachment, and its position in characters."""
 
     value: str
     start: int
@@ -79,7 +79,7 @@ class ResourceSource(Source, frozen=True, kw_only=True, tag="resource"):
 
 
 class OtherSource(Source, frozen=True, kw_only=True, tag="$other"):
-    """A source of a kind we do not know."""
+    """A source of an unknown type."""
 
 
 AnySource = FileSource | SymbolSource | ResourceSource | OtherSource
@@ -97,7 +97,7 @@ class Part(Wire, frozen=True, kw_only=True, tag_field="type"):
 
 
 class TextPart(Part, frozen=True, kw_only=True, tag="text"):
-    """Words, from the model or (`synthetic`) put in by us; `ignored` ones are not sent to the model."""
+    """Text of a person or a model. `synthetic` text was added by weft; `ignored` text is not sent to the model."""
 
     text: str
     synthetic: bool = False
@@ -107,7 +107,7 @@ class TextPart(Part, frozen=True, kw_only=True, tag="text"):
 
 
 class ReasoningPart(Part, frozen=True, kw_only=True, tag="reasoning"):
-    """What the model thought aloud; `metadata` holds what the provider wants back (signatures). See `TextPart`."""
+    """Reasoning of the model. `metadata` holds data that the provider expects back, such as signatures."""
 
     text: str
     ignored: bool = False
@@ -116,7 +116,7 @@ class ReasoningPart(Part, frozen=True, kw_only=True, tag="reasoning"):
 
 
 class FilePart(Part, frozen=True, kw_only=True, tag="file"):
-    """A file shown to the model, by URL (`data:`, `file:`, `http:`)."""
+    """A file for the model, by URL (`data:`, `file:`, `http:`)."""
 
     mime: str
     filename: str | None = None
@@ -125,7 +125,7 @@ class FilePart(Part, frozen=True, kw_only=True, tag="file"):
 
 
 class CallTime(Wire, frozen=True, kw_only=True):
-    """When a call ran; `compacted` is when its output was forgotten."""
+    """When a call ran. `compacted` is the time when its output was removed from the context."""
 
     start: int
     end: int
@@ -143,7 +143,7 @@ class PendingState(ToolState, frozen=True, kw_only=True, tag="pending"):
 
 
 class RunningState(ToolState, frozen=True, kw_only=True, tag="running"):
-    """The call is being carried out."""
+    """The call is running."""
 
     title: str | None = None
     metadata: dict[str, Any] | None = None
@@ -151,7 +151,7 @@ class RunningState(ToolState, frozen=True, kw_only=True, tag="running"):
 
 
 class CompletedState(ToolState, frozen=True, kw_only=True, tag="completed"):
-    """It was done, and this came of it."""
+    """The call succeeded."""
 
     output: str
     title: str
@@ -161,7 +161,7 @@ class CompletedState(ToolState, frozen=True, kw_only=True, tag="completed"):
 
 
 class ErrorState(ToolState, frozen=True, kw_only=True, tag="error"):
-    """It was not done, or not to the end."""
+    """The call failed, was refused or was interrupted."""
 
     error: str
     metadata: dict[str, Any] | None = None
@@ -182,22 +182,21 @@ class ToolPart(Part, frozen=True, kw_only=True, tag="tool"):
 
 
 class StepStartPart(Part, frozen=True, kw_only=True, tag="step-start"):
-    """The model began to answer; the files stood as in `snapshot`: in ours, those that this step changed and that were
-    there."""
+    """The model began to answer. `snapshot` is the state of the files; weft records only files that the step changed."""
 
     snapshot: str | None = None
 
 
-class StepOwn(Wire, frozen=True, kw_only=True):
-    """What an answer used in the provider's own words, as it came."""
+class WeftStepData(Wire, frozen=True, kw_only=True):
+    """The usage of an answer as the provider reported it."""
 
     usage: dict[str, Any]
 
 
 class StepFinishPart(Part, frozen=True, kw_only=True, tag="step-finish"):
-    """The model ended its answer: why, what it used, what it cost.
+    """The model ended its answer, with the reason, the tokens and the cost.
 
-    When not `priced`, `cost` is only what is known of it; when not `counted`, so are `tokens`.
+    If `priced` is False, `cost` is only the known part; if `counted` is False, so are `tokens`.
     """
 
     reason: str
@@ -206,11 +205,11 @@ class StepFinishPart(Part, frozen=True, kw_only=True, tag="step-finish"):
     tokens: Tokens
     priced: bool = True
     counted: bool = True
-    weft: StepOwn | None = None
+    weft: WeftStepData | None = None
 
 
-class PatchOwn(Wire, frozen=True, kw_only=True):
-    """What was changed, in full, and by which call if that is known."""
+class WeftPatchData(Wire, frozen=True, kw_only=True):
+    """The complete patch, and the tool call that made it, if known."""
 
     patch: Patch
     call_id: str = ""
@@ -219,24 +218,24 @@ class PatchOwn(Wire, frozen=True, kw_only=True):
 class PatchPart(Part, frozen=True, kw_only=True, tag="patch"):
     """Files that differ from snapshot `hash` after a call or a step (absolute paths).
 
-    In ours `files` is empty, and what was changed stands in `weft`: OpenCode deletes the files that are listed here
-    when it is to take a step back whose snapshot it does not have, and it never has ours.
+    weft leaves `files` empty and stores the change in `weft`. OpenCode deletes the listed files when it reverts a step whose
+    snapshot it does not have, and it never has the snapshots of weft.
     """
 
     hash: str
     files: tuple[str, ...]
-    weft: PatchOwn | None = None
+    weft: WeftPatchData | None = None
 
 
 class AgentPart(Part, frozen=True, kw_only=True, tag="agent"):
-    """An agent named in a prompt."""
+    """An agent that is mentioned in a prompt."""
 
     name: str
     source: SourceText | None = None
 
 
 class SubtaskPart(Part, frozen=True, kw_only=True, tag="subtask"):
-    """Work to be done by a child session."""
+    """Work for a child session."""
 
     prompt: str
     description: str
@@ -246,14 +245,14 @@ class SubtaskPart(Part, frozen=True, kw_only=True, tag="subtask"):
 
 
 class CompactionPart(Part, frozen=True, kw_only=True, tag="compaction"):
-    """Here the history is to be summarised; `auto` when we decided it, `undone` when the whole is shown again."""
+    """A request to summarise the history up to here. `auto` if weft decided it; `undone` if the full history is used again."""
 
     auto: bool
     undone: bool = False
 
 
 class SnapshotPart(Part, frozen=True, kw_only=True, tag="snapshot"):
-    """A tracked tree by hash. Written by old versions."""
+    """The hash of a tracked tree. Only old versions write it."""
 
     snapshot: str
 
@@ -263,7 +262,7 @@ class Moment(Wire, frozen=True, kw_only=True):
 
 
 class RetryPart(Part, frozen=True, kw_only=True, tag="retry"):
-    """An attempt that failed and was made again."""
+    """A failed attempt that was retried."""
 
     attempt: int
     error: AnyFailure
@@ -271,7 +270,7 @@ class RetryPart(Part, frozen=True, kw_only=True, tag="retry"):
 
 
 class UnknownPart(Part, frozen=True, kw_only=True, tag="$unknown"):
-    """A part of a type we do not know, kept as it came."""
+    """A part of an unknown type, kept unchanged."""
 
 
 AnyPart = (
@@ -291,6 +290,6 @@ AnyPart = (
 )
 
 
-def changed_by(part: PatchPart) -> tuple[str, ...]:
-    """The files a patch is about, whoever wrote it."""
+def list_patch_files(part: PatchPart) -> tuple[str, ...]:
+    """Return the files of a patch, whether weft or OpenCode wrote it."""
     return part.files if part.weft is None else part.weft.patch.files

@@ -1,4 +1,4 @@
-"""Permission and question values: rules, requests to a person, replies and grants."""
+"""Permission rules, requests to a person, replies and grants, and questions."""
 
 from typing import Any, Literal
 
@@ -7,12 +7,12 @@ from weft.model.wire import Wire
 
 Action = Literal["allow", "ask", "deny"]
 Reply = Literal["once", "always", "reject"]
-# How far a yes reaches: this call; this prompt; the session and those below it; the project; whatever this person does.
+# The reach of a grant: this call, this prompt, the session tree, the project, or everything of this person.
 Scope = Literal["once", "turn", "session", "project", "user"]
 
 
 class Rule(Wire, frozen=True, kw_only=True):
-    """Of a permission (`bash`, `edit`, a wildcard) and a pattern of what it is asked for: allow, ask or deny."""
+    """Allow, ask or deny a permission (`bash`, `edit`, or a wildcard) for what matches a pattern."""
 
     permission: str
     pattern: str
@@ -21,30 +21,30 @@ class Rule(Wire, frozen=True, kw_only=True):
 
 Ruleset = tuple[Rule, ...]
 
-# Rulesets that stand beside one another. Within one the last match wins; among them, the strictest verdict.
+# Rulesets that all apply. Within one ruleset the last match wins; between rulesets the strictest action wins.
 Limits = tuple[Ruleset, ...]
 
 
-# Around what of a text is known only when the thing is done: it may turn out to be anything, or nothing. Who writes these
-# characters themselves only makes less of their text known.
-HOLE, HOLE_END = "⟦", "⟧"
+# These mark a part of a command that is known only when it runs. It may become any text, or nothing. A command that
+# contains these characters itself only makes more of its text unknown, which is safe.
+UNKNOWN_START, UNKNOWN_END = "⟦", "⟧"
 
 
-def hole(text: str) -> str:
-    """A gap in a text to be judged, with what stands for it."""
-    # A blank at its beginning would say that there may be nothing at all.
-    return f"{HOLE}{text.replace(HOLE, '').replace(HOLE_END, '').lstrip()}{HOLE_END}"
+def mark_unknown(text: str) -> str:
+    """Mark a part of a command as unknown."""
+    # A leading space would mean that the part may be empty.
+    return f"{UNKNOWN_START}{text.replace(UNKNOWN_START, '').replace(UNKNOWN_END, '').lstrip()}{UNKNOWN_END}"
 
 
 class CallRef(Wire, frozen=True, kw_only=True):
-    """The tool call that a question is about."""
+    """The tool call that a request is about."""
 
     message_id: MessageID
     call_id: str
 
 
 class PermissionRequest(Wire, frozen=True, kw_only=True):
-    """May this be done? `always` is what saying always would allow from then on."""
+    """A request for permission. `always` are the patterns that the reply `always` would grant."""
 
     id: PermissionID
     session_id: SessionID
@@ -56,21 +56,21 @@ class PermissionRequest(Wire, frozen=True, kw_only=True):
 
 
 class GrantTerms(Wire, frozen=True, kw_only=True):
-    """What a person says beside `always`: how far it reaches, until when (ms), and whether for every agent."""
+    """The terms of an `always` reply: scope, expiry (ms), and whether it holds for every agent."""
 
     scope: Scope | None = None
     expires: int | None = None
     any_agent: bool = False
 
 
-USUAL_TERMS = GrantTerms()
+DEFAULT_GRANT_TERMS = GrantTerms()
 
 
 class Grant(Wire, frozen=True, kw_only=True):
-    """A yes that lasts. It answers an `ask` within its reach, and never touches a `deny`.
+    """A lasting permission. It answers requests within its scope, and never overrides a `deny` rule.
 
-    `agent` is whom it was given to, None for all of them; `session_id` names the topmost session, `message_id` the
-    prompt of a turn. `by` says who gave it.
+    `agent` is the agent it was given to, or None for all. `session_id` is the topmost session, `message_id` the prompt of
+    a turn. `by` is the person who gave it.
     """
 
     id: GrantID
@@ -92,7 +92,7 @@ class Option(Wire, frozen=True, kw_only=True):
 
 
 class Question(Wire, frozen=True, kw_only=True):
-    """One question; `multiple` answers may be chosen, `custom` ones typed."""
+    """A question with options. `multiple` allows several answers, `custom` allows typed ones."""
 
     question: str
     header: str

@@ -1,4 +1,4 @@
-"""Project: what sessions belong to, a repository, or `global` for all that is in none; and where in it work happens."""
+"""Projects, and the place in a project where a session works. Sessions outside of a repository belong to `global`."""
 
 from typing import Literal
 
@@ -25,7 +25,7 @@ class ProjectCommands(Wire, frozen=True, kw_only=True):
 
 
 class Project(Wire, frozen=True, kw_only=True):
-    """A place of work. `worktree` is the main checkout; `sandboxes` are its other checkouts."""
+    """A repository, or `global`. `worktree` is the main checkout; `sandboxes` are its other checkouts."""
 
     id: ProjectID
     worktree: str
@@ -38,22 +38,25 @@ class Project(Wire, frozen=True, kw_only=True):
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Where work happens: a directory, the top of the checkout it lies in, and the project that is."""
+    """A working directory, the top of its checkout, and its project. `worktree` is `/` if there is no checkout."""
 
     project: Project
     directory: str
     worktree: str
 
 
-def root_of(place: Place) -> str:
-    """What belongs together there: the whole checkout, for an agent reaches all of it from below; else the directory."""
+def get_root(place: Place) -> str:
+    """Return the root of a place: the top of the checkout, or the directory if there is no checkout."""
     return place.directory if place.worktree == "/" else place.worktree
 
 
 def is_at(place: Place, directory: str) -> bool:
-    """Return whether work in `directory` (a real path) is work at this place: in the same checkout, or, where there is
-    no checkout, in the very same directory. A checkout that lies within this one is another place."""
-    root = root_of(place)
+    """Return True if `directory` (a real path) belongs to this place.
+
+    It must be in the same checkout or, without a checkout, be the same directory. A checkout inside this one is another
+    place.
+    """
+    root = get_root(place)
     if place.worktree == "/":
         return directory == root
     checkouts = (place.project.worktree, *place.project.sandboxes)

@@ -1,4 +1,4 @@
-"""Providers as a front end sees them, never with a readable key."""
+"""Providers as front ends see them, without readable keys, and credentials."""
 
 from typing import Any, Literal
 
@@ -9,15 +9,18 @@ from weft.model.wire import Wire, always
 
 
 class ListedModel(Model, frozen=True, kw_only=True):
-    """A model as clients want it: always with a price, which is 0 and not `priced` where it is unknown, and always with
-    a family, for OpenCode's web page groups by it and drops a model that has none."""
+    """A model as clients expect it.
+
+    It always has a price; if the price is unknown, it is 0 and `priced` is False. It always has a family, because
+    OpenCode's web page groups models by family and drops a model without one.
+    """
 
     family: str | None = always("")
     priced: bool = True
 
 
 class ProviderInfo(Wire, frozen=True, kw_only=True):
-    """`source` is where its key or its entry comes from. Secrets in `options` are covered."""
+    """A provider. `source` is where its key or its entry comes from. Secrets in `options` are masked."""
 
     id: str
     name: str
@@ -28,7 +31,7 @@ class ProviderInfo(Wire, frozen=True, kw_only=True):
 
 
 class ProviderList(Wire, frozen=True, kw_only=True):
-    """Every provider; the model each is asked for if none is named; those that can be used as things are."""
+    """All providers, the default model of each, and the ids of those that can be used now."""
 
     all: tuple[ProviderInfo, ...]
     default: dict[str, str]
@@ -42,7 +45,7 @@ class AuthChoice(Wire, frozen=True, kw_only=True):
 
 
 class AuthPrompt(Wire, frozen=True, kw_only=True):
-    """Something to be answered before a login begins: in words, or by one of the `options`."""
+    """A question before a login begins, answered by text or by one of the `options`."""
 
     type: Literal["text", "select"] = always("text")
     key: str
@@ -52,7 +55,7 @@ class AuthPrompt(Wire, frozen=True, kw_only=True):
 
 
 class AuthMethod(Wire, frozen=True, kw_only=True):
-    """A way to get in with a provider. Later versions of OpenCode have `prompts`; 1.1.34 knows none."""
+    """A method to log in to a provider. Later versions of OpenCode have `prompts`; 1.1.34 does not."""
 
     type: Literal["oauth", "api"]
     label: str
@@ -60,22 +63,22 @@ class AuthMethod(Wire, frozen=True, kw_only=True):
 
 
 class Authorization(Wire, frozen=True, kw_only=True):
-    """A login that has begun: where the person goes, and whether they bring back a code."""
+    """A login that was begun: the URL for the person, and whether they return with a code."""
 
     url: str
     method: Literal["auto", "code"]
     instructions: str
 
 
-class Auth(Wire, frozen=True, kw_only=True, tag_field="type"):
+class Credential(Wire, frozen=True, kw_only=True, tag_field="type"):
     """A credential, as OpenCode stores it."""
 
 
-class ApiAuth(Auth, frozen=True, kw_only=True, tag="api"):
+class ApiAuth(Credential, frozen=True, kw_only=True, tag="api"):
     key: str
 
 
-class OAuth(Auth, frozen=True, kw_only=True, tag="oauth"):
+class OAuth(Credential, frozen=True, kw_only=True, tag="oauth"):
     refresh: str
     access: str
     expires: float
@@ -83,7 +86,7 @@ class OAuth(Auth, frozen=True, kw_only=True, tag="oauth"):
     enterprise_url: str | None = None
 
 
-class WellKnownAuth(Auth, frozen=True, kw_only=True, tag="wellknown"):
+class WellKnownAuth(Credential, frozen=True, kw_only=True, tag="wellknown"):
     key: str
     token: str
 

@@ -1,4 +1,4 @@
-"""Results of searching and counting sessions."""
+"""Results of searches, and statistics of sessions."""
 
 from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.spending import Spent
@@ -6,9 +6,9 @@ from weft.model.wire import Wire
 
 
 class Hit(Wire, frozen=True, kw_only=True):
-    """A session in which words were found, and the best place: a message, or the title when there is no message.
+    """A session that matches a search, with the best match: a message, or the title if there is no message.
 
-    `marks` says from which to which character of the snippet the words stand; `at` is when it was said.
+    `marks` are the character ranges of the words in the snippet. `at` is the time of the message.
     """
 
     session_id: SessionID
@@ -22,8 +22,8 @@ class Hit(Wire, frozen=True, kw_only=True):
     marks: tuple[tuple[int, int], ...]
 
 
-class Share(Wire, frozen=True, kw_only=True):
-    """What one day, one model or one project had of it all."""
+class UsageShare(Wire, frozen=True, kw_only=True):
+    """The part of one day, one model or one project in the totals."""
 
     name: str
     sessions: int
@@ -32,7 +32,7 @@ class Share(Wire, frozen=True, kw_only=True):
 
 
 class ToolUse(Wire, frozen=True, kw_only=True):
-    """How often a tool was called, and how often that failed."""
+    """The number of calls of a tool, and of failed calls."""
 
     name: str
     calls: int
@@ -40,25 +40,25 @@ class ToolUse(Wire, frozen=True, kw_only=True):
 
 
 class Figures(Wire, frozen=True, kw_only=True):
-    """Sessions in numbers. Days come in order; models and projects dearest first, tools most used first.
+    """Statistics of sessions. Days are in order, models and projects by cost, tools by use, highest first.
 
-    `days` is how many they cover. Tokens of a session are counted as OpenCode does, without what a cache gave.
+    `days` is the number of days that they cover. Tokens of a session are counted as in OpenCode, without cached ones.
     """
 
     sessions: int
     messages: int
     days: int
     spent: Spent
-    by_day: tuple[Share, ...]
-    models: tuple[Share, ...]
-    projects: tuple[Share, ...]
+    by_day: tuple[UsageShare, ...]
+    models: tuple[UsageShare, ...]
+    projects: tuple[UsageShare, ...]
     tools: tuple[ToolUse, ...]
     average_tokens: int
     median_tokens: int
 
 
-class Recalled(Wire, frozen=True, kw_only=True):
-    """A place where the words were found: who said it, or which tool brought it, and the text around."""
+class RecallMatch(Wire, frozen=True, kw_only=True):
+    """A match in the history: who wrote it or which tool returned it, and the text around it."""
 
     message_id: MessageID
     by: str

@@ -1,4 +1,4 @@
-"""Session values: a conversation at rest, its filters and changes, todos, slug and status."""
+"""Sessions: their record, queries, changes, todos, slug and status."""
 
 import re
 from collections.abc import Callable
@@ -23,12 +23,12 @@ class SessionTime(Wire, frozen=True, kw_only=True):
     created: int
     updated: int
     compacting: int | None = None
-    # OpenCode stores whatever number a client sends, with a fraction, too.
+    # OpenCode stores any number that a client sends, also with a fraction.
     archived: int | float | None = None
 
 
 class SessionSummary(Wire, frozen=True, kw_only=True):
-    """What a session did to files, in numbers. `diffs` stood here in old versions."""
+    """The number of changed lines and files. Old versions stored `diffs` here."""
 
     additions: int = always(0)
     deletions: int = always(0)
@@ -41,8 +41,10 @@ class SessionShare(Wire, frozen=True, kw_only=True):
 
 
 class SessionRevert(Wire, frozen=True, kw_only=True):
-    """The session was taken back to here; `diff` is what that did to files, `snapshot` how they stood before (in
-    OpenCode's; our way back is in `SessionOwn.undo`)."""
+    """The message that the session was reverted to, and the diff of the files.
+
+    `snapshot` is OpenCode's state before the revert; weft stores its own in `WeftSessionData.undo`.
+    """
 
     message_id: MessageID
     part_id: PartID | None = None
@@ -51,17 +53,17 @@ class SessionRevert(Wire, frozen=True, kw_only=True):
 
 
 class ForkedFrom(Wire, frozen=True, kw_only=True):
-    """Where a fork comes from, and the message it stops short of; a fork of everything stops short of none."""
+    """The session that a fork was made from, and the first message that was not copied, if any."""
 
     session_id: SessionID
     message_id: MessageID | None = None
 
 
-class SessionOwn(Wire, frozen=True, kw_only=True):
-    """What we know of a session and OpenCode does not. `titled` when a person chose the title: it is final then.
+class WeftSessionData(Wire, frozen=True, kw_only=True):
+    """Data of a session that OpenCode does not have. `titled` means that a person chose the title, which is then final.
 
-    `limits` are the rules of those above it, which have a say in it too. `undo` leads back from where the session was
-    taken to, oldest first; `restored` names the last change of files by that which is to stand.
+    `limits` are the rules of parent sessions, which also apply. `undo` are the patches that lead back from a revert, oldest
+    first. `restored` names the last restore of files that is to be kept.
     """
 
     titled: bool = False
@@ -75,11 +77,11 @@ class SessionOwn(Wire, frozen=True, kw_only=True):
     restored: str = ""
 
 
-NOTHING_OWN = SessionOwn()
+NO_WEFT_DATA = WeftSessionData()
 
 
 class Session(Wire, frozen=True, kw_only=True):
-    """A conversation. Fields that early versions did not write are empty when absent. `weft` holds what is ours alone."""
+    """A session. Fields that early versions did not write are empty. `weft` holds data that OpenCode does not have."""
 
     id: SessionID
     slug: str = ""
@@ -93,12 +95,14 @@ class Session(Wire, frozen=True, kw_only=True):
     summary: SessionSummary | None = None
     share: SessionShare | None = None
     revert: SessionRevert | None = None
-    weft: SessionOwn | None = None
+    weft: WeftSessionData | None = None
 
 
-class Reverted(Wire, frozen=True, kw_only=True):
-    """A session that was taken back, or brought forward again, and what became of each file. If it was only asked what
-    would happen, the session is as it was. `caution` says what else may have been changed, and is not among the files."""
+class RevertResult(Wire, frozen=True, kw_only=True):
+    """The session after a revert or unrevert, and the result for each file. After a dry run the session is unchanged.
+
+    `caution` names changes that are not among the files.
+    """
 
     session: Session
     files: tuple[FileFate, ...] = always(())
@@ -106,7 +110,7 @@ class Reverted(Wire, frozen=True, kw_only=True):
 
 
 class SessionTree(Wire, frozen=True, kw_only=True):
-    """A session and all that is below it, oldest first."""
+    """A session with its descendants, oldest first."""
 
     session: Session
     children: tuple["SessionTree", ...] = always(())
@@ -116,10 +120,10 @@ Order = Literal["created", "updated"]
 
 
 class SessionQuery(Wire, frozen=True, kw_only=True):
-    """Which sessions to list. What is not said does not matter.
+    """A filter for sessions. Fields that are not set match every session.
 
-    `start` is the earliest time of last work (ms), `search` words of the title, `archived` whether only archived ones
-    or none of them are wanted. `everywhere` looks beyond the project. `order` is newest first, by what.
+    `start` is the earliest time of the last update (ms), `search` a part of the title. `archived` selects only archived
+    sessions or none of them. `everywhere` includes other projects. `order` is the time to sort by, newest first.
     """
 
     roots: bool = False
@@ -133,13 +137,13 @@ class SessionQuery(Wire, frozen=True, kw_only=True):
     limit: int | None = None
 
 
-EVERY = SessionQuery()
+ALL_SESSIONS = SessionQuery()
 
 
 class SessionChange(Wire, frozen=True, kw_only=True):
-    """What of a session is to be another. What is not said stays. Notes are taken away by number, counted from one.
+    """A change of a session. Fields that are not set stay as they are. `unnote` removes notes by number, from 1.
 
-    `archived` is a time since when (ms), or true for now, or false to bring the session back.
+    `archived` is a time (ms), True for now, or False to unarchive the session.
     """
 
     title: str | None = None
@@ -152,21 +156,21 @@ class SessionChange(Wire, frozen=True, kw_only=True):
     permission: Ruleset | None = None
 
 
-class Trashed(Wire, frozen=True, kw_only=True):
-    """A bundle in the trash: the sessions in it, the one it is named for first, and since when (ms)."""
+class TrashBundle(Wire, frozen=True, kw_only=True):
+    """Sessions that were removed together, the topmost first, and the time of removal (ms)."""
 
     id: str
     time: int
     sessions: tuple[Session, ...]
 
 
-def bundle_name(at: int, first: SessionID) -> str:
-    """A bundle's name says since when, then of whom: names sort by age."""
+def make_bundle_name(at: int, first: SessionID) -> str:
+    """Return the name of a trash bundle: the time, then the first session, so that names sort by age."""
     return f"{at}-{first}"
 
 
-def without_secret(session: Session) -> Session:
-    """The session as it is shown. OpenCode's auto-share leaves the secret of a share in it, where it stays."""
+def hide_share_secret(session: Session) -> Session:
+    """Return the session without the secret of its share, which OpenCode's auto-share stores in the session."""
     share = session.share
     if share is None or share.extra_ is UNSET or "secret" not in share.extra_:
         return session
@@ -175,26 +179,26 @@ def without_secret(session: Session) -> Session:
 
 
 def is_archived(session: Session) -> bool:
-    """Return whether the session is put away. As OpenCode's clients read it, the time 0 means that it is not."""
+    """Return True if the session is archived. As in OpenCode's clients, the time 0 means that it is not."""
     return bool(session.time.archived)
 
 
-def own_of(session: Session) -> SessionOwn:
-    return session.weft or NOTHING_OWN
+def get_weft_data(session: Session) -> WeftSessionData:
+    return session.weft or NO_WEFT_DATA
 
 
-def with_own(session: Session, own: SessionOwn) -> Session:
-    """The session with this in place of what was ours; a document that has nothing of ours does not say so."""
-    return replace(session, weft=None if own == NOTHING_OWN else own)
+def with_weft_data(session: Session, own: WeftSessionData) -> Session:
+    """Replace the weft data of a session. Empty data is stored as None, so that it is not written."""
+    return replace(session, weft=None if own == NO_WEFT_DATA else own)
 
 
 def may_be_titled(session: Session) -> bool:
-    """Whether a title may be made up for it: nobody has named it yet."""
-    return is_default_title(session.title) and not own_of(session).titled
+    """Return True if a title may be generated, because no person has chosen one."""
+    return is_default_title(session.title) and not get_weft_data(session).titled
 
 
-def default_title(now: int, *, child: bool = False) -> str:
-    """The title of a session nobody has named yet: it says when."""
+def make_default_title(now: int, *, child: bool = False) -> str:
+    """Return the default title of a new session, which contains the time."""
     at = datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return (DEFAULT_CHILD_TITLE if child else DEFAULT_TITLE) + at
 
@@ -203,13 +207,13 @@ def is_default_title(title: str) -> bool:
     return _DEFAULT.fullmatch(title) is not None
 
 
-def newest_first(session: Session) -> tuple[int, str]:
-    """Sort key: newest created first. The id only makes a tie stable."""
+def newest_sort_key(session: Session) -> tuple[int, str]:
+    """Return the sort key for newest created first. The id makes the order of ties stable."""
     return -session.time.created, session.id
 
 
 class Todo(Wire, frozen=True, kw_only=True):
-    """Status is pending, in_progress, completed or cancelled; priority high, medium or low. Nobody enforces it."""
+    """A todo. By convention, status is pending, in_progress, completed or cancelled, and priority high, medium or low."""
 
     content: str
     status: str
@@ -217,12 +221,12 @@ class Todo(Wire, frozen=True, kw_only=True):
     id: str = ""
 
 
-FIRST = (
+SLUG_ADJECTIVES = (
     "amber", "brisk", "calm", "clear", "copper", "dapper", "early", "fair", "fleet", "gentle", "golden", "hardy",
     "humble", "ivory", "jolly", "keen", "light", "lunar", "mellow", "nimble", "olive", "patient", "quick", "rustic",
     "silver", "steady", "tidy", "vivid", "warm", "wry",
 )  # fmt: skip
-SECOND = (
+SLUG_NOUNS = (
     "anchor", "aspen", "badger", "beacon", "birch", "bobbin", "brook", "cedar", "comet", "curlew", "fern", "finch",
     "garnet", "harbor", "heron", "juniper", "lantern", "loom", "maple", "meadow", "otter", "pebble", "quartz", "reed",
     "shuttle", "sparrow", "thistle", "thread", "tiller", "walnut", "willow", "wren",
@@ -231,7 +235,7 @@ SECOND = (
 
 def make_slug(random: Callable[[int], bytes]) -> str:
     one, two, three, four = random(4)
-    return f"{FIRST[(one << 8 | two) % len(FIRST)]}-{SECOND[(three << 8 | four) % len(SECOND)]}"
+    return f"{SLUG_ADJECTIVES[(one << 8 | two) % len(SLUG_ADJECTIVES)]}-{SLUG_NOUNS[(three << 8 | four) % len(SLUG_NOUNS)]}"
 
 
 class Status(Wire, frozen=True, kw_only=True, tag_field="type"):
@@ -239,21 +243,20 @@ class Status(Wire, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Idle(Status, frozen=True, kw_only=True, tag="idle"):
-    """Nothing runs."""
+    """The session is not running."""
 
 
 class Busy(Status, frozen=True, kw_only=True, tag="busy"):
-    """A run is under way. It stands still while a person has yet to answer what it is `waiting_for`: the ids of
-    permission requests and questions.
+    """The session is running. `waiting_for` are the ids of open permission requests and questions.
 
-    OpenCode knows no such state. A field more on `busy` is passed over by its clients; a fourth type would not be.
+    OpenCode does not have this field. Its clients ignore an additional field of `busy`, but not an additional type.
     """
 
     waiting_for: tuple[str, ...] = ()
 
 
 class Retry(Status, frozen=True, kw_only=True, tag="retry"):
-    """A run waits to try again at `next` (ms)."""
+    """The run waits for the next attempt at `next` (ms)."""
 
     attempt: int
     message: str

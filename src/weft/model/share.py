@@ -1,19 +1,19 @@
-"""Share values: sessions shown to others, and on what terms."""
+"""Shared sessions, and the terms of sharing."""
 
 from typing import Any, Literal
 
 from weft.model.ids import SessionID
-from weft.model.parcel import Parcel
+from weft.model.transfer import SessionExport
 from weft.model.wire import Wire, always
 
-Target = Literal["server", "remote", "received"]
+ShareTarget = Literal["server", "remote", "received"]
 
 
 class ShareTerms(Wire, frozen=True, kw_only=True):
-    """How a session is to be shown.
+    """How a session is shared.
 
-    `to` is `server` for pages of our own, or the address of a share server; empty for whichever of these there is.
-    `expires` is when it is over by itself (ms). Without `attachments` no file that was attached goes along.
+    `to` is `server` for the pages of this server, the address of a share server, or empty for the configured one.
+    `expires` is the time when the share ends (ms). Without `attachments`, attached files are left out.
     """
 
     to: str = ""
@@ -22,19 +22,19 @@ class ShareTerms(Wire, frozen=True, kw_only=True):
     attachments: bool = True
 
 
-USUAL_SHARE = ShareTerms()
+DEFAULT_SHARE_TERMS = ShareTerms()
 
 
 class Share(Wire, frozen=True, kw_only=True):
-    """One share. `server` shows it in our own pages, `remote` elsewhere; `received` is another's, shown in ours.
+    """A share. Target `server` is shown by this server, `remote` by another; `received` is a session of another server.
 
-    `known` is false for one that OpenCode made: all that is kept of it is where it is.
+    `known` is False for a share that OpenCode made, of which only the address is known.
     """
 
     id: str
     session_id: SessionID
     url: str
-    target: Target
+    target: ShareTarget
     created: int = always(0)
     expires: int | None = None
     redact: bool = always(True)
@@ -42,8 +42,8 @@ class Share(Wire, frozen=True, kw_only=True):
     known: bool = always(True)
 
 
-class Covered(Wire, frozen=True, kw_only=True):
-    """A secret that is not shown: its kind, where it stands first, what stands for it, a glimpse, how often."""
+class ShareRedaction(Wire, frozen=True, kw_only=True):
+    """A redacted secret: its kind, its first place, its placeholder, a glimpse of it, and how often it occurs."""
 
     kind: str
     where: str
@@ -53,7 +53,7 @@ class Covered(Wire, frozen=True, kw_only=True):
 
 
 class SharePreview(Wire, frozen=True, kw_only=True):
-    """What would be shown, before anything is. `pictures` are what nobody can look into for secrets."""
+    """What a share would contain. `pictures` counts images, which cannot be searched for secrets."""
 
     to: str
     messages: int
@@ -61,27 +61,27 @@ class SharePreview(Wire, frozen=True, kw_only=True):
     pictures: int
     left_out: int
     kinds: dict[str, int]
-    covered: tuple[Covered, ...]
+    covered: tuple[ShareRedaction, ...]
 
 
-class Shown(Wire, frozen=True, kw_only=True):
-    """A shared session as others see it; `busy` while its last answer is not over."""
+class SharedSession(Wire, frozen=True, kw_only=True):
+    """A shared session as others see it. `busy` means that its last answer has not ended."""
 
     id: str
-    parcel: Parcel
+    parcel: SessionExport
     busy: bool = always(False)
     expires: int | None = None
 
 
 class ShareItem(Wire, frozen=True, kw_only=True):
-    """A piece of a session on its way: `session`, `message`, `part`, `session_diff` or `model`."""
+    """A piece of a session that is sent to a share server: `session`, `message`, `part`, `session_diff` or `model`."""
 
     type: str
     data: Any
 
 
 class ShareTicket(Wire, frozen=True, kw_only=True):
-    """What a share server gives out: where the share is to be seen, and the secret it takes to change it."""
+    """The answer of a share server: the address of the share, and the secret for changing it."""
 
     id: str
     url: str

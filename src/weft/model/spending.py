@@ -1,4 +1,4 @@
-"""Tokens and dollars spent, a session's own record of both, and budgets."""
+"""Spending in tokens and dollars, the totals of a session, and budgets."""
 
 from collections.abc import Iterable
 from decimal import Decimal
@@ -12,9 +12,9 @@ NOTHING_BELOW: dict[SessionID, "Spent"] = {}
 
 
 class Spent(Wire, frozen=True, kw_only=True):
-    """Tokens and dollars. When not `priced`, `cost` holds what is known of it; when not `counted`, the tokens do.
+    """Tokens and dollars. If `priced` is False, `cost` is only the known part; if `counted` is False, so are the tokens.
 
-    `steps` are answers of a model, `ms` the time they took, calls of tools included.
+    `steps` counts answers of a model; `ms` is the time they took, with their tool calls.
     """
 
     cost: Decimal = always(Decimal(0))
@@ -30,9 +30,9 @@ class Spent(Wire, frozen=True, kw_only=True):
 
 
 class Ledger(Wire, frozen=True, kw_only=True):
-    """What a session has spent: itself, by messages up to the time `until`, and each child with all below it.
+    """The totals of a session: its own messages up to the time `until`, and each child with its descendants.
 
-    What was counted stays counted, whether or not the message or the child is still there: the money is gone.
+    Removing a message or a child does not reduce the totals, because the money is spent.
     """
 
     own: Spent = always(Spent())
@@ -41,14 +41,14 @@ class Ledger(Wire, frozen=True, kw_only=True):
 
 
 class Spending(Wire, frozen=True, kw_only=True):
-    """What a session spent itself, and with all the sessions below it."""
+    """The spending of a session alone (`own`) and with its descendants (`tree`)."""
 
     own: Spent
     tree: Spent
 
 
 class Budget(Wire, frozen=True, kw_only=True):
-    """The most that may be spent: dollars, tokens (cached ones too), steps, seconds. What is not said has no limit."""
+    """Limits in dollars, tokens (with cached ones), steps and seconds. A limit of None is no limit."""
 
     cost: Decimal | None = None
     tokens: int | None = None
@@ -60,7 +60,7 @@ UNLIMITED = Budget()
 
 
 class Budgets(Wire, frozen=True, kw_only=True):
-    """What every session may spend by itself; the topmost one with all below it; all sessions of the store in a day."""
+    """The budgets of each session alone, of each session tree, and of all sessions of the store per day."""
 
     session: Budget = UNLIMITED
     tree: Budget = UNLIMITED
@@ -68,13 +68,13 @@ class Budgets(Wire, frozen=True, kw_only=True):
 
 
 def _shortest(cost: Decimal) -> Decimal:
-    """Without zeros at its end: others who write the document spell it so."""
+    """Remove trailing zeros, as OpenCode writes numbers."""
     short = cost.normalize()
     return short if int(short.as_tuple().exponent) <= 0 else short.quantize(Decimal(1))
 
 
-def add_up(pieces: Iterable[Spent]) -> Spent:
-    """All of it together; one unknown price or count makes the whole unknown."""
+def add_spent(pieces: Iterable[Spent]) -> Spent:
+    """Add up spending. If one price or count is unknown, so is that of the sum."""
     spent = list(pieces)
     return Spent(
         cost=_shortest(sum((each.cost for each in spent), Decimal(0))),
@@ -90,11 +90,11 @@ def add_up(pieces: Iterable[Spent]) -> Spent:
     )
 
 
-def within_parent(spent: Spent) -> Spent:
-    """What a child adds to those above it. Its time passes inside a step of theirs, and is counted there."""
+def to_child_spent(spent: Spent) -> Spent:
+    """Return what a child adds to its parent. Its time is left out, because it is part of a step of the parent."""
     return replace(spent, ms=0)
 
 
-def whole(ledger: Ledger) -> Spent:
-    """Of the session and of all below it, as far as the ledger knows."""
-    return add_up((ledger.own, *ledger.below.values()))
+def total_spent(ledger: Ledger) -> Spent:
+    """Return the recorded spending of a session with its descendants."""
+    return add_spent((ledger.own, *ledger.below.values()))

@@ -1,7 +1,6 @@
-"""Transcript: a session's messages with their parts, folded from events.
+"""Transcript: the messages of a session with their parts, folded from events.
 
-The run keeps one so that a step reads nothing again, the memory store keeps one per session, a screen draws one.
-The same events give the same transcript wherever they are folded.
+A run keeps one so that it reads the store only once. The memory store keeps one per session, and front ends display one.
 """
 
 from bisect import bisect_left
@@ -13,32 +12,32 @@ from msgspec.structs import replace
 
 from weft.model.event import Event, MessageRemoved, MessageUpdated, PartGrew, PartRemoved, PartUpdated
 from weft.model.ids import MessageID, PartID
-from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, message_order, sort_parts
+from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, message_sort_key, sort_parts
 from weft.model.part import AnyPart, ReasoningPart, TextPart
 
 P = TypeVar("P", bound=AnyPart)
 
 
 class Transcript:
-    """Messages oldest first. Parts may come before their message: they wait for it.
+    """Messages in order, oldest first. A part may arrive before its message.
 
-    It may begin with messages, in any order, each with its parts in theirs. They are taken as they are, and looked into
-    when they change.
+    The initial messages may be in any order; the parts of each must be sorted. They are stored as they are and taken apart
+    only when they change.
     """
 
     def __init__(self, messages: Iterable[MessageWithParts] = ()) -> None:
         self._wholes: dict[MessageID, MessageWithParts] = {each.info.id: each for each in messages}
         self._listed = list(self._wholes.values())
         if any(after.info.time.created <= each.info.time.created for each, after in pairwise(self._listed)):
-            self._listed.sort(key=lambda each: _standing(each.info))
-        self._fresh = len(self._listed)  # so many of the listed still hold
+            self._listed.sort(key=lambda each: _sort_key(each.info))
+        self._fresh = len(self._listed)  # this many entries of _listed are up to date
         self._messages: dict[MessageID, AnyMessage] = {each.info.id: each.info for each in self._listed}
         self._order = list(self._messages)
-        self._parts: dict[MessageID, dict[PartID, AnyPart]] = {}  # of those that have changed
+        self._parts: dict[MessageID, dict[PartID, AnyPart]] = {}  # only of changed messages
         self._latest = max((info.time.created for info in self._messages.values()), default=0)
 
     def feed(self, *events: Event) -> None:
-        """Take in what happened; events of other kinds are passed over."""
+        """Apply events. Events that do not concern messages are ignored."""
         for event in events:
             match event:
                 case MessageUpdated(info=info):
@@ -56,7 +55,7 @@ class Transcript:
                     pass
 
     def messages(self) -> list[MessageWithParts]:
-        """A list of the caller's own. A message that did not change is the same object as the last time."""
+        """Return a new list of all messages. An unchanged message is the same object as in the last call."""
         if self._fresh < max(len(self._order), len(self._listed)):
             changed = self._order[self._fresh :]
             self._listed[self._fresh :] = [self._wholes.get(id) or self._whole(id) for id in changed]
@@ -71,8 +70,7 @@ class Transcript:
         return next((each for each in found if isinstance(each, AssistantMessage)), None)
 
     def next_time(self, now: int) -> int:
-        """A time for a new message: now, but later than every message there is and every time given out before,
-        whatever the clock did meanwhile. Two that are made at once do not get the same."""
+        """Return the time for a new message: now, or later than every existing message and every time returned before."""
         self._latest = max(now, self._latest + 1)
         return self._latest
 
@@ -102,7 +100,7 @@ class Transcript:
             del self._messages[id]
 
     def _change(self, id: MessageID) -> None:
-        """What was put together of this message no longer holds, nor the list from its place on."""
+        """Drop the cached message, and mark the list as outdated from its place on."""
         whole = self._wholes.pop(id, None)
         if whole is not None and id not in self._parts:
             self._parts[id] = {part.id: part for part in whole.parts}
@@ -110,15 +108,15 @@ class Transcript:
             self._fresh = min(self._fresh, self._place(self._messages[id]))
 
     def _place(self, info: AnyMessage) -> int:
-        return bisect_left(self._order, _standing(info), key=self._standing_of)
+        return bisect_left(self._order, _sort_key(info), key=self._sort_key_of)
 
-    def _standing_of(self, id: MessageID) -> tuple[tuple[int, int, str], MessageID]:
-        return _standing(self._messages[id])
+    def _sort_key_of(self, id: MessageID) -> tuple[tuple[int, int, str], MessageID]:
+        return _sort_key(self._messages[id])
 
     def _grow(self, message: MessageID, id: PartID, event: PartGrew) -> None:
         if self._has(message, id):
             parts = self._parts_of(message)
-            parts[id] = grown(parts[id], event)
+            parts[id] = grow_part(parts[id], event)
 
     def _has(self, message: MessageID, part: PartID) -> bool:
         if message in self._parts:
@@ -127,15 +125,15 @@ class Transcript:
         return whole is not None and any(each.id == part for each in whole.parts)
 
 
-def _standing(info: AnyMessage) -> tuple[tuple[int, int, str], MessageID]:
-    return message_order(info), info.id
+def _sort_key(info: AnyMessage) -> tuple[tuple[int, int, str], MessageID]:
+    return message_sort_key(info), info.id
 
 
-def grown(part: P, event: PartGrew) -> P:
-    """The part with its text grown. What cannot grow, or has no such place to grow from, stays as it is."""
+def grow_part(part: P, event: PartGrew) -> P:
+    """Return the part with the text of the event appended. Return it unchanged if the event does not fit or was applied before."""
     if not isinstance(part, TextPart | ReasoningPart) or event.field != "text":
         return part
     text, offset = part.text, event.offset
     if not 0 <= offset <= len(text) or text.startswith(event.delta, offset):
-        return part  # it does not join on, or it was said before
+        return part  # a gap, or applied before
     return replace(part, text=text[:offset] + event.delta)

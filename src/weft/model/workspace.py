@@ -1,4 +1,4 @@
-"""Workspace values: paths, version control, tools, files, terminals and worktrees as a front end sees them."""
+"""The workspace as front ends see it: paths, version control, tools, files, terminals and worktrees."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,8 +9,8 @@ from weft.model.project import ProjectCommands, ProjectIcon
 from weft.model.wire import Wire, always
 
 
-class Whereabouts(Wire, frozen=True, kw_only=True):
-    """Where we are, and where things are kept. `worktree` is the top of the checkout, `/` where there is none."""
+class WorkspacePaths(Wire, frozen=True, kw_only=True):
+    """The working directory, and the directories of weft. `worktree` is the top of the checkout, or `/`."""
 
     home: str
     state: str
@@ -21,13 +21,13 @@ class Whereabouts(Wire, frozen=True, kw_only=True):
 
 
 class Vcs(Wire, frozen=True, kw_only=True):
-    """What version control says; nothing where there is none, or no branch is checked out."""
+    """The checked-out branch. It is None without version control or without a branch."""
 
     branch: str | None = None
 
 
 class ProjectChange(Wire, frozen=True, kw_only=True):
-    """What of a project's record is to be another. What is not said stays."""
+    """A change of a project. Fields that are not set stay as they are."""
 
     name: str | None = None
     icon: ProjectIcon | None = None
@@ -35,7 +35,7 @@ class ProjectChange(Wire, frozen=True, kw_only=True):
 
 
 class ToolInfo(Wire, frozen=True, kw_only=True):
-    """A tool as a model is told of it; `parameters` is a JSON schema."""
+    """A tool as a model sees it. `parameters` is a JSON schema."""
 
     id: str
     description: str
@@ -43,7 +43,7 @@ class ToolInfo(Wire, frozen=True, kw_only=True):
 
 
 class LspStatus(Wire, frozen=True, kw_only=True):
-    """A language server that was started, and the directory it looks after."""
+    """A language server that was started, and its root directory."""
 
     id: str
     name: str
@@ -52,7 +52,7 @@ class LspStatus(Wire, frozen=True, kw_only=True):
 
 
 class FormatterStatus(Wire, frozen=True, kw_only=True):
-    """A formatter, and whether it is used here: its program is there, and the project wants it."""
+    """A formatter. `enabled` means that its program exists and the project uses it."""
 
     name: str
     extensions: tuple[str, ...]
@@ -60,7 +60,7 @@ class FormatterStatus(Wire, frozen=True, kw_only=True):
 
 
 class McpStatus(Wire, frozen=True, kw_only=True, tag_field="status"):
-    """How it stands with an MCP server; `note` is what else a person should know. (OpenCode has no notes.)"""
+    """The status of an MCP server. `note` is further information for the person; OpenCode has no notes."""
 
     note: str | None = None
 
@@ -89,7 +89,7 @@ AnyMcpStatus = McpConnected | McpDisabled | McpFailed | McpNeedsAuth | McpNeedsR
 
 
 class McpResource(Wire, frozen=True, kw_only=True):
-    """Something that an MCP server has for reading; `client` is the server."""
+    """A resource of an MCP server. `client` is the name of the server."""
 
     name: str
     uri: str
@@ -102,7 +102,7 @@ Kind = Literal["file", "directory"]
 
 
 class FileNode(Wire, frozen=True, kw_only=True):
-    """An entry of a directory; `path` is from where we work, `ignored` says that version control passes it over."""
+    """An entry of a directory. `path` is relative to the working directory; `ignored` means ignored by git."""
 
     name: str
     path: str
@@ -120,7 +120,7 @@ class Hunk(Wire, frozen=True, kw_only=True):
 
 
 class FilePatch(Wire, frozen=True, kw_only=True):
-    """The difference between a file as it was committed and as it is."""
+    """The difference between the committed file and the current one."""
 
     old_file_name: str
     new_file_name: str
@@ -128,7 +128,7 @@ class FilePatch(Wire, frozen=True, kw_only=True):
 
 
 class FileContent(Wire, frozen=True, kw_only=True):
-    """What is in a file: text, or bytes in base64. `diff` and `patch` are there if it is not as committed."""
+    """The content of a file: text, or bytes in base64. `diff` and `patch` are set if it differs from the commit."""
 
     type: Literal["text"]
     content: str
@@ -139,7 +139,7 @@ class FileContent(Wire, frozen=True, kw_only=True):
 
 
 class FileChange(Wire, frozen=True, kw_only=True):
-    """A file that is not as committed, and by how many lines."""
+    """A file that differs from the commit, and by how many lines."""
 
     path: str
     added: int
@@ -147,49 +147,49 @@ class FileChange(Wire, frozen=True, kw_only=True):
     status: Literal["added", "deleted", "modified"]
 
 
-class Words(Wire, frozen=True, kw_only=True):
+class MatchedText(Wire, frozen=True, kw_only=True):
     text: str
 
 
 class Submatch(Wire, frozen=True, kw_only=True):
-    """Where in a line it is, in bytes."""
+    """The range of a match in a line, in bytes."""
 
-    match: Words
+    match: MatchedText
     start: int
     end: int
 
 
 class TextMatch(Wire, frozen=True, kw_only=True):
-    """A line in which a pattern was found, in the words of ripgrep."""
+    """A line that matches a pattern, in the format of ripgrep."""
 
-    path: Words
-    lines: Words
+    path: MatchedText
+    lines: MatchedText
     line_number: int = field(name="line_number")
     absolute_offset: int = field(name="absolute_offset")
     submatches: tuple[Submatch, ...] = always(())
 
 
-class Position(Wire, frozen=True, kw_only=True):
+class SymbolPosition(Wire, frozen=True, kw_only=True):
     line: int
     character: int
 
 
-class Stretch(Wire, frozen=True, kw_only=True):
-    start: Position
-    end: Position
+class SymbolRange(Wire, frozen=True, kw_only=True):
+    start: SymbolPosition
+    end: SymbolPosition
 
 
-class SymbolPlace(Wire, frozen=True, kw_only=True):
+class SymbolLocation(Wire, frozen=True, kw_only=True):
     uri: str
-    range: Stretch
+    range: SymbolRange
 
 
 class Symbol(Wire, frozen=True, kw_only=True):
-    """A thing that has a name in code, as language servers tell it."""
+    """A symbol in code, as language servers describe it."""
 
     name: str
     kind: int
-    location: SymbolPlace
+    location: SymbolLocation
 
 
 Side = Annotated[int, Meta(ge=1, le=1000)]
@@ -201,7 +201,7 @@ class PtySize(Wire, frozen=True, kw_only=True):
 
 
 class Pty(Wire, frozen=True, kw_only=True):
-    """A terminal and the program in it."""
+    """A terminal and its program."""
 
     id: PtyID
     title: str
@@ -214,7 +214,7 @@ class Pty(Wire, frozen=True, kw_only=True):
 
 
 class PtyInput(Wire, frozen=True, kw_only=True):
-    """A terminal to be opened; the person's shell if no program is named."""
+    """A terminal to open. Without `command`, it runs the person's shell."""
 
     command: str | None = None
     args: tuple[str, ...] | None = None
@@ -224,14 +224,14 @@ class PtyInput(Wire, frozen=True, kw_only=True):
 
 
 class PtyChange(Wire, frozen=True, kw_only=True):
-    """What of a terminal is to be another."""
+    """A change of a terminal."""
 
     title: str | None = None
     size: PtySize | None = None
 
 
 class WorktreeInfo(Wire, frozen=True, kw_only=True):
-    """What it is called, the branch it is on, and where it is."""
+    """The name, the branch and the directory of a worktree."""
 
     name: str
     branch: str

@@ -1,4 +1,4 @@
-"""Events about language servers, MCP servers, terminals, the program and its screens."""
+"""Events about language servers, MCP servers, terminals, the server itself and its front ends."""
 
 from typing import Any, ClassVar, Literal
 

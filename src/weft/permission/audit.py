@@ -1,4 +1,4 @@
-"""The decision log: one chained entry per decision, written within a second, and verified."""
+"""The audit log of permission decisions: chained entries, written within a second and verifiable."""
 
 import asyncio
 import hashlib
@@ -14,14 +14,15 @@ from msgspec.structs import replace
 
 from weft.errors import DocumentError, StoreError
 from weft.host.clock import Clock
-from weft.host.files import Disk, locked, make_directory, read_bytes, write_atomic
+from weft.host.files import Disk, hold_lock, make_directory, read_bytes, write_atomic
 from weft.model.permission import Grant, PermissionRequest, Rule
 from weft.model.wire import Wire, decode, encode
-from weft.permission.requests import Answer, Asked
+from weft.permission.requests import OpenRequest, RequestAnswer
 
-# allowed and denied by a rule, a grant or a setting; asked of a person, answered by one, answered by nobody in time;
-# withdrawn when the run was aborted; granted and revoked for longer; dropped when old files went.
-What = Literal[
+# allowed, denied: by a rule, a grant or a setting. asked, answered: by a person. unanswered: nobody answered in time.
+# withdrawn: the run was aborted. granted, revoked: for more than one call. dropped: with an old file. lost: not
+# written.
+Decision = Literal[
     "allowed",
     "denied",
     "asked",
@@ -33,15 +34,16 @@ What = Literal[
     "dropped",
     "lost",
 ]
-BEGINNING = "0" * 64
-LONGEST = 2000
+ZERO_HASH = "0" * 64
+MAX_TEXT = 2000
 
 
-class Entry(Wire, frozen=True, kw_only=True):
-    """What was decided, of what, for whom, and on whose word. `count` is how many entries were dropped or lost."""
+class AuditEntry(Wire, frozen=True, kw_only=True):
+    """A decision: what was decided about which request, for whom and by whom. `count` is the number of dropped or
+    lost entries."""
 
     time: int
-    what: What
+    what: Decision
     session_id: str = ""
     agent: str = ""
     permission: str = ""
@@ -56,13 +58,18 @@ class Entry(Wire, frozen=True, kw_only=True):
     count: int = 0
 
 
-def of_request(
-    what: What, request: PermissionRequest, agent: str, time: int, *, why: Rule | str | Sequence[Grant] = ""
-) -> Entry:
-    """What became of a request. `why` is the rule, the setting or the grants that decided."""
+def entry_for_request(
+    what: Decision,
+    request: PermissionRequest,
+    agent: str,
+    time: int,
+    *,
+    why: Rule | str | Sequence[Grant] = "",
+) -> AuditEntry:
+    """Return an entry about a request. `why` is the rule, the setting or the grants that decided."""
     granted = () if isinstance(why, str | Rule) else tuple(grant.id for grant in why)
     rule = f"{why.permission} {why.pattern} {why.action}" if isinstance(why, Rule) else why
-    return Entry(
+    return AuditEntry(
         time=time,
         what=what,
         session_id=request.session_id,
@@ -75,9 +82,11 @@ def of_request(
     )
 
 
-def of_answer(asked: Asked, request: PermissionRequest, answer: Answer, scope: str) -> Entry:
+def entry_for_answer(
+    asked: OpenRequest, request: PermissionRequest, answer: RequestAnswer, scope: str
+) -> AuditEntry:
     return replace(
-        of_request("answered", request, asked.agent, answer.time),
+        entry_for_request("answered", request, asked.agent, answer.time),
         reply=answer.reply,
         scope=scope,
         message=answer.message,
@@ -85,8 +94,8 @@ def of_answer(asked: Asked, request: PermissionRequest, answer: Answer, scope: s
     )
 
 
-def of_grant(what: What, grant: Grant, time: int, by: str) -> Entry:
-    return Entry(
+def entry_for_grant(what: Decision, grant: Grant, time: int, by: str) -> AuditEntry:
+    return AuditEntry(
         time=time,
         what=what,
         session_id=grant.session_id or "",
@@ -99,102 +108,102 @@ def of_grant(what: What, grant: Grant, time: int, by: str) -> Entry:
     )
 
 
-class Record(Wire, frozen=True, kw_only=True):
-    """An entry in its place: its number, and the hash of the line before it."""
+class AuditRecord(Wire, frozen=True, kw_only=True):
+    """An entry in the chain: its number, and the hash of the previous line."""
 
     seq: int
     prev: str
-    entry: Entry
+    entry: AuditEntry
 
 
-class Link(Wire, frozen=True, kw_only=True):
+class ChainEnd(Wire, frozen=True, kw_only=True):
     """The end of a chain: the last number, and the hash of that line."""
 
     seq: int
     hash: str
 
 
-START = Link(seq=0, hash=BEGINNING)
-_decoder = msgspec.json.Decoder(Record)
+CHAIN_START = ChainEnd(seq=0, hash=ZERO_HASH)
+_decoder = msgspec.json.Decoder(AuditRecord)
 
 
-def add(end: Link, entry: Entry) -> tuple[bytes, Link]:
-    """The line for an entry, without its newline, and the chain's new end."""
-    line = encode(Record(seq=end.seq + 1, prev=end.hash, entry=entry))
-    return line, Link(seq=end.seq + 1, hash=hash_of(line))
+def encode_entry(end: ChainEnd, entry: AuditEntry) -> tuple[bytes, ChainEnd]:
+    """Return the line of an entry without its newline, and the new end of the chain."""
+    line = encode(AuditRecord(seq=end.seq + 1, prev=end.hash, entry=entry))
+    return line, ChainEnd(seq=end.seq + 1, hash=hash_line(line))
 
 
-def read_line(line: bytes) -> Record | None:
-    """The record of a line, None if it is none."""
+def read_line(line: bytes) -> AuditRecord | None:
+    """Return the record of a line, None if it is not one."""
     try:
         return _decoder.decode(line)
     except msgspec.DecodeError:
         return None
 
 
-def hash_of(line: bytes) -> str:
+def hash_line(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()
 
 
-FILE_BYTES = 8 << 20
-FILES = 8
-TAIL = 1 << 20
+MAX_FILE_BYTES = 8 << 20
+MAX_FILES = 8
+TAIL_BYTES = 1 << 20
 END_LIMIT = 4096
 
-Clean = Callable[[str], str]
+Redact = Callable[[str], str]
 
 
-def as_it_is(text: str) -> str:
+def keep_text(text: str) -> str:
     return text
 
 
-class LogFiles:
-    """Where the chain of a project lies. `clean` covers what must not be written down, such as keys."""
+class AuditFiles:
+    """The files of a project's chain. `redact` removes what must not be written down, such as keys."""
 
     def __init__(
         self,
         directory: str,
         name: str,
         *,
-        clean: Clean = as_it_is,
-        file_bytes: int = FILE_BYTES,
-        files: int = FILES,
+        redact: Redact = keep_text,
+        file_bytes: int = MAX_FILE_BYTES,
+        files: int = MAX_FILES,
     ) -> None:
         self.path = os.path.join(directory, f"{name}.jsonl")
         self.end_path = os.path.join(directory, f"{name}.end")
         self._directory = directory
         self._name = name
-        self._clean = clean
+        self._redact = redact
         self._file_bytes = file_bytes
         self._files = files
 
-    def append(self, entries: Sequence[Entry], *, flush: bool = False) -> None:
-        """Add entries to the chain, whoever else is adding to it. Raises `StoreError` and has added none."""
+    def append(self, entries: Sequence[AuditEntry], *, flush: bool = False) -> None:
+        """Add entries to the chain, also while other processes do. Raise `StoreError` if none were added."""
         make_directory(self._directory)
         try:
-            with locked(f"{self.path}.lock"):
-                end = self._end()
-                dropped = self._turn(end, entries[0].time) if self._is_full() else []
-                self._write(end, [*dropped, *map(self._covered, entries)], flush=flush)
+            with hold_lock(f"{self.path}.lock"):
+                end = self._get_end()
+                dropped = self._rotate(end, entries[0].time) if self._is_full() else []
+                self._write(end, [*dropped, *map(self._redact_entry, entries)], flush=flush)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def list_files(self) -> list[str]:
-        """The files of the chain, oldest first."""
-        older = sorted(self._older().items())
+        """Return the files of the chain, oldest first."""
+        older = sorted(self._list_older().items())
         return [path for _, path in older] + ([self.path] if os.path.exists(self.path) else [])
 
-    def find_end(self) -> Link | None:
-        """How far the chain went when it was last added to; None if that is not known."""
+    def find_end(self) -> ChainEnd | None:
+        """Return the recorded end of the chain, None if it is unknown."""
         try:
-            return decode(read_bytes(self.end_path, limit=END_LIMIT), Link, where=self.end_path)
+            return decode(read_bytes(self.end_path, limit=END_LIMIT), ChainEnd, where=self.end_path)
         except (OSError, DocumentError):
             return None
 
-    def _write(self, end: Link, entries: Iterable[Entry], *, flush: bool) -> None:
+    def _write(self, end: ChainEnd, entries: Iterable[AuditEntry], *, flush: bool) -> None:
         lines: list[bytes] = []
         for entry in entries:
-            line, end = add(end, entry)
+            line, end = encode_entry(end, entry)
             lines.append(line)
         try:
             size = os.path.getsize(self.path)
@@ -206,37 +215,37 @@ class LogFiles:
             disk.flush(self.path)
         write_atomic(self.end_path, encode(end), temp=f"{self.end_path}~")
 
-    def _end(self) -> Link:
-        """Where the chain goes on: at the last line there is, or at the end that was noted.
+    def _get_end(self) -> ChainEnd:
+        """Return where the chain continues: after the last line, or at the recorded end.
 
-        The note has the word if the line was changed, or is gone: going on from what stands there would heal the chain.
+        The record wins if the last line was changed or removed: continuing from the line would hide that.
         """
-        noted, found = self.find_end() or START, START
+        recorded, found = self.find_end() or CHAIN_START, CHAIN_START
         for path in reversed(self.list_files()):
-            line = _last_line(path)
+            line = _read_last_line(path)
             record = read_line(line) if line else None
             if record is not None:
-                found = Link(seq=record.seq, hash=hash_of(line))
+                found = ChainEnd(seq=record.seq, hash=hash_line(line))
             if line:
                 break
-        # Further than the note: whoever wrote the line died before noting it.
-        return found if found.seq > noted.seq else noted
+        # Beyond the record: a process wrote the line and died before recording it.
+        return found if found.seq > recorded.seq else recorded
 
     def _is_full(self) -> bool:
         with suppress(OSError):
             return os.path.getsize(self.path) >= self._file_bytes
         return False
 
-    def _turn(self, end: Link, now: int) -> list[Entry]:
-        """Begin a new file. What goes for good is told in it: how many records, from the first on."""
+    def _rotate(self, end: ChainEnd, now: int) -> list[AuditEntry]:
+        """Start a new file and remove the oldest. Return an entry with the number of removed records."""
         os.replace(self.path, os.path.join(self._directory, f"{self._name}.{end.seq}.jsonl"))
-        older = sorted(self._older().items())
+        older = sorted(self._list_older().items())
         gone = older[: max(0, len(older) - (self._files - 1))]
         for _, path in gone:
             os.unlink(path)
-        return [Entry(time=now, what="dropped", count=gone[-1][0])] if gone else []
+        return [AuditEntry(time=now, what="dropped", count=gone[-1][0])] if gone else []
 
-    def _older(self) -> dict[int, str]:
+    def _list_older(self) -> dict[int, str]:
         found: dict[int, str] = {}
         with suppress(FileNotFoundError):
             for name in os.listdir(self._directory):
@@ -245,20 +254,20 @@ class LogFiles:
                     found[int(number)] = os.path.join(self._directory, name)
         return found
 
-    def _covered(self, entry: Entry) -> Entry:
+    def _redact_entry(self, entry: AuditEntry) -> AuditEntry:
         return replace(
             entry,
-            patterns=tuple(self._clean(pattern[:LONGEST]) for pattern in entry.patterns),
-            message=self._clean(entry.message[:LONGEST]),
+            patterns=tuple(self._redact(pattern[:MAX_TEXT]) for pattern in entry.patterns),
+            message=self._redact(entry.message[:MAX_TEXT]),
         )
 
 
-def _last_line(path: str) -> bytes:
-    """The last whole line of a file, empty if there is none. What follows it is cut off."""
+def _read_last_line(path: str) -> bytes:
+    """Return the last complete line of a file, empty if there is none. An incomplete line is truncated."""
     fd = os.open(path, os.O_RDWR)
     try:
         size = os.fstat(fd).st_size
-        start = max(0, size - TAIL)
+        start = max(0, size - TAIL_BYTES)
         raw = os.pread(fd, size - start, start)
         whole = raw.rfind(b"\n") + 1
         if whole < len(raw):
@@ -269,43 +278,46 @@ def _last_line(path: str) -> bytes:
 
 
 FLUSH_SECONDS = 1.0
-MOST = 10_000
+MAX_WAITING = 10_000
 
 
-class Audit:
-    """Without `files` nothing is written down. A log that cannot be written to holds up nobody: it is tried again."""
+class AuditLog:
+    """Collects entries and writes them in the background. Without `files` nothing is written.
 
-    def __init__(self, files: LogFiles | None) -> None:
+    A log that cannot be written blocks nobody: writing is tried again.
+    """
+
+    def __init__(self, files: AuditFiles | None) -> None:
         self._files = files
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[AuditEntry] = deque()
         self._lost = 0
         self._noted = asyncio.Event()
         self._writing = asyncio.Lock()
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: AuditEntry) -> None:
         if self._files is None:
             return
-        if len(self._waiting) >= MOST:
+        if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             self._lost += 1
         self._waiting.append(entry)
         self._noted.set()
 
     async def flush(self, *, to_disk: bool = False) -> None:
-        """Write what waits. Raises `StoreError`, and it waits on."""
+        """Write the waiting entries. Raise `StoreError` if that fails; then they wait for the next attempt."""
         async with self._writing:
             self._noted.clear()
             entries, lost = list(self._waiting), self._lost
             if self._files is None or not entries:
                 return
-            told = [Entry(time=entries[0].time, what="lost", count=lost)] if lost else []
-            await asyncio.to_thread(self._files.append, [*told, *entries], flush=to_disk)
+            lost_entry = [AuditEntry(time=entries[0].time, what="lost", count=lost)] if lost else []
+            await asyncio.to_thread(self._files.append, [*lost_entry, *entries], flush=to_disk)
             for _ in entries:
                 self._waiting.popleft()
             self._lost -= lost
 
     async def settle(self) -> None:
-        """Have what a person said on the disk itself, if it can be written at all; else it is tried again."""
+        """Try to write what a person decided to the disk itself. On failure it is tried again later."""
         with suppress(StoreError):
             await self.flush(to_disk=True)
 
@@ -317,8 +329,8 @@ class Audit:
                 await self.flush()
 
 
-class Break(Struct, frozen=True, kw_only=True):
-    """The first record that does not follow from the one before: where it stands, and what is wrong."""
+class ChainBreak(Struct, frozen=True, kw_only=True):
+    """The first record that does not follow from the previous one: where it is, and what is wrong."""
 
     seq: int
     file: str
@@ -326,58 +338,58 @@ class Break(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def read_entries(files: LogFiles) -> Iterator[tuple[int, Entry]]:
-    """Every entry that can be read, oldest first, with its number."""
+def read_entries(files: AuditFiles) -> Iterator[tuple[int, AuditEntry]]:
+    """Yield every readable entry with its number, oldest first."""
     for path, _, line in _lines(files):
         record = read_line(line)
         if path and record is not None:
             yield record.seq, record.entry
 
 
-def find_break(files: LogFiles) -> tuple[int, Break | None]:
-    """How many records hold, and the first that does not."""
-    end: Link | None = None
-    held, dropped, first = 0, 0, 0
+def find_break(files: AuditFiles) -> tuple[int, ChainBreak | None]:
+    """Return how many records are intact, and the first that is not."""
+    end: ChainEnd | None = None
+    intact, dropped, first = 0, 0, 0
     path, number = files.path, 0
     for path, number, line in _lines(files):
         record = read_line(line)
         if record is None:
-            return held, Break(seq=held + first, file=path, line=number, reason="is not a record")
+            return intact, ChainBreak(seq=intact + first, file=path, line=number, reason="is not a record")
         if end is None:
             first = record.seq
-            end = START if record.seq == 1 else Link(seq=record.seq - 1, hash=record.prev)
+            end = CHAIN_START if record.seq == 1 else ChainEnd(seq=record.seq - 1, hash=record.prev)
         if record.prev != end.hash or record.seq != end.seq + 1:
             reason = "does not follow the one before it, which was changed, added or taken out"
-            return held, Break(seq=record.seq, file=path, line=number, reason=reason)
+            return intact, ChainBreak(seq=record.seq, file=path, line=number, reason=reason)
         if record.entry.what == "dropped":
             dropped = record.entry.count
-        end, held = Link(seq=record.seq, hash=hash_of(line)), held + 1
+        end, intact = ChainEnd(seq=record.seq, hash=hash_line(line)), intact + 1
     if first > 1 and dropped != first - 1:
         reason = f"is the first there is, and only {dropped} before it are known to have been dropped"
-        return held, Break(seq=first, file=files.list_files()[0], line=1, reason=reason)
-    return held, _cut_short(files, end or START, path, number)
+        return intact, ChainBreak(seq=first, file=files.list_files()[0], line=1, reason=reason)
+    return intact, _find_missing_end(files, end or CHAIN_START, path, number)
 
 
-def _cut_short(files: LogFiles, end: Link, path: str, number: int) -> Break | None:
-    """A log that ends before its last known end. One that goes on after it was only cut off from telling so."""
+def _find_missing_end(files: AuditFiles, end: ChainEnd, path: str, number: int) -> ChainBreak | None:
+    """Return the break if the log ends before its recorded end. One that continues after it was not recorded in time."""
     known = files.find_end()
-    if known is None and end == START:
+    if known is None and end == CHAIN_START:
         return None
     if known is None:
-        return Break(
+        return ChainBreak(
             seq=end.seq, file=path, line=number, reason="is the last, but the note of the end is gone"
         )
     if known.seq > end.seq:
         reason = f"is missing, with all up to {known.seq}"
-        return Break(seq=end.seq + 1, file=path, line=number + 1, reason=reason)
+        return ChainBreak(seq=end.seq + 1, file=path, line=number + 1, reason=reason)
     if known.seq == end.seq and known.hash != end.hash:
-        return Break(seq=end.seq, file=path, line=number, reason="is not the one that was written")
+        return ChainBreak(seq=end.seq, file=path, line=number, reason="is not the one that was written")
     return None
 
 
-def _lines(files: LogFiles) -> Iterator[tuple[str, int, bytes]]:
+def _lines(files: AuditFiles) -> Iterator[tuple[str, int, bytes]]:
     for path in files.list_files():
         with open(path, "rb") as file:
             for number, line in enumerate(file, start=1):
-                if line.endswith(b"\n"):  # else it is still being written
+                if line.endswith(b"\n"):  # otherwise it is still being written
                     yield path, number, line[:-1]

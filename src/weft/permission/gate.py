@@ -1,4 +1,4 @@
-"""The gate: what the rules allow passes, what they deny does not, and for the rest a person is asked."""
+"""The gate: let pass what the rules allow, refuse what they deny, and ask a person about the rest."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,179 +19,184 @@ from weft.errors import (
 )
 from weft.model.event import Event, PermissionAsked, PermissionReplied
 from weft.model.ids import GrantID, MessageID, PermissionID, SessionID
-from weft.model.permission import USUAL_TERMS, Grant, GrantTerms, Limits, PermissionRequest, Reply
-from weft.permission.audit import Audit, of_answer, of_request
-from weft.permission.grants import Granting
-from weft.permission.requests import Answer, Answered, Asked, Asking, Ways
-from weft.permission.rules import judge, strictest
-from weft.permission.storage import Shelf
-from weft.permission.terms import Around, Terms
+from weft.model.permission import DEFAULT_GRANT_TERMS, Grant, GrantTerms, Limits, PermissionRequest, Reply
+from weft.permission.audit import AuditLog, entry_for_answer, entry_for_request
+from weft.permission.grants import GrantStore
+from weft.permission.policy import AskPolicy, GateContext
+from weft.permission.requests import AnsweredRequest, OpenRequest, RequestAnswer, RequestKind, RequestQueue
+from weft.permission.rules import choose_strictest, judge
+from weft.permission.storage import ItemStore
 
-BY_PLUGIN: Final = "a plugin's permission.ask"
+PLUGIN_DECISION: Final = "a plugin's permission.ask"
 
 
-class Whereabouts(Struct, frozen=True, kw_only=True):
-    """Where a call stands: below which topmost session, and in answer to which prompt."""
+class CallOrigin(Struct, frozen=True, kw_only=True):
+    """Where a call comes from: its topmost session, and the prompt that it answers."""
 
     root_id: SessionID
     turn_id: MessageID | None = None
 
 
-class Standing(Struct, frozen=True, kw_only=True):
-    """Who wants to pass, and what holds for them. `find` is called only when somebody has to be asked."""
+class PermissionCaller(Struct, frozen=True, kw_only=True):
+    """Who asks for permission, and the rules that apply. `find` is called only if a person must be asked."""
 
     limits: Limits
     agent: str = ""
-    find: Callable[[], Awaitable[Whereabouts]] | None = None
+    find: Callable[[], Awaitable[CallOrigin]] | None = None
 
 
-class Books(Struct, frozen=True, kw_only=True):
-    """What the gate writes into: open questions, grants, the log."""
+class GateStorage(Struct, frozen=True, kw_only=True):
+    """Where the gate stores open requests, grants and its log."""
 
-    asked: Shelf[Asked]
-    grants: Shelf[Grant]
-    audit: Audit
+    asked: ItemStore[OpenRequest]
+    grants: ItemStore[Grant]
+    audit: AuditLog
 
 
 class Gate:
-    """One for a directory. With nobody to answer, an ask is a refusal and never a wait."""
+    """The gate of one directory. If nobody can answer, a request that needs an answer is refused at once."""
 
-    def __init__(self, books: Books, around: Around, terms: Terms) -> None:
-        self._audit = books.audit
-        self._around = around
-        self._terms = terms
-        self._granting = Granting(books.grants, books.audit, around, terms)
-        ways = Ways(
-            kind="permission request",
-            asked=self._asked,
-            settled=_settled,
-            mine=self._is_mine,
-            tell=around.tell,
+    def __init__(self, storage: GateStorage, context: GateContext, policy: AskPolicy) -> None:
+        self._audit = storage.audit
+        self._context = context
+        self._policy = policy
+        self._grants = GrantStore(storage.grants, storage.audit, context, policy)
+        kind = RequestKind(
+            name="permission request",
+            to_asked=self._to_event,
+            to_settled=_to_replied,
+            is_ours=self._is_ours,
+            publish=context.tell,
         )
-        self._asking = Asking(books.asked, around.clock, terms, ways)
+        self._requests = RequestQueue(storage.asked, context.clock, policy, kind)
         self._turns: dict[SessionID, set[MessageID]] = {}
 
-    async def let_pass(self, request: PermissionRequest, standing: Standing) -> None:
-        """Returns when the request may be carried out, raises `NotPermittedError` when not."""
-        judged = {
-            pattern: judge(request.permission, pattern, standing.limits) for pattern in request.patterns
-        }
+    async def let_pass(self, request: PermissionRequest, caller: PermissionCaller) -> None:
+        """Return when the request is allowed. Raise `NotPermittedError` if it is not."""
+        judged = {pattern: judge(request.permission, pattern, caller.limits) for pattern in request.patterns}
         if not judged:
-            return  # of nothing, all is allowed
-        rule, now = strictest(judged.values()), self._around.clock.now()
+            return  # nothing is requested
+        rule, now = choose_strictest(judged.values()), self._context.clock.now()
         match rule.action:
             case "allow":
-                self._audit.note(of_request("allowed", request, standing.agent, now, why=rule))
+                self._audit.note(entry_for_request("allowed", request, caller.agent, now, why=rule))
             case "deny":
-                self._audit.note(of_request("denied", request, standing.agent, now, why=rule))
+                self._audit.note(entry_for_request("denied", request, caller.agent, now, why=rule))
                 raise DeniedError(
                     request.permission, ", ".join(request.patterns), f"{rule.permission} {rule.pattern}"
                 )
             case "ask":
-                unclear = [pattern for pattern, each in judged.items() if each.action == "ask"]
-                await self._ask(request, standing, unclear)
+                undecided = [pattern for pattern, each in judged.items() if each.action == "ask"]
+                await self._ask(request, caller, undecided)
 
     def is_waiting(self, session: SessionID) -> bool:
-        """Whether a run of that session waits here for an answer."""
-        return self._asking.is_waiting(session)
+        """Return True if a run of that session waits here for an answer."""
+        return self._requests.is_waiting(session)
 
-    async def pending(self) -> list[Asked]:
-        """What is asked and unanswered in this project, oldest first; also by runs that are no more."""
-        return await self._asking.pending()
+    async def pending(self) -> list[OpenRequest]:
+        """Return the unanswered requests of this project, oldest first, also those of runs that have ended."""
+        return await self._requests.pending()
 
     async def reply(
-        self, id: PermissionID, reply: Reply, *, message: str = "", terms: GrantTerms = USUAL_TERMS
+        self, id: PermissionID, reply: Reply, *, message: str = "", terms: GrantTerms = DEFAULT_GRANT_TERMS
     ) -> None:
-        """Answer a question. A no also answers every other question of that session; an always, those it covers.
+        """Answer a request. A rejection also answers every other request of that session; an `always`, those it
+        covers.
 
         Raise `ConflictError` if another answer came first; then this one grants nothing.
         """
-        asked = await self._asking.get(id)
-        answer = Answer(reply=reply, message=message, by=self._terms.person, time=self._around.clock.now())
-        async with self._asking.claim(asked, answer):
-            grant = await self._granting.grant(asked, answer, terms) if reply == "always" else None
-        self._note_answer(asked, answer, scope=grant.scope if grant else "once")
-        follows = Answer(reply=reply, by=answer.by, time=answer.time)
+        open_request = await self._requests.get(id)
+        answer = RequestAnswer(
+            reply=reply, message=message, by=self._policy.person, time=self._context.clock.now()
+        )
+        async with self._requests.claim(open_request, answer):
+            grant = await self._grants.grant(open_request, answer, terms) if reply == "always" else None
+        self._note_answer(open_request, answer, scope=grant.scope if grant else "once")
+        follow_up = RequestAnswer(reply=reply, by=answer.by, time=answer.time)
         for other in await self.pending():
-            if other.session_id != asked.session_id:
+            if other.session_id != open_request.session_id:
                 continue
-            if reply == "reject" or (grant is not None and self._granting.covers(grant, other)):
-                await self._answer_too(other, follows)
+            if reply == "reject" or (grant is not None and self._grants.covers(grant, other)):
+                await self._answer_covered(other, follow_up)
         await self._audit.settle()
 
     async def list_grants(self) -> list[Grant]:
-        return await self._granting.list_grants()
+        return await self._grants.list_grants()
 
     async def revoke(self, id: GrantID) -> Grant:
-        return await self._granting.revoke(id)
+        return await self._grants.revoke(id)
 
     async def leave(self, session: SessionID) -> None:
-        """A run has ended, with it what was granted for its turns, and what an earlier run had left open."""
+        """End a run: its grants for a turn end, and what an earlier run had left open is withdrawn."""
         turns = frozenset(self._turns.pop(session, ()))
         with suppress(StoreError):
-            await self._asking.leave(session)
+            await self._requests.leave(session)
             if turns:
-                await self._granting.end_turns(turns)
+                await self._grants.end_turns(turns)
 
     async def forget(self, *sessions: SessionID) -> None:
-        """Sessions are gone, and what was asked and granted in them goes too."""
+        """Remove the requests and grants of sessions that were removed."""
         for session in sessions:
             await self.leave(session)
         with suppress(StoreError):
-            await self._granting.forget(frozenset(sessions))
+            await self._grants.remove_sessions(frozenset(sessions))
 
     def close(self) -> None:
-        """The process ends. What is asked stays open for the next one."""
-        self._asking.close()
+        """Prepare for the end of the process. Open requests stay open for the next one."""
+        self._requests.close()
 
-    async def _ask(self, request: PermissionRequest, standing: Standing, unclear: list[str]) -> None:
-        asked = await self._to_asked(request, standing)
-        if asked.turn_id is not None:
-            self._turns.setdefault(asked.session_id, set()).add(asked.turn_id)
-        grants = await self._granting.find_cover(asked, unclear)
+    async def _ask(self, request: PermissionRequest, caller: PermissionCaller, undecided: list[str]) -> None:
+        open_request = await self._to_open_request(request, caller)
+        if open_request.turn_id is not None:
+            self._turns.setdefault(open_request.session_id, set()).add(open_request.turn_id)
+        grants = await self._grants.find_covering(open_request, undecided)
         if grants is not None:
-            self._audit.note(of_request("allowed", request, asked.agent, asked.time, why=grants))
+            self._audit.note(
+                entry_for_request("allowed", request, open_request.agent, open_request.time, why=grants)
+            )
             return
-        if await self._is_settled(request, asked.agent):
+        if await self._is_decided_by_plugin(request, open_request.agent):
             return
         try:
-            answered = await self._asking.ask(asked)
+            answered = await self._requests.ask(open_request)
         except NobodyError as nobody:
-            self._unanswered(request, asked.agent, nobody.request)
+            self._handle_unanswered(request, open_request.agent, nobody.request)
             return
         except BaseException:
-            now = self._around.clock.now()
-            self._audit.note(of_request("withdrawn", request, asked.agent, now))
+            now = self._context.clock.now()
+            self._audit.note(entry_for_request("withdrawn", request, open_request.agent, now))
             raise
-        self._use(request, answered)
+        self._apply(request, answered)
 
-    async def _is_settled(self, request: PermissionRequest, agent: str) -> bool:
-        """Whether somebody else has said yes, so that no person needs to. Who says no is heard, too."""
-        ruling, now = await self._around.consult(request), self._around.clock.now()
+    async def _is_decided_by_plugin(self, request: PermissionRequest, agent: str) -> bool:
+        """Return True if a plugin allows the request. Raise `BlockedError` if one denies it."""
+        ruling, now = await self._context.consult(request), self._context.clock.now()
         match ruling.status:
             case "ask":
                 return False
             case "allow":
-                self._audit.note(of_request("allowed", request, agent, now, why=BY_PLUGIN))
+                self._audit.note(entry_for_request("allowed", request, agent, now, why=PLUGIN_DECISION))
                 return True
             case "deny":
-                self._audit.note(of_request("denied", request, agent, now, why=BY_PLUGIN))
+                self._audit.note(entry_for_request("denied", request, agent, now, why=PLUGIN_DECISION))
                 patterns = ", ".join(request.patterns)
                 raise BlockedError(ruling.reason or f"it denies {request.permission} {patterns}")
 
-    def _use(self, request: PermissionRequest, answered: Answered) -> None:
-        answer, agent = answered.answer, answered.asked.agent
-        refused = answer.reply == "reject"
+    def _apply(self, request: PermissionRequest, answered: AnsweredRequest) -> None:
+        answer, agent = answered.answer, answered.request.agent
+        rejected = answer.reply == "reject"
         if answered.earlier:
-            why, now = f"answer to {answered.asked.id}", self._around.clock.now()
-            self._audit.note(of_request("denied" if refused else "allowed", request, agent, now, why=why))
-        if refused:
+            why, now = f"answer to {answered.request.id}", self._context.clock.now()
+            self._audit.note(
+                entry_for_request("denied" if rejected else "allowed", request, agent, now, why=why)
+            )
+        if rejected:
             raise CorrectedError(answer.message) if answer.message else RejectedError
 
-    def _unanswered(self, request: PermissionRequest, agent: str, known_as: str) -> None:
-        policy, now = self._terms.unanswered, self._around.clock.now()
+    def _handle_unanswered(self, request: PermissionRequest, agent: str, known_as: str) -> None:
+        policy, now = self._policy.unanswered, self._context.clock.now()
         known = replace(request, id=PermissionID(known_as))
-        self._audit.note(of_request("unanswered", known, agent, now, why=f"unanswered {policy}"))
+        self._audit.note(entry_for_request("unanswered", known, agent, now, why=f"unanswered {policy}"))
         error = UnansweredError(request.permission, request.patterns, known_as)
         match policy:
             case "allow":
@@ -201,39 +206,41 @@ class Gate:
             case "skip":
                 raise NobodyError(f"{error}. Find another way.", request=known_as)
 
-    async def _answer_too(self, asked: Asked, answer: Answer) -> None:
-        """Answer what an answer to something else covers, unless it was answered by itself meanwhile."""
+    async def _answer_covered(self, open_request: OpenRequest, answer: RequestAnswer) -> None:
+        """Answer a request that another answer covers, unless it was answered meanwhile."""
         with suppress(ConflictError):
-            async with self._asking.claim(asked, answer):
+            async with self._requests.claim(open_request, answer):
                 pass
-            self._note_answer(asked, answer, scope="")
+            self._note_answer(open_request, answer, scope="")
 
-    def _note_answer(self, asked: Asked, answer: Answer, *, scope: str) -> None:
-        if asked.permission is not None:
-            self._audit.note(of_answer(asked, asked.permission, answer, scope))
+    def _note_answer(self, open_request: OpenRequest, answer: RequestAnswer, *, scope: str) -> None:
+        if open_request.permission is not None:
+            self._audit.note(entry_for_answer(open_request, open_request.permission, answer, scope))
 
-    async def _to_asked(self, request: PermissionRequest, standing: Standing) -> Asked:
-        found = await standing.find() if standing.find else Whereabouts(root_id=request.session_id)
-        return Asked(
+    async def _to_open_request(self, request: PermissionRequest, caller: PermissionCaller) -> OpenRequest:
+        found = await caller.find() if caller.find else CallOrigin(root_id=request.session_id)
+        return OpenRequest(
             permission=request,
-            project_id=self._around.project,
+            project_id=self._context.project,
             root_id=found.root_id,
             turn_id=found.turn_id,
-            agent=standing.agent,
-            owner=self._terms.owner,
-            time=self._around.clock.now(),
+            agent=caller.agent,
+            owner=self._policy.owner,
+            time=self._context.clock.now(),
         )
 
-    def _asked(self, asked: Asked) -> Event:
-        assert asked.permission is not None, "the gate asks for permissions only"
-        self._audit.note(of_request("asked", asked.permission, asked.agent, self._around.clock.now()))
-        return PermissionAsked(request=asked.permission)
+    def _to_event(self, open_request: OpenRequest) -> Event:
+        assert open_request.permission is not None, "the gate asks for permissions only"
+        self._audit.note(
+            entry_for_request("asked", open_request.permission, open_request.agent, self._context.clock.now())
+        )
+        return PermissionAsked(request=open_request.permission)
 
-    def _is_mine(self, asked: Asked) -> bool:
-        return asked.permission is not None and asked.project_id == self._around.project
+    def _is_ours(self, open_request: OpenRequest) -> bool:
+        return open_request.permission is not None and open_request.project_id == self._context.project
 
 
-def _settled(asked: Asked, answer: Answer) -> Event:
-    assert asked.permission is not None, "the gate asks for permissions only"
-    request = asked.permission
+def _to_replied(open_request: OpenRequest, answer: RequestAnswer) -> Event:
+    assert open_request.permission is not None, "the gate asks for permissions only"
+    request = open_request.permission
     return PermissionReplied(session_id=request.session_id, request_id=request.id, reply=answer.reply)

@@ -1,4 +1,4 @@
-"""Questions: what an agent wants to know of the person, asked and answered the way permissions are."""
+"""Questions of an agent to the person, stored and answered like permission requests."""
 
 from contextlib import suppress
 
@@ -6,92 +6,106 @@ from weft.errors import DismissedError, InvalidInputError, NobodyError, StoreErr
 from weft.model.event import Event, QuestionAsked, QuestionRejected, QuestionReplied
 from weft.model.ids import QuestionID, SessionID
 from weft.model.permission import QuestionRequest
-from weft.permission.requests import Answer, Asked, Asking, Ways
-from weft.permission.storage import Shelf
-from weft.permission.terms import Around, Terms
+from weft.permission.policy import AskPolicy, GateContext
+from weft.permission.requests import OpenRequest, RequestAnswer, RequestKind, RequestQueue
+from weft.permission.storage import ItemStore
 
 Answers = tuple[tuple[str, ...], ...]
 
 
-class Questions:
-    """One for a directory. What is not answered before the process ends is asked again under the same id."""
+class QuestionGate:
+    """The questions of one directory. One that is unanswered when the process ends is asked again under the same id."""
 
-    def __init__(self, shelf: Shelf[Asked], around: Around, terms: Terms) -> None:
-        self._around = around
-        self._terms = terms
-        ways = Ways(kind="question", asked=_asked, settled=_settled, mine=self._is_mine, tell=around.tell)
-        self._asking = Asking(shelf, around.clock, terms, ways)
+    def __init__(self, store: ItemStore[OpenRequest], context: GateContext, policy: AskPolicy) -> None:
+        self._context = context
+        self._policy = policy
+        kind = RequestKind(
+            name="question",
+            to_asked=_to_asked,
+            to_settled=_to_settled,
+            is_ours=self._is_ours,
+            publish=context.tell,
+        )
+        self._requests = RequestQueue(store, context.clock, policy, kind)
 
     async def ask(self, request: QuestionRequest, *, agent: str = "") -> Answers:
-        """One list of answers for each question. Raises `DismissedError`, and `NobodyError` if none will come."""
-        if not self._terms.answered:
+        """Return one list of answers for each question. Raise `DismissedError`, or `NobodyError` if nobody answers."""
+        if not self._policy.answered:
             raise NobodyError(request=request.id)
-        asked = Asked(
+        open_request = OpenRequest(
             question=request,
-            project_id=self._around.project,
+            project_id=self._context.project,
             root_id=request.session_id,
             agent=agent,
-            owner=self._terms.owner,
-            time=self._around.clock.now(),
+            owner=self._policy.owner,
+            time=self._context.clock.now(),
         )
         try:
-            answer = (await self._asking.ask(asked)).answer
+            answer = (await self._requests.ask(open_request)).answer
         except NobodyError:
-            # The agent goes on without: an answer that comes later is of no use.
-            await self._asking.forget(request.id)
+            # The agent continues without an answer, so a later one is of no use.
+            await self._requests.forget(request.id)
             raise
         if answer.reply == "reject":
             raise DismissedError
         return answer.answers
 
     def is_waiting(self, session: SessionID) -> bool:
-        """Whether a run of that session waits here for an answer."""
-        return self._asking.is_waiting(session)
+        """Return True if a run of that session waits here for an answer."""
+        return self._requests.is_waiting(session)
 
     async def pending(self) -> list[QuestionRequest]:
-        """Oldest first; also those of runs that are no more."""
-        return [asked.question for asked in await self._asking.pending() if asked.question is not None]
+        """Return the open questions, oldest first, also those of runs that have ended."""
+        return [
+            open_request.question
+            for open_request in await self._requests.pending()
+            if open_request.question is not None
+        ]
 
     async def reply(self, id: QuestionID, answers: Answers) -> None:
-        """Answer the question. Raise `ConflictError` if it was answered or dismissed before."""
-        asked = await self._asking.get(id)
-        wanted = len(asked.question.questions) if asked.question else 0
-        if len(answers) != wanted:
-            raise InvalidInputError("answers", f"there are {wanted} questions, and answers to {len(answers)}")
-        answer = Answer(reply="once", answers=answers, by=self._terms.person, time=self._around.clock.now())
-        await self._answer(asked, answer)
+        """Answer a question. Raise `ConflictError` if it was answered or dismissed before."""
+        open_request = await self._requests.get(id)
+        expected = len(open_request.question.questions) if open_request.question else 0
+        if len(answers) != expected:
+            raise InvalidInputError(
+                "answers", f"there are {expected} questions, and answers to {len(answers)}"
+            )
+        answer = RequestAnswer(
+            reply="once", answers=answers, by=self._policy.person, time=self._context.clock.now()
+        )
+        await self._answer(open_request, answer)
 
     async def reject(self, id: QuestionID) -> None:
-        """Dismiss the question: the agent does without, and the run ends. Raise `ConflictError` like `reply`."""
-        asked = await self._asking.get(id)
-        answer = Answer(reply="reject", by=self._terms.person, time=self._around.clock.now())
-        await self._answer(asked, answer)
+        """Dismiss a question, which ends the run. Raise `ConflictError` like `reply`."""
+        open_request = await self._requests.get(id)
+        answer = RequestAnswer(reply="reject", by=self._policy.person, time=self._context.clock.now())
+        await self._answer(open_request, answer)
 
-    async def _answer(self, asked: Asked, answer: Answer) -> None:
-        async with self._asking.claim(asked, answer):
+    async def _answer(self, open_request: OpenRequest, answer: RequestAnswer) -> None:
+        async with self._requests.claim(open_request, answer):
             pass
 
     async def leave(self, session: SessionID) -> None:
-        """A run has ended: what an earlier one left open, and this one did not ask again, is asked no more."""
+        """End a run: withdraw what an earlier run had asked and this one did not ask again."""
         with suppress(StoreError):
-            await self._asking.leave(session)
+            await self._requests.leave(session)
 
     def close(self) -> None:
-        """The process ends. What is asked stays open for the next one."""
-        self._asking.close()
+        """Prepare for the end of the process. Open questions stay open for the next one."""
+        self._requests.close()
 
-    def _is_mine(self, asked: Asked) -> bool:
-        return asked.question is not None and asked.project_id == self._around.project
-
-
-def _asked(asked: Asked) -> Event:
-    assert asked.question is not None, "only questions are asked here"
-    return QuestionAsked(request=asked.question)
+    def _is_ours(self, open_request: OpenRequest) -> bool:
+        return open_request.question is not None and open_request.project_id == self._context.project
 
 
-def _settled(asked: Asked, answer: Answer) -> Event:
-    assert asked.question is not None, "only questions are asked here"
-    request = asked.question
+def _to_asked(open_request: OpenRequest) -> Event:
+    assert open_request.question is not None, "this queue holds questions only"
+    return QuestionAsked(request=open_request.question)
+
+
+def _to_settled(open_request: OpenRequest, answer: RequestAnswer) -> Event:
+    assert open_request.question is not None, "this queue holds questions only"
+    request = open_request.question
     if answer.reply == "reject":
         return QuestionRejected(session_id=request.session_id, request_id=request.id)
     return QuestionReplied(session_id=request.session_id, request_id=request.id, answers=answer.answers)

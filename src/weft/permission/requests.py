@@ -1,4 +1,4 @@
-"""Open requests: stored until they are answered, also beyond the process that asked."""
+"""Open requests: stored until they are answered, even beyond the life of the process that asked."""
 
 import asyncio
 from collections import deque
@@ -10,19 +10,19 @@ from msgspec.structs import replace
 
 from weft.errors import ConflictError, NobodyError, NotFoundError, StoreError
 from weft.host.clock import Clock
-from weft.host.tasks import off_the_clock, open_tasks, undivided
+from weft.host.tasks import open_tasks, pause_deadlines, run_to_completion
 from weft.model.event import Event
 from weft.model.ids import MessageID, PermissionID, ProjectID, QuestionID, SessionID
 from weft.model.permission import PermissionRequest, QuestionRequest, Reply
 from weft.model.wire import Wire
-from weft.permission.storage import Shelf
-from weft.permission.terms import Terms
+from weft.permission.policy import AskPolicy
+from weft.permission.storage import ItemStore
 
-KEPT_MS = 7 * 24 * 3600 * 1000
+MAX_AGE_MS = 7 * 24 * 3600 * 1000
 
 
-class Answer(Wire, frozen=True, kw_only=True):
-    """What a person said: to a permission `reply`, to questions the `answers` (a `reject` dismisses them)."""
+class RequestAnswer(Wire, frozen=True, kw_only=True):
+    """The answer of a person: the `reply` to a permission, or the `answers` to questions (`reject` dismisses them)."""
 
     reply: Reply
     message: str = ""
@@ -31,8 +31,8 @@ class Answer(Wire, frozen=True, kw_only=True):
     time: int = 0
 
 
-class Asked(Wire, frozen=True, kw_only=True):
-    """An open question, of one kind or the other: who asked, in which turn, and where in the tree of sessions.
+class OpenRequest(Wire, frozen=True, kw_only=True):
+    """A request for a permission or an answer: who asked, in which turn, and in which tree of sessions.
 
     `owner` is the process that waits, or waited, for the answer.
     """
@@ -45,7 +45,7 @@ class Asked(Wire, frozen=True, kw_only=True):
     agent: str = ""
     owner: str = ""
     time: int
-    answer: Answer | None = None
+    answer: RequestAnswer | None = None
 
     @property
     def id(self) -> PermissionID | QuestionID:
@@ -58,218 +58,229 @@ class Asked(Wire, frozen=True, kw_only=True):
     @property
     def _request(self) -> PermissionRequest | QuestionRequest:
         request = self.permission or self.question
-        assert request is not None, "whatever is asked is a permission or a question"
+        assert request is not None, "a request is for a permission or a question"
         return request
 
 
-def same(one: Asked, other: Asked) -> bool:
-    """Whether both ask for the same thing in the same session, whatever call they came from.
+def is_same_request(one: OpenRequest, other: OpenRequest) -> bool:
+    """Return True if both ask for the same thing in the same session, even from different calls.
 
-    An answer given while nobody waited for it is used by the call that asks for just that again, and no other:
-    patterns are compared as they are, not matched.
+    An answer that was given while nobody waited is used by the next call that asks for exactly the same: patterns are
+    compared, not matched.
     """
     if one.session_id != other.session_id or one.agent != other.agent:
         return False
     if one.permission is not None and other.permission is not None:
-        mine, theirs = one.permission, other.permission
-        return (mine.permission, mine.patterns) == (theirs.permission, theirs.patterns)
+        ours, theirs = one.permission, other.permission
+        return (ours.permission, ours.patterns) == (theirs.permission, theirs.patterns)
     if one.question is not None and other.question is not None:
         return one.question.questions == other.question.questions
     return False
 
 
 POLL_SECONDS = 1.0
-# So many answered questions are remembered, to tell a late second answer from one to a question that never was.
-REMEMBERED = 1000
+# This many answered requests are remembered, to tell a late second answer from one to an unknown request.
+MAX_ANSWERED = 1000
 
 RequestID = PermissionID | QuestionID
 
 
-class Open(Struct, frozen=True):
-    """A question that is open here: what was asked, and who waits for the answer."""
+class WaitingRequest(Struct, frozen=True):
+    """A request that a task of this process waits for."""
 
-    asked: Asked
-    answer: asyncio.Future[Answer]
+    request: OpenRequest
+    answer: asyncio.Future[RequestAnswer]
 
 
-class Answered(Struct, frozen=True, kw_only=True):
-    """What was asked, under the name it is known by, and the answer; `earlier` if that was there before the question."""
+class AnsweredRequest(Struct, frozen=True, kw_only=True):
+    """A request under the id it is known by, and its answer. With `earlier` the answer was given before the request
+    was made."""
 
-    asked: Asked
-    answer: Answer
+    request: OpenRequest
+    answer: RequestAnswer
     earlier: bool = False
 
 
-class Ways(Struct, frozen=True, kw_only=True):
-    """How one kind of question is told of: that it was asked, and that it was answered, dismissed or withdrawn."""
+class RequestKind(Struct, frozen=True, kw_only=True):
+    """What differs between permissions and questions: the events to publish, and which stored requests are of this
+    kind."""
 
-    kind: str
-    asked: Callable[[Asked], Event]
-    settled: Callable[[Asked, Answer], Event]
-    mine: Callable[[Asked], bool]
-    tell: Callable[[Event], Awaitable[None]]
+    name: str
+    to_asked: Callable[[OpenRequest], Event]
+    to_settled: Callable[[OpenRequest, RequestAnswer], Event]
+    is_ours: Callable[[OpenRequest], bool]
+    publish: Callable[[Event], Awaitable[None]]
 
 
-class Asking:
-    """One for a directory and a kind of question."""
+class RequestQueue:
+    """The open requests of one kind in one directory."""
 
-    def __init__(self, shelf: Shelf[Asked], clock: Clock, terms: Terms, ways: Ways) -> None:
-        self._shelf = shelf
+    def __init__(
+        self, store: ItemStore[OpenRequest], clock: Clock, policy: AskPolicy, kind: RequestKind
+    ) -> None:
+        self._store = store
         self._clock = clock
-        self._terms = terms
-        self._ways = ways
-        self._open: dict[RequestID, Open] = {}
-        self._busy: set[RequestID] = set()
+        self._policy = policy
+        self._kind = kind
+        self._waiting: dict[RequestID, WaitingRequest] = {}
+        self._active: set[RequestID] = set()
         self._raised: dict[SessionID, set[RequestID]] = {}
         self._claimed: set[RequestID] = set()
-        self._answered: deque[RequestID] = deque(maxlen=REMEMBERED)
+        self._answered: deque[RequestID] = deque(maxlen=MAX_ANSWERED)
         self._closing = False
 
-    async def ask(self, asked: Asked) -> Answered:
-        """The answer, given now or before. Raises `NobodyError`."""
-        known = await self._find(asked)
+    async def ask(self, request: OpenRequest) -> AnsweredRequest:
+        """Return the answer, given now or before. Raise `NobodyError` if nobody answers."""
+        known = await self._find(request)
         if known is not None:
-            asked = under_its_name(asked, known)
-        # Nothing is awaited since the look at the shelf: two who ask the same do not go by one name.
-        self._busy.add(asked.id)
-        self._raised.setdefault(asked.session_id, set()).add(asked.id)
+            request = with_known_id(request, known)
+        # No await since reading the store, so that two equal requests do not use one id.
+        self._active.add(request.id)
+        self._raised.setdefault(request.session_id, set()).add(request.id)
         try:
             if known is not None and known.answer is not None:
-                await self.forget(asked.id)
-                await self._ways.tell(self._ways.settled(asked, known.answer))
-                return Answered(asked=asked, answer=known.answer, earlier=True)
-            return Answered(asked=asked, answer=await self._wait_for(asked))
+                await self.forget(request.id)
+                await self._kind.publish(self._kind.to_settled(request, known.answer))
+                return AnsweredRequest(request=request, answer=known.answer, earlier=True)
+            return AnsweredRequest(request=request, answer=await self._wait_for(request))
         finally:
-            self._busy.discard(asked.id)
+            self._active.discard(request.id)
 
     def is_waiting(self, session: SessionID) -> bool:
-        return any(each.asked.session_id == session for each in self._open.values())
+        return any(each.request.session_id == session for each in self._waiting.values())
 
-    async def pending(self) -> list[Asked]:
-        """What is open here or elsewhere, oldest first."""
-        kept = [each for each in await self._shelf.read() if each.answer is None and self._ways.mine(each)]
-        found = {each.id: each for each in kept} | {each.asked.id: each.asked for each in self._open.values()}
+    async def pending(self) -> list[OpenRequest]:
+        """Return the unanswered requests of all processes, oldest first."""
+        stored = [
+            each for each in await self._store.read() if each.answer is None and self._kind.is_ours(each)
+        ]
+        found = {each.id: each for each in stored} | {
+            each.request.id: each.request for each in self._waiting.values()
+        }
         return sorted(found.values(), key=lambda each: each.time)
 
-    async def get(self, id: RequestID) -> Asked:
-        """Return the open question. Raise `ConflictError` if it was answered before, `NotFoundError` if there is none."""
+    async def get(self, id: RequestID) -> OpenRequest:
+        """Return an open request. Raise `ConflictError` if it was answered before, `NotFoundError` if it does not
+        exist."""
         for each in await self.pending():
             if each.id == id:
                 return each
-        waits_for_use = any(each.id == id and self._ways.mine(each) for each in await self._shelf.read())
-        if waits_for_use or id in self._answered:
+        is_answered = any(each.id == id and self._kind.is_ours(each) for each in await self._store.read())
+        if is_answered or id in self._answered:
             raise self._conflict(id)
-        raise NotFoundError(self._ways.kind, id)
+        raise NotFoundError(self._kind.name, id)
 
     @asynccontextmanager
-    async def claim(self, asked: Asked, answer: Answer) -> AsyncIterator[None]:
-        """Make this the answer to an open question. Raise `ConflictError` if another answer came first.
+    async def claim(self, request: OpenRequest, answer: RequestAnswer) -> AsyncIterator[None]:
+        """Make this the answer to an open request. Raise `ConflictError` if another answer came first.
 
-        The body does what else the answer entails. If it fails, the question is open again; afterwards whoever waits
-        for the answer here goes on at once, and elsewhere when they look.
+        The body does what else the answer entails. If it fails, the request is open again. Afterwards a task that
+        waits here continues at once, one in another process when it next polls.
         """
-        if asked.id in self._claimed or asked.id in self._answered:
-            raise self._conflict(asked.id)
-        here = asked.id in self._open
-        self._claimed.add(asked.id)
+        if request.id in self._claimed or request.id in self._answered:
+            raise self._conflict(request.id)
+        here = request.id in self._waiting
+        self._claimed.add(request.id)
         try:
-            if not await self._mark(asked, answer, here=here):
-                raise self._conflict(asked.id)
+            if not await self._mark(request, answer, here=here):
+                raise self._conflict(request.id)
             try:
                 yield
             except BaseException:
-                await undivided(self._reopen(asked, answer, here=here))
+                await run_to_completion(self._reopen(request, answer, here=here))
                 raise
-            self._answered.append(asked.id)
-            await undivided(self._settle(asked, answer, here=here))
+            self._answered.append(request.id)
+            await run_to_completion(self._settle(request, answer, here=here))
         finally:
-            self._claimed.discard(asked.id)
+            self._claimed.discard(request.id)
 
-    async def _mark(self, asked: Asked, answer: Answer, *, here: bool) -> bool:
-        """Write the answer down. Return False if there is one: changes of the shelf come one after the other, so that
-        of two processes that answer one is first."""
+    async def _mark(self, request: OpenRequest, answer: RequestAnswer, *, here: bool) -> bool:
+        """Store the answer. Return False if there already is one: changes of the store are ordered, so one of two
+        processes is first."""
         first = False
 
-        def marked(kept: tuple[Asked, ...]) -> tuple[Asked, ...]:
+        def mark(stored: tuple[OpenRequest, ...]) -> tuple[OpenRequest, ...]:
             nonlocal first
-            found = next((each for each in kept if each.id == asked.id), None)
-            # A question that could not be written down is known to whoever waits for it here.
+            found = next((each for each in stored if each.id == request.id), None)
+            # A request that could not be stored is known to the task that waits for it here.
             first = here if found is None else found.answer is None
-            return tuple(_answered(each, asked.id, answer) for each in kept)
+            return tuple(_with_answer(each, request.id, answer) for each in stored)
 
         try:
-            await self._shelf.change(marked)
+            await self._store.change(mark)
         except StoreError:
             if not here:
                 raise
-            return True  # a full disk is no reason not to answer who waits here
+            return True  # a full disk must not block the task that waits here
         return first
 
-    async def _reopen(self, asked: Asked, answer: Answer, *, here: bool) -> None:
-        if here and asked.id not in self._open:  # nobody waits any more
-            await self._withdraw(asked)
+    async def _reopen(self, request: OpenRequest, answer: RequestAnswer, *, here: bool) -> None:
+        if here and request.id not in self._waiting:  # nobody waits any more
+            await self._withdraw(request)
             return
         with suppress(StoreError):
-            await self._shelf.change(
-                lambda kept: tuple(
-                    replace(each, answer=None) if each.id == asked.id and each.answer == answer else each
-                    for each in kept
+            await self._store.change(
+                lambda stored: tuple(
+                    replace(each, answer=None) if each.id == request.id and each.answer == answer else each
+                    for each in stored
                 )
             )
 
-    async def _settle(self, asked: Asked, answer: Answer, *, here: bool) -> None:
-        waiting = self._open.pop(asked.id, None)
+    async def _settle(self, request: OpenRequest, answer: RequestAnswer, *, here: bool) -> None:
+        waiting = self._waiting.pop(request.id, None)
         if here:
-            await self.forget(asked.id)
-        await self._ways.tell(self._ways.settled(asked, answer))
+            await self.forget(request.id)
+        await self._kind.publish(self._kind.to_settled(request, answer))
         if waiting is not None and not waiting.answer.done():
             waiting.answer.set_result(answer)
 
     def _conflict(self, id: RequestID) -> ConflictError:
-        return ConflictError(self._ways.kind, id, "was answered already")
+        return ConflictError(self._kind.name, id, "was answered already")
 
     async def leave(self, session: SessionID) -> None:
-        """A run has ended: what an earlier one left open, and this one did not ask again, is asked no more."""
+        """End a run: remove what an earlier run had asked and this one did not ask again."""
         raised = self._raised.pop(session, set())
-        kept = await self._shelf.read()
-        stale = {each.id for each in kept if self._is_stale(each, session, raised)}
+        stored = await self._store.read()
+        stale = {each.id for each in stored if self._is_stale(each, session, raised)}
         if stale:
-            await self._shelf.change(lambda kept: tuple(each for each in kept if each.id not in stale))
+            await self._store.change(lambda stored: tuple(each for each in stored if each.id not in stale))
 
-    def _is_stale(self, each: Asked, session: SessionID, raised: set[RequestID]) -> bool:
-        return each.session_id == session and each.id not in raised and self._ways.mine(each)
+    def _is_stale(self, each: OpenRequest, session: SessionID, raised: set[RequestID]) -> bool:
+        return each.session_id == session and each.id not in raised and self._kind.is_ours(each)
 
     def close(self) -> None:
-        """From now on whoever stops waiting does so because the process ends: what they asked stays open."""
+        """Prepare for the end of the process: from now on a cancelled request stays open."""
         self._closing = True
 
-    async def _find(self, asked: Asked) -> Asked | None:
-        kept = await self._shelf.read()
-        return next((each for each in kept if each.id not in self._busy and same(each, asked)), None)
+    async def _find(self, request: OpenRequest) -> OpenRequest | None:
+        stored = await self._store.read()
+        return next(
+            (each for each in stored if each.id not in self._active and is_same_request(each, request)), None
+        )
 
-    async def _wait_for(self, asked: Asked) -> Answer:
-        await self._keep(asked)
-        if not self._terms.answered:
-            await self._ways.tell(self._ways.asked(asked))
-            await self._ways.tell(self._ways.settled(asked, self._nobody()))
-            raise NobodyError(request=asked.id)
-        here = Open(asked, asyncio.get_running_loop().create_future())
-        self._open[asked.id] = here
+    async def _wait_for(self, request: OpenRequest) -> RequestAnswer:
+        await self._store_request(request)
+        if not self._policy.answered:
+            await self._kind.publish(self._kind.to_asked(request))
+            await self._kind.publish(self._kind.to_settled(request, self._no_answer()))
+            raise NobodyError(request=request.id)
+        here = WaitingRequest(request, asyncio.get_running_loop().create_future())
+        self._waiting[request.id] = here
         try:
-            await self._ways.tell(self._ways.asked(asked))
-            with off_the_clock():
-                return await self._answer_to(here)
+            await self._kind.publish(self._kind.to_asked(request))
+            with pause_deadlines():
+                return await self._wait_for_answer(here)
         except asyncio.CancelledError:
-            # OpenCode keeps the question of an aborted run open for ever.
-            self._open.pop(asked.id, None)
-            if not self._closing and asked.id not in self._claimed:
-                await undivided(self._withdraw(asked))
+            # OpenCode keeps the request of an aborted run open for ever.
+            self._waiting.pop(request.id, None)
+            if not self._closing and request.id not in self._claimed:
+                await run_to_completion(self._withdraw(request))
             raise
         finally:
-            self._open.pop(asked.id, None)
+            self._waiting.pop(request.id, None)
 
-    async def _answer_to(self, here: Open) -> Answer:
-        if not self._shelf.shared and self._terms.timeout_seconds is None:
+    async def _wait_for_answer(self, here: WaitingRequest) -> RequestAnswer:
+        if not self._store.shared and self._policy.timeout_seconds is None:
             return await here.answer
         async with open_tasks() as tasks:
             watch = tasks.create_task(self._watch(here))
@@ -278,55 +289,55 @@ class Asking:
             finally:
                 watch.cancel()
 
-    async def _watch(self, here: Open) -> None:
-        """Look for an answer from elsewhere, and for the time that is up."""
-        started, most = self._clock.now(), self._terms.timeout_seconds
+    async def _watch(self, here: WaitingRequest) -> None:
+        """Poll for an answer from another process, and for the timeout."""
+        started, timeout = self._clock.now(), self._policy.timeout_seconds
         while not here.answer.done():
-            await self._clock.sleep(POLL_SECONDS if most is None else min(POLL_SECONDS, most))
-            elsewhere = await self._find_answer(here.asked.id) if self._shelf.shared else None
-            if here.asked.id in self._claimed or here.answer.done():
-                continue  # somebody is answering it here, just now
+            await self._clock.sleep(POLL_SECONDS if timeout is None else min(POLL_SECONDS, timeout))
+            elsewhere = await self._find_answer(here.request.id) if self._store.shared else None
+            if here.request.id in self._claimed or here.answer.done():
+                continue  # it is being answered here right now
             if elsewhere is not None:
-                await self._settle(here.asked, elsewhere, here=True)
-            elif most is not None and self._clock.now() - started >= most * 1000:
-                self._open.pop(here.asked.id, None)
-                await self._ways.tell(self._ways.settled(here.asked, self._nobody()))
-                here.answer.set_exception(NobodyError(request=here.asked.id))
+                await self._settle(here.request, elsewhere, here=True)
+            elif timeout is not None and self._clock.now() - started >= timeout * 1000:
+                self._waiting.pop(here.request.id, None)
+                await self._kind.publish(self._kind.to_settled(here.request, self._no_answer()))
+                here.answer.set_exception(NobodyError(request=here.request.id))
 
-    async def _find_answer(self, id: RequestID) -> Answer | None:
-        return next((each.answer for each in await self._shelf.read() if each.id == id), None)
+    async def _find_answer(self, id: RequestID) -> RequestAnswer | None:
+        return next((each.answer for each in await self._store.read() if each.id == id), None)
 
-    async def _withdraw(self, asked: Asked) -> None:
-        await self.forget(asked.id)
-        await self._ways.tell(self._ways.settled(asked, self._nobody()))
+    async def _withdraw(self, request: OpenRequest) -> None:
+        await self.forget(request.id)
+        await self._kind.publish(self._kind.to_settled(request, self._no_answer()))
 
-    def _nobody(self) -> Answer:
-        return Answer(reply="reject", time=self._clock.now())
+    def _no_answer(self) -> RequestAnswer:
+        return RequestAnswer(reply="reject", time=self._clock.now())
 
-    async def _keep(self, asked: Asked) -> None:
-        oldest = asked.time - KEPT_MS
+    async def _store_request(self, request: OpenRequest) -> None:
+        oldest = request.time - MAX_AGE_MS
 
-        def with_it(kept: tuple[Asked, ...]) -> tuple[Asked, ...]:
-            return (*(each for each in kept if each.id != asked.id and each.time > oldest), asked)
+        def add(stored: tuple[OpenRequest, ...]) -> tuple[OpenRequest, ...]:
+            return (*(each for each in stored if each.id != request.id and each.time > oldest), request)
 
-        # A full disk is no reason not to ask: the question then only does not outlive us.
+        # A full disk must not prevent asking: the request then does not outlive this process.
         with suppress(StoreError):
-            await self._shelf.change(with_it)
+            await self._store.change(add)
 
     async def forget(self, id: RequestID) -> None:
-        """It is asked no more."""
+        """Remove a request from the store."""
         with suppress(StoreError):
-            await self._shelf.change(lambda kept: tuple(each for each in kept if each.id != id))
+            await self._store.change(lambda stored: tuple(each for each in stored if each.id != id))
 
 
-def under_its_name(asked: Asked, known: Asked) -> Asked:
-    """What is asked now, under the id that it was asked by before."""
-    if asked.permission is not None and known.permission is not None:
-        return replace(asked, permission=replace(asked.permission, id=known.permission.id))
-    if asked.question is not None and known.question is not None:
-        return replace(asked, question=replace(asked.question, id=known.question.id))
-    return asked
+def with_known_id(request: OpenRequest, known: OpenRequest) -> OpenRequest:
+    """Return a request under the id that it had when it was asked before."""
+    if request.permission is not None and known.permission is not None:
+        return replace(request, permission=replace(request.permission, id=known.permission.id))
+    if request.question is not None and known.question is not None:
+        return replace(request, question=replace(request.question, id=known.question.id))
+    return request
 
 
-def _answered(each: Asked, id: RequestID, answer: Answer) -> Asked:
+def _with_answer(each: OpenRequest, id: RequestID, answer: RequestAnswer) -> OpenRequest:
     return replace(each, answer=answer) if each.id == id and each.answer is None else each

@@ -1,4 +1,4 @@
-"""Where open requests and grants are kept: in memory or in files shared by processes."""
+"""Storage for open requests and grants: in memory, or in files that processes share."""
 
 import asyncio
 import os
@@ -7,15 +7,16 @@ from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from weft.errors import DocumentError, StoreError
-from weft.host.files import Stamp, is_settled, locked, read_file, stamp_of, write_atomic
+from weft.host.files import Stamp, hold_lock, is_settled, read_file, stamp_of, write_atomic
 from weft.model.wire import Wire, encode_pretty, from_plain, parse
 
 T = TypeVar("T", bound=Wire)
 LIMIT = 16 << 20
 
 
-class Kept(Generic[T]):
-    """For its owner's eyes alone. What cannot be read is laid aside, not written over."""
+class ItemFile(Generic[T]):
+    """A list of items in a JSON file that only its owner may read. An unreadable file is moved aside, not
+    overwritten."""
 
     def __init__(self, path: str, kind: type[T]) -> None:
         self._path = path
@@ -23,7 +24,7 @@ class Kept(Generic[T]):
         self._seen: tuple[Stamp, tuple[T, ...]] | None = None
 
     def read(self) -> tuple[T, ...]:
-        """All there is. A file that has not changed is not read again."""
+        """Return all items. An unchanged file is not read again."""
         with suppress(OSError):
             seen, stamp = self._seen, stamp_of(os.stat(self._path))
             if seen is not None and seen[0] == stamp:
@@ -31,33 +32,37 @@ class Kept(Generic[T]):
         return self._load()[0]
 
     def change(self, editor: Callable[[tuple[T, ...]], tuple[T, ...]]) -> tuple[T, ...]:
-        """Whole or not at all, one change after the other over all processes."""
+        """Replace the items with those that `editor` returns, all or nothing, one change at a time over all
+        processes.
+
+        Raise `StoreError` if the file cannot be written.
+        """
         try:
-            with locked(f"{self._path}.lock"):
-                items, whole = self._load()
+            with hold_lock(f"{self._path}.lock"):
+                items, complete = self._load()
                 changed = editor(items)
                 if changed != items:
-                    self._write(changed, whole=whole)
+                    self._write(changed, complete=complete)
                 return changed
         except OSError as error:
             raise StoreError(f"{self._path} cannot be written: {error.strerror}") from error
 
-    def _write(self, items: tuple[T, ...], *, whole: bool) -> None:
-        if not whole:
+    def _write(self, items: tuple[T, ...], *, complete: bool) -> None:
+        if not complete:
             os.replace(self._path, f"{self._path}.damaged")
         write_atomic(self._path, encode_pretty(list(items)), temp=f"{self._path}~", flush=True)
 
     def _load(self) -> tuple[tuple[T, ...], bool]:
-        """What can be read of the file, and whether that is all there is in it."""
+        """Return the readable items of the file, and whether those are all of them."""
         try:
             raw, found = read_file(self._path, limit=LIMIT)
         except FileNotFoundError:
             return (), True
         except OSError:
             return (), False
-        items, whole = self._decode(raw)
+        items, complete = self._decode(raw)
         self._seen = (stamp_of(found), items) if is_settled(found) else None
-        return items, whole
+        return items, complete
 
     def _decode(self, raw: bytes) -> tuple[tuple[T, ...], bool]:
         try:
@@ -73,10 +78,10 @@ class Kept(Generic[T]):
         return tuple(items), len(items) == len(entries)
 
 
-class Shelf(Protocol[T]):
-    """Changes are whole or not at all, one after the other over all who share it.
+class ItemStore(Protocol[T]):
+    """Stores a list of items. Changes are all or nothing, one at a time over all who share the store.
 
-    `shared` says that others may change it too, so that it is worth looking again.
+    `shared` says that other processes may change it, too.
     """
 
     shared: bool
@@ -86,8 +91,8 @@ class Shelf(Protocol[T]):
     async def change(self, editor: Callable[[tuple[T, ...]], tuple[T, ...]]) -> tuple[T, ...]: ...
 
 
-class MemoryShelf(Generic[T]):
-    """One that nobody else sees, and that is gone with the process."""
+class MemoryItemStore(Generic[T]):
+    """Items of this process only."""
 
     def __init__(self) -> None:
         self.shared = False
@@ -101,13 +106,15 @@ class MemoryShelf(Generic[T]):
         return self._items
 
 
-class FileShelf(Generic[T]):
-    def __init__(self, kept: Kept[T]) -> None:
+class FileItemStore(Generic[T]):
+    """Items in a file, read and written in a thread."""
+
+    def __init__(self, file: ItemFile[T]) -> None:
         self.shared = True
-        self._kept = kept
+        self._file = file
 
     async def read(self) -> tuple[T, ...]:
-        return await asyncio.to_thread(self._kept.read)
+        return await asyncio.to_thread(self._file.read)
 
     async def change(self, editor: Callable[[tuple[T, ...]], tuple[T, ...]]) -> tuple[T, ...]:
-        return await asyncio.to_thread(self._kept.change, editor)
+        return await asyncio.to_thread(self._file.change, editor)

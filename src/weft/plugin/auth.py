@@ -1,4 +1,4 @@
-"""Logging in: how a plugin says that one gets in with a provider, and with what its models are then asked for.
+"""Logins: how a plugin declares the login methods of a provider, and the options for requests to its models.
 
     ACME = Auth(
         provider="acme",
@@ -6,8 +6,8 @@
         loader=load,
     )
 
-A plugin's module declares it under any name. Its functions are called like its hooks: in its own room, and with a deadline.
-A credential is stored as OpenCode stores it; what a plugin makes of it is never stored.
+A plugin's module declares it under any name. Its functions are called like its hooks: in the plugin's worker, with a
+deadline. A credential is stored as OpenCode stores it; the options made from it are never stored.
 """
 
 import re
@@ -21,34 +21,34 @@ from weft.host.clock import Clock
 from weft.host.tasks import Deadline
 from weft.model.provider import AnyAuth, ApiAuth, AuthMethod, AuthPrompt, OAuth, ProviderInfo
 from weft.model.wire import decode, encode
-from weft.plugin.worker import Failed, Gave, Room
+from weft.plugin.worker import Failed, PluginWorker, Returned
 
-# Somebody has to find the browser, the password and the telephone.
-BY_HAND: Final = 15 * 60.0
-AT_ONCE: Final = 30.0
+# A person must find the browser, the password and the telephone.
+LOGIN_SECONDS: Final = 15 * 60.0
+CALL_SECONDS: Final = 30.0
 PROVIDER: Final = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")
 ADDRESS: Final = re.compile(r"https?://[!-~]{1,4000}")
-LONGEST: Final = 4000
+MAX_INSTRUCTIONS: Final = 4000
 
 Inputs = Mapping[str, str]
-# A credential, or None when it did not come to one.
-Ended = AnyAuth | None | Awaitable[AnyAuth | None]
+# The credential, or None if the login failed.
+LoginResult = AnyAuth | None | Awaitable[AnyAuth | None]
 
 
 class Authorized(Struct, frozen=True, kw_only=True):
-    """A login that has begun: where the person goes, and what to call when they have been there.
+    """A login that has started: where the user goes, and what to call afterwards.
 
-    With `auto` the callback waits by itself until they have; with `code` it is given the one they bring back.
+    With `auto` the callback itself waits for the user; with `code` it gets the code that the user brings back.
     """
 
     url: str
-    callback: Callable[[str | None], Ended]
+    callback: Callable[[str | None], LoginResult]
     instructions: str = ""
     method: Literal["auto", "code"] = "auto"
 
 
 class OAuthMethod(Struct, frozen=True, kw_only=True):
-    """By a browser. `authorize` is given what was answered to the prompts, by their keys."""
+    """A login in the browser. `authorize` gets the answers to the prompts by their keys."""
 
     label: str
     authorize: Callable[[Inputs], Authorized | Awaitable[Authorized]]
@@ -56,29 +56,35 @@ class OAuthMethod(Struct, frozen=True, kw_only=True):
 
 
 class ApiMethod(Struct, frozen=True, kw_only=True):
-    """By a key that is typed in."""
+    """A key that the user types in."""
 
     label: str = "API key"
 
 
-class Auth(Struct, frozen=True, kw_only=True):
-    """The ways to log in with a provider. `loader` makes the options its models are reached with (`apiKey`, `baseURL`,
-    `headers` …) of the credential that is stored; it is called before every request, and may renew it."""
+class PluginAuth(Struct, frozen=True, kw_only=True):
+    """The login methods of a provider.
+
+    `loader` turns the stored credential into the options for its models (`apiKey`, `baseURL`, `headers` …). It is
+    called before every request and may renew the credential.
+    """
 
     provider: str
     methods: tuple[OAuthMethod | ApiMethod, ...] = ()
     loader: Callable[[AnyAuth, ProviderInfo], Any] | None = None
 
 
-# Does it, and gives what came of it within so many seconds; raises `WeftError`.
-Ask = Callable[[Callable[[], Any], float], Awaitable[Any]]
+# The earlier name of the class, which plugins import.
+Auth = PluginAuth
+
+# Calls a function and returns its result within so many seconds; raises `WeftError`.
+CallPlugin = Callable[[Callable[[], Any], float], Awaitable[Any]]
 
 
-class Login(Struct, frozen=True, kw_only=True):
-    """What was declared, and how its functions are called. A fault in them is a `ProviderAuthError`."""
+class PluginLogin(Struct, frozen=True, kw_only=True):
+    """A declared login and how to call its functions. Their errors become `ProviderAuthError`."""
 
-    auth: Auth
-    ask: Ask
+    auth: PluginAuth
+    ask: CallPlugin
 
     def list_methods(self) -> list[AuthMethod]:
         return [
@@ -89,22 +95,22 @@ class Login(Struct, frozen=True, kw_only=True):
         ]
 
     async def authorize(self, method: OAuthMethod, inputs: Inputs) -> Authorized:
-        given = await self._called(lambda: method.authorize(dict(inputs)), AT_ONCE)
-        if not isinstance(given, Authorized) or not _is_sound(given):
+        result = await self._call(lambda: method.authorize(dict(inputs)), CALL_SECONDS)
+        if not isinstance(result, Authorized) or not _is_valid(result):
             raise self._wrong("begun without an address to go to")
-        return given
+        return result
 
-    async def finish(self, begun: Authorized, code: str | None) -> AnyAuth:
-        return self._to_auth(await self._called(lambda: begun.callback(code), BY_HAND))
+    async def finish(self, started: Authorized, code: str | None) -> AnyAuth:
+        return self._to_auth(await self._call(lambda: started.callback(code), LOGIN_SECONDS))
 
     async def load(self, auth: AnyAuth, provider: ProviderInfo) -> dict[str, Any]:
         loader = self.auth.loader
         if loader is None:
             return {}
-        given = await self._called(lambda: loader(auth, provider), AT_ONCE)
-        return self._to_options({} if given is None else given)
+        result = await self._call(lambda: loader(auth, provider), CALL_SECONDS)
+        return self._to_options({} if result is None else result)
 
-    async def _called(self, work: Callable[[], Any], seconds: float) -> Any:
+    async def _call(self, work: Callable[[], Any], seconds: float) -> Any:
         try:
             return await self.ask(work, seconds)
         except DeadlineError as error:
@@ -112,76 +118,76 @@ class Login(Struct, frozen=True, kw_only=True):
         except WeftError as error:
             raise self._wrong(f"not possible: {error}") from error
 
-    def _to_auth(self, given: Any) -> AnyAuth:
-        if given is None:
+    def _to_auth(self, result: Any) -> AnyAuth:
+        if result is None:
             raise self._wrong("refused")
-        if not isinstance(given, ApiAuth | OAuth):
-            raise self._wrong(f"ended with a {type(given).__name__}, which is no credential")
+        if not isinstance(result, ApiAuth | OAuth):
+            raise self._wrong(f"ended with a {type(result).__name__}, which is not a credential")
         try:
-            auth: AnyAuth = decode(encode(given), AnyAuth, where="the credential")
+            auth: AnyAuth = decode(encode(result), AnyAuth, where="the credential")
         except WeftError as error:
-            raise self._wrong("ended with a credential that is none") from error
+            raise self._wrong("ended with an invalid credential") from error
         return auth
 
-    def _to_options(self, given: Any) -> dict[str, Any]:
+    def _to_options(self, result: Any) -> dict[str, Any]:
         texts = ("apiKey", "baseURL")
-        sound = isinstance(given, dict) and all(isinstance(given.get(name, ""), str) for name in texts)
-        headers = given.get("headers", {}) if sound else None
+        is_valid = isinstance(result, dict) and all(isinstance(result.get(name, ""), str) for name in texts)
+        headers = result.get("headers", {}) if is_valid else None
         if not isinstance(headers, dict) or not all(
             isinstance(each, str) for pair in headers.items() for each in pair
         ):
-            raise self._wrong("loaded with options that are none")
-        return dict(given)
+            raise self._wrong("loaded with invalid options")
+        return dict(result)
 
     def _wrong(self, how: str) -> ProviderAuthError:
         return ProviderAuthError(self.auth.provider, f"the login with {self.auth.provider} was {how}")
 
 
-def login_in(room: Room, auth: Auth, clock: Clock) -> Login:
-    """A login whose functions are called in their plugin's room."""
+def to_login(worker: PluginWorker, auth: PluginAuth, clock: Clock) -> PluginLogin:
+    """Return a login whose functions run in the plugin's worker."""
 
     async def ask(work: Callable[[], Any], seconds: float) -> Any:
         async with Deadline(f"login with {auth.provider}", seconds, clock).running():
-            outcome = await room.do(work)
+            outcome = await worker.do(work)
         match outcome:
-            case Gave(value=value):
+            case Returned(value=value):
                 return value
             case Failed(reason=reason):
                 raise ProviderAuthError(auth.provider, reason)
 
-    return Login(auth=auth, ask=ask)
+    return PluginLogin(auth=auth, ask=ask)
 
 
-def list_auths(namespace: Mapping[str, Any]) -> list[Auth]:
-    """Those that a plugin's module declares. Raises `InvalidInputError` for one that says nothing one could use."""
-    found = {id(each): each for each in namespace.values() if isinstance(each, Auth)}
+def list_auths(namespace: Mapping[str, Any]) -> list[PluginAuth]:
+    """Return the logins that a plugin's module declares. Raise `InvalidInputError` for one that cannot be used."""
+    found = {id(each): each for each in namespace.values() if isinstance(each, PluginAuth)}
     for auth in found.values():
         _check(auth)
     return list(found.values())
 
 
 def _check(auth: Any) -> None:
-    # Nobody has held it against its hints yet: it comes out of a plugin's module.
+    # It comes from a plugin's module, so its types are not checked yet.
     if not isinstance(auth.provider, str) or PROVIDER.fullmatch(auth.provider) is None:
-        raise InvalidInputError("Auth.provider", "that is no name of a provider")
+        raise InvalidInputError("Auth.provider", "that is not the name of a provider")
     where = f"Auth of {auth.provider}"
     if not isinstance(auth.methods, tuple | list):
-        raise InvalidInputError(f"{where}: methods", "they are no tuple")
+        raise InvalidInputError(f"{where}: methods", "they are not a tuple")
     for method in auth.methods:
         if not isinstance(method, OAuthMethod | ApiMethod) or not isinstance(method.label, str):
             raise InvalidInputError(f"{where}: methods", "one of them is neither OAuthMethod nor ApiMethod")
         prompts = method.prompts if isinstance(method, OAuthMethod) else ()
         if not all(isinstance(each, AuthPrompt) for each in prompts):
-            raise InvalidInputError(f"{where}: prompts", "one of them is no AuthPrompt")
+            raise InvalidInputError(f"{where}: prompts", "one of them is not an AuthPrompt")
 
 
-def _is_sound(begun: Any) -> bool:
-    """An address that may be shown to a person and opened by them."""
+def _is_valid(started: Any) -> bool:
+    """Return True if a started login has an address that may be shown and opened."""
     return (
-        isinstance(begun.url, str)
-        and ADDRESS.fullmatch(begun.url) is not None
-        and isinstance(begun.instructions, str)
-        and len(begun.instructions) <= LONGEST
-        and begun.method in ("auto", "code")
-        and callable(begun.callback)
+        isinstance(started.url, str)
+        and ADDRESS.fullmatch(started.url) is not None
+        and isinstance(started.instructions, str)
+        and len(started.instructions) <= MAX_INSTRUCTIONS
+        and started.method in ("auto", "code")
+        and callable(started.callback)
     )

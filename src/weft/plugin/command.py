@@ -1,7 +1,7 @@
-"""Hooks for people who write shell and no Python: a command for each event, one JSON object in, at most one out.
+"""Hooks as commands, for people who write shell and not Python: one JSON object in, at most one out.
 
-exit 0     all is well; `{"now": {…}}` on standard output names what is to be otherwise
-exit 2     no: what was asked about does not happen, and standard error says why
+exit 0     success; `{"now": {…}}` on standard output names the fields to change
+exit 2     refused; standard error says why
 otherwise  a fault
 """
 
@@ -12,25 +12,25 @@ from typing import Any, Final
 from msgspec import Struct
 
 from weft.errors import BlockedError, InvalidInputError, WeftError
-from weft.host.private_files import open_scratch
-from weft.host.processes import Captured, Command, capture
+from weft.host.private_files import open_temporary
+from weft.host.processes import CapturedOutput, ProcessCommand, capture_output
 from weft.model.event_wire import event_to_plain
 from weft.model.permission import PermissionRequest
 from weft.model.wire import encode, parse, to_plain
-from weft.plugin.chain import Voice, judge
+from weft.plugin.chain import RegisteredHook, check_result
 from weft.plugin.hooks import CallTold, CommandTold, Happened, Hook
-from weft.plugin.worker import Failed, Gave, Outcome, to_failed
+from weft.plugin.worker import CallResult, Failed, Returned, to_failed
 
-BLOCKS: Final = 2
-LIMIT: Final = 4 << 20
-SHOWN: Final = 2000
+EXIT_BLOCKED: Final = 2
+MAX_OUTPUT: Final = 4 << 20
+MAX_REASON: Final = 2000
 
-# From a file and not by a pipe: one that never reads what it is told is no fault, and nobody waits for it.
+# From a file and not through a pipe: a command that never reads its input is not at fault, and nobody waits for it.
 FROM_FILE: Final = ("/bin/sh", "-c", 'exec "$@" <"$0"')
 
 
-class CommandHook(Struct, frozen=True, kw_only=True):
-    """A command to be asked at a hook; with a `matcher` only about the tools, events … it fits: `bash|edit*`."""
+class HookCommand(Struct, frozen=True, kw_only=True):
+    """A command to run at a hook; with a `matcher` only for the tools, events … that match: `bash|edit*`."""
 
     hook: str
     argv: tuple[str, ...]
@@ -38,36 +38,38 @@ class CommandHook(Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
-    """Where commands run, and all that they see of the environment."""
+class CommandEnvironment(Struct, frozen=True, kw_only=True):
+    """Where commands run, and their whole environment."""
 
     directory: str
     environment: Mapping[str, str]
 
 
-def voice_of(command: CommandHook, around: Surroundings) -> Voice:
-    async def ask(hook: Hook[Any, Any], told: Any, now: Any) -> Outcome:
-        if not fits(command.matcher, told):
-            return Gave(now)
-        said = encode({"hook": hook.name, "told": _plain(told), "now": to_plain(now)})
+def register_command(command: HookCommand, place: CommandEnvironment) -> RegisteredHook:
+    """Return the hook of a command."""
+
+    async def ask(hook: Hook[Any, Any], told: Any, now: Any) -> CallResult:
+        if not matches_subject(command.matcher, told):
+            return Returned(now)
+        output = encode({"hook": hook.name, "told": _to_plain(told), "now": to_plain(now)})
         try:
-            return Gave(read(hook, now, await _run(command.argv, said, around)))
+            return Returned(read_result(hook, now, await _run(command.argv, output, place)))
         except (WeftError, OSError) as error:
-            return to_failed(error) if isinstance(error, WeftError) else _unstarted(error)
+            return to_failed(error) if isinstance(error, WeftError) else _to_start_failure(error)
 
-    return Voice(hook=command.hook, plugin=" ".join(command.argv), ask=ask, seconds=command.seconds)
+    return RegisteredHook(hook=command.hook, plugin=" ".join(command.argv), ask=ask, seconds=command.seconds)
 
 
-def fits(matcher: str | None, told: Any) -> bool:
-    """Whether a command wants to hear of this."""
-    subject = subject_of(told)
+def matches_subject(matcher: str | None, told: Any) -> bool:
+    """Return True if the matcher of a command matches what it would be told."""
+    subject = find_subject(told)
     if matcher is None or subject is None:
         return True
     return any(fnmatchcase(subject, pattern.strip()) for pattern in matcher.split("|"))
 
 
-def subject_of(told: Any) -> str | None:
-    """The name that a matcher is held against: of the tool, the event, the command, the permission."""
+def find_subject(told: Any) -> str | None:
+    """Return the name for a matcher: of the tool, the event, the command or the permission; None if there is none."""
     match told:
         case CallTold(tool=name) | CommandTold(command=name) | PermissionRequest(permission=name):
             return name
@@ -77,36 +79,39 @@ def subject_of(told: Any) -> str | None:
             return None
 
 
-def read(hook: Hook[Any, Any], now: Any, said: Captured) -> Any:
-    """What a command means by how it ended. Raises `BlockedError` for a no, and another `WeftError` for what means nothing."""
-    if said.code == BLOCKS:
-        raise BlockedError(said.errors.strip()[:SHOWN])
-    if said.code != 0 or said.cut:
-        ended = "said too much" if said.cut else f"ended with code {said.code}"
-        last = said.errors.strip().splitlines()[-1:]
-        raise InvalidInputError("the command", ": ".join((ended, *last))[:SHOWN])
-    if not said.output.strip():
+def read_result(hook: Hook[Any, Any], now: Any, output: CapturedOutput) -> Any:
+    """Return the value that a command's exit code and output stand for.
+
+    Raise `BlockedError` if it refused, another `WeftError` if the output makes no sense.
+    """
+    if output.code == EXIT_BLOCKED:
+        raise BlockedError(output.errors.strip()[:MAX_REASON])
+    if output.code != 0 or output.cut:
+        ended = "said too much" if output.cut else f"ended with code {output.code}"
+        last = output.errors.strip().splitlines()[-1:]
+        raise InvalidInputError("the command", ": ".join((ended, *last))[:MAX_REASON])
+    if not output.output.strip():
         return now
-    given = parse(said.output, where="what it printed")
-    if not isinstance(given, dict) or not given.keys() <= {"now"}:
+    parsed = parse(output.output, where="what it printed")
+    if not isinstance(parsed, dict) or not parsed.keys() <= {"now"}:
         raise InvalidInputError("what it printed", 'is not an object with a "now"')
-    changes = given.get("now")
+    changes = parsed.get("now")
     if changes is not None and not isinstance(changes, dict):
         raise InvalidInputError("what it printed", '"now" is not an object')
-    return judge(hook, now, changes)
+    return check_result(hook, now, changes)
 
 
-def _plain(told: Any) -> Any:
+def _to_plain(told: Any) -> Any:
     return {"event": event_to_plain(told.event)} if isinstance(told, Happened) else to_plain(told)
 
 
-async def _run(argv: tuple[str, ...], said: bytes, around: Surroundings) -> Captured:
-    async with open_scratch("weft-hook-", said) as path:
-        command = Command(
-            argv=(*FROM_FILE, path, *argv), directory=around.directory, environment=around.environment
+async def _run(argv: tuple[str, ...], output: bytes, place: CommandEnvironment) -> CapturedOutput:
+    async with open_temporary("weft-hook-", output) as path:
+        command = ProcessCommand(
+            argv=(*FROM_FILE, path, *argv), directory=place.directory, environment=place.environment
         )
-        return await capture(command, limit=LIMIT)
+        return await capture_output(command, limit=MAX_OUTPUT)
 
 
-def _unstarted(error: OSError) -> Failed:
+def _to_start_failure(error: OSError) -> Failed:
     return Failed(error, f"the command could not be run: {error.strerror or error}")

@@ -1,11 +1,12 @@
-"""Hooks: where a plugin has a say. OpenCode's names; what each one is told, and the value it may change.
+"""Hooks: the places where plugins take part, with OpenCode's names, the facts they get and the values they may
+change.
 
     @hook("chat.params")
-    async def colder(told: Asked, params: ChatParams) -> ChatParams:
+    async def colder(told: ChatRequest, params: ChatParams) -> ChatParams:
         return params.but(temperature=0)
 
-A hook is given values and gives one back: None leaves things as they are. OpenCode hands out objects to be changed in place,
-so half a change stays when a hook fails midway; here a hook that fails has changed nothing.
+A hook receives values and returns one; None leaves things as they are. OpenCode passes objects to change in place, so
+half a change remains if a hook fails midway; here a hook that fails has changed nothing.
 """
 
 import inspect
@@ -26,72 +27,72 @@ from weft.model.part import AnyPart, ModelRef
 from weft.model.permission import PermissionRequest
 from weft.model.wire import wire_name
 
-Told = TypeVar("Told")
-Now = TypeVar("Now", bound="Changeable")
+ToldT = TypeVar("ToldT")
+NowT = TypeVar("NowT", bound="Changeable")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MARK: Final = "__weft_hooks__"
 
 
 class Fact(Struct, frozen=True, kw_only=True, rename=wire_name):
-    """What a hook is told. As JSON, for a command, it has OpenCode's names."""
+    """What a hook is told. For a command it is JSON with OpenCode's names."""
 
 
 class Changeable(Struct, frozen=True, kw_only=True, rename=wire_name):
-    """What a hook may change, by giving back another one."""
+    """A value that a hook may replace by another."""
 
     def but(self, **changes: Any) -> Self:
-        """The same, but for this."""
+        """Return a copy with these changes."""
         return replace(self, **changes)
 
 
-class Hook(Struct, Generic[Told, Now], frozen=True):
-    """A place in a run where plugins are asked: its name, what they are told, and what they may change.
+class Hook(Struct, Generic[ToldT, NowT], frozen=True):
+    """A place where plugins are called: its name, what they are told, and the value they may change.
 
-    One that `blocks` may say no by raising `BlockedError`; for any other that is a fault.
+    If it `blocks`, a plugin may refuse by raising `BlockedError`; in any other hook that is a fault.
     """
 
     name: str
-    told: type[Told]
-    now: type[Now]
+    told: type[ToldT]
+    now: type[NowT]
     blocks: bool = False
 
 
 class Hooks(Protocol):
-    """All hooks of all plugins, in the order they were loaded.
+    """All hooks of all plugins, in the order in which they were loaded.
 
-    * `ask` hands what one hook gave back to the next, and gives the last; without hooks, `now` itself;
-    * it always returns, and in time: a hook that raises, hangs or gives something else is passed over, reported, and its
-      plugin left alone after three such faults;
-    * one that raises `BlockedError` means it: that is raised;
-    * `any` says whether there is anybody to ask, for what costs something to put together.
+    * `ask` passes the result of one hook to the next and returns the last one; without hooks it returns `now`;
+    * it always returns in time: a hook that raises, hangs or returns something else is skipped and reported, and
+      after three such faults its plugin is called no more;
+    * it raises `BlockedError` if a hook does;
+    * `any` says whether a hook would be called, for values that are expensive to build.
     """
 
     def any(self, hook: Hook[Any, Any]) -> bool: ...
 
-    async def ask(self, hook: Hook[Told, Now], told: Told, now: Now) -> Now: ...
+    async def ask(self, hook: Hook[ToldT, NowT], told: ToldT, now: NowT) -> NowT: ...
 
 
-class Unhooked:
-    """For where there are no plugins."""
+class NoHooks:
+    """`Hooks` without plugins."""
 
     def any(self, hook: Hook[Any, Any]) -> bool:
         del hook
         return False
 
-    async def ask(self, hook: Hook[Told, Now], told: Told, now: Now) -> Now:
+    async def ask(self, hook: Hook[ToldT, NowT], told: ToldT, now: NowT) -> NowT:
         del hook, told
         return now
 
 
-UNHOOKED: Final = Unhooked()
+NO_HOOKS: Final = NoHooks()
 
 
-# --- what is asked of a model ---
+# --- requests to a model ---
 
 
 class Prompted(Fact, frozen=True, kw_only=True):
-    """A prompt as it came in."""
+    """A prompt as it arrived."""
 
     session_id: SessionID
     agent: str | None
@@ -107,7 +108,7 @@ class ChatMessage(Changeable, frozen=True, kw_only=True):
     parts: tuple[AnyPart, ...]
 
 
-class Asked(Fact, frozen=True, kw_only=True):
+class ChatRequest(Fact, frozen=True, kw_only=True):
     """A request to a model: for an answer, a title or a summary."""
 
     session_id: SessionID
@@ -132,7 +133,7 @@ class InSession(Fact, frozen=True, kw_only=True):
 
 
 class ShownMessages(Changeable, frozen=True, kw_only=True):
-    """The conversation a model is about to be shown. What is stored stays."""
+    """The conversation that a model is about to see. The stored one does not change."""
 
     messages: tuple[MessageWithParts, ...]
 
@@ -142,7 +143,7 @@ class SystemPrompt(Changeable, frozen=True, kw_only=True):
 
 
 class Compacting(Changeable, frozen=True, kw_only=True):
-    """What a summary is asked for with: more to keep in mind, or other words altogether."""
+    """How a summary is requested: with more context, or with another prompt."""
 
     context: tuple[str, ...] = ()
     prompt: str | None = None
@@ -155,12 +156,12 @@ class TextTold(Fact, frozen=True, kw_only=True):
 
 
 class FinishedText(Changeable, frozen=True, kw_only=True):
-    """A text that a model has finished, before it comes to rest."""
+    """A text that a model has finished, before it is stored."""
 
     text: str
 
 
-# --- what is done ---
+# --- calls ---
 
 
 class CommandTold(Fact, frozen=True, kw_only=True):
@@ -170,13 +171,13 @@ class CommandTold(Fact, frozen=True, kw_only=True):
 
 
 class CommandParts(Changeable, frozen=True, kw_only=True):
-    """The prompt that a command has become."""
+    """The prompt that a command was turned into."""
 
     parts: tuple[AnyPartInput, ...]
 
 
 class CallTold(Fact, frozen=True, kw_only=True):
-    """A call of a tool. `args` are those it is made with; before it, those the model wrote."""
+    """A call of a tool. `args` are its arguments; in `tool.execute.before`, those that the model wrote."""
 
     tool: str
     session_id: SessionID
@@ -189,7 +190,7 @@ class CallArguments(Changeable, frozen=True, kw_only=True):
 
 
 class CallOutcome(Changeable, frozen=True, kw_only=True):
-    """What came of a call that went well."""
+    """The result of a successful call."""
 
     title: str
     output: str
@@ -197,37 +198,37 @@ class CallOutcome(Changeable, frozen=True, kw_only=True):
 
 
 class PermissionAnswer(Changeable, frozen=True, kw_only=True):
-    """Whether a person is asked. What a rule denies never comes here, so it cannot be allowed here."""
+    """Whether a person is asked. A request that a rule denies never gets here, so it cannot be allowed here."""
 
     status: Literal["ask", "allow", "deny"]
 
 
-# --- what happens ---
+# --- events and configuration ---
 
 
 class Happened(Fact, frozen=True, kw_only=True):
     event: Event
 
 
-class Nothing(Changeable, frozen=True, kw_only=True):
-    """For a hook that is only told."""
+class NoChange(Changeable, frozen=True, kw_only=True):
+    """The value of a hook that is only notified."""
 
 
-class Configured(Fact, frozen=True, kw_only=True):
-    """Where the configuration is in force."""
+class ConfigHookScope(Fact, frozen=True, kw_only=True):
+    """Where the configuration applies."""
 
     directory: str
 
 
-class Configuration(Changeable, frozen=True, kw_only=True):
-    """The configuration as its files say it, merged."""
+class ConfigHookValue(Changeable, frozen=True, kw_only=True):
+    """The merged configuration as its files state it."""
 
     config: dict[str, Any]
 
 
 CHAT_MESSAGE: Final = Hook("chat.message", Prompted, ChatMessage, blocks=True)
-CHAT_PARAMS: Final = Hook("chat.params", Asked, ChatParams)
-CHAT_HEADERS: Final = Hook("chat.headers", Asked, ChatHeaders)
+CHAT_PARAMS: Final = Hook("chat.params", ChatRequest, ChatParams)
+CHAT_HEADERS: Final = Hook("chat.headers", ChatRequest, ChatHeaders)
 MESSAGES_TRANSFORM: Final = Hook("experimental.chat.messages.transform", InSession, ShownMessages)
 SYSTEM_TRANSFORM: Final = Hook("experimental.chat.system.transform", InSession, SystemPrompt)
 SESSION_COMPACTING: Final = Hook("experimental.session.compacting", InSession, Compacting)
@@ -236,8 +237,8 @@ COMMAND_BEFORE: Final = Hook("command.execute.before", CommandTold, CommandParts
 TOOL_BEFORE: Final = Hook("tool.execute.before", CallTold, CallArguments, blocks=True)
 TOOL_AFTER: Final = Hook("tool.execute.after", CallTold, CallOutcome)
 PERMISSION_ASK: Final = Hook("permission.ask", PermissionRequest, PermissionAnswer, blocks=True)
-EVENT: Final = Hook("event", Happened, Nothing)
-CONFIG: Final = Hook("config", Configured, Configuration)
+EVENT: Final = Hook("event", Happened, NoChange)
+CONFIG: Final = Hook("config", ConfigHookScope, ConfigHookValue)
 
 HOOKS: Final[dict[str, Hook[Any, Any]]] = {
     hook.name: hook
@@ -260,9 +261,13 @@ HOOKS: Final[dict[str, Hook[Any, Any]]] = {
 
 
 def hook(name: str) -> Callable[[Function], Function]:
-    """Have a function asked here: it takes what it is told and what is to be, and gives what is to be instead, or None."""
+    """Register a function for a hook: it takes what it is told and the current value, and returns a new value or
+    None.
+
+    Raise `NotFoundError` if there is no such hook, `InvalidInputError` if it is not used on a function.
+    """
     if name not in HOOKS:
-        near = get_close_matches(str(name), HOOKS, n=2, cutoff=0.75)  # a bare `@hook` hands us the function
+        near = get_close_matches(str(name), HOOKS, n=2, cutoff=0.75)  # a bare `@hook` passes the function
         raise NotFoundError(
             "hook", str(name), near=near, hint="" if near else f"there are {', '.join(HOOKS)}"
         )
@@ -274,3 +279,9 @@ def hook(name: str) -> Callable[[Function], Function]:
         return function
 
     return mark
+
+
+# Earlier names of these classes, which plugins import.
+Asked = ChatRequest
+Configured = ConfigHookScope
+Configuration = ConfigHookValue

@@ -1,4 +1,4 @@
-"""Custom tools: a function with type hints is all it takes.
+"""Custom tools: a function with type hints becomes a tool.
 
     @tool
     async def deploy(service: Annotated[str, "which one"], ctx: ToolCallContext, dry: bool = True) -> str:
@@ -6,8 +6,8 @@
         await ctx.ask("deploy", service)
         ...
 
-What the model is told comes from the docstring and the hints; what it sends is held against them before the function is
-called. A function that blocks is called in a thread of its own; only an `async` one can ask and report.
+The model sees the docstring and the hints, and its arguments are checked against them before the call. A blocking
+function runs in a thread of its own; only an `async` one can ask and report.
 """
 
 import inspect
@@ -24,13 +24,13 @@ from weft.model.ids import MessageID, SessionID
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MARK: Final = "__weft_tool__"
-# What every provider takes for the name of a tool.
+# Names of tools that every provider accepts.
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-KINDS: Final = (
-    "there are str, int, float, bool, list, dict, Literal, enums, dataclasses, and None beside these"
+SUPPORTED_TYPES: Final = (
+    "use str, int, float, bool, list, dict, Literal, enums, dataclasses, or None with one of these"
 )
-# A function of one of these names is the tool of its file, without more.
-MAIN: Final = ("default", "execute")
+# A function with one of these names is the tool of its file.
+MAIN_NAMES: Final = ("default", "execute")
 
 
 class AskFor(Protocol):
@@ -42,10 +42,10 @@ class Tell(Protocol):
 
 
 class ToolCallContext(Struct, frozen=True, kw_only=True):
-    """What a call of a custom tool may know and use.
+    """What a call of a custom tool may use.
 
-    `ask` returns when the rules, or the person, allow it, and raises `NotPermittedError` otherwise; `report` shows how the
-    call is getting on.
+    `ask` returns when the rules or the person allow it, and raises `NotPermittedError` otherwise; `report` shows the
+    progress of the call.
     """
 
     session_id: SessionID
@@ -59,7 +59,7 @@ class ToolCallContext(Struct, frozen=True, kw_only=True):
 
 
 class ToolAnswer(Struct, frozen=True, kw_only=True):
-    """For a tool that has more to give back than words for the model: a title for people, metadata for screens."""
+    """The result of a tool with more than text for the model: a title for people, metadata for clients."""
 
     output: str
     title: str = ""
@@ -67,9 +67,9 @@ class ToolAnswer(Struct, frozen=True, kw_only=True):
 
 
 class CustomTool(Struct, frozen=True, kw_only=True):
-    """A function as a tool: what it is called, what the model is told, and the struct its arguments must fit.
+    """A function as a tool: its name, its description for the model, and the struct of its arguments.
 
-    `context` names the parameter that takes the context, if one does.
+    `context` is the name of the parameter that takes the context, if there is one.
     """
 
     name: str
@@ -83,40 +83,40 @@ class CustomTool(Struct, frozen=True, kw_only=True):
         return inspect.iscoroutinefunction(self.function)
 
     def call(
-        self, wanted: Struct, context: ToolCallContext
+        self, arguments: Struct, context: ToolCallContext
     ) -> str | ToolAnswer | Awaitable[str | ToolAnswer]:
-        given = {name: getattr(wanted, name) for name in self.takes.__struct_fields__}
+        values = {name: getattr(arguments, name) for name in self.takes.__struct_fields__}
         more = {self.context: context} if self.context else {}
-        called: str | ToolAnswer | Awaitable[str | ToolAnswer] = self.function(**given, **more)
+        called: str | ToolAnswer | Awaitable[str | ToolAnswer] = self.function(**values, **more)
         return called
 
 
 def tool(function: Function) -> Function:
-    """Make a tool of a function. Raises `InvalidInputError` where its signature leaves open what it takes."""
+    """Make a function a tool. Raise `InvalidInputError` if its signature is not complete."""
     if not inspect.isfunction(function):
         raise InvalidInputError("tool", "it is not on a function", hint="write @tool above a def")
-    setattr(function, MARK, to_custom(function))
+    setattr(function, MARK, to_custom_tool(function))
     return function
 
 
 def name_in_file(function: str, stem: str) -> str:
-    """What a tool in a file of tools is called: by its file, and unless it is the main one by its function too."""
-    return stem if function in (*MAIN, stem) else f"{stem}_{function}"
+    """Return the name of a tool in a file of tools: that of the file and, unless it is the main one, of the function."""
+    return stem if function in (*MAIN_NAMES, stem) else f"{stem}_{function}"
 
 
-def to_custom(function: Callable[..., Any]) -> CustomTool:
+def to_custom_tool(function: Callable[..., Any]) -> CustomTool:
     name = function.__name__
     about = inspect.getdoc(function) or ""
     if not about.strip():
-        raise _wrong(name, "has no docstring", "say in it what the tool is for: the model reads it")
+        raise _to_error(name, "has no docstring", "describe the tool in it: the model reads it")
     try:
         hints = get_type_hints(function, include_extras=True)
     except (NameError, TypeError, SyntaxError, AttributeError) as error:
-        raise _wrong(name, f"has a hint that means nothing: {error}") from error
+        raise _to_error(name, f"has an invalid hint: {error}") from error
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     context: str | None = None
     for parameter in inspect.signature(function).parameters.values():
-        hint = _hint(name, parameter, hints)
+        hint = _get_hint(name, parameter, hints)
         if _is_context(hint):
             context = parameter.name
         else:
@@ -125,29 +125,29 @@ def to_custom(function: Callable[..., Any]) -> CustomTool:
     return CustomTool(name=name, about=about.strip(), takes=takes, function=function, context=context)
 
 
-def _hint(function: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+def _get_hint(function: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
     if parameter.kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
-        raise _wrong(function, f"takes {parameter}, which cannot be told to a model", "name every parameter")
+        raise _to_error(function, f"takes {parameter}, which a model cannot send", "name every parameter")
     if parameter.name not in hints:
-        raise _wrong(function, f"does not say what {parameter.name!r} is", f"write {parameter.name}: str")
+        raise _to_error(function, f"has no type for {parameter.name!r}", f"write {parameter.name}: str")
     return hints[parameter.name]
 
 
 def _is_context(hint: Any) -> bool:
-    """Also as one of several, `ToolCallContext | None`: whatever else it may be, it is not the model's to send."""
+    """Return True for a hint of the context, also in `ToolCallContext | None`: the model never sends it."""
     return hint is ToolCallContext or any(map(_is_context, get_args(hint)))
 
 
 def _to_field(
     function: str, parameter: inspect.Parameter, hint: Any
 ) -> tuple[str, Any] | tuple[str, Any, Any]:
-    kind = _described(hint)
+    kind = _with_description(hint)
     try:
         msgspec.json.schema(kind)
     except (TypeError, ValueError) as error:
-        said = inspect.formatannotation(hint)
-        raise _wrong(
-            function, f"takes {parameter.name}: {said}, which cannot be read from JSON", KINDS
+        text = inspect.formatannotation(hint)
+        raise _to_error(
+            function, f"takes {parameter.name}: {text}, which cannot be read from JSON", SUPPORTED_TYPES
         ) from error
     if parameter.default is inspect.Parameter.empty:
         return (parameter.name, kind)
@@ -157,8 +157,8 @@ def _to_field(
     return (parameter.name, kind, default)
 
 
-def _described(hint: Any) -> Any:
-    """`Annotated[str, "which one"]` as a type with a description."""
+def _with_description(hint: Any) -> Any:
+    """Turn `Annotated[str, "which one"]` into a type with a description."""
     if get_origin(hint) is not Annotated:
         return hint
     kind, *notes = get_args(hint)
@@ -181,9 +181,11 @@ def _to_struct(name: str, fields: list[tuple[str, Any] | tuple[str, Any, Any]]) 
         )
         msgspec.json.schema(made)
     except (TypeError, ValueError) as error:
-        raise _wrong(name, f"takes something that JSON cannot say: {error}", KINDS) from error
+        raise _to_error(
+            name, f"takes something that JSON cannot express: {error}", SUPPORTED_TYPES
+        ) from error
     return made
 
 
-def _wrong(function: str, reason: str, hint: str = "") -> InvalidInputError:
+def _to_error(function: str, reason: str, hint: str = "") -> InvalidInputError:
     return InvalidInputError(f"tool {function}", reason, hint=hint)

@@ -1,4 +1,4 @@
-"""A plugin worker: a thread with an event loop, so that no plugin can block weft."""
+"""Plugin workers: each plugin runs in a thread with its own event loop, so that it cannot block weft."""
 
 import asyncio
 import inspect
@@ -15,176 +15,177 @@ from weft.errors import UnsupportedError, WeftError
 
 T = TypeVar("T")
 
-# How long a room that did not answer may take to show that it can again.
-PATIENCE: Final = 0.5
-# How long a room may take to be left tidily.
-GRACE: Final = 1.0
+# How long a worker that did not answer may take to prove that it can.
+ANSWER_SECONDS: Final = 0.5
+# How long a worker may take to close.
+CLOSE_SECONDS: Final = 1.0
 
 
-class Gave(Struct, frozen=True):
+class Returned(Struct, frozen=True):
     value: Any
 
 
 class Failed(Struct, frozen=True):
-    """What was raised, in words, and at which line of which file of all those on the way."""
+    """An error as text, and the line that raised it in each file on the way."""
 
     error: BaseException
     reason: str
     lines: dict[str, int] = {}
 
 
-Outcome = Gave | Failed
-Stray = Callable[[Failed], None]
+CallResult = Returned | Failed
+OnStrayError = Callable[[Failed], None]
 
 
-STUCK: Final = Failed(TimeoutError(), "is still busy with what it was asked before")
-LEFT: Final = Failed(asyncio.CancelledError(), "was asked after it was closed")
+STUCK: Final = Failed(TimeoutError(), "is still busy with an earlier call")
+CLOSED: Final = Failed(asyncio.CancelledError(), "was called after it was closed")
 
 
 def _ignore(_: Failed) -> None:
     pass
 
 
-class Room:
-    """Open one with `open_room`. `stray` hears, in the room's own thread, what went wrong when nobody was waiting.
+class PluginWorker:
+    """A thread that runs the functions of one plugin. Open one with `open_worker`.
 
-    What blocks holds up all else in the room, so it is done in `turn`, outside of which no time is counted.
+    `stray` is called in that thread with errors that nobody waits for. Blocking functions hold up the others, so they
+    run under `turn`; waiting for it does not count as their time.
     """
 
-    def __init__(self, name: str, stray: Stray = _ignore) -> None:
+    def __init__(self, name: str, stray: OnStrayError = _ignore) -> None:
         self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(self._hear_stray)
+        self._loop.set_exception_handler(self._handle_stray)
         self.turn = asyncio.Lock()
         self._stray = stray
         self._suspect = False
-        self._left = False  # as seen from outside
-        self._closing = False  # as seen from within
-        self._tasks: set[asyncio.Task[Outcome]] = set()
-        self._over: Future[None] = Future()
-        self._thread = Thread(target=self._live, name=f"plugin {name}", daemon=True)
+        self._closed = False  # seen from weft's thread
+        self._closing = False  # seen from the worker's thread
+        self._tasks: set[asyncio.Task[CallResult]] = set()
+        self._ended: Future[None] = Future()
+        self._thread = Thread(target=self._run, name=f"plugin {name}", daemon=True)
         self._thread.start()
 
-    async def do(self, work: Callable[[], Any]) -> Outcome:
-        """Have this done in the room, and wait for what it gives. Whoever stops waiting has it cancelled."""
-        if self._left:
-            return LEFT
+    async def do(self, work: Callable[[], Any]) -> CallResult:
+        """Run something in the worker and return its result. If the caller stops waiting, it is cancelled."""
+        if self._closed:
+            return CLOSED
         if self._suspect and not await self._answers():
             return STUCK
-        promised: Future[Outcome] = Future()
-        self._loop.call_soon_threadsafe(self._begin, work, promised)
+        future: Future[CallResult] = Future()
+        self._loop.call_soon_threadsafe(self._begin, work, future)
         try:
-            return await asyncio.wrap_future(promised)
+            return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             self._suspect = True
             raise
 
     async def _answers(self) -> bool:
         ping: Future[None] = Future()
-        self._loop.call_soon_threadsafe(_keep, ping, None)
+        self._loop.call_soon_threadsafe(_resolve, ping, None)
         with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 await asyncio.wrap_future(ping)
             self._suspect = False
         return not self._suspect
 
     async def close(self) -> None:
-        self._left = True
+        self._closed = True
         self._loop.call_soon_threadsafe(self._stop)
         with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE if self._suspect else GRACE):
-                await asyncio.wrap_future(self._over)
+            async with asyncio.timeout(ANSWER_SECONDS if self._suspect else CLOSE_SECONDS):
+                await asyncio.wrap_future(self._ended)
 
-    # --- in the room's own thread ---
+    # --- in the worker's thread ---
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         while not self._closing:
             try:
                 self._loop.run_forever()
-            except BaseException as error:  # noqa: BLE001  `sys.exit` in a task of the plugin's ends neither us nor it
+            except BaseException as error:  # noqa: BLE001  `sys.exit` in a task of the plugin must end neither weft nor the worker
                 self._stray(to_failed(error))
         try:
-            self._loop.run_until_complete(self._wind_up())
-        except BaseException as error:  # noqa: BLE001  the same, at the end
+            self._loop.run_until_complete(self._cancel_tasks())
+        except BaseException as error:  # noqa: BLE001  as above
             self._stray(to_failed(error))
         finally:
             self._loop.close()
-            _keep(self._over, None)
+            _resolve(self._ended, None)
 
     def _stop(self) -> None:
         self._closing = True
         self._loop.stop()
 
-    async def _wind_up(self) -> None:
+    async def _cancel_tasks(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
 
-    def _begin(self, work: Callable[[], Any], promised: Future[Outcome]) -> None:
-        if promised.cancelled():
+    def _begin(self, work: Callable[[], Any], future: Future[CallResult]) -> None:
+        if future.cancelled():
             return
-        task = self._loop.create_task(_attempt(work))
-        self._tasks.add(task)  # the loop holds on to none
+        task = self._loop.create_task(_call(work))
+        self._tasks.add(task)  # the loop keeps only weak references
 
-        def given_up(waited: Future[Outcome]) -> None:
+        def cancel_task(waited: Future[CallResult]) -> None:
             if waited.cancelled() and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(task.cancel)
 
-        def done(task: asyncio.Task[Outcome]) -> None:
+        def finish(task: asyncio.Task[CallResult]) -> None:
             self._tasks.discard(task)
             ended = to_failed(asyncio.CancelledError()) if task.cancelled() else task.result()
-            _keep(promised, ended)
+            _resolve(future, ended)
 
-        promised.add_done_callback(given_up)
-        task.add_done_callback(done)
+        future.add_done_callback(cancel_task)
+        task.add_done_callback(finish)
 
-    def _hear_stray(self, _: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
-        error = told.get("exception")
+    def _handle_stray(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
         if isinstance(error, BaseException):
             self._stray(to_failed(error))
 
 
 @asynccontextmanager
-async def open_room(name: str, stray: Stray = _ignore) -> AsyncIterator[Room]:
-    room = Room(name, stray)
+async def open_worker(name: str, stray: OnStrayError = _ignore) -> AsyncIterator[PluginWorker]:
+    worker = PluginWorker(name, stray)
     try:
-        yield room
+        yield worker
     finally:
-        await room.close()
+        await worker.close()
 
 
-async def do_apart(name: str, work: Callable[[], Any]) -> Outcome:
-    """Have something that blocks done in a thread made for it alone. Whoever stops waiting leaves it behind."""
-    promised: Future[Outcome] = Future()
+async def run_in_thread(name: str, work: Callable[[], Any]) -> CallResult:
+    """Run a blocking function in a thread of its own. If the caller stops waiting, the thread is abandoned."""
+    future: Future[CallResult] = Future()
     Thread(
-        target=lambda: _keep(promised, _attempt_now(work)), name=f"plugin call {name}", daemon=True
+        target=lambda: _resolve(future, _call_blocking(work)), name=f"plugin call {name}", daemon=True
     ).start()
-    return await asyncio.wrap_future(promised)
+    return await asyncio.wrap_future(future)
 
 
-async def _attempt(work: Callable[[], Any]) -> Outcome:
+async def _call(work: Callable[[], Any]) -> CallResult:
     try:
-        given = work()
-        if inspect.isawaitable(given):
-            given = await given
-    except BaseException as error:  # noqa: BLE001  a plugin is a stranger's code: its fault is an outcome
+        result = work()
+        if inspect.isawaitable(result):
+            result = await result
+    except BaseException as error:  # noqa: BLE001  plugins run foreign code: any error becomes a result
         return to_failed(error)
-    return Gave(given)
+    return Returned(result)
 
 
-def _attempt_now(work: Callable[[], Any]) -> Outcome:
+def _call_blocking(work: Callable[[], Any]) -> CallResult:
     try:
-        return Gave(work())
+        return Returned(work())
     except BaseException as error:  # noqa: BLE001  as above
         return to_failed(error)
 
 
-def _keep(promised: Future[T], value: T) -> None:
-    """Keep a promise, unless nobody waits for it any more."""
-    if promised.set_running_or_notify_cancel():
-        promised.set_result(value)
+def _resolve(future: Future[T], value: T) -> None:
+    """Set the result of a future, unless nobody waits for it any more."""
+    if future.set_running_or_notify_cancel():
+        future.set_result(value)
 
 
 def to_failed(error: BaseException) -> Failed:
@@ -193,14 +194,14 @@ def to_failed(error: BaseException) -> Failed:
     while trace is not None:
         lines[trace.tb_frame.f_code.co_filename] = trace.tb_lineno
         trace = trace.tb_next
-    return Failed(error, _said(error), lines)
+    return Failed(error, _describe(error), lines)
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     kind = type(error).__name__
     try:
         words = " ".join(str(error).split())[:500]
-    except BaseException:  # noqa: BLE001  an error that cannot even say what it is
+    except BaseException:  # noqa: BLE001  the error cannot even be formatted
         words = ""
     if isinstance(error, WeftError):
         hint = f" ({error.hint})" if error.hint else ""
@@ -208,8 +209,8 @@ def _said(error: BaseException) -> str:
     return f"{kind}: {words}" if words else kind
 
 
-class Outside:
-    """weft's own loop, as it is seen from a room: what is called here is done there, in the context it was made in."""
+class MainLoop:
+    """weft's own event loop, for calls from a worker. They run there, in the context in which this was created."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, context: Context) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""What is known when a directory is turned into a project, and what comes of it. Values only."""
+"""Values for identifying the project of a directory: the facts, the identity, and what has to be stored. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,23 +18,23 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 class History(Protocol):
-    """Git, as far as an identity needs it. Raises `GitError`."""
+    """The part of git that identification needs. Raises `GitError`."""
 
     def root_commits(self, worktree: str) -> Sequence[str]: ...
 
 
 class Inode(Struct, frozen=True, kw_only=True):
-    """Which directory it is, whatever it is called: moving keeps it, copying does not. Empty where unknown."""
+    """Identifies a directory independently of its name: moving keeps it, copying does not. Empty if unknown."""
 
     number: str = ""
     device: str = ""
 
 
 class Checkout(Struct, frozen=True, kw_only=True):
-    """What plain files say about the place a directory lies in.
+    """What plain files say about the checkout that contains a directory.
 
-    `top` holds the nearest `.git`; all of a repository's checkouts share `common_dir` and have one `main`. A `.git`
-    that leads nowhere is not `sound`. `id` is what the id file says, "" for nothing usable.
+    `top` contains the nearest `.git`. All checkouts of a repository share `common_dir` and `main`. `sound` is False if
+    `.git` points to a missing repository. `id` is the id in the id file, "" if there is none.
     """
 
     directory: str
@@ -42,7 +42,7 @@ class Checkout(Struct, frozen=True, kw_only=True):
     main: str = ""
     common_dir: str = ""
     sound: bool = False
-    # OpenCode reads the id file only where `.git` is a directory; elsewhere it goes by the root commit every time.
+    # OpenCode reads the id file only if `.git` is a directory; otherwise it uses the root commit every time.
     git_file: bool = False
     shallow: bool = False
     id: str = ""
@@ -50,8 +50,8 @@ class Checkout(Struct, frozen=True, kw_only=True):
     fake_vcs: Vcs = None
 
 
-class Home(Struct, frozen=True, kw_only=True):
-    """What is found today where a project was last seen."""
+class LastPlace(Struct, frozen=True, kw_only=True):
+    """What is now in the place where a project was last seen."""
 
     exists: bool = False
     common_dir: str = ""
@@ -59,8 +59,8 @@ class Home(Struct, frozen=True, kw_only=True):
     inode: Inode = Inode()
 
 
-class Alias(Wire, frozen=True, kw_only=True):
-    """Where a project was last seen: kept beside its record, because OpenCode turns the record to any clone it opens."""
+class ProjectAlias(Wire, frozen=True, kw_only=True):
+    """Where a project was last seen. It is stored next to the record, because OpenCode changes that for every clone."""
 
     worktree: str
     common_dir: str = ""
@@ -68,26 +68,26 @@ class Alias(Wire, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
 
 
-class Known(Struct, frozen=True, kw_only=True):
-    """What the store holds: project records, and our aliases of them."""
+class KnownProjects(Struct, frozen=True, kw_only=True):
+    """The project records and aliases in the store."""
 
     projects: Mapping[ProjectID, Project]
-    aliases: Mapping[ProjectID, Alias]
+    aliases: Mapping[ProjectID, ProjectAlias]
 
     def has(self, id: str) -> bool:
         return id in self.projects or id in self.aliases
 
 
-class Facts(Struct, frozen=True, kw_only=True):
-    """All an identity is decided from. `roots` is None where git was not asked, or could not tell."""
+class CheckoutFacts(Struct, frozen=True, kw_only=True):
+    """The input for `identify`. `roots` is None if git was not asked or could not tell."""
 
     checkout: Checkout
     roots: tuple[str, ...] | None = None
-    homes: Mapping[ProjectID, Home] = {}
+    homes: Mapping[ProjectID, LastPlace] = {}
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
-    """Which project it is, where its checkouts are, and under which other ids its sessions may have been recorded."""
+class ProjectIdentity(Struct, frozen=True, kw_only=True):
+    """The id of a project, its checkouts, and other ids under which its sessions may have been recorded (`sources`)."""
 
     id: ProjectID
     worktree: str
@@ -95,19 +95,22 @@ class Verdict(Struct, frozen=True, kw_only=True):
     vcs: Vcs
     roots: tuple[str, ...] = ()
     sources: tuple[ProjectID, ...] = ()
-    # False where only a path remembers the project: then its repository's last home is left as it is on record.
+    # False if the project is only known by its path. The recorded location of its repository is then left alone.
     at_home: bool = True
 
 
 class IdFile(Struct, frozen=True, kw_only=True):
-    """An id to be written into a repository, where OpenCode and the next of us will find it."""
+    """An id to write into a repository, where OpenCode and later runs of weft find it."""
 
     common_dir: str
     id: ProjectID
 
 
 class Adoption(Struct, frozen=True, kw_only=True):
-    """Sessions recorded under `sources` whose directory lies in this project's checkouts belong to it."""
+    """Says that sessions under `sources` belong to `project` if their directory is in its checkouts (`tops`).
+
+    `strangers` are checkouts of other projects, which may be nested in those.
+    """
 
     project: ProjectID
     sources: tuple[ProjectID, ...]
@@ -117,14 +120,14 @@ class Adoption(Struct, frozen=True, kw_only=True):
 
 
 class Resolution(Struct, frozen=True, kw_only=True):
-    """A directory's project, and what has to be stored because of it: nothing, most of the time.
+    """The project of a directory, and what has to be stored because of it, which is usually nothing.
 
-    `project` and `alias` are None when the store has them already.
+    `project` and `alias` are None if the store has them already.
     """
 
     place: Place
     project: Project | None = None
-    alias: Alias | None = None
+    alias: ProjectAlias | None = None
     id_file: IdFile | None = None
     adoption: Adoption | None = None
 
@@ -134,18 +137,18 @@ class Resolution(Struct, frozen=True, kw_only=True):
 
 
 def alias_key(project: ProjectID) -> tuple[str, str]:
-    """Where the store keeps a project's alias."""
+    """Return the key of a project's alias in the store."""
     return "alias", project
 
 
-def alias_to_plain(alias: Alias) -> Any:
+def alias_to_plain(alias: ProjectAlias) -> Any:
     return to_plain(alias)
 
 
-def alias_from_plain(kept: Any) -> Alias | None:
-    """The alias that was kept, None if there is none that makes sense."""
+def find_alias(kept: Any) -> ProjectAlias | None:
+    """Parse a stored alias. Return None if there is none or it is invalid."""
     try:
-        return None if kept is None else from_plain(kept, Alias, where="alias")
+        return None if kept is None else from_plain(kept, ProjectAlias, where="alias")
     except DocumentError:
         return None
 
@@ -154,19 +157,19 @@ def is_commit(id: str) -> bool:
     return _COMMIT.fullmatch(id) is not None
 
 
-def is_named(id: str, known: Known) -> bool:
-    """Whether an id file's text is to be believed: it is a commit, or a project somebody has recorded."""
+def is_valid_id(id: str, known: KnownProjects) -> bool:
+    """Return True if the text of an id file can be trusted: it is a commit, or the id of a recorded project."""
     return id != GLOBAL_PROJECT and (is_commit(id) or known.has(id))
 
 
-def inside(path: str, home: str) -> bool:
-    """Whether a path is `home` or below it; both are real paths."""
-    within = spelled(home).rstrip("/")
-    return spelled(path) == within or spelled(path).startswith(within + "/")
+def is_inside(path: str, home: str) -> bool:
+    """Return True if a path is `home` or below it; both are real paths."""
+    within = normalise_path(home).rstrip("/")
+    return normalise_path(path) == within or normalise_path(path).startswith(within + "/")
 
 
-def spelled(path: str) -> str:
-    """One spelling for what Windows spells in many: `C:\\x`, `C:/x` and `c:\\x`."""
+def normalise_path(path: str) -> str:
+    """Give different spellings of a Windows path one form: `C:\\x`, `C:/x` and `c:\\x`."""
     if _DRIVE.match(path) is None:
         return path
     return path[0].lower() + path[1:].replace("\\", "/")

@@ -1,4 +1,4 @@
-"""Azure's OpenAI service: OpenAI's APIs at an address of one's own, under deployments of one's own."""
+"""Azure's OpenAI service: OpenAI's APIs at the customer's own address, with its own deployments."""
 
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
@@ -9,48 +9,51 @@ from msgspec.structs import replace
 
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest, Provider
-from weft.provider.endpoint import Endpoint
+from weft.provider.endpoint import ModelEndpoint
 from weft.provider.openai_chat.adapter import OpenAIChat
 from weft.provider.openai_responses.adapter import OpenAIResponses
 
-# The last version under which an address names a deployment; the later ones are `v1`, and need not say so.
-WITH_DEPLOYMENTS: Final = "2024-10-21"
+# The last API version whose addresses contain the deployment. Later versions are `v1` and need no version parameter.
+LAST_DEPLOYMENT_VERSION: Final = "2024-10-21"
 
 
 class AzureOpenAI:
-    """The key goes into `api-key`. With `useCompletionUrls` it is the older API, with `useDeploymentBasedUrls` the
-    older addresses, too; `apiVersion` says which version."""
+    """Provider for Azure. The key is sent as `api-key`.
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint) -> None:
+    The option `useCompletionUrls` selects Chat Completions, `useDeploymentBasedUrls` selects it with the older
+    addresses, and `apiVersion` selects the version.
+    """
+
+    def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
-        self._made: dict[str, Provider] = {}
+        self._adapters: dict[str, Provider] = {}
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         deployment, options = request.model.api.id, self._endpoint.options
-        if deployment not in self._made:
+        if deployment not in self._adapters:
             is_old = options.get("useCompletionUrls") or options.get("useDeploymentBasedUrls")
             adapter = OpenAIChat if is_old else OpenAIResponses
-            self._made[deployment] = adapter(self._client, placed(self._endpoint, deployment))
-        return self._made[deployment].stream(request)
+            self._adapters[deployment] = adapter(self._client, place_endpoint(self._endpoint, deployment))
+        return self._adapters[deployment].stream(request)
 
 
-def placed(endpoint: Endpoint, deployment: str) -> Endpoint:
-    """Where a deployment is asked."""
+def place_endpoint(endpoint: ModelEndpoint, deployment: str) -> ModelEndpoint:
+    """Return the endpoint of a deployment."""
     base = endpoint.base_url.rstrip("/").removesuffix("/v1")
     by_name = bool(endpoint.options.get("useDeploymentBasedUrls"))
     key = {"api-key": endpoint.api_key} if endpoint.api_key else {}
     return replace(
         endpoint,
         base_url=f"{base}/deployments/{quote(deployment, safe='')}" if by_name else f"{base}/v1",
-        query=urlencode({"api-version": version} if (version := _version(endpoint.options)) else {}),
+        query=urlencode({"api-version": version} if (version := _get_api_version(endpoint.options)) else {}),
         headers={**key, **endpoint.headers},
         api_key="",
     )
 
 
-def _version(options: Mapping[str, Any]) -> str:
-    told = options.get("apiVersion")
-    if isinstance(told, str) and told:
-        return told
-    return WITH_DEPLOYMENTS if options.get("useDeploymentBasedUrls") else ""
+def _get_api_version(options: Mapping[str, Any]) -> str:
+    version = options.get("apiVersion")
+    if isinstance(version, str) and version:
+        return version
+    return LAST_DEPLOYMENT_VERSION if options.get("useDeploymentBasedUrls") else ""

@@ -1,4 +1,4 @@
-"""Encode request bodies so that their prefix stays the same, and mark cache points."""
+"""Encode request bodies with a stable prefix, cache encoded turns, and choose where to put cache marks."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -9,74 +9,74 @@ import msgspec
 from weft.model.catalog import Model
 from weft.provider.contract import ModelMessage
 
-Say = Callable[[ModelMessage], list[dict[str, Any]]]
-Remembering = Callable[[Model, Say], Say]
+EncodeTurn = Callable[[ModelMessage], list[dict[str, Any]]]
+CacheTurns = Callable[[Model, EncodeTurn], EncodeTurn]
 
 
 def to_bytes(body: Any) -> bytes:
-    """The body as JSON, its keys in the order given. Half a surrogate pair, which no API takes, is replaced."""
+    """Encode a body as JSON with its keys in the given order. Replace lone surrogates, which no API accepts."""
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_paired(body))
+        return msgspec.json.encode(_replace_surrogates(body))
 
 
-def _paired(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, Mapping):
-        return {_paired(name): _paired(item) for name, item in value.items()}
-    return [_paired(item) for item in value] if isinstance(value, list | tuple) else value
+        return {_replace_surrogates(name): _replace_surrogates(item) for name, item in value.items()}
+    return [_replace_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def afresh(_: Model, say: Say) -> Say:
-    """No memory: everything is said anew."""
-    return say
+def encode_uncached(_: Model, encode: EncodeTurn) -> EncodeTurn:
+    """Cache nothing: return `encode` as it is."""
+    return encode
 
 
-class Memory:
-    """How a turn is said to a model, in the words of its API, for as long as somebody keeps the turn.
+class TurnCache:
+    """Caches how each turn is encoded for a model, for as long as the turn exists.
 
-    A conversation is sent whole with every request, and its turns are the same objects as before (decision 35): each is
-    put into words once. The words are shared from then on, and nobody may change them.
+    Every request sends the whole conversation, and its turns are the same objects as before (decision 35), so
+    each is encoded once. The encoded values are shared: nobody may change them.
     """
 
     def __init__(self) -> None:
         self._models: dict[str, tuple[Model, dict[int, tuple[object, list[Any]]]]] = {}
 
-    def remembering(self, model: Model, say: Say) -> Say:
-        """`say`, asked but once for each turn."""
-        known, said = self._models.get(model.id, (None, {}))
+    def cache_values(self, model: Model, encode: EncodeTurn) -> EncodeTurn:
+        """Return `encode` with a cache: each turn is encoded once."""
+        known, cached = self._models.get(model.id, (None, {}))
         if known is not model and known != model:
-            said = {}
-            self._models[model.id] = model, said
+            cached = {}
+            self._models[model.id] = model, cached
 
-        def remembered(turn: ModelMessage) -> list[Any]:
+        def encode_once(turn: ModelMessage) -> list[Any]:
             key = id(turn)
-            found = said.get(key)
+            found = cached.get(key)
             if found is None:
-                # The entry goes with the turn, before anything else can come to lie at its address.
-                found = said[key] = ref(turn, lambda _: said.pop(key, None)), say(turn)
+                # The entry is removed with the turn, before another object can get the same address.
+                found = cached[key] = ref(turn, lambda _: cached.pop(key, None)), encode(turn)
             return found[1]
 
-        return remembered
+        return encode_once
 
-    def writing(self, model: Model, say: Say) -> Say:
-        """The same with every piece as JSON already, for who does not look into it again."""
+    def cache_json(self, model: Model, encode: EncodeTurn) -> EncodeTurn:
+        """Like `cache_values`, with every item encoded as JSON already, for callers that do not inspect it."""
 
-        def written(turn: ModelMessage) -> list[Any]:
-            return [msgspec.Raw(to_bytes(piece)) for piece in say(turn)]
+        def encode_json(turn: ModelMessage) -> list[Any]:
+            return [msgspec.Raw(to_bytes(piece)) for piece in encode(turn)]
 
-        return self.remembering(model, written)
-
-
-MARK: Final[dict[str, Any]] = {"type": "ephemeral"}
-SYSTEM: Final = 2
-MESSAGES: Final = 2
+        return self.cache_values(model, encode_json)
 
 
-def wants_marks(model: Model) -> bool:
-    """Claude keeps what it is told to keep, by whichever road it is reached; others see to it themselves."""
+CACHE_MARK: Final[dict[str, Any]] = {"type": "ephemeral"}
+MARKED_SYSTEM_ENTRIES: Final = 2
+MARKED_MESSAGES: Final = 2
+
+
+def needs_cache_marks(model: Model) -> bool:
+    """Return True for Claude models, by whichever API they are reached. Other models cache on their own."""
     names = (model.api.id.lower(), model.id.lower())
     return (
         model.provider_id == "anthropic"
@@ -85,11 +85,11 @@ def wants_marks(model: Model) -> bool:
     )
 
 
-def system_marks(count: int) -> range:
-    """Which of so many system entries: the first two."""
-    return range(min(count, SYSTEM))
+def list_system_marks(count: int) -> range:
+    """Return which of `count` system entries to mark: the first two."""
+    return range(min(count, MARKED_SYSTEM_ENTRIES))
 
 
-def message_marks(count: int) -> range:
-    """Which of so many messages: the last two. The one before the last is where the request before this one ended."""
-    return range(max(0, count - MESSAGES), count)
+def list_message_marks(count: int) -> range:
+    """Return which of `count` messages to mark: the last two. The one before the last ended the previous request."""
+    return range(max(0, count - MARKED_MESSAGES), count)

@@ -1,4 +1,4 @@
-"""Chunks: pieces of a model's streamed answer, the same whatever API they came from. Private to a step."""
+"""Chunks: the pieces of a streamed answer, the same for every model API. Only a step sees them."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -11,7 +11,7 @@ Metadata = dict[str, Any]
 
 
 class Chunk(Struct, frozen=True, kw_only=True):
-    """A piece of an answer. `metadata` is what the provider wants to see again with that part of the history."""
+    """One piece of an answer. `metadata` is data that the provider wants back with this part of the history."""
 
 
 class TextStart(Chunk, frozen=True, kw_only=True):
@@ -40,14 +40,14 @@ class ReasoningDelta(Chunk, frozen=True, kw_only=True):
 
 
 class ReasoningEnd(Chunk, frozen=True, kw_only=True):
-    """`metadata` carries signatures and encrypted or redacted thought."""
+    """The end of a thought. `metadata` holds signatures and encrypted or redacted reasoning."""
 
     id: str
     metadata: Metadata | None = None
 
 
 class ToolInputStart(Chunk, frozen=True, kw_only=True):
-    """The model began to write a call."""
+    """The model began to write a tool call."""
 
     call_id: str
     tool: str
@@ -59,7 +59,9 @@ class ToolInputDelta(Chunk, frozen=True, kw_only=True):
 
 
 class ToolCall(Chunk, frozen=True, kw_only=True):
-    """A call is whole. `raw` is the text the model wrote, JSON or not: who carries it out parses it."""
+    """A complete tool call. `raw` is the input as the model wrote it, which may not be valid JSON: the runner of
+    the call parses it.
+    """
 
     call_id: str
     tool: str
@@ -68,9 +70,10 @@ class ToolCall(Chunk, frozen=True, kw_only=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """What an answer used, no token counted twice: `input` without cached, `output` without `reasoning`.
+    """Token counts of one answer. No token is counted twice: `input` excludes cached tokens, `output` excludes
+    `reasoning`.
 
-    `cost` is in dollars where the provider says it; `raw` is the provider's own count, kept beside.
+    `cost` is in US dollars, if the provider reports it. `raw` is the provider's own report.
     """
 
     input: int = 0
@@ -83,28 +86,31 @@ class Usage(Struct, frozen=True, kw_only=True):
 
     @property
     def counted(self) -> bool:
-        """Whether the provider counted at all. No answer takes no tokens, so noughts alone are no count."""
+        """Return True if the provider counted tokens at all. No answer takes zero tokens, so all zeros means no
+        count.
+        """
         return any((self.input, self.output, self.reasoning, self.cache_read, self.cache_write))
 
 
-def count_in(told: Mapping[str, Any], name: str) -> int:
-    """A count of tokens as a server tells it; none where it tells nothing that can be meant."""
-    found = told.get(name)
+def read_count(report: Mapping[str, Any], name: str) -> int:
+    """Return a token count from a provider's report, or 0 if it is missing or not a sensible number."""
+    found = report.get(name)
     try:
         return max(0, int(found)) if isinstance(found, int | float | Decimal) else 0
-    except (ValueError, OverflowError):  # what is no number, or one without end
+    except (ValueError, OverflowError):  # NaN or infinity
         return 0
 
 
 class Started(Chunk, frozen=True, kw_only=True):
-    """The model began to answer. `usage` is what it had used by then, where the provider says so that early: if the answer
-    breaks off, nobody says more."""
+    """The model began to answer. `usage` is the count so far, if the provider reports it this early: if the
+    answer breaks off, it is the only count we get.
+    """
 
     usage: Usage | None = None
 
 
 class Finished(Chunk, frozen=True, kw_only=True):
-    """The answer is over: why (ours and the provider's word for it) and what it used."""
+    """The answer is complete. `reason` is our word for why it ended, `raw_reason` the provider's."""
 
     reason: FinishReason
     raw_reason: str = ""

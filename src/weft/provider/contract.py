@@ -1,4 +1,4 @@
-"""The provider: a model's API, as one method; and what it is asked with."""
+"""The provider contract: one model API behind one method, and the request that it takes."""
 
 from collections.abc import AsyncGenerator
 from typing import Any, Literal, Protocol
@@ -12,17 +12,21 @@ Metadata = dict[str, Any]
 
 
 class TextContent(Struct, frozen=True, kw_only=True, tag="text"):
+    """Plain text of a user or an assistant."""
+
     text: str
     metadata: Metadata | None = None
 
 
 class ReasoningContent(Struct, frozen=True, kw_only=True, tag="reasoning"):
+    """Text that the model wrote while thinking. `metadata` may hold the signature that an API wants back."""
+
     text: str
     metadata: Metadata | None = None
 
 
-class FileContent(Struct, frozen=True, kw_only=True, tag="file"):
-    """A picture, a PDF …: a `data:` URL, or one the provider can fetch."""
+class MediaContent(Struct, frozen=True, kw_only=True, tag="file"):
+    """An image, a PDF or another file, as a `data:` URL or a URL that the API can fetch."""
 
     url: str
     mime: str
@@ -30,6 +34,8 @@ class FileContent(Struct, frozen=True, kw_only=True, tag="file"):
 
 
 class CallContent(Struct, frozen=True, kw_only=True, tag="call"):
+    """A tool call that the model made."""
+
     call_id: str
     tool: str
     input: dict[str, Any]
@@ -37,30 +43,34 @@ class CallContent(Struct, frozen=True, kw_only=True, tag="call"):
 
 
 class ResultContent(Struct, frozen=True, kw_only=True, tag="result"):
-    """What came of a call; `error` when it failed. Files follow the text."""
+    """The result of one tool call. `error` is True if the call failed. `files` follow the text."""
 
     call_id: str
     tool: str
     output: str
     error: bool = False
-    files: tuple[FileContent, ...] = ()
+    files: tuple[MediaContent, ...] = ()
     metadata: Metadata | None = None
 
 
-UserContent = TextContent | FileContent
+UserContent = TextContent | MediaContent
 AssistantContent = TextContent | ReasoningContent | CallContent
 
 
 class UserTurn(Struct, frozen=True, kw_only=True, tag="user", tag_field="role", weakref=True):
+    """What the user said, including attachments."""
+
     content: tuple[UserContent, ...]
 
 
 class AssistantTurn(Struct, frozen=True, kw_only=True, tag="assistant", tag_field="role", weakref=True):
+    """What the model answered: text, reasoning and tool calls, in order."""
+
     content: tuple[AssistantContent, ...]
 
 
 class ToolTurn(Struct, frozen=True, kw_only=True, tag="tool", tag_field="role", weakref=True):
-    """The results of the calls in the assistant's turn before it, one each, in order."""
+    """The results of the tool calls in the assistant turn before it: one for each call, in the same order."""
 
     content: tuple[ResultContent, ...]
 
@@ -69,7 +79,7 @@ ModelMessage = UserTurn | AssistantTurn | ToolTurn
 
 
 class ToolSpec(Struct, frozen=True, kw_only=True):
-    """A tool as the model is told of it: name, what it is for, the JSON schema of its input."""
+    """A tool as described to the model: its name, its purpose and the JSON schema of its input."""
 
     name: str
     about: str
@@ -77,9 +87,9 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
 
 
 class OutputFormat(Struct, frozen=True, kw_only=True):
-    """The shape of the answer's text: JSON that keeps to a schema, whose value is an object.
+    """A JSON schema that the text of the answer must match. The value is always an object.
 
-    It is `strict` if the schema keeps to what OpenAI's APIs can enforce.
+    `strict` is True if the schema uses only what OpenAI's APIs can enforce.
     """
 
     name: str
@@ -88,7 +98,7 @@ class OutputFormat(Struct, frozen=True, kw_only=True):
 
 
 class Parameters(Struct, frozen=True, kw_only=True):
-    """How the model is to answer. What is None is left to the provider."""
+    """Settings of one request. A value of None leaves the choice to the provider."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -99,9 +109,10 @@ class Parameters(Struct, frozen=True, kw_only=True):
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):
-    """Everything one call of a model carries. The history is valid: every call has its one result.
+    """One request to a model. In a valid history every call has exactly one result.
 
-    With `tool_choice` "required", `forced` may name the one tool that is to be called.
+    If `tool_choice` is "required", `forced` may name the tool that the model must call. `session` is the id of
+    the session, which some APIs use as a cache key.
     """
 
     model: Model
@@ -118,10 +129,12 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
 class Provider(Protocol):
     """One model API.
 
-    * `stream` makes exactly one request and yields `Started` first and `Finished` last, once each;
-    * what is streamed in pieces is opened before it grows and closed before the end; a call is whole when told;
-    * a failure is raised as `ProviderError` with status, headers and body as far as known; nothing is retried here;
-    * closing the stream closes the connection at once.
+    * `stream` sends exactly one request. It yields `Started` first and `Finished` last, once each.
+    * A block is opened before its first delta and closed before the end of the answer. A `ToolCall` chunk is
+      complete.
+    * Every failure is raised as `ProviderError`, with status, headers and body as far as they are known. Nothing
+      is retried here.
+    * Closing the stream closes the connection at once.
     """
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]: ...

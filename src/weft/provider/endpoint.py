@@ -1,4 +1,4 @@
-"""Where a model's API is and how to get in, and the question that is sent there."""
+"""The address and credentials of a model API, and the HTTP request that is sent to it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,10 +8,11 @@ from msgspec import Struct
 from weft.provider.contract import Parameters
 
 
-class Deadlines(Struct, frozen=True, kw_only=True):
-    """How long to wait, in seconds: for a connection, for the answer to begin, for it to go on.
+class StreamDeadlines(Struct, frozen=True, kw_only=True):
+    """Timeouts in seconds: to connect, until the first byte of the answer, and between two pieces of it.
 
-    A model that thinks for minutes is streamed all the while, or its server sends signs of life.
+    A model that thinks for minutes does not exceed them: its thoughts are streamed, or its server sends
+    keep-alives.
     """
 
     connect: float = 30
@@ -20,7 +21,7 @@ class Deadlines(Struct, frozen=True, kw_only=True):
 
 
 class AwsKeys(Struct, frozen=True, kw_only=True):
-    """What requests to Amazon are signed with; `token` only where the keys are lent. Showing them shows nothing."""
+    """Keys that sign requests to AWS. `token` is set only for temporary keys. `repr` shows none of them."""
 
     id: str
     secret: str
@@ -30,26 +31,27 @@ class AwsKeys(Struct, frozen=True, kw_only=True):
         return "AwsKeys()"
 
 
-class Question(Struct, frozen=True, kw_only=True):
-    """A request ready to be sent. The names of its headers are in lower case. `key_from` says where its key comes from, for
-    whoever is told that it was refused."""
+class HttpRequest(Struct, frozen=True, kw_only=True):
+    """A request ready to be sent. Header names are in lower case. `key_from` says where the API key came from,
+    for the error message if it is refused.
+    """
 
     url: str
     headers: Mapping[str, str]
     body: bytes
-    deadlines: Deadlines
+    deadlines: StreamDeadlines
     key_from: str = ""
     provider_id: str = ""
 
     def __repr__(self) -> str:
-        return f"Question({self.url!r})"
+        return f"HttpRequest({self.url!r})"
 
 
-class Endpoint(Struct, frozen=True, kw_only=True):
-    """Where an API is, and how to get in. Without a key none is sent: a server of one's own may not want one.
+class ModelEndpoint(Struct, frozen=True, kw_only=True):
+    """The address of an API and the credentials for it. Without a key none is sent: a local server may need none.
 
-    `options` are the provider's own, for APIs that need to be told more; `query` goes behind every path of an API that
-    wants one; `aws` finds the keys that hold now; `key_from` says in words where the key comes from.
+    `options` are the provider's settings, for APIs that need more. `query` is appended to every path. `aws`
+    returns the current AWS keys. `key_from` says in words where the key came from.
     """
 
     base_url: str
@@ -57,21 +59,23 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     key_from: str = ""
     headers: Mapping[str, str] = {}
     provider_id: str = ""
-    deadlines: Deadlines = Deadlines()
+    deadlines: StreamDeadlines = StreamDeadlines()
     options: Mapping[str, Any] = {}
     query: str = ""
     aws: Callable[[], AwsKeys] | None = None
 
     def __repr__(self) -> str:
-        return f"Endpoint({self.base_url!r})"  # neither key nor headers, wherever this may be printed
+        return f"ModelEndpoint({self.base_url!r})"  # without key and headers: this may be logged
 
-    def ask(
-        self, path: str, body: bytes, asked: Parameters, own: Mapping[str, str] | None = None
-    ) -> Question:
-        """The question for a path of the API. A person's headers come over our `own`, the request's over both."""
-        given = {**(own or {}), **lower(self.headers), **lower(asked.headers)}
+    def build_request(
+        self, path: str, body: bytes, parameters: Parameters, own: Mapping[str, str] | None = None
+    ) -> HttpRequest:
+        """Build the request for a path of the API. Configured headers override `own`, headers of the request
+        override both.
+        """
+        given = {**(own or {}), **lower_names(self.headers), **lower_names(parameters.headers)}
         url = self.base_url.rstrip("/") + path + (f"?{self.query}" if self.query else "")
-        return Question(
+        return HttpRequest(
             url=url,
             headers=given,
             body=body,
@@ -82,9 +86,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def bearer(self) -> dict[str, str]:
-        """The key as most APIs want it."""
+        """Return the key as a bearer token header, as most APIs want it. Return no header without a key."""
         return {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
 
 
-def lower(headers: Mapping[str, str]) -> dict[str, str]:
+def lower_names(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}

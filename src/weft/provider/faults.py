@@ -1,4 +1,4 @@
-"""Turn what a model's API says when it fails into one `ProviderError` of a known kind."""
+"""Turn error responses of model APIs into `ProviderError` with a known kind."""
 
 import email.utils
 import json
@@ -9,9 +9,8 @@ from typing import Any, Final
 from weft.errors import FaultKind, ProviderError
 from weft.host.now import now
 
-# Typed codes, in lower case, wherever the API puts them (`code`, `type`, `status`, `__type`). First match wins, so
-# the code that says more stands before the one that says less.
-CODES: Final[dict[str, FaultKind]] = {
+# Error codes in lower case, from any of the fields `code`, `type`, `status` and `__type`. The first match wins.
+KIND_BY_CODE: Final[dict[str, FaultKind]] = {
     "context_length_exceeded": "overflow",
     "context_window_exceeded": "overflow",
     "contextwindowexceedederror": "overflow",
@@ -104,8 +103,8 @@ CODES: Final[dict[str, FaultKind]] = {
     "modelerrorexception": "server",
 }
 
-# The status a typed code stands for, where the API tells of a failure inside an answer that began well.
-STATUSES: Final[dict[str, int]] = {
+# The HTTP status that a code stands for, for APIs that report a failure inside an answer with status 200.
+STATUS_BY_CODE: Final[dict[str, int]] = {
     "invalid_request_error": 400,
     "authentication_error": 401,
     "billing_error": 402,
@@ -132,24 +131,22 @@ STATUSES: Final[dict[str, int]] = {
     "serviceunavailableexception": 503,
 }
 
-_START: Final = (
-    r"(?:^|[:.\n\"'] *)"  # of the message or of a sentence in it: a word in the middle proves nothing
-)
+_SENTENCE_START: Final = r"(?:^|[:.\n\"'] *)"  # the start of the message or of a sentence: the same words in the middle of one prove nothing
 
 
-def _texts(kind: FaultKind, *patterns: str) -> tuple[FaultKind, re.Pattern[str]]:
-    return kind, re.compile(_START + "(?:" + "|".join(patterns) + ")", re.IGNORECASE)
+def _compile_texts(kind: FaultKind, *patterns: str) -> tuple[FaultKind, re.Pattern[str]]:
+    return kind, re.compile(_SENTENCE_START + "(?:" + "|".join(patterns) + ")", re.IGNORECASE)
 
 
-TEXTS: Final = (
-    _texts(
+KIND_BY_TEXT: Final = (
+    _compile_texts(
         "output-length",
         r"`?max_tokens`?(?: is too large)?: \d+ ?>? ?.*maximum allowed number of output tokens",
         r"`?max_(?:completion_|output_)?tokens`?(?: is)? too large",
         r"`?max_(?:completion_|output_)?tokens`? must be less than or equal to",
         r"Unable to submit request because it has a maxOutputTokens value",
     ),
-    _texts(
+    _compile_texts(
         "overflow",
         r"prompt is too long",
         r"input is too long for requested model",
@@ -179,7 +176,7 @@ TEXTS: Final = (
         r"request (?:entity )?too large",
         r"request exceeds the maximum size",
     ),
-    _texts(
+    _compile_texts(
         "signature",
         r"invalid `?signature`? in `?thinking`? block",
         r"`?thinking`? or `?redacted_thinking`? blocks in the latest assistant message cannot be modified",
@@ -188,7 +185,7 @@ TEXTS: Final = (
         r"(?:function call|unable to submit request because function call) .{0,80}missing a `?thought_signature",
         r"corrupted thought signature",
     ),
-    _texts(
+    _compile_texts(
         "media",
         r"(?:at least one of the )?image dimensions exceed",
         r"image exceeds \d+(?:\.\d+)? ?MB maximum",
@@ -205,7 +202,7 @@ TEXTS: Final = (
         r"image_url is only supported by certain models",
         r"a maximum of \d+ PDF pages",
     ),
-    _texts(
+    _compile_texts(
         "quota",
         r"your credit balance is too low",
         r"insufficient (?:balance|credits|funds|quota)",
@@ -213,21 +210,21 @@ TEXTS: Final = (
         r"payment required",
         r"you have (?:reached|exceeded) your (?:monthly|weekly|daily|specified).{0,30}(?:limit|usage|included|credits)",
     ),
-    _texts(
+    _compile_texts(
         "content-filter",
         r"output blocked by content filtering policy",
         r"the response was filtered due to the prompt triggering",
         r"your (?:request|prompt) was (?:rejected|flagged|blocked)",
         r"invalid prompt: your prompt was flagged",
     ),
-    _texts(
+    _compile_texts(
         "rate-limit",
         r"rate limit (?:reached|exceeded)",
         r"too many requests",
         r"number of request tokens has exceeded",
         r"this request would exceed (?:your|the) (?:account|organization|rate)",
     ),
-    _texts(
+    _compile_texts(
         "overload",
         r"overloaded(?:$|[. ])",
         r"the model is overloaded",
@@ -236,7 +233,7 @@ TEXTS: Final = (
         r"(?:the )?server is (?:overloaded|busy)",
         r"model .{0,60}is currently (?:loading|over capacity)",
     ),
-    _texts(
+    _compile_texts(
         "auth",
         r"(?:incorrect|invalid) api key",
         r"invalid x-api-key",
@@ -244,7 +241,7 @@ TEXTS: Final = (
         r"no auth credentials found",
         r"unauthorized(?:$|[. ])",
     ),
-    _texts(
+    _compile_texts(
         "not-found",
         r"model .{0,120}(?:not found|does not exist)",
         r"the model .{0,120}(?:does not exist|not found)",
@@ -252,11 +249,13 @@ TEXTS: Final = (
 )
 
 
-MAX_BODY: Final = 16 * 1024
-MAX_MESSAGE: Final = 2000
-RETRYABLE: Final[frozenset[FaultKind]] = frozenset({"rate-limit", "overload", "server", "network", "timeout"})
+MAX_BODY_LENGTH: Final = 16 * 1024
+MAX_MESSAGE_LENGTH: Final = 2000
+RETRYABLE_KINDS: Final[frozenset[FaultKind]] = frozenset(
+    {"rate-limit", "overload", "server", "network", "timeout"}
+)
 
-_BY_STATUS: Final[dict[int, FaultKind]] = {
+_KIND_BY_STATUS: Final[dict[int, FaultKind]] = {
     401: "auth",
     402: "quota",
     403: "auth",
@@ -273,16 +272,16 @@ _BY_STATUS: Final[dict[int, FaultKind]] = {
     524: "timeout",
     529: "overload",
 }
-# A text may not overrule these: a rate limit is not an overflow because it speaks of tokens.
-FIRM: Final = frozenset({401, 402, 429, 529})
-EXACT: Final[frozenset[FaultKind]] = frozenset(
+# The text cannot overrule these statuses: a rate limit is not an overflow because it mentions tokens.
+FINAL_STATUSES: Final = frozenset({401, 402, 429, 529})
+SPECIFIC_KINDS: Final[frozenset[FaultKind]] = frozenset(
     {"overflow", "output-length", "media", "signature", "content-filter", "quota"}
 )
-CLIENT: Final = 4  # the hundreds of statuses that say the request was wrong
-SERVER: Final = 5
+CLIENT_ERRORS: Final = 4  # hundreds digit of statuses that blame the request
+SERVER_ERRORS: Final = 5
 
 
-def fault(
+def make_error(
     kind: FaultKind,
     message: str,
     *,
@@ -290,89 +289,94 @@ def fault(
     headers: Mapping[str, str] | None = None,
     body: str = "",
 ) -> ProviderError:
-    """A failure of this kind; whether it is worth another try follows from the kind."""
-    error = ProviderError(message, status=status, retryable=kind in RETRYABLE, headers=headers, body=body)
+    """Make a `ProviderError` of this kind. The kind decides whether it is worth a retry."""
+    error = ProviderError(
+        message, status=status, retryable=kind in RETRYABLE_KINDS, headers=headers, body=body
+    )
     error.kind = kind
-    error.wait_ms = wait_of(error.headers, now)
+    error.wait_ms = parse_wait(error.headers, now)
     return error
 
 
-def broken(message: str) -> ProviderError:
-    """The answer is not whole: asking again may help."""
-    error = fault("protocol", message)
+def make_incomplete_error(message: str) -> ProviderError:
+    """Make an error for an incomplete answer. It is worth a retry."""
+    error = make_error("protocol", message)
     error.retryable = True
     return error
 
 
-def nameless() -> ProviderError:
-    return fault("protocol", "the model called a tool without a name")
+def make_nameless_call_error() -> ProviderError:
+    return make_error("protocol", "the model called a tool without a name")
 
 
-def to_error(status: int | None, headers: Mapping[str, str], body: bytes | str) -> ProviderError:
-    """The failure that an answer tells of. Told inside an answer that began well (no status, or one of success),
-    the status is the one its code stands for."""
-    said = body.decode(errors="replace") if isinstance(body, bytes) else body
-    document = _document(said)
+def parse_error(status: int | None, headers: Mapping[str, str], body: bytes | str) -> ProviderError:
+    """Turn an error response into a `ProviderError`.
+
+    If the error came inside a successful answer (`status` is None or a success), its code decides the status.
+    """
+    text = body.decode(errors="replace") if isinstance(body, bytes) else body
+    document = _parse_body(text)
     named = {name.lower(): value for name, value in headers.items()}
-    codes, message = [*_codes(document), *_codes_in(named)], _message(document)
-    if status is None or not _failed(status):
-        status = _told_status(document, codes)
-    kind = classify(status, codes, message if document is not None else said[:MAX_MESSAGE])
-    error = fault(
+    codes, message = [*_find_codes(document), *_find_header_codes(named)], _find_message(document)
+    if status is None or not _is_failure(status):
+        status = _find_status(document, codes)
+    kind = classify(status, codes, message if document is not None else text[:MAX_MESSAGE_LENGTH])
+    error = make_error(
         kind,
-        _sentence(status, message, said, html=document is None),
+        _format_message(status, message, text, html=document is None),
         status=status,
         headers=named,
-        body=said[:MAX_BODY],
+        body=text[:MAX_BODY_LENGTH],
     )
     if error.wait_ms is None:
-        error.wait_ms = _told_wait(document)
+        error.wait_ms = _find_wait(document)
     if error.headers.get("x-should-retry") == "false":
         error.retryable = False
     return error
 
 
 def classify(status: int | None, codes: list[str], message: str) -> FaultKind:
-    """What kind of failure this is: by a code that says exactly, by such a text, by any code, by the status."""
-    coded = [CODES[code] for code in codes if code in CODES]
-    told = next((kind for kind, pattern in TEXTS if pattern.search(message)), None)
-    exact = next((kind for kind in coded if kind in EXACT), None)
+    """Return the kind of a failure. A specific code decides, then a specific text, then any code, then the status."""
+    coded = [KIND_BY_CODE[code] for code in codes if code in KIND_BY_CODE]
+    by_text = next((kind for kind, pattern in KIND_BY_TEXT if pattern.search(message)), None)
+    exact = next((kind for kind in coded if kind in SPECIFIC_KINDS), None)
     if exact is not None:
         return exact
-    if told in EXACT and (status not in FIRM or told == "quota"):
-        return told
+    if by_text in SPECIFIC_KINDS and (status not in FINAL_STATUSES or by_text == "quota"):
+        return by_text
     if status is not None:
-        # The status says as much as a code for some fault of the server; and a request that is refused as wrong
-        # stays wrong, whatever the code.
-        vague = {"server", "timeout"} if _is_ours(status) else {"server"}
+        # A status says as much as a code for "server error". A request that was refused as wrong stays wrong, so a
+        # code that suggests a retry does not count.
+        vague = {"server", "timeout"} if _is_client_fault(status) else {"server"}
         coded = [kind for kind in coded if kind not in vague]
     if coded:
         return coded[0]
-    return told if told is not None and status not in FIRM else _kind_of_status(status)
+    return by_text if by_text is not None and status not in FINAL_STATUSES else _classify_status(status)
 
 
-def _is_ours(status: int) -> bool:
-    return status // 100 == CLIENT and _BY_STATUS.get(status) not in RETRYABLE
+def _is_client_fault(status: int) -> bool:
+    return status // 100 == CLIENT_ERRORS and _KIND_BY_STATUS.get(status) not in RETRYABLE_KINDS
 
 
-def _failed(status: int) -> bool:
-    return status // 100 in (CLIENT, SERVER)
+def _is_failure(status: int) -> bool:
+    return status // 100 in (CLIENT_ERRORS, SERVER_ERRORS)
 
 
-def _kind_of_status(status: int | None) -> FaultKind:
+def _classify_status(status: int | None) -> FaultKind:
     if status is None:
-        return "server"  # told inside an answer that had begun: the question was not the fault
-    if status in _BY_STATUS:
-        return _BY_STATUS[status]
-    if status // 100 == SERVER:
+        return "server"  # reported inside an answer that had begun, so the request was accepted
+    if status in _KIND_BY_STATUS:
+        return _KIND_BY_STATUS[status]
+    if status // 100 == SERVER_ERRORS:
         return "server"
-    return "bad-request" if status // 100 == CLIENT else "protocol"
+    return "bad-request" if status // 100 == CLIENT_ERRORS else "protocol"
 
 
-def wait_of(headers: Mapping[str, str], now: Callable[[], int]) -> int | None:
-    """How long the headers (lower case) ask us to wait, in ms.
+def parse_wait(headers: Mapping[str, str], now: Callable[[], int]) -> int | None:
+    """Return how many ms the response headers (in lower case) ask us to wait, or None if they do not say.
 
-    A date counts from the answer's own `date`, whatever our clock says; where there is none, from our clock.
+    A date in `retry-after` counts from the response's own `date` header, so that a wrong local clock does not
+    matter. Without that header it counts from our clock.
     """
     for name, scale in (("retry-after-ms", 1), ("retry-after", 1000)):
         try:
@@ -382,24 +386,24 @@ def wait_of(headers: Mapping[str, str], now: Callable[[], int]) -> int | None:
         if 0 <= asked < 10**9:
             return -int(-asked * scale // 1)
     try:
-        until = _moment(headers.get("retry-after", ""))
-        since = _moment(headers["date"]) if "date" in headers else now()
+        until = _parse_date(headers.get("retry-after", ""))
+        since = _parse_date(headers["date"]) if "date" in headers else now()
         return max(0, until - since)
     except (ValueError, TypeError, OverflowError):
         return None
 
 
-def _moment(date: str) -> int:
+def _parse_date(date: str) -> int:
     return round(email.utils.parsedate_to_datetime(date).timestamp() * 1000)
 
 
-# --- what the body says ---
+# --- parsing the body ---
 
 
-def _document(said: str) -> Any:
-    """The JSON of the body, or None; of a list its first, as Google sends."""
-    text = said.strip()
-    for line in (text, text.removeprefix("data:").strip()):
+def _parse_body(text: str) -> Any:
+    """Return the JSON of the body, or None. Google sends a list: return its first entry."""
+    stripped = text.strip()
+    for line in (stripped, stripped.removeprefix("data:").strip()):
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):
@@ -408,64 +412,64 @@ def _document(said: str) -> Any:
     return None
 
 
-def _layers(document: Any) -> Iterator[dict[str, Any]]:
-    """The objects that may tell of the failure, the one that says most first."""
+def _iterate_layers(document: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects that may describe the failure, the most specific first."""
     if not isinstance(document, dict):
         return
     inner = document.get("error")
     if isinstance(inner, dict):
         metadata = inner.get("metadata")
-        # A router quotes the failure of the server behind it, as text.
+        # A router quotes the error of the upstream server as text.
         if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
-            yield from _layers(_document(metadata["raw"]))
+            yield from _iterate_layers(_parse_body(metadata["raw"]))
         if isinstance(inner.get("innererror"), dict):
             yield inner["innererror"]
         yield inner
     response = document.get("response")
     if isinstance(response, dict):
-        yield from _layers(response)
+        yield from _iterate_layers(response)
     yield document
 
 
-def _codes(document: Any) -> list[str]:
+def _find_codes(document: Any) -> list[str]:
     names = ("code", "type", "status", "__type")
-    found = [layer.get(name) for layer in _layers(document) for name in names]
+    found = [layer.get(name) for layer in _iterate_layers(document) for name in names]
     return [code.lower().rsplit("#")[-1] for code in found if isinstance(code, str)]
 
 
-def _codes_in(headers: Mapping[str, str]) -> list[str]:
-    """Amazon names the failure beside the body: `ThrottlingException:http://…`."""
+def _find_header_codes(headers: Mapping[str, str]) -> list[str]:
+    """Amazon names the error in a header: `ThrottlingException:http://…`."""
     named = headers.get("x-amzn-errortype", "").partition(":")[0]
     return [named.lower().rsplit("#")[-1]] if named else []
 
 
-def _message(document: Any) -> str:
+def _find_message(document: Any) -> str:
     if isinstance(document, str):
         return document
-    for layer in _layers(document):
+    for layer in _iterate_layers(document):
         for name in ("message", "error", "detail", "msg", "Message", "error_description", "title"):
-            said = layer.get(name)
-            if isinstance(said, list) and said and isinstance(said[0], dict):
-                said = said[0].get("msg") or said[0].get("message")
-            if isinstance(said, str) and said.strip():
-                return said.strip()
+            text = layer.get(name)
+            if isinstance(text, list) and text and isinstance(text[0], dict):
+                text = text[0].get("msg") or text[0].get("message")
+            if isinstance(text, str) and text.strip():
+                return text.strip()
     return ""
 
 
-def _told_status(document: Any, codes: list[str]) -> int | None:
-    for layer in _layers(document):
+def _find_status(document: Any, codes: list[str]) -> int | None:
+    for layer in _iterate_layers(document):
         for name in ("code", "status", "status_code"):
             told = layer.get(name)
             if isinstance(told, str) and told.isdecimal():
                 told = int(told)
-            if isinstance(told, int) and _failed(told):
+            if isinstance(told, int) and _is_failure(told):
                 return told
-    return next((STATUSES[code] for code in codes if code in STATUSES), None)
+    return next((STATUS_BY_CODE[code] for code in codes if code in STATUS_BY_CODE), None)
 
 
-def _told_wait(document: Any) -> int | None:
+def _find_wait(document: Any) -> int | None:
     """Google says in the body how long to wait: `{"@type": "…RetryInfo", "retryDelay": "12.5s"}`."""
-    for layer in _layers(document):
+    for layer in _iterate_layers(document):
         details = layer.get("details")
         for detail in details if isinstance(details, list) else ():
             delay = detail.get("retryDelay") if isinstance(detail, dict) else None
@@ -474,13 +478,13 @@ def _told_wait(document: Any) -> int | None:
     return None
 
 
-def _sentence(status: int | None, message: str, said: str, *, html: bool) -> str:
+def _format_message(status: int | None, message: str, text: str, *, html: bool) -> str:
     if message:
-        return message[:MAX_MESSAGE]
-    text = said.strip()
-    prefix = f"the server answered {status}" if status else "the server told of a failure"
+        return message[:MAX_MESSAGE_LENGTH]
+    text = text.strip()
+    prefix = f"the server answered {status}" if status else "the server reported a failure"
     if not text:
         return prefix
     if html and text.startswith("<"):
         return f"{prefix} with a web page"
-    return f"{prefix}: {text[:MAX_MESSAGE]}"
+    return f"{prefix}: {text[:MAX_MESSAGE_LENGTH]}"

@@ -1,4 +1,6 @@
-"""One HTTP request to a model's API, its answer as chunks, every wait with an end. Nothing is retried here."""
+"""Send one HTTP request to a model API and turn its answer into chunks. Every wait has a deadline; nothing is
+retried.
+"""
 
 import asyncio
 import ssl
@@ -9,28 +11,33 @@ from typing import Any, Final, Protocol
 import httpx2
 
 from weft.errors import ProviderError
-from weft.provider.catalog.local import to_refusal
+from weft.provider.catalog.local import to_refused_connection
 from weft.provider.chunk import AnyChunk
-from weft.provider.endpoint import Deadlines, Question
-from weft.provider.faults import MAX_BODY, broken, fault, to_error
+from weft.provider.endpoint import HttpRequest, StreamDeadlines
+from weft.provider.faults import MAX_BODY_LENGTH, make_error, make_incomplete_error, parse_error
 from weft.provider.sse import SseEvent, SseReader
 from weft.version import VERSION
 
-GRACE: Final = 0.2
+DRAIN_SECONDS: Final = 0.2
 SECRET_HEADERS: Final = frozenset({"set-cookie"})
 
 
-class Reader(Protocol):
-    """Bytes, cut anywhere, to the events that became whole; `end` gives what is left when the bytes are over."""
+class EventReader(Protocol):
+    """Splits bytes, cut anywhere, into events. `feed` returns the events that are complete, `end` what is left at
+    the end.
+    """
 
     def feed(self, data: bytes, /) -> list[SseEvent]: ...
 
     def end(self) -> list[SseEvent]: ...
 
 
-class Fold(Protocol):
-    """Events of one API's stream to chunks. It is `done` when the answer is whole; `end` tells what is left to tell
-    when the stream is over, and raises `ProviderError` if the answer is not whole."""
+class StreamFold(Protocol):
+    """Turns the events of one API's stream into chunks.
+
+    `done` is True once the answer is complete. `end` returns the chunks that are left when the stream is over; it
+    raises `ProviderError` if the answer is incomplete.
+    """
 
     done: bool
 
@@ -41,68 +48,73 @@ class Fold(Protocol):
 
 async def stream_chunks(
     client: httpx2.AsyncClient,
-    ask: Callable[[], Question],
-    fold: Fold,
+    build: Callable[[], HttpRequest],
+    fold: StreamFold,
     *,
-    reader: Reader | None = None,
-    apart: bool = False,
+    reader: EventReader | None = None,
+    in_thread: bool = False,
 ) -> AsyncGenerator[AnyChunk]:
-    """POST a question and yield its answer. Closing this closes the connection at once; an answer that is whole is
-    read to its end first. A question that takes long to put together is made `apart`, in a thread.
+    """POST a request and yield its answer as chunks. With `in_thread`, `build` runs in a thread because encoding
+    takes long.
 
-    Raises `ProviderError`: what the server said when it refused, `protocol` when it does not answer in events,
-    `timeout` and `network` when nothing comes.
+    Closing the generator closes the connection at once. A complete answer is read to the end of the stream first,
+    so that the connection can be reused.
+
+    Raise `ProviderError`: with the server's own words if it refused, of kind `protocol` if it did not answer with
+    events, and of kind `timeout` or `network` if no answer came.
     """
-    events, told = reader or SseReader(), False
-    question = await asyncio.to_thread(ask) if apart else ask()
-    with _addressed(question.url), _ours(question):
-        async with _open_answer(client, question) as answer, aclosing(answer.pieces()) as pieces:
+    events, has_event = reader or SseReader(), False
+    request = await asyncio.to_thread(build) if in_thread else build()
+    with _add_url(request.url), _translate_errors(request):
+        async with _open_answer(client, request) as answer, aclosing(answer.pieces()) as pieces:
             async for piece in pieces:
                 for event in events.feed(piece):
-                    told = True
+                    has_event = True
                     for chunk in fold.feed(event):
                         yield chunk
                 if fold.done:
                     break
             for event in () if fold.done else events.end():
-                told = True
+                has_event = True
                 for chunk in _feed_last(fold, event):
                     yield chunk
-            if not told:
-                raise broken("the server answered with nothing")
+            if not has_event:
+                raise make_incomplete_error("the server sent an empty answer")
             for chunk in fold.end():
                 yield chunk
             await _drain(pieces)
 
 
-def _feed_last(fold: Fold, event: SseEvent) -> list[AnyChunk]:
-    """What stands behind the last whole event. Where that cannot be read, the answer was cut off in the middle of it."""
+def _feed_last(fold: StreamFold, event: SseEvent) -> list[AnyChunk]:
+    """Return the chunks of the text after the last complete event. If it cannot be parsed, the answer was cut off
+    inside an event.
+    """
     try:
         return list(fold.feed(event))
     except ProviderError as error:
         if error.kind != "protocol" or error.retryable:
             raise
-        raise broken("the model's answer broke off in the middle of an event") from error
+        raise make_incomplete_error("the answer broke off in the middle of an event") from error
 
 
 async def _drain(pieces: AsyncGenerator[bytes]) -> None:
-    """Let an answer that is whole come to its end, so that its connection can serve again; but not for long."""
+    """Read a complete answer to the end of the stream, for a short time, so that its connection can be reused."""
     with suppress(TimeoutError, ProviderError, httpx2.TransportError):
-        async with asyncio.timeout(GRACE):
+        async with asyncio.timeout(DRAIN_SECONDS):
             async for _ in pieces:
                 pass
 
 
-class _Answer:
-    """An answer that has begun: its head, the first bytes of its body, and the rest as it comes."""
+class _OpenAnswer:
+    """An answer that has begun: its response, the first bytes of its body, and the rest as it arrives."""
 
-    def __init__(self, response: httpx2.Response, deadlines: Deadlines) -> None:
+    def __init__(self, response: httpx2.Response, deadlines: StreamDeadlines) -> None:
         self.response = response
         self._deadlines = deadlines
-        self._rest = _bytes_of(response)
+        self._rest = _iterate_bytes(response)
         self._first: bytes | None = None
 
-    async def begin(self) -> None:
+    async def read_first(self) -> None:
         self._first = await anext(self._rest, None)
 
     async def pieces(self) -> AsyncGenerator[bytes]:
@@ -113,18 +125,20 @@ class _Answer:
             async for piece in self._rest:
                 yield piece
         except httpx2.ReadTimeout:
-            raise _silent(f"the answer stopped for {self._deadlines.between:g} s") from None
+            raise _make_timeout(
+                f"the server sent nothing for {self._deadlines.between:g} s in the middle of its answer"
+            ) from None
 
-    async def text(self) -> bytes:
-        """The beginning of the body, as far as it comes."""
-        said = b""
+    async def read_text(self) -> bytes:
+        """Return the beginning of the body, as much as arrives and at most `MAX_BODY_LENGTH` bytes."""
+        body = b""
         with suppress(ProviderError, httpx2.TransportError):
             async with aclosing(self.pieces()) as chunks:
                 async for chunk in chunks:
-                    said += chunk
-                    if len(said) > MAX_BODY:
+                    body += chunk
+                    if len(body) > MAX_BODY_LENGTH:
                         break
-        return said[:MAX_BODY]
+        return body[:MAX_BODY_LENGTH]
 
     async def close(self) -> None:
         if isinstance(self._rest, AsyncGenerator):
@@ -132,8 +146,10 @@ class _Answer:
         await self.response.aclose()
 
 
-def _bytes_of(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """The body as it comes. One that is not packed need not be unpacked: every piece would pay for it."""
+def _iterate_bytes(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """Return the bytes of the body as they arrive. An uncompressed body skips the decoder, which costs time for
+    every piece.
+    """
     stream = response.stream
     if isinstance(stream, httpx2.AsyncByteStream) and "content-encoding" not in response.headers:
         return aiter(stream)
@@ -141,29 +157,33 @@ def _bytes_of(response: httpx2.Response) -> AsyncIterator[bytes]:
 
 
 @asynccontextmanager
-async def _open_answer(client: httpx2.AsyncClient, question: Question) -> AsyncIterator[_Answer]:
-    """The answer to the question, once it is one we can read."""
-    request, deadlines = _build(client, question), question.deadlines
-    answer: _Answer | None = None
+async def _open_answer(client: httpx2.AsyncClient, request: HttpRequest) -> AsyncIterator[_OpenAnswer]:
+    """Send the request and yield its answer. Raise `ProviderError` if it is not a stream of events."""
+    message, deadlines = _build_request(client, request), request.deadlines
+    answer: _OpenAnswer | None = None
     try:
         try:
             async with asyncio.timeout(None) as deadline:
-                # The clock for the first byte starts when the question is sent: a long history takes its time.
-                request.extensions["trace"] = _once_sent(deadline, deadlines.first_byte)
-                answer = _Answer(await client.send(request, stream=True), deadlines)
-                # From here on the client's own clock runs, once per read: ours would run for every piece.
-                request.extensions["timeout"]["read"] = deadlines.between
-                await answer.begin()
+                # The deadline for the first byte starts when the request has been sent: uploading a long history
+                # takes time.
+                message.extensions["trace"] = _start_deadline_once_sent(deadline, deadlines.first_byte)
+                answer = _OpenAnswer(await client.send(message, stream=True), deadlines)
+                # From here on the client's own read timeout is used: a timeout of ours would cost time for every
+                # piece.
+                message.extensions["timeout"]["read"] = deadlines.between
+                await answer.read_first()
         except TimeoutError:
-            raise _silent(f"no answer within {deadlines.first_byte:g} s") from None
-        await _refuse_unreadable(answer, question)
+            raise _make_timeout(f"no answer within {deadlines.first_byte:g} s") from None
+        await _refuse_unreadable(answer, request)
         yield answer
     finally:
         if answer is not None:
             await answer.close()
 
 
-def _once_sent(deadline: asyncio.Timeout, seconds: float) -> Any:
+def _start_deadline_once_sent(deadline: asyncio.Timeout, seconds: float) -> Any:
+    """Return a trace callback that starts the deadline when the request body has been sent."""
+
     async def trace(name: str, _: Mapping[str, Any]) -> None:
         if name.endswith("send_request_body.complete"):
             deadline.reschedule(asyncio.get_running_loop().time() + seconds)
@@ -171,99 +191,100 @@ def _once_sent(deadline: asyncio.Timeout, seconds: float) -> Any:
     return trace
 
 
-async def _refuse_unreadable(answer: _Answer, question: Question) -> None:
+async def _refuse_unreadable(answer: _OpenAnswer, request: HttpRequest) -> None:
+    """Raise `ProviderError` if the answer is an error, a web page or a single document."""
     response = answer.response
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.is_success and kind not in {"text/html", "application/json"}:
         return
-    said, headers = await answer.text(), _headers(response)
-    told = kind == "application/json" and (b'"error"' in said or b'"__type"' in said)
-    if told or not response.is_success:
-        error = to_error(response.status_code, headers, said)
-        error.hint = question.key_from if error.kind == "auth" else ""
+    body, headers = await answer.read_text(), _keep_headers(response)
+    is_error = kind == "application/json" and (b'"error"' in body or b'"__type"' in body)
+    if is_error or not response.is_success:
+        error = parse_error(response.status_code, headers, body)
+        error.hint = request.key_from if error.kind == "auth" else ""
         raise error
-    raise fault(
+    raise make_error(
         "protocol",
-        "the server answered with a web page, not with a stream; is the address of the API right?"
+        "the server answered with a web page instead of a stream: check the address of the API"
         if kind == "text/html"
-        else "the server answered with one document, not with a stream",
+        else "the server answered with a single document instead of a stream",
         status=response.status_code,
         headers=headers,
-        body=said.decode(errors="replace"),
+        body=body.decode(errors="replace"),
     )
 
 
-def _headers(response: httpx2.Response) -> dict[str, str]:
+def _keep_headers(response: httpx2.Response) -> dict[str, str]:
     return {name: value for name, value in response.headers.items() if name not in SECRET_HEADERS}
 
 
-def _build(client: httpx2.AsyncClient, question: Question) -> httpx2.Request:
-    deadlines = question.deadlines
-    # The wait for the first byte has a clock of our own; the one for the rest is set when the answer begins.
+def _build_request(client: httpx2.AsyncClient, request: HttpRequest) -> httpx2.Request:
+    deadlines = request.deadlines
+    # The wait for the first byte has a deadline of our own. The read timeout is set when the answer begins.
     waits = httpx2.Timeout(
         connect=deadlines.connect, pool=deadlines.connect, write=deadlines.between, read=None
     )
-    # A compressed stream of events comes in lumps.
+    # A compressed stream arrives in large batches of events.
     fixed = {
         "content-type": "application/json",
         "accept": "text/event-stream",
         "accept-encoding": "identity",
         "user-agent": f"weft/{VERSION}",
     }
-    headers = {**fixed, **question.headers}
-    return client.build_request("POST", question.url, headers=headers, content=question.body, timeout=waits)
+    headers = {**fixed, **request.headers}
+    return client.build_request("POST", request.url, headers=headers, content=request.body, timeout=waits)
 
 
 @contextmanager
-def _ours(question: Question) -> Iterator[None]:
-    """What goes wrong on the way, as `ProviderError`. Never quotes a header: one of them is the key."""
-    url = question.url
+def _translate_errors(request: HttpRequest) -> Iterator[None]:
+    """Turn network errors into `ProviderError`. The messages never quote a header: one of them is the key."""
+    url = request.url
     try:
         yield
     except httpx2.ConnectTimeout:
-        raise _silent(f"no connection to {_host(url)} in time") from None
+        raise _make_timeout(f"connecting to {_format_host(url)} took too long") from None
     except httpx2.PoolTimeout:
-        raise _silent(f"too many requests to {_host(url)} under way") from None
+        raise _make_timeout(f"too many requests to {_format_host(url)} are in progress") from None
     except httpx2.TimeoutException:
-        raise _silent(f"{_host(url)} stopped listening") from None
+        raise _make_timeout(f"{_format_host(url)} stopped reading the request") from None
     except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, UnicodeEncodeError, httpx2.LocalProtocolError):
-        raise fault(
+        raise make_error(
             "bad-request", "the request cannot be sent: check the address, the key and the headers"
         ) from None
     except httpx2.DecodingError as error:
-        raise fault("protocol", f"the answer cannot be unpacked: {error}") from error
+        raise make_error("protocol", f"the answer cannot be decompressed: {error}") from error
     except (httpx2.ConnectError, httpx2.ProxyError) as error:
-        raise to_refusal(url, error, question.provider_id) or fault(
-            "network", f"no connection to {_host(url)}: {error}"
+        raise to_refused_connection(url, error, request.provider_id) or make_error(
+            "network", f"cannot connect to {_format_host(url)}: {error}"
         ) from error
     except (httpx2.TransportError, ssl.SSLError) as error:
-        raise fault("network", f"the connection to {_host(url)} broke off: {error}") from error
+        raise make_error("network", f"the connection to {_format_host(url)} broke off: {error}") from error
 
 
 @contextmanager
-def _addressed(url: str) -> Iterator[None]:
-    """Write the address into every `ProviderError`, without what may be a key in it."""
+def _add_url(url: str) -> Iterator[None]:
+    """Add the address to every `ProviderError`, without the parts that may hold a key."""
     try:
         yield
     except ProviderError as error:
-        error.url = to_address(url)
+        error.url = strip_url(url)
         raise
 
 
-def to_address(url: str) -> str:
-    """Return a URL without its query and its password, or "" if it is none."""
+def strip_url(url: str) -> str:
+    """Return a URL without query, fragment and password. Return "" if it is not a URL."""
     try:
         return str(httpx2.URL(url).copy_with(query=None, fragment=None, userinfo=b""))
     except httpx2.InvalidURL:
         return ""
 
 
-def _silent(message: str) -> ProviderError:
-    return fault("timeout", message)
+def _make_timeout(message: str) -> ProviderError:
+    return make_error("timeout", message)
 
 
-def _host(url: str) -> str:
-    """The host, with its port where the address names one."""
+def _format_host(url: str) -> str:
+    """Return the host, with its port if the URL names one."""
     try:
         return httpx2.URL(url).netloc.decode() or "the server"
     except httpx2.InvalidURL:

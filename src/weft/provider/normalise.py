@@ -1,4 +1,4 @@
-"""What every API asks of a conversation, made true of any (pure): each call its one result, ids and names in shape."""
+"""Make any history valid for model APIs (pure): one result for each call, and ids and names that the APIs accept."""
 
 import hashlib
 import re
@@ -23,19 +23,19 @@ from weft.provider.contract import (
 )
 
 INTERRUPTED: Final = "[Tool execution was interrupted]"
-GO_ON: Final = "Continue if you have next steps"
-GOING_ON: Final = UserTurn(content=(TextContent(text=GO_ON),))
+CONTINUE_TEXT: Final = "Continue if you have next steps"
+CONTINUE_TURN: Final = UserTurn(content=(TextContent(text=CONTINUE_TEXT),))
 NO_OUTPUT: Final = "(no output)"
-NOOP: Final = ToolSpec(
+NOOP_TOOL: Final = ToolSpec(
     name="_noop",
-    about="Does nothing. It stands here because the conversation holds calls of tools that are not offered now.",
+    about="Does nothing. It is declared because the conversation contains calls of tools that are not available now.",
     schema={"type": "object", "properties": {}},
 )
-LONGEST_NAME: Final = 64
-MISTRAL_ID: Final = 9
+MAX_NAME_LENGTH: Final = 64
+MISTRAL_ID_LENGTH: Final = 9
 
-# The key under which what a provider wants to see again is kept, by package (spec 9.5).
-_KEYS: Final = {
+# The key of a provider's own data in stored metadata, by npm package (spec 9.5).
+_METADATA_KEYS: Final = {
     "@ai-sdk/openai": "openai",
     "@ai-sdk/azure": "openai",
     "@ai-sdk/github-copilot": "openai",
@@ -48,49 +48,50 @@ _KEYS: Final = {
     "@openrouter/ai-sdk-provider": "openrouter",
 }
 
-Shape = Callable[[str], str]
+ShapeId = Callable[[str], str]
 
 
-def metadata_key(model: Model) -> str:
-    return _KEYS.get(model.api.npm, model.provider_id)
+def get_metadata_key(model: Model) -> str:
+    """Return the key under which the model's provider finds its own metadata."""
+    return _METADATA_KEYS.get(model.api.npm, model.provider_id)
 
 
-def own_metadata(metadata: Metadata | None, key: str, provider_id: str = "") -> Metadata:
-    """What was kept under our key, or under the provider's own name; empty when nothing or nonsense was."""
+def get_own_metadata(metadata: Metadata | None, key: str, provider_id: str = "") -> Metadata:
+    """Return the metadata under our key, or under the provider's name. Return {} if there is none."""
     found = (metadata or {}).get(key, (metadata or {}).get(provider_id))
     return found if isinstance(found, dict) else {}
 
 
-# --- shapes ---
+# --- names and ids ---
 
 
-def tool_name(name: str) -> str:
-    """A name of a tool as every API takes it: models invent others, and a history keeps them."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:LONGEST_NAME] or "unnamed"
+def to_tool_name(name: str) -> str:
+    """Return a tool name that every API accepts. Models invent other names, and a history keeps them."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:MAX_NAME_LENGTH] or "unnamed"
 
 
-def input_schema(spec: ToolSpec) -> dict[str, Any]:
-    """The schema of a tool's input, which says that it is an object: APIs refuse one that leaves it to be guessed."""
+def to_input_schema(spec: ToolSpec) -> dict[str, Any]:
+    """Return the input schema with its type, "object": APIs refuse a schema that omits it."""
     return spec.schema if spec.schema.get("type") == "object" else {**spec.schema, "type": "object"}
 
 
-def plain_id(id: str) -> str:
+def to_plain_id(id: str) -> str:
     return id or "call"
 
 
-def claude_id(id: str) -> str:
+def to_claude_id(id: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", id) or "call"
 
 
-def mistral_id(id: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]", "", id)[:MISTRAL_ID].ljust(MISTRAL_ID, "0")
+def to_mistral_id(id: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]", "", id)[:MISTRAL_ID_LENGTH].ljust(MISTRAL_ID_LENGTH, "0")
 
 
-def short_id(longest: int) -> Shape:
-    """Ids no longer than that; what is longer is told apart by a digest of the whole."""
+def limit_id(longest: int) -> ShapeId:
+    """Return a function that limits ids to this length. A longer id becomes a digest, so that ids stay distinct."""
 
     def shape(id: str) -> str:
-        return plain_id(id) if len(id) <= longest else f"call_{_digest(id)[:24]}"
+        return to_plain_id(id) if len(id) <= longest else f"call_{_digest(id)[:24]}"
 
     return shape
 
@@ -102,46 +103,46 @@ def _digest(text: str) -> str:
 # --- calls and results ---
 
 
-class _Names:
-    """Ids in shape and never the same twice: servers repeat theirs, and shapes cut them short."""
+class _UniqueIds:
+    """Shapes ids and keeps them unique: servers repeat ids, and shaping may cut off the difference."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ShapeId) -> None:
         self._shape = shape
-        self._given: set[str] = set()
+        self._assigned: set[str] = set()
         self._repeats: dict[str, int] = {}
 
-    def give(self, id: str) -> str:
+    def assign(self, id: str) -> str:
         shaped = name = self._shape(id)
-        while name in self._given:
+        while name in self._assigned:
             count = self._repeats[id] = self._repeats.get(id, 1) + 1
             again = f"{id}_{count}"
             name = self._shape(again)
-            if name == shaped:  # the shape cut off what told them apart
+            if name == shaped:  # the shape cut off the suffix
                 name = self._shape(_digest(again))
-        self._given.add(name)
+        self._assigned.add(name)
         return name
 
 
-def pair_calls(messages: Iterable[ModelMessage], shape: Shape = plain_id) -> list[ModelMessage]:
-    """Each call is answered right after its turn, once; results of no call are left out; nothing is empty.
+def pair_calls(messages: Iterable[ModelMessage], shape: ShapeId = to_plain_id) -> list[ModelMessage]:
+    """Return the history with exactly one result right after each call. Drop results without a call, and empty turns.
 
-    A turn that is well as it is stays the same object: what was made of it before can be used again.
+    A turn that needs no change stays the same object, so that its cached encoding can be reused.
     """
-    names, turns = _Names(shape), list(messages)
+    ids, turns = _UniqueIds(shape), list(messages)
     made: list[ModelMessage] = []
     for number, turn in enumerate(turns):
-        if isinstance(turn, AssistantTurn) and _calls_in(turn):
-            made.extend(_with_results(turn, _results_after(turns, number), names))
+        if isinstance(turn, AssistantTurn) and _has_calls(turn):
+            made.extend(_pair_results(turn, _list_results_after(turns, number), ids))
         elif turn.content and not isinstance(turn, ToolTurn):
             made.append(turn)
     return made
 
 
-def _calls_in(turn: AssistantTurn) -> bool:
+def _has_calls(turn: AssistantTurn) -> bool:
     return any(isinstance(item, CallContent) for item in turn.content)
 
 
-def _results_after(turns: Sequence[ModelMessage], number: int) -> list[ToolTurn]:
+def _list_results_after(turns: Sequence[ModelMessage], number: int) -> list[ToolTurn]:
     found: list[ToolTurn] = []
     for next_one in range(number + 1, len(turns)):
         turn = turns[next_one]
@@ -151,26 +152,30 @@ def _results_after(turns: Sequence[ModelMessage], number: int) -> list[ToolTurn]
     return found
 
 
-def _with_results(turn: AssistantTurn, told: list[ToolTurn], names: _Names) -> Iterable[ModelMessage]:
-    results = [result for each in told for result in each.content]
+def _pair_results(turn: AssistantTurn, tool_turns: list[ToolTurn], ids: _UniqueIds) -> Iterable[ModelMessage]:
+    results = [result for each in tool_turns for result in each.content]
     content: list[AssistantContent] = []
     answers: list[ResultContent] = []
     for item in turn.content:
         if not isinstance(item, CallContent):
             content.append(item)
             continue
-        name, tool = names.give(item.call_id), tool_name(item.tool)
+        name, tool = ids.assign(item.call_id), to_tool_name(item.tool)
         call = item if (name, tool) == (item.call_id, item.tool) else replace(item, call_id=name, tool=tool)
         found = next((result for result in results if result.call_id == item.call_id), None)
         if found is not None:
             results.remove(found)
         content.append(call)
-        answers.append(_answer(call, found))
+        answers.append(_to_result(call, found))
     yield turn if _are_same(turn.content, content) else AssistantTurn(content=tuple(content))
-    yield told[0] if told and _are_same(told[0].content, answers) else ToolTurn(content=tuple(answers))
+    yield (
+        tool_turns[0]
+        if tool_turns and _are_same(tool_turns[0].content, answers)
+        else ToolTurn(content=tuple(answers))
+    )
 
 
-def _answer(call: CallContent, found: ResultContent | None) -> ResultContent:
+def _to_result(call: CallContent, found: ResultContent | None) -> ResultContent:
     if found is None:
         return ResultContent(call_id=call.call_id, tool=call.tool, output=INTERRUPTED, error=True)
     if (found.call_id, found.tool) == (call.call_id, call.tool):
@@ -182,11 +187,11 @@ def _are_same(known: Sequence[object], now: Sequence[object]) -> bool:
     return len(known) == len(now) and all(map(is_, known, now))
 
 
-def ends_with_question(messages: list[ModelMessage]) -> list[ModelMessage]:
-    """A conversation begins and ends with what the model is to answer: not every API goes on from half an answer."""
-    before = [] if messages and isinstance(messages[0], UserTurn) else [GOING_ON]
-    open_end = bool(messages) and isinstance(messages[-1], AssistantTurn)
-    return [*before, *messages, *([GOING_ON] if open_end else [])]
+def ensure_user_turns(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """Make the conversation begin and end with a user turn: not every API continues an unfinished answer."""
+    before = [] if messages and isinstance(messages[0], UserTurn) else [CONTINUE_TURN]
+    ends_with_answer = bool(messages) and isinstance(messages[-1], AssistantTurn)
+    return [*before, *messages, *([CONTINUE_TURN] if ends_with_answer else [])]
 
 
 def has_calls(messages: Iterable[ModelMessage]) -> bool:

@@ -1,4 +1,4 @@
-"""A provider that plays a script: for demos and tests, without a network and the same every time."""
+"""A provider that plays a script, for demos and tests: without a network, and the same every time."""
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ CHARS_PER_TOKEN = 4
 
 
 class Move(Struct, frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
-    """One thing the scripted model does in an answer."""
+    """One thing that the scripted model does in an answer."""
 
 
 class Say(Move, frozen=True, kw_only=True, tag="say"):
@@ -40,14 +40,14 @@ class Think(Move, frozen=True, kw_only=True, tag="think"):
     text: str
 
 
-class Call(Move, frozen=True, kw_only=True, tag="call"):
+class UseTool(Move, frozen=True, kw_only=True, tag="call"):
     tool: str
     input: dict[str, Any] = {}
     raw: str | None = None
 
 
 class Fail(Move, frozen=True, kw_only=True, tag="fail"):
-    """Break off. `wait_ms` is how long to leave the model alone, as a header would say it."""
+    """Fail with an error. `wait_ms` is the wait that the API asks for."""
 
     message: str
     status: int | None = None
@@ -61,20 +61,22 @@ class Wait(Move, frozen=True, kw_only=True, tag="wait"):
 
 
 class End(Move, frozen=True, kw_only=True, tag="end"):
-    """End with this word, and say that this was used. Without one, a step ends as its moves suggest."""
+    """End the answer with this reason and usage. Without an `End`, the moves decide how a step ends."""
 
     reason: FinishReason = "stop"
     usage: Usage | None = None
 
 
-AnyMove = Say | Think | Call | Fail | Wait | End
+AnyMove = Say | Think | UseTool | Fail | Wait | End
 Script = tuple[tuple[AnyMove, ...], ...]
 
 _script = msgspec.json.Decoder(Script)
 
 
 def read_script(raw: bytes, *, where: str) -> Script:
-    """A script from JSON: a list of steps, each a list of moves like `{"do": "say", "text": "hello"}`."""
+    """Parse a script: a JSON list of steps, each a list of moves like `{"do": "say", "text": "hello"}`. Raise
+    `InvalidInputError`.
+    """
     try:
         return _script.decode(raw)
     except msgspec.DecodeError as error:
@@ -82,7 +84,7 @@ def read_script(raw: bytes, *, where: str) -> Script:
 
 
 class ScriptedProvider:
-    """Plays one step of its script per call, word by word; `pace` is the pause after each word in seconds."""
+    """Plays one step of its script per request, word by word. `pace` is the pause after each word in seconds."""
 
     def __init__(self, script: Sequence[Sequence[AnyMove]], clock: Clock, *, pace: float = 0) -> None:
         self._script = script
@@ -93,7 +95,7 @@ class ScriptedProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         self.requests.append(request)
         if len(self.requests) > len(self._script):
-            raise ProviderError("the script is over: it has no answer for this request")
+            raise ProviderError("the script is over: it has no answer to this request")
         moves = self._script[len(self.requests) - 1]
         yield Started()
         for number, move in enumerate(moves):
@@ -101,35 +103,35 @@ class ScriptedProvider:
                 case Wait(seconds=seconds):
                     await self._clock.sleep(seconds)
                 case Fail():
-                    raise _fault(move)
+                    raise _to_error(move)
                 case End():
-                    yield _finished(moves, request, move)
+                    yield _to_finished(moves, request, move)
                     return
-                case Say() | Think() | Call():
-                    for chunk in _chunks(move, f"{len(self.requests)}.{number}"):
+                case Say() | Think() | UseTool():
+                    for chunk in _to_chunks(move, f"{len(self.requests)}.{number}"):
                         yield chunk
                         if self._pace and isinstance(chunk, TextDelta | ReasoningDelta):
                             await self._clock.sleep(self._pace)
-        yield _finished(moves, request, None)
+        yield _to_finished(moves, request, None)
 
 
-def _fault(move: Fail) -> ProviderError:
+def _to_error(move: Fail) -> ProviderError:
     error = ProviderError(move.message, status=move.status, retryable=move.retryable)
     error.kind, error.wait_ms = move.kind, move.wait_ms
     return error
 
 
-def _chunks(move: Say | Think | Call, id: str) -> Iterable[AnyChunk]:
+def _to_chunks(move: Say | Think | UseTool, id: str) -> Iterable[AnyChunk]:
     match move:
         case Say(text=text):
             yield TextStart(id=id)
-            yield from (TextDelta(id=id, text=word) for word in _words(text))
+            yield from (TextDelta(id=id, text=word) for word in _split_words(text))
             yield TextEnd(id=id)
         case Think(text=text):
             yield ReasoningStart(id=id)
-            yield from (ReasoningDelta(id=id, text=word) for word in _words(text))
+            yield from (ReasoningDelta(id=id, text=word) for word in _split_words(text))
             yield ReasoningEnd(id=id)
-        case Call(tool=tool, input=input, raw=raw):
+        case UseTool(tool=tool, input=input, raw=raw):
             yield ToolInputStart(call_id=f"call_{id}", tool=tool)
             yield ToolCall(
                 call_id=f"call_{id}",
@@ -138,25 +140,25 @@ def _chunks(move: Say | Think | Call, id: str) -> Iterable[AnyChunk]:
             )
 
 
-def _words(text: str) -> list[str]:
-    """Words with the space that follows them, so that joined they are the text."""
+def _split_words(text: str) -> list[str]:
+    """Split a text into words, each with the space that follows it."""
     words = text.split(" ")
     return [word + " " for word in words[:-1]] + [words[-1]]
 
 
-def _finished(moves: Sequence[AnyMove], request: ModelRequest, end: End | None) -> Finished:
-    reason: FinishReason = "tool-calls" if any(isinstance(move, Call) for move in moves) else "stop"
+def _to_finished(moves: Sequence[AnyMove], request: ModelRequest, end: End | None) -> Finished:
+    reason: FinishReason = "tool-calls" if any(isinstance(move, UseTool) for move in moves) else "stop"
     return Finished(
         reason=end.reason if end else reason,
         raw_reason=end.reason if end else reason,
-        usage=(end.usage if end else None) or _usage(moves, request),
+        usage=(end.usage if end else None) or _estimate_usage(moves, request),
     )
 
 
-def _usage(moves: Sequence[AnyMove], request: ModelRequest) -> Usage:
-    """About what a real model would count."""
+def _estimate_usage(moves: Sequence[AnyMove], request: ModelRequest) -> Usage:
+    """Estimate the tokens that a real model would count."""
     asked = len(msgspec.json.encode((request.system, request.messages)))
-    said = sum(len(msgspec.json.encode(move)) for move in moves if isinstance(move, Say | Call))
+    said = sum(len(msgspec.json.encode(move)) for move in moves if isinstance(move, Say | UseTool))
     thought = sum(len(move.text) for move in moves if isinstance(move, Think))
     return Usage(
         input=asked // CHARS_PER_TOKEN, output=said // CHARS_PER_TOKEN, reasoning=thought // CHARS_PER_TOKEN

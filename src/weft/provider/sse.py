@@ -1,4 +1,4 @@
-"""Bytes to server-sent events, as they arrive, and their JSON to values."""
+"""Parse server-sent events from bytes as they arrive, and decode their JSON."""
 
 from typing import Final, TypeVar
 
@@ -8,39 +8,40 @@ from msgspec import Struct
 from weft.errors import DocumentError, ProviderError
 from weft.model.wire import parse
 from weft.provider.body import to_bytes
-from weft.provider.faults import MAX_BODY, fault
+from weft.provider.faults import MAX_BODY_LENGTH, make_error
 
 T = TypeVar("T")
 
-# Far above any honest event (a picture is a few megabytes), far below what would hurt us.
-MAX_EVENT: Final = 32 * 1024 * 1024
+# Far above any real event (an image takes a few megabytes), and small enough to hold in memory.
+MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
 
 
 class SseEvent(Struct, frozen=True, gc=False):
-    """One event: its name (empty when the server gave none) and its data as it came."""
+    """One event: its name ("" if the server gave none) and its raw data."""
 
     name: str
     data: bytes
 
 
 class SseReader:
-    """Feed it what arrives, cut anywhere; it gives back the events that became whole.
+    """Splits bytes, cut anywhere, into events.
 
-    Lines end in LF, CR or CRLF. What is not whole is kept in pieces, so the work is linear however it was cut, and
-    an event that grows past `limit` bytes is refused rather than kept.
+    Lines end in LF, CR or CRLF. Incomplete data is kept in pieces, so that the work is linear however the data is
+    cut. An event larger than `limit` bytes raises `ProviderError`.
     """
 
-    def __init__(self, limit: int = MAX_EVENT) -> None:
+    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
-        self._pieces: list[bytes] = []  # of the line that has no end yet
+        self._pieces: list[bytes] = []  # of the current line
         self._held = 0
         self._after_cr = False
         self._name = ""
         self._data: bytes | None = None
-        self._more: list[bytes] = []  # the data lines after the first
+        self._more: list[bytes] = []  # data lines after the first
 
     def feed(self, data: bytes) -> list[SseEvent]:
+        """Return the events that are complete with this data."""
         if self._after_cr and data:
             self._after_cr = False
             data = data.removeprefix(b"\n")
@@ -60,7 +61,7 @@ class SseReader:
         return events
 
     def end(self) -> list[SseEvent]:
-        """The bytes are over. Servers forget the last blank line: what is there counts as an event."""
+        """Return the last event. Some servers omit the blank line after it."""
         rest = b"".join(self._pieces)
         self._pieces.clear()
         return self._take([rest, b""])
@@ -74,7 +75,7 @@ class SseReader:
         self._pieces.append(data)
         self._held += len(data)
         if self._held > self._limit:
-            raise too_big(self._limit)
+            raise make_too_large_error(self._limit)
 
     def _take(self, lines: list[bytes]) -> list[SseEvent]:
         events: list[SseEvent] = []
@@ -106,29 +107,31 @@ class SseReader:
         self._more.append(data)
         self._held += len(data) + 1
         if self._held > self._limit:
-            raise too_big(self._limit)
+            raise make_too_large_error(self._limit)
 
     def _field(self, line: bytes) -> None:
         if line == b"data":
             self._add(b"")
         elif line.startswith(_BOM):
             self._take([line[len(_BOM) :] or b":"])
-        # Comments, ids and retry times have nothing for us.
+        # Comments, ids and retry times are ignored.
 
 
-def too_big(limit: int) -> ProviderError:
-    return fault("protocol", f"the server sent an event of more than {limit} bytes")
+def make_too_large_error(limit: int) -> ProviderError:
+    return make_error("protocol", f"the server sent an event of more than {limit} bytes")
 
 
-def decode_data(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
-    """The JSON of an event as the value the decoder makes. Raises `ProviderError` of kind `protocol`."""
+def decode_event(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
+    """Decode the JSON of an event. Raise `ProviderError` of kind `protocol` if it does not fit the decoder."""
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        # Half a surrogate pair is refused above, and written by servers that cut a letter between two tokens.
+        # msgspec rejects lone surrogates. Servers send them when they cut a character between two tokens.
         return decoder.decode(to_bytes(parse(data, where="event")))
     except (DocumentError, msgspec.MsgspecError, TypeError, RecursionError) as error:
-        said = data[:MAX_BODY].decode(errors="replace")
-        raise fault("protocol", f"the server sent an event we cannot read: {error}", body=said) from error
+        text = data[:MAX_BODY_LENGTH].decode(errors="replace")
+        raise make_error(
+            "protocol", f"the server sent an event that cannot be read: {error}", body=text
+        ) from error

@@ -1,4 +1,4 @@
-"""Record what models answer, and replay it without a key or a network."""
+"""Record the answers of models, and replay them without a key or a network."""
 
 import hashlib
 import json
@@ -22,42 +22,42 @@ from weft.errors import (
     StoreError,
 )
 from weft.host.files import read_file
-from weft.model.catalog import Model, ref
+from weft.model.catalog import Model, to_ref
 from weft.model.ids import HEX_LENGTH, PREFIXES, RANDOM_LENGTH
 from weft.model.part import ModelRef
 from weft.model.wire import decode, encode, from_plain, parse, to_plain
 from weft.provider.chunk import AnyChunk, Finished, ToolCall, ToolInputDelta
 from weft.provider.contract import ModelRequest, Provider
-from weft.provider.registry import Registry, Served
+from weft.provider.registry import Registry, ServedModel
 
-Places = Mapping[str, str]  # from what a place is to its absolute path
+Places = Mapping[str, str]  # absolute paths by name, such as "home"
 Plain = dict[str, Any]
-SHOWN = 60
-BEFORE = 15
-TAG = "chunk"
-BLOT = "<secret>"
-CHUNKS: dict[str, Any] = {kind.__name__: kind for kind in get_args(AnyChunk)}
+EXCERPT_LENGTH = 60
+EXCERPT_LEAD = 15
+CHUNK_TAG = "chunk"
+REDACTED = "<secret>"
+CHUNK_TYPES: dict[str, Any] = {kind.__name__: kind for kind in get_args(AnyChunk)}
 
 _ID = re.compile(
     rf"\b({'|'.join(PREFIXES.values())})_[0-9a-f]{{{HEX_LENGTH}}}[0-9A-Za-z]{{{RANDOM_LENGTH}}}\b"
 )
-_OF_THE_DAY = re.compile(r"^(  Platform|  Today's date): .*$", re.MULTILINE)
-_SECRET = re.compile(
+_CHANGING_LINES = re.compile(r"^(  Platform|  Today's date): .*$", re.MULTILINE)
+_SECRET_NAME = re.compile(
     r"api[_-]?key|secret|password|authorization|credential|bearer|(access|auth|session)[_-]?token|^token$|^headers$",
     re.IGNORECASE,
 )
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """Where two requests part, and what stands there in each, cut to a line."""
+    """The first difference between two requests: its path, and an excerpt of each."""
 
     path: str
     recorded: str
     asked: str
 
 
-def comparable(request: ModelRequest) -> Plain:
-    """A request as plain JSON: all that decides about the answer, nothing that is secret. Still with its own names."""
+def to_comparable(request: ModelRequest) -> Plain:
+    """Return a request as plain JSON: everything that affects the answer, and no secrets."""
     parameters = to_plain(request.parameters)
     del parameters["headers"]
     plain = {
@@ -68,144 +68,155 @@ def comparable(request: ModelRequest) -> Plain:
         "tool_choice": request.tool_choice,
         **({"forced": request.forced} if request.forced else {}),
         **({"format": request.format} if request.format is not None else {}),
-        "parameters": blotted(parameters),
+        "parameters": redact_secrets(parameters),
     }
-    # Through JSON, so that what is compared is what is read back.
-    form: Plain = parse(encode(to_plain(plain)))
-    return form
+    # Encode and parse, because the recorded request is read from JSON, too.
+    comparable: Plain = parse(encode(to_plain(plain)))
+    return comparable
 
 
-def without_secrets(model: Model) -> Plain:
-    plain: Plain = blotted(to_plain(model)) | {"headers": {}}
-    # An address may hold a password, and nobody is called at it in a replay.
+def redact_model(model: Model) -> Plain:
+    """Return a model as plain JSON without secrets."""
+    plain: Plain = redact_secrets(to_plain(model)) | {"headers": {}}
+    # The address may hold a password, and a replay does not need it.
     return plain | {"api": plain["api"] | {"url": ""}}
 
 
-def blotted(value: Any) -> Any:
-    """The same without what is named like a secret."""
+def redact_secrets(value: Any) -> Any:
+    """Return a copy with the values of secret-looking names replaced."""
     if isinstance(value, dict):
         return {
-            key: BLOT if _SECRET.search(key) and not isinstance(item, int | float) else blotted(item)
+            key: REDACTED
+            if _SECRET_NAME.search(key) and not isinstance(item, int | float)
+            else redact_secrets(item)
             for key, item in value.items()
         }
-    return [blotted(item) for item in value] if isinstance(value, list) else value
+    return [redact_secrets(item) for item in value] if isinstance(value, list) else value
 
 
-def anonymous(form: Plain, *places: Places) -> Plain:
-    """A request without the names that are of one run alone."""
+def anonymise(plain: Plain, *places: Places) -> Plain:
+    """Return a request with the paths, ids and dates of one run replaced by placeholders."""
     tokens: dict[str, str] = {}
     for name, path in (item for each in places for item in each.items()):
         tokens.setdefault(path, f"<{name}>")
 
     def rewrite(text: str) -> str:
-        named = _OF_THE_DAY.sub(r"\1: <any>", swap(text, tokens))
-        return _ID.sub(r"<\1>", named)
+        replaced = _CHANGING_LINES.sub(r"\1: <any>", replace_names(text, tokens))
+        return _ID.sub(r"<\1>", replaced)
 
-    changed: Plain = rewritten(form, rewrite)
+    changed: Plain = rewrite_texts(plain, rewrite)
     return changed
 
 
-def swap(text: str, names: Mapping[str, str]) -> str:
-    """Put other names for these wherever they stand whole, the longest first; the root directory is no name."""
-    given = sorted((name for name in names if len(name) > 1), key=len, reverse=True)
-    if not given:
+def replace_names(text: str, names: Mapping[str, str]) -> str:
+    """Replace names in a text where they stand alone, the longest first. The root directory is not replaced."""
+    names_by_length = sorted((name for name in names if len(name) > 1), key=len, reverse=True)
+    if not names_by_length:
         return text
-    whole = rf"(?<![\w.~-])(?:{'|'.join(map(re.escape, given))})(?![\w-])"
+    whole = rf"(?<![\w.~-])(?:{'|'.join(map(re.escape, names_by_length))})(?![\w-])"
     return re.sub(whole, lambda found: names[found[0]], text)
 
 
-def rewritten(value: Any, rewrite: Callable[[str], str]) -> Any:
-    """The same value with every text in it rewritten; keys stay."""
+def rewrite_texts(value: Any, rewrite: Callable[[str], str]) -> Any:
+    """Return the same value with every text in it rewritten. Keys stay."""
     if isinstance(value, str):
         return rewrite(value)
     if isinstance(value, dict):
-        return {key: rewritten(item, rewrite) for key, item in value.items()}
-    return [rewritten(item, rewrite) for item in value] if isinstance(value, list) else value
+        return {key: rewrite_texts(item, rewrite) for key, item in value.items()}
+    return [rewrite_texts(item, rewrite) for item in value] if isinstance(value, list) else value
 
 
-def ids_in(form: Plain) -> list[str]:
-    """The minted ids of a request in the order they stand there: where two requests are alike, so are these."""
-    found = (match[0] for text in _texts(form) for match in _ID.finditer(text))
+def list_ids(plain: Plain) -> list[str]:
+    """Return the generated ids in a request, in order of appearance. Equal requests have them in the same order."""
+    found = (match[0] for text in _iterate_texts(plain) for match in _ID.finditer(text))
     return list(dict.fromkeys(found))
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _iterate_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _texts(item)
+            yield from _iterate_texts(item)
 
 
-def fingerprint(form: Plain) -> str:
-    return hashlib.sha256(json.dumps(form, sort_keys=True, default=str).encode()).hexdigest()
+def compute_fingerprint(plain: Plain) -> str:
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def from_chunk(chunk: AnyChunk) -> Plain:
-    return {TAG: type(chunk).__name__, **to_plain(chunk)}
+    return {CHUNK_TAG: type(chunk).__name__, **to_plain(chunk)}
 
 
 def to_chunk(plain: Plain, *, where: str, names: Mapping[str, str]) -> AnyChunk:
-    """A chunk as it was, with `names` of this run for those of the recorded one."""
-    fields = {key: item for key, item in plain.items() if key != TAG}
-    kind = CHUNKS[plain[TAG]]
+    """Return a recorded chunk, with the names of this run in place of the recorded ones."""
+    fields = {key: item for key, item in plain.items() if key != CHUNK_TAG}
+    kind = CHUNK_TYPES[plain[CHUNK_TAG]]
     if kind in (ToolCall, ToolInputDelta):
-        # The text of a call is JSON: in it a name stands as JSON spells it.
-        names = {_spelled(old): _spelled(new) for old, new in names.items()}
-    chunk: AnyChunk = from_plain(rewritten(fields, lambda text: swap(text, names)), kind, where=where)
+        # The input of a call is JSON, in which names are escaped.
+        names = {_spell_in_json(old): _spell_in_json(new) for old, new in names.items()}
+    chunk: AnyChunk = from_plain(
+        rewrite_texts(fields, lambda text: replace_names(text, names)), kind, where=where
+    )
     return chunk
 
 
-def _spelled(name: str) -> str:
+def _spell_in_json(name: str) -> str:
     return json.dumps(name, ensure_ascii=False)[1:-1]
 
 
-def first_difference(recorded: Any, asked: Any, path: str = "") -> Difference | None:
-    """Where two requests part first, as `messages[1].content[0].text`; None if they are alike."""
+def find_difference(recorded: Any, asked: Any, path: str = "") -> Difference | None:
+    """Return the first difference of two requests, with a path such as `messages[1].content[0].text`; None if they are
+    equal.
+    """
     if recorded == asked:
         return None
-    for key, old, new in _pairs(recorded, asked):
+    for key, old, new in _pair_items(recorded, asked):
         if old != new:
-            return first_difference(old, new, f"{path}{key}".lstrip("."))
-    old, new = _cut(recorded, asked)
+            return find_difference(old, new, f"{path}{key}".lstrip("."))
+    old, new = _excerpt(recorded, asked)
     return Difference(path=path, recorded=old, asked=new)
 
 
-def _pairs(recorded: Any, asked: Any) -> Iterator[tuple[str, Any, Any]]:
+def _pair_items(recorded: Any, asked: Any) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(recorded, dict) and isinstance(asked, dict):
         for key in dict.fromkeys((*recorded, *asked)):
             yield f".{key}", recorded.get(key), asked.get(key)
     if isinstance(recorded, list) and isinstance(asked, list):
         for place in range(max(len(recorded), len(asked))):
-            yield f"[{place}]", _at(recorded, place), _at(asked, place)
+            yield f"[{place}]", _get_item(recorded, place), _get_item(asked, place)
 
 
-def _at(items: Sequence[Any], place: int) -> Any:
+def _get_item(items: Sequence[Any], place: int) -> Any:
     return items[place] if place < len(items) else None
 
 
-def _cut(recorded: Any, asked: Any) -> tuple[str, str]:
-    """Both as text, from shortly before they part."""
-    old, new = (_told(value) for value in (recorded, asked))
-    same = next((n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), 0)
-    start = max(0, same - BEFORE)
+def _excerpt(recorded: Any, asked: Any) -> tuple[str, str]:
+    """Return both values as text, from shortly before their first difference."""
+    old, new = (_format_value(value) for value in (recorded, asked))
+    first_difference = next(
+        (n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), 0
+    )
+    start = max(0, first_difference - EXCERPT_LEAD)
     first, second = (
-        ("…" if start else "") + text[start : start + SHOWN] + ("…" if len(text) > start + SHOWN else "")
+        ("…" if start else "")
+        + text[start : start + EXCERPT_LENGTH]
+        + ("…" if len(text) > start + EXCERPT_LENGTH else "")
         for text in (old, new)
     )
     return first, second
 
 
-def _told(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False, default=str)
 
 
-VERSION = 1
-LARGEST = 1 << 30
+TAPE_VERSION = 1
+MAX_TAPE_BYTES = 1 << 30
 
 
-class Failure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How an exchange failed. The headers of the answer are not kept: nobody knows what is in them."""
+class RecordedFailure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How an exchange failed. Response headers are not recorded: they may hold secrets."""
 
     message: str
     kind: FaultKind = "unknown"
@@ -217,9 +228,9 @@ class Failure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request and what came of it. `cut` when nobody listened to the end.
+    """A recorded request and its answer. `cut` is True if the caller stopped reading before the end.
 
-    `places` and `ids` are the names of the recorded run, so that a replay can put its own in their stead.
+    `places` and `ids` are the names of the recorded run, which a replay replaces by its own.
     """
 
     tape: int
@@ -229,21 +240,24 @@ class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     places: dict[str, str] = {}
     ids: list[str] = []
     chunks: list[Plain] = []
-    failure: Failure | None = None
+    failure: RecordedFailure | None = None
     cut: bool = False
 
 
 class Tape(Protocol):
-    """What stands between weft and the models: a recording or a replay. `at` says where it is used."""
+    """A recording or a replay between weft and the models.
 
-    def at(self, places: Places) -> None: ...
+    `set_places` tells it the directories of this run. `wrap` returns the provider to use in place of the given one.
+    """
+
+    def set_places(self, places: Places) -> None: ...
     def find_model(self, name: ModelRef) -> Model | None: ...
     def find_default(self) -> ModelRef | None: ...
-    def over(self, provider: Provider | None) -> Provider: ...
+    def wrap(self, provider: Provider | None) -> Provider: ...
 
 
 class Recording:
-    """A tape that is being recorded, into a file that is new or empty."""
+    """Records a tape into a new or empty file."""
 
     def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path)
@@ -255,35 +269,35 @@ class Recording:
             raise InvalidInputError("recording", f"cannot write {path}: {error.strerror}") from error
         if size:
             raise InvalidInputError(
-                "recording", f"there is something in {path} already", hint="remove it, or name another file"
+                "recording", f"{path} is not empty", hint="remove it, or name another file"
             )
 
-    def at(self, places: Places) -> None:
+    def set_places(self, places: Places) -> None:
         self._places = dict(places)
 
-    def find_model(self, name: ModelRef) -> Model | None:  # noqa: ARG002  a recording brings no models
+    def find_model(self, name: ModelRef) -> Model | None:  # noqa: ARG002  a recording has no models
         return None
 
     def find_default(self) -> ModelRef | None:
         return None
 
-    def over(self, provider: Provider | None) -> Provider:
-        assert provider is not None, "only a replay answers by itself"
-        return _Recorded(self, provider)
+    def wrap(self, provider: Provider | None) -> Provider:
+        assert provider is not None, "only a replay works without a provider"
+        return _RecordingProvider(self, provider)
 
     def write(
-        self, request: ModelRequest, chunks: list[AnyChunk], failure: Failure | None, *, cut: bool
+        self, request: ModelRequest, chunks: list[AnyChunk], failure: RecordedFailure | None, *, cut: bool
     ) -> None:
-        """Lay an exchange down; it is in the file when this returns."""
-        plain = comparable(request)
-        named = anonymous(plain, _with_session(self._places, request))
+        """Append an exchange to the file."""
+        plain = to_comparable(request)
+        replaced = anonymise(plain, _add_session(self._places, request))
         exchange = Exchange(
-            tape=VERSION,
-            fingerprint=fingerprint(named),
-            model=without_secrets(request.model),
-            request=named,
+            tape=TAPE_VERSION,
+            fingerprint=compute_fingerprint(replaced),
+            model=redact_model(request.model),
+            request=replaced,
             places=self._places,
-            ids=ids_in(plain),
+            ids=list_ids(plain),
             chunks=[from_chunk(chunk) for chunk in chunks],
             failure=failure,
             cut=cut,
@@ -307,56 +321,58 @@ class Recording:
             os.close(fd)
 
 
-class _Recorded:
-    """A provider whose answers are written down as they go by."""
+class _RecordingProvider:
+    """Passes on the chunks of a provider and records them."""
 
     def __init__(self, tape: Recording, provider: Provider) -> None:
         self._tape = tape
         self._provider = provider
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        heard: list[AnyChunk] = []
+        chunks_so_far: list[AnyChunk] = []
         try:
             async with aclosing(self._provider.stream(request)) as chunks:
                 async for chunk in chunks:
-                    heard.append(chunk)
+                    chunks_so_far.append(chunk)
                     yield chunk
         except ProviderError as error:
-            self._tape.write(request, heard, to_failure(error), cut=False)
+            self._tape.write(request, chunks_so_far, to_failure(error), cut=False)
             raise
         except BaseException:
-            # Cancelled, or closed: what is going on is more to the point than a disk that is full.
+            # Cancelled or closed: that matters more than a full disk.
             with suppress(StoreError):
-                self._tape.write(request, heard, None, cut=not _is_whole(heard))
+                self._tape.write(request, chunks_so_far, None, cut=not _is_complete(chunks_so_far))
             raise
-        self._tape.write(request, heard, None, cut=False)
+        self._tape.write(request, chunks_so_far, None, cut=False)
 
 
 class Replay:
-    """A tape that is played. `left` are the exchanges nobody has asked for yet, `missed` tells of requests that are not on it."""
+    """Replays a tape. `left` are the exchanges that were not requested yet, `missed` describes requests that are not on
+    the tape.
+    """
 
     def __init__(self, path: str) -> None:
         self._name = os.path.basename(path)
         self._places: dict[str, str] = {}
         self._exchanges = read_tape(path)
-        self._models = [_model(exchange) for exchange in self._exchanges]
+        self._models = [_read_model(exchange) for exchange in self._exchanges]
         self.left = list(self._exchanges)
         self.missed: list[str] = []
 
-    def at(self, places: Places) -> None:
+    def set_places(self, places: Places) -> None:
         self._places = dict(places)
 
     def find_model(self, name: ModelRef) -> Model | None:
-        """A model as it was then: the price of an answer is what it was, whatever has become of the catalogue."""
-        return next((model for model in self._models if ref(model) == name), None)
+        """Return a model as it was recorded, so that prices do not change with the catalogue."""
+        return next((model for model in self._models if to_ref(model) == name), None)
 
     def find_default(self) -> ModelRef | None:
-        """The model that did the work: the first that was given tools, else the first."""
+        """Return the main model: the first that was given tools, or the first of all."""
         worked = [exchange for exchange in self._exchanges if exchange.request.get("tools")]
         first = (worked or self._exchanges)[:1]
-        return ref(_model(first[0])) if first else None
+        return to_ref(_read_model(first[0])) if first else None
 
-    def over(self, provider: Provider | None) -> Provider:  # noqa: ARG002  nobody is asked
+    def wrap(self, provider: Provider | None) -> Provider:  # noqa: ARG002  the tape answers
         return self
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
@@ -371,60 +387,62 @@ class Replay:
         if exchange.failure is not None:
             raise to_error(exchange.failure)
         if exchange.cut:
-            raise _miss(f"{self._name} was recorded only so far: nobody listened to the end of this answer")
+            raise _make_miss_error(
+                f"{self._name} holds only the beginning of this answer: the recorded run stopped reading it"
+            )
 
     def _take(self, request: ModelRequest) -> Exchange:
-        plain = comparable(request)
+        plain = to_comparable(request)
         if not self.left:
-            raise _miss(
+            raise _make_miss_error(
                 f"the replay is over: {self._name} holds {len(self._exchanges)} exchanges, and this is one more"
             )
         asked = []
         for place, exchange in enumerate(self.left):
-            asked.append(self._both(plain, request, exchange))
+            asked.append(self._anonymise_both(plain, request, exchange))
             if operator.eq(*asked[-1]):
                 return self.left.pop(place)
         raise self._mismatch(asked)
 
-    def _both(self, plain: Plain, request: ModelRequest, exchange: Exchange) -> tuple[Plain, Plain]:
-        """A recorded request and this one, both without the names of either run."""
-        places = _with_session(self._places, request)
-        recorded = anonymous(exchange.request, exchange.places, places)
-        return recorded, anonymous(plain, exchange.places, places)
+    def _anonymise_both(self, plain: Plain, request: ModelRequest, exchange: Exchange) -> tuple[Plain, Plain]:
+        """Return a recorded request and this one, both without the names of either run."""
+        places = _add_session(self._places, request)
+        recorded = anonymise(exchange.request, exchange.places, places)
+        return recorded, anonymise(plain, exchange.places, places)
 
     def _mismatch(self, asked: list[tuple[Plain, Plain]]) -> ProviderError:
-        """Told against the exchange that is most like it, the earliest of several."""
-        place, (recorded, wanted) = min(enumerate(asked), key=lambda item: _unlike(*item[1]))
+        """Make an error that compares the request with the most similar exchange."""
+        place, (recorded, wanted) = min(enumerate(asked), key=lambda item: _count_differences(*item[1]))
         number = 1 + next(n for n, each in enumerate(self._exchanges) if each is self.left[place])
-        found = first_difference(recorded, wanted)
+        found = find_difference(recorded, wanted)
         assert found is not None
-        return _miss(
+        return _make_miss_error(
             f"the replay has no answer to this request; it differs from exchange {number} of {self._name}"
             f" at {found.path}: recorded {found.recorded}, asked {found.asked}"
         )
 
     def _names(self, exchange: Exchange, request: ModelRequest) -> Mapping[str, str]:
-        # The first of several names for one place is the one that counts, as it does when requests are compared.
+        # If a path has several names, the first one counts, as it does when requests are compared.
         known = [(name, path) for name, path in exchange.places.items() if name in self._places]
         places = {path: self._places[name] for name, path in reversed(known)}
-        ids = zip(exchange.ids, ids_in(comparable(request)), strict=False)
+        ids = zip(exchange.ids, list_ids(to_comparable(request)), strict=False)
         return places | dict(ids)
 
 
-class TapedModels(Registry):
-    """The models there are, with a tape between them and who asks."""
+class TapedRegistry(Registry):
+    """A registry with a tape between the models and the caller."""
 
     def __init__(self, models: Registry, tape: Tape) -> None:
         super().__init__()
         self._models = models
         self._tape = tape
 
-    def get(self, ref: ModelRef) -> Served:
+    def get(self, ref: ModelRef) -> ServedModel:
         known = self._tape.find_model(ref)
         if known is not None:
-            return Served(known, self._tape.over(None))
+            return ServedModel(known, self._tape.wrap(None))
         found = self._models.get(ref)
-        return replace(found, provider=self._tape.over(found.provider))
+        return replace(found, provider=self._tape.wrap(found.provider))
 
     def default(self) -> ModelRef:
         return self._tape.find_default() or self._models.default()
@@ -440,9 +458,9 @@ class TapedModels(Registry):
 
 
 def read_tape(path: str) -> list[Exchange]:
-    """Every exchange of a tape. What is no tape is refused, naming the line."""
+    """Read all exchanges of a tape. Raise `InvalidInputError` with the line if it is not a tape."""
     try:
-        raw, _ = read_file(path, limit=LARGEST)
+        raw, _ = read_file(path, limit=MAX_TAPE_BYTES)
     except OSError as error:
         raise InvalidInputError("replay", f"cannot read {path}: {error.strerror}") from error
     lines = raw.split(b"\n")
@@ -452,22 +470,24 @@ def read_tape(path: str) -> list[Exchange]:
 def _read_line(line: bytes, where: str) -> Exchange:
     try:
         exchange = decode(line, Exchange, where=where)
-        _model(exchange)
+        _read_model(exchange)
         for chunk in exchange.chunks:
-            if chunk.get(TAG) not in CHUNKS:
-                raise DocumentError(where, f"there is no chunk {chunk.get(TAG)!r}")
+            if chunk.get(CHUNK_TAG) not in CHUNK_TYPES:
+                raise DocumentError(where, f"unknown chunk {chunk.get(CHUNK_TAG)!r}")
             to_chunk(chunk, where=where, names={})
     except DocumentError as error:
         raise InvalidInputError("replay", f"not a tape: {error}") from error
-    if exchange.tape != VERSION:
-        raise InvalidInputError("replay", f"{where}: tape format {exchange.tape}, this weft knows {VERSION}")
-    if exchange.fingerprint != fingerprint(exchange.request):
-        raise InvalidInputError("replay", f"{where}: the request is not the one that was recorded")
+    if exchange.tape != TAPE_VERSION:
+        raise InvalidInputError(
+            "replay", f"{where}: tape format {exchange.tape}, but this weft reads format {TAPE_VERSION}"
+        )
+    if exchange.fingerprint != compute_fingerprint(exchange.request):
+        raise InvalidInputError("replay", f"{where}: the request was changed after it was recorded")
     return exchange
 
 
-def to_failure(error: ProviderError) -> Failure:
-    return Failure(
+def to_failure(error: ProviderError) -> RecordedFailure:
+    return RecordedFailure(
         message=str(error),
         kind=error.kind,
         status=error.status,
@@ -478,7 +498,7 @@ def to_failure(error: ProviderError) -> Failure:
     )
 
 
-def to_error(failure: Failure) -> ProviderError:
+def to_error(failure: RecordedFailure) -> ProviderError:
     if failure.provider_id is not None:
         return ProviderAuthError(failure.provider_id, failure.message)
     error = ProviderError(
@@ -488,23 +508,23 @@ def to_error(failure: Failure) -> ProviderError:
     return error
 
 
-def _miss(message: str) -> ProviderError:
+def _make_miss_error(message: str) -> ProviderError:
     error = ProviderError(message)
-    error.kind, error.hint = "protocol", "record it anew if the change is meant"
+    error.kind, error.hint = "protocol", "record the tape again if the change is intended"
     return error
 
 
-def _model(exchange: Exchange) -> Model:
+def _read_model(exchange: Exchange) -> Model:
     return from_plain(exchange.model, Model, where="model")
 
 
-def _is_whole(chunks: list[AnyChunk]) -> bool:
+def _is_complete(chunks: list[AnyChunk]) -> bool:
     return bool(chunks) and isinstance(chunks[-1], Finished)
 
 
-def _with_session(places: Places, request: ModelRequest) -> Places:
+def _add_session(places: Places, request: ModelRequest) -> Places:
     return {**places, "ses": request.session}
 
 
-def _unlike(recorded: Plain, asked: Plain) -> int:
+def _count_differences(recorded: Plain, asked: Plain) -> int:
     return sum(recorded.get(key) != asked.get(key) for key in recorded | asked)

@@ -1,4 +1,4 @@
-"""Attach files, directories and agents that a prompt names, as text the model can read."""
+"""Attach the files, directories, resources and agents that a prompt names, as content that the model can read."""
 
 import asyncio
 import base64
@@ -23,10 +23,10 @@ from weft.model.part import ResourceSource
 from weft.model.permission import CallRef, Limits
 from weft.model.project import Place
 from weft.permission.rules import evaluate, judge
-from weft.run.calls import Caller, context_for, unasked, unreported
-from weft.run.kit import Kit
+from weft.run.calls import allow_all, ignore_report, make_tool_context
+from weft.run.runtime import Runtime
 from weft.tool.contract import AnyTool, ToolResult, to_input
-from weft.tool.paths import locate
+from weft.tool.paths import locate_path
 
 TEXT = "text/plain"
 DIRECTORY = "application/x-directory"
@@ -35,58 +35,64 @@ RESOURCE_CHARS = 500_000
 TOO_LONG = "\n[the rest is left out: it is too long]"
 
 
-async def attach(kit: Kit, message: UserMessage, given: AnyPartInput) -> list[AnyPartInput]:
-    """A part of a prompt with all that is shown to the model because of it.
+async def attach(runtime: Runtime, message: UserMessage, given: AnyPartInput) -> list[AnyPartInput]:
+    """Return a part of a prompt together with the parts that show its content to the model.
 
-    What cannot be read becomes a visible piece that says so. OpenCode 1.1.34 fails the whole prompt for it.
+    A file that cannot be read becomes a text that says so. OpenCode 1.1.34 fails the whole prompt.
     """
     match given:
         case AgentInput(name=name):
-            return [given, synthetic(_to_agent(kit, message, name))]
+            return [given, to_synthetic(_to_agent(runtime, message, name))]
         case FileInput(source=ResourceSource() as source):
-            return await _resource(kit, given, source)
+            return await _attach_resource(runtime, given, source)
         case FileInput(url=url, mime=mime) if url.startswith("data:") and mime == TEXT:
-            return [_called("Read", {"filePath": given.filename or ""}), synthetic(data_text(url)), given]
+            return [
+                _to_call_text("Read", {"filePath": given.filename or ""}),
+                to_synthetic(decode_data_text(url)),
+                given,
+            ]
         case FileInput(url=url) if url.startswith("file:"):
-            return await _local(kit, message, given)
+            return await _attach_local(runtime, message, given)
         case _:
             return [given]
 
 
-def _to_agent(kit: Kit, message: UserMessage, name: str) -> str:
-    """The words with which a mention of an agent reaches the model. They are OpenCode's."""
+def _to_agent(runtime: Runtime, message: UserMessage, name: str) -> str:
+    """Return OpenCode's text that tells the model of a mentioned agent."""
     asked = f" Use the above message and context to generate a prompt and call the task tool with subagent: {name}"
-    agent = kit.agents.get(message.agent)
+    agent = runtime.agents.get(message.agent)
     denied = agent is not None and evaluate("task", name, agent.permission).action == "deny"
-    # Whom it is not told of, it would take for a mistake of the person's.
+    # The list of agents omits a denied agent, so the model would take the name for a mistake.
     return f"{asked} . Invoked by user; guaranteed to exist." if denied else asked
 
 
-def synthetic(text: str) -> TextInput:
+def to_synthetic(text: str) -> TextInput:
     return TextInput(text=text, synthetic=True)
 
 
-def _called(tool: str, arguments: dict[str, Any]) -> TextInput:
-    # The words are OpenCode's, so that a model reads an attachment the same way in both.
+def _to_call_text(tool: str, arguments: dict[str, Any]) -> TextInput:
+    # OpenCode's text, so that a model reads an attachment the same way in both.
     written = json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
-    return synthetic(f"Called the {tool} tool with the following input: {written}")
+    return to_synthetic(f"Called the {tool} tool with the following input: {written}")
 
 
-async def _local(kit: Kit, message: UserMessage, given: FileInput) -> list[AnyPartInput]:
+async def _attach_local(runtime: Runtime, message: UserMessage, given: FileInput) -> list[AnyPartInput]:
     parts = urlsplit(given.url)
     path = unquote(parts.path)
     try:
         if await asyncio.to_thread(os.path.isdir, path):
-            return await _directory(kit, message, given, path)
+            return await _attach_directory(runtime, message, given, path)
         if given.mime == TEXT and not (mimetypes.guess_type(path)[0] or "").startswith("image/"):
-            return await _text(kit, message, given, _lines(path, parse_qs(parts.query)))
-        return await _binary(given, path)
+            return await _attach_text(
+                runtime, message, given, _to_read_arguments(path, parse_qs(parts.query))
+            )
+        return await _attach_binary(given, path)
     except (WeftError, OSError) as error:
-        return [synthetic(f"Read tool failed to read {path} with the following error: {error}")]
+        return [to_synthetic(f"Read tool failed to read {path} with the following error: {error}")]
 
 
-def _lines(path: str, query: dict[str, list[str]]) -> dict[str, Any]:
-    """The read tool's arguments for a file, or for lines `start` to `end` of it (counted from one)."""
+def _to_read_arguments(path: str, query: dict[str, list[str]]) -> dict[str, Any]:
+    """Return the arguments of the read tool for a file, or for its lines `start` to `end`, counted from one."""
     first, last = (
         int(query[name][0]) if query.get(name, [""])[0].isdigit() else None for name in ("start", "end")
     )
@@ -96,132 +102,141 @@ def _lines(path: str, query: dict[str, list[str]]) -> dict[str, Any]:
     return {"filePath": path, "offset": offset, **({"limit": last - offset} if last else {})}
 
 
-async def _text(
-    kit: Kit, message: UserMessage, given: FileInput, arguments: dict[str, Any]
+async def _attach_text(
+    runtime: Runtime, message: UserMessage, given: FileInput, arguments: dict[str, Any]
 ) -> list[AnyPartInput]:
-    result = await _use(kit, message, kit.tools["read"], arguments)
+    result = await _run_tool(runtime, message, runtime.tools["read"], arguments)
     files = [
         FileInput(mime=file.mime, url=file.url, filename=file.filename or given.filename)
         for file in result.attachments
     ]
-    return [_called("Read", arguments), synthetic(result.output), *(files or [given])]
+    return [_to_call_text("Read", arguments), to_synthetic(result.output), *(files or [given])]
 
 
-async def _directory(kit: Kit, message: UserMessage, given: FileInput, path: str) -> list[AnyPartInput]:
-    listed = await _use(kit, message, kit.tools["list"], {"path": path})
+async def _attach_directory(
+    runtime: Runtime, message: UserMessage, given: FileInput, path: str
+) -> list[AnyPartInput]:
+    listed = await _run_tool(runtime, message, runtime.tools["list"], {"path": path})
     shown = FileInput(
         id=given.id, mime=DIRECTORY, filename=given.filename, url=given.url, source=given.source
     )
-    return [_called("list", {"path": path}), synthetic(listed.output), shown]
+    return [_to_call_text("list", {"path": path}), to_synthetic(listed.output), shown]
 
 
-async def _binary(given: FileInput, path: str) -> list[AnyPartInput]:
+async def _attach_binary(given: FileInput, path: str) -> list[AnyPartInput]:
     mime = given.mime if given.mime != TEXT else mimetypes.guess_type(path)[0] or "application/octet-stream"
     raw, _ = await asyncio.to_thread(read_file, path, limit=LIMIT)
     data = base64.b64encode(raw).decode()
     shown = FileInput(
         id=given.id, mime=mime, filename=given.filename, url=f"data:{mime};base64,{data}", source=given.source
     )
-    return [_called("Read", {"filePath": path}), shown]
+    return [_to_call_text("Read", {"filePath": path}), shown]
 
 
-async def _resource(kit: Kit, given: FileInput, source: ResourceSource) -> list[AnyPartInput]:
-    """Something that an MCP server has to read: its words and its files. The words around them are OpenCode's."""
+async def _attach_resource(runtime: Runtime, given: FileInput, source: ResourceSource) -> list[AnyPartInput]:
+    """Attach the texts and files of an MCP resource, with OpenCode's texts around them."""
     name = given.filename or ""
-    first = synthetic(f"Reading MCP resource: {name} ({source.uri})")
+    first = to_synthetic(f"Reading MCP resource: {name} ({source.uri})")
     try:
-        pieces = await kit.guests.read_resource(source.client_name, source.uri)
+        pieces = await runtime.mcp.read_resource(source.client_name, source.uri)
     except WeftError as error:
-        return [first, synthetic(f"Failed to read MCP resource {name}: {error}")]
+        return [first, to_synthetic(f"Failed to read MCP resource {name}: {error}")]
     shown: list[AnyPartInput] = []
     for piece in pieces:
         file = piece.file
         if file is None:
-            shown.append(synthetic(_cut(piece.text)))
+            shown.append(to_synthetic(_cut_text(piece.text)))
         else:
-            # OpenCode says what there is, and does not show it.
-            shown.append(synthetic(f"[Binary content: {file.mime or given.mime}]"))
+            # OpenCode names the file, but does not show it.
+            shown.append(to_synthetic(f"[Binary content: {file.mime or given.mime}]"))
             shown.append(FileInput(mime=file.mime, url=file.url, filename=given.filename))
-    # What is read stands here already; as text, the reference to it is for screens alone.
+    # The content is attached already. As plain text, the reference itself is shown on screens only.
     return [first, *shown, replace(given, mime=TEXT)]
 
 
-def _cut(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= RESOURCE_CHARS else text[:RESOURCE_CHARS] + TOO_LONG
 
 
-async def _use(kit: Kit, message: UserMessage, tool: AnyTool, arguments: dict[str, Any]) -> ToolResult:
-    """Use a tool on the person's behalf: they named the file themselves, so nobody is asked."""
+async def _run_tool(
+    runtime: Runtime, message: UserMessage, tool: AnyTool, arguments: dict[str, Any]
+) -> ToolResult:
+    """Run a tool for the person. They named the file themselves, so no permission is needed."""
     call = CallRef(message_id=message.id, call_id="")
-    caller = Caller(session=message.session_id, agent=message.agent, call=call)
-    context = context_for(kit, caller, ask=unasked, report=unreported)
+    context = make_tool_context(
+        runtime, message.session_id, agent=message.agent, call=call, ask=allow_all, report=ignore_report
+    )
     result: ToolResult = await tool.run(to_input(tool, arguments), context)
     return result
 
 
-def data_text(url: str) -> str:
-    """The text in a `data:` URL. (OpenCode decodes the whole URL, and puts garbage before the text.)"""
+def decode_data_text(url: str) -> str:
+    """Return the text in a `data:` URL. OpenCode decodes the whole URL, and puts garbage before the text."""
     head, _, body = url.partition(",")
-    said = unquote_to_bytes(body)
+    content = unquote_to_bytes(body)
     try:
-        raw = base64.b64decode(b"".join(said.split()), validate=True) if head.endswith(";base64") else said
+        raw = (
+            base64.b64decode(b"".join(content.split()), validate=True)
+            if head.endswith(";base64")
+            else content
+        )
     except binascii.Error:
         return f"[unreadable data: {len(body)} characters that are not base64]"
     return raw.decode("utf-8", "replace")
 
 
 MENTION = re.compile(r"(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)")
-# As OpenCode's terminal writes lines of a file: `src/main.py#10-20`, or one of them.
+# Lines of a file, as OpenCode's terminal writes them: `src/main.py#10-20` or `src/main.py#10`.
 LINES = re.compile(r"(?P<file>.+)#(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?", re.ASCII)
 
 
-class Reader(Struct, frozen=True, kw_only=True):
-    """Who is to read the words: where they stand, under which rules, and whom they could turn to."""
+class MentionScope(Struct, frozen=True, kw_only=True):
+    """What a text may mention: files of a place, within these rules, and these agents."""
 
     place: Place
     limits: Limits
     agents: dict[str, Agent]
 
 
-def names_in(text: str) -> list[str]:
-    """What is mentioned, each name once, in the order of the words."""
+def list_mentions(text: str) -> list[str]:
+    """Return the names that a text mentions, each once, in order."""
     return list(dict.fromkeys(name for name in MENTION.findall(text) if name))
 
 
-async def resolve(text: str, reader: Reader) -> tuple[AnyPartInput, ...]:
-    """The words, and behind them what they mention."""
-    found = await asyncio.to_thread(lambda: [_find(name, reader) for name in names_in(text)])
+async def resolve_mentions(text: str, scope: MentionScope) -> tuple[AnyPartInput, ...]:
+    """Return a text as a part of a prompt, followed by parts for what it mentions."""
+    found = await asyncio.to_thread(lambda: [_find_mention(name, scope) for name in list_mentions(text)])
     return (TextInput(text=text), *(part for part in found if part is not None))
 
 
-def _find(name: str, reader: Reader) -> AnyPartInput | None:
-    found = _find_named(name, reader)
+def _find_mention(name: str, scope: MentionScope) -> AnyPartInput | None:
+    found = _find_by_name(name, scope)
     lines = LINES.fullmatch(name)
     if found is not None or lines is None:
         return found
-    file = _find_named(lines["file"], reader)
+    file = _find_by_name(lines["file"], scope)
     if not isinstance(file, FileInput) or file.mime != TEXT:
         return None
     first, last = lines["first"], lines["last"] or lines["first"]
     return replace(file, filename=name, url=f"{file.url}?start={first}&end={last}")
 
 
-def _find_named(name: str, reader: Reader) -> AnyPartInput | None:
-    top = reader.place.worktree if reader.place.worktree != "/" else reader.place.directory
+def _find_by_name(name: str, scope: MentionScope) -> AnyPartInput | None:
+    top = scope.place.worktree if scope.place.worktree != "/" else scope.place.directory
     try:
-        place, inside = locate(name, top, reader.place.worktree)
-    except ValueError:  # a NUL in it, or half a character
+        place, inside = locate_path(name, top, scope.place.worktree)
+    except ValueError:  # it contains a NUL or half a character
         return None
     if place.is_directory or place.is_file:
         permission = "list" if place.is_directory else "read"
         paths = dict.fromkeys((place.path, place.real))
-        if not inside or any(not _allows(reader, permission, path) for path in paths):
+        if not inside or any(not _allows(scope, permission, path) for path in paths):
             return None
         mime = DIRECTORY if place.is_directory else TEXT
         return FileInput(mime=mime, filename=name, url=Path(place.path).as_uri())
-    usable = name in reader.agents and _allows(reader, "task", name)
+    usable = name in scope.agents and _allows(scope, "task", name)
     return AgentInput(name=name) if usable else None
 
 
-def _allows(reader: Reader, permission: str, pattern: str) -> bool:
-    return judge(permission, pattern, reader.limits).action == "allow"
+def _allows(scope: MentionScope, permission: str, pattern: str) -> bool:
+    return judge(permission, pattern, scope.limits).action == "allow"

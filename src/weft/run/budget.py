@@ -1,8 +1,8 @@
-"""Whether the next call may be made: what may be spent, what was, and what the call is expected to take (pure).
+"""Decide whether the budgets allow the next request to a model (pure).
 
-Nobody knows what a call takes before it was made. The expectation is an honest guess, not the worst case: holding back
-the price of the longest answer there can be would leave a third of a small budget unused. So a budget may be passed
-by as much as one call takes more than was expected of it, and never by another call.
+Nobody knows the cost of a request in advance. The estimate is a fair guess, not the worst case: reserving the price of the longest
+possible answer would leave a third of a small budget unused. So a run may exceed its budget by the error of one estimate, but
+never by a further request.
 """
 
 from collections.abc import Iterable
@@ -10,16 +10,16 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from weft.context.tokens import taken_in
+from weft.context.tokens import count_input
 from weft.model.catalog import Model
 from weft.model.failure import BudgetData, BudgetFailure, BudgetMeasure, BudgetScope
 from weft.model.part import Tokens
 from weft.model.spending import Budget, Budgets, Spent
 from weft.provider.chunk import Usage
-from weft.run.usage import cost_of
+from weft.run.usage import compute_cost
 
 WARN_AT = Decimal("0.8")
-# What an answer is expected to be long at least. Most are shorter; the last one was longer, if it was.
+# The least number of tokens that an answer is expected to have. Most have fewer.
 ANSWER = 1_000
 
 MEASURES: tuple[BudgetMeasure, ...] = ("cost", "tokens", "steps", "seconds")
@@ -32,16 +32,16 @@ WHOSE: dict[BudgetScope, str] = {
 }
 
 
-class Account(Struct, frozen=True, kw_only=True):
-    """A budget, and what was spent of it; calls that are under way are spent."""
+class BudgetAccount(Struct, frozen=True, kw_only=True):
+    """A budget, and what was spent of it, including reservations for requests under way."""
 
     scope: BudgetScope
     budget: Budget
     spent: Spent
 
 
-class Line(Struct, frozen=True, kw_only=True):
-    """One limit of one budget, and how things stand with it."""
+class BudgetLine(Struct, frozen=True, kw_only=True):
+    """One limit of one budget: what was spent, and what the `next` request would add."""
 
     scope: BudgetScope
     measure: BudgetMeasure
@@ -50,55 +50,55 @@ class Line(Struct, frozen=True, kw_only=True):
     next: Decimal
 
 
-class Go(Struct, frozen=True):
-    """There is enough."""
+class WithinBudget(Struct, frozen=True):
+    """The request may be made."""
 
 
-class Warn(Struct, frozen=True):
-    """There is enough, but not for much longer."""
+class NearLimit(Struct, frozen=True):
+    """The request may be made, but these limits are near."""
 
-    lines: tuple[Line, ...]
-
-
-class Stop(Struct, frozen=True):
-    """There is not enough: the call must not be made."""
-
-    line: Line
+    lines: tuple[BudgetLine, ...]
 
 
-Verdict = Go | Warn | Stop
+class OverBudget(Struct, frozen=True):
+    """The request must not be made: it would exceed this limit."""
+
+    line: BudgetLine
 
 
-def check(accounts: Iterable[Account], next: Spent) -> Verdict:
-    """Whether a call that takes `next` may be made. Where several budgets say no, the nearest one is named."""
+BudgetVerdict = WithinBudget | NearLimit | OverBudget
+
+
+def check_budgets(accounts: Iterable[BudgetAccount], next: Spent) -> BudgetVerdict:
+    """Decide whether a request that costs `next` may be made. If several limits forbid it, the first account wins."""
     lines = [line for account in accounts for line in to_lines(account, next)]
     for line in lines:
         if is_over(line):
-            return Stop(line)
+            return OverBudget(line)
     near = tuple(line for line in lines if line.spent + line.next >= line.limit * WARN_AT)
-    return Warn(near) if near else Go()
+    return NearLimit(near) if near else WithinBudget()
 
 
-def is_over(line: Line) -> bool:
-    """Time is not known beforehand, so what has nothing left is over, too."""
+def is_over(line: BudgetLine) -> bool:
+    """Return True if the limit is reached or would be exceeded. Time cannot be estimated, so a limit that is just reached counts."""
     return line.spent >= line.limit or line.spent + line.next > line.limit
 
 
-def to_lines(account: Account, next: Spent) -> list[Line]:
+def to_lines(account: BudgetAccount, next: Spent) -> list[BudgetLine]:
     return [
-        Line(
+        BudgetLine(
             scope=account.scope,
             measure=measure,
             limit=Decimal(limit),
-            spent=amount(account.spent, measure),
-            next=amount(next, measure),
+            spent=get_amount(account.spent, measure),
+            next=get_amount(next, measure),
         )
         for measure in MEASURES
         if (limit := getattr(account.budget, measure)) is not None
     ]
 
 
-def amount(spent: Spent, measure: BudgetMeasure) -> Decimal:
+def get_amount(spent: Spent, measure: BudgetMeasure) -> Decimal:
     match measure:
         case "cost":
             return spent.cost
@@ -111,13 +111,13 @@ def amount(spent: Spent, measure: BudgetMeasure) -> Decimal:
             return Decimal(spent.ms) / 1000
 
 
-def is_blind(accounts: Iterable[Account], next: Spent) -> bool:
-    """Whether money is limited and what the call will cost cannot be told."""
+def is_cost_unknown(accounts: Iterable[BudgetAccount], next: Spent) -> bool:
+    """Return True if a budget limits the cost, but the cost of the request is unknown."""
     return not next.priced and any(account.budget.cost is not None for account in accounts)
 
 
-def is_uncounted(accounts: Iterable[Account]) -> bool:
-    """Whether tokens or money are limited and a provider did not say what an answer took."""
+def has_uncounted(accounts: Iterable[BudgetAccount]) -> bool:
+    """Return True if a budget limits tokens or cost, but a provider did not report the usage of an answer."""
     return any(
         not account.spent.counted
         and (
@@ -128,8 +128,8 @@ def is_uncounted(accounts: Iterable[Account]) -> bool:
     )
 
 
-def seconds_left(accounts: Iterable[Account]) -> float | None:
-    """How long the next call may take, None for as long as it takes."""
+def find_seconds_left(accounts: Iterable[BudgetAccount]) -> float | None:
+    """Return how many seconds the next request may take, or None if time is not limited."""
     left = [
         account.budget.seconds - account.spent.ms / 1000
         for account in accounts
@@ -138,23 +138,23 @@ def seconds_left(accounts: Iterable[Account]) -> float | None:
     return min(left, default=None)
 
 
-def expect(request: int, last: Tokens | None, model: Model) -> Spent:
-    """What a call with a request of so many tokens will take: like the last one, as far as there was one.
+def estimate_call(request: int, last: Tokens | None, model: Model) -> Spent:
+    """Estimate the cost of a request of so many tokens, from the usage of the last one.
 
-    A provider that kept the last request will have it still, and one that was paid for keeping will be paid again. An
-    answer is as long as the last one, or `ANSWER`.
+    If the provider cached the last request, that part is read from the cache, and the rest is written to it if writing costs. The
+    answer is as long as the last one, but at least `ANSWER`.
     """
-    known = min(taken_in(last), request) if last is not None and last.cache.read + last.cache.write else 0
-    new = request - known
-    keeps = last is not None and last.cache.write > 0
-    said = max(ANSWER, last.output + last.reasoning if last is not None else 0)
+    cached = min(count_input(last), request) if last is not None and last.cache.read + last.cache.write else 0
+    new = request - cached
+    writes = last is not None and last.cache.write > 0
+    answer = max(ANSWER, last.output + last.reasoning if last is not None else 0)
     usage = Usage(
-        input=0 if keeps else new,
-        cache_read=known,
-        cache_write=new if keeps else 0,
-        output=min(said, model.limit.output or said),
+        input=0 if writes else new,
+        cache_read=cached,
+        cache_write=new if writes else 0,
+        output=min(answer, model.limit.output or answer),
     )
-    cost = cost_of(usage, model)
+    cost = compute_cost(usage, model)
     return Spent(
         cost=cost or Decimal(0),
         input=usage.input,
@@ -166,72 +166,74 @@ def expect(request: int, last: Tokens | None, model: Model) -> Spent:
     )
 
 
-def stricter(one: Budgets, other: Budgets) -> Budgets:
-    """Of every limit the lower one."""
+def take_stricter(one: Budgets, other: Budgets) -> Budgets:
+    """Return the lower of each pair of limits."""
     return Budgets(
-        session=_lower(one.session, other.session),
-        tree=_lower(one.tree, other.tree),
-        day=_lower(one.day, other.day),
+        session=_take_lower(one.session, other.session),
+        tree=_take_lower(one.tree, other.tree),
+        day=_take_lower(one.day, other.day),
     )
 
 
-def _lower(one: Budget, other: Budget) -> Budget:
+def _take_lower(one: Budget, other: Budget) -> Budget:
     limits = {
-        measure: min(said)
+        measure: min(both)
         for measure in MEASURES
-        if (said := [limit for each in (one, other) if (limit := getattr(each, measure)) is not None])
+        if (both := [limit for each in (one, other) if (limit := getattr(each, measure)) is not None])
     }
     return Budget(**limits)
 
 
-# --- in words ---
+# --- messages ---
 
 
-def to_failure(line: Line) -> BudgetFailure:
+def to_budget_failure(line: BudgetLine) -> BudgetFailure:
     more = (
-        "" if line.measure in COUNTED else f", and the next call would take about {written(line, line.next)}"
+        ""
+        if line.measure in COUNTED
+        else f", and the next call would take about {format_amount(line, line.next)}"
     )
     return BudgetFailure(
         data=BudgetData(
             message=f"the budget for {WHOSE[line.scope]} does not allow another call: "
-            f"{_share(line, line.spent)} spent{more}",
+            f"{_format_share(line, line.spent)} spent{more}",
             scope=line.scope,
             measure=line.measure,
             limit=line.limit,
             spent=line.spent,
             next=line.next,
-            hint=f"{_raise(line)}, then go on where it stopped: weft run --continue",
+            hint=f"{_describe_raise(line)}, then go on where it stopped: weft run --continue",
         )
     )
 
 
-def to_warning(line: Line) -> str:
+def to_warning(line: BudgetLine) -> str:
     about = "" if line.measure in COUNTED else "about "
     soon = min(line.limit, line.spent + line.next)
-    return f"the next call brings {WHOSE[line.scope]} to {about}{_share(line, soon)}"
+    return f"the next call brings {WHOSE[line.scope]} to {about}{_format_share(line, soon)}"
 
 
-def _raise(line: Line) -> str:
+def _describe_raise(line: BudgetLine) -> str:
     if line.scope == "run":
         return f"give it more with --max-{line.measure}"
     return f"raise experimental.weft.budget.{line.scope}.{line.measure} in opencode.json"
 
 
-def _share(line: Line, value: Decimal) -> str:
-    part = written(line, value)
-    return f"{part if line.measure == 'cost' else part.split()[0]} of {written(line, line.limit)}"
+def _format_share(line: BudgetLine, value: Decimal) -> str:
+    part = format_amount(line, value)
+    return f"{part if line.measure == 'cost' else part.split()[0]} of {format_amount(line, line.limit)}"
 
 
-def written(line: Line, value: Decimal) -> str:
+def format_amount(line: BudgetLine, value: Decimal) -> str:
     match line.measure:
         case "cost":
-            return dollars(value)
+            return format_dollars(value)
         case "tokens" | "steps" | "seconds":
             unit = line.measure.removesuffix("s") if value == 1 else line.measure
             return f"{int(value):,} {unit}"
 
 
-def dollars(value: Decimal) -> str:
-    """At least cents, and as much of a cent as tells something."""
+def format_dollars(value: Decimal) -> str:
+    """Return an amount in dollars with two to four decimals."""
     whole, _, rest = f"{value:.4f}".partition(".")
     return f"${whole}.{rest[:2]}{rest[2:].rstrip('0')}"

@@ -1,4 +1,4 @@
-"""Record what the calls of an answer did to files."""
+"""Record which files the tool calls of an answer changed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -8,39 +8,39 @@ from typing import Any
 from msgspec.structs import replace
 
 from weft.errors import GitError, NotFoundError, SnapshotMissingError
-from weft.host.tasks import undivided
+from weft.host.tasks import run_to_completion
 from weft.model.diff import FileDiff, Patch
 from weft.model.event import SessionWarned
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, UserMessage, UserSummary
 from weft.model.part import CompletedState, ErrorState, ToolPart
 from weft.model.transcript import Transcript
-from weft.run.kit import Kit
 from weft.run.processor import Processor
-from weft.session.revert_point import patches_in, trees_of
-from weft.tool.contract import Ask, ToolContext, Watch
+from weft.run.runtime import Runtime
+from weft.session.revert_point import get_patch_trees, list_patches
+from weft.tool.contract import AskPermission, ToolContext, WatchChanges
 
-SENDING = "task"
+TASK_TOOL = "task"
 
 
-class Changes:
-    """The changes of one answer. Every call's own are stored with it, so that it can be taken back without those
-    before it; OpenCode knows only what a whole answer changed."""
+class AnswerChanges:
+    """The file changes of one answer. They are stored for each call, so that one call can be undone without those before it.
+    OpenCode records only the changes of a whole answer."""
 
-    def __init__(self, kit: Kit, processor: Processor, transcript: Transcript) -> None:
-        self._kit = kit
-        self._snapshots = kit.undoer.snapshots
+    def __init__(self, runtime: Runtime, processor: Processor, transcript: Transcript) -> None:
+        self._runtime = runtime
+        self._snapshots = runtime.undoer.snapshots
         self._processor = processor
         self._transcript = transcript
-        self._found: list[Patch] = []
+        self._patches: list[Patch] = []
         self._closing = asyncio.Lock()
 
     @property
     def _session(self) -> SessionID:
         return self._processor.message.session_id
 
-    def watch(self, call_id: str) -> Watch:
-        """For a call: what it changes is stored as its own when it has changed it."""
+    def watch(self, call_id: str) -> WatchChanges:
+        """Return the `Watch` of a call: what changes while it is open is stored as a change of this call."""
 
         @asynccontextmanager
         async def watch(*files: str) -> AsyncIterator[None]:
@@ -49,77 +49,79 @@ class Changes:
             try:
                 yield
             finally:
-                await undivided(self._close(window, call_id))
+                await run_to_completion(self._close(window, call_id))
 
         return watch
 
     async def _close(self, window: AbstractAsyncContextManager[None], call_id: str) -> None:
-        # One after the other, so that what two calls did at once is not told as the doing of one.
+        # One after the other, so that changes of two concurrent calls are not recorded for one of them.
         async with self._closing:
             await window.__aexit__(None, None, None)
             await self.take(call_id)
 
     async def take(self, call_id: str = "") -> None:
-        """Store what was changed since this was last asked, as the doing of a call if it is known which."""
+        """Store the changes since the last call of this method, for a tool call if it is known which one made them."""
         try:
             found = await self._snapshots.take(self._session)
         except (OSError, GitError) as error:
-            said = f"what was just changed cannot be taken back: {error}"
-            await self._kit.journal.commit(SessionWarned(session_id=self._session, message=said))
+            warning = f"the last changes cannot be undone: {error}"
+            await self._runtime.journal.commit(SessionWarned(session_id=self._session, message=warning))
             return
         if found:
             await self._store(found, call_id)
             await self._snapshots.stored(self._session)
 
-    async def take_sent(self, call_id: str) -> None:
-        """Store what a child did that a call had sent out. It is the child's, and the doing of who sent it, too."""
-        found = await self._sent_for(call_id)
+    async def take_from_child(self, call_id: str) -> None:
+        """Store the changes that a child session made for a call. They belong to both sessions."""
+        found = await self._list_child_patches(call_id)
         if found:
-            await self._snapshots.pin(self._session, sorted(trees_of(found)))
+            await self._snapshots.pin(self._session, sorted(get_patch_trees(found)))
             await self._store(found, call_id)
 
     async def _store(self, patches: Sequence[Patch], call_id: str) -> None:
-        self._found += patches
-        await self._kit.journal.commit(*self._processor.patched(patches, call_id), into=self._transcript)
+        self._patches += patches
+        await self._runtime.journal.commit(
+            *self._processor.to_patch_events(patches, call_id), into=self._transcript
+        )
 
     async def whole(self) -> Patch | None:
-        """All of it as one, to be named where the answer begins and ends."""
-        if len(self._found) < 2:  # noqa: PLR2004  one is a whole
-            return next(iter(self._found), None)
+        """Return all changes of the answer as one patch, or None if there are none or they cannot be read."""
+        if len(self._patches) < 2:  # noqa: PLR2004  one is a whole
+            return next(iter(self._patches), None)
         try:
-            folded = await self._snapshots.fold(self._found)
+            folded = await self._snapshots.fold(self._patches)
         except (OSError, GitError, SnapshotMissingError):
             return None
         await self._snapshots.pin(self._session, (folded.hash, folded.until))
         return folded
 
     async def add_up(self, prompt: MessageID) -> None:
-        """Say what the session, and the prompt that is being answered, did to files by now."""
-        if not self._found:
+        """Store the totals of changed files for the session and for the prompt."""
+        if not self._patches:
             return
         history = self._transcript.messages()
-        await self._kit.undoer.tell(self._session, patches_in(history))
-        found = await self._kit.undoer.tally.add_up(prompt, patches_in(_answers(history, prompt)))
+        await self._runtime.undoer.update_session(self._session, list_patches(history))
+        found = await self._runtime.undoer.totals.add_up(prompt, list_patches(_list_answers(history, prompt)))
         if found is not None:
-            await self._kit.journal.edit_message(
+            await self._runtime.journal.edit_message(
                 self._session, prompt, lambda it: _with_diffs(it, found.diffs), into=self._transcript
             )
 
-    async def _sent_for(self, call_id: str) -> Sequence[Patch]:
-        part = next((part for part in self._calls() if part.call_id == call_id), None)
-        if part is None or part.tool != SENDING or not isinstance(part.state, CompletedState | ErrorState):
+    async def _list_child_patches(self, call_id: str) -> Sequence[Patch]:
+        part = next((part for part in self._list_calls() if part.call_id == call_id), None)
+        if part is None or part.tool != TASK_TOOL or not isinstance(part.state, CompletedState | ErrorState):
             return ()
-        child = _child_of(part.state.metadata)
+        child = _find_child(part.state.metadata)
         if child is None:
             return ()
         try:
-            history = await self._kit.store.list_messages(child)
+            history = await self._runtime.store.list_messages(child)
         except NotFoundError:
             return ()
         since = part.state.time.start
-        return patches_in(message for message in history if message.info.time.created >= since)
+        return list_patches(message for message in history if message.info.time.created >= since)
 
-    def _calls(self) -> Iterable[ToolPart]:
+    def _list_calls(self) -> Iterable[ToolPart]:
         found = self._transcript.find(self._processor.message.id)
         return [part for part in (found.parts if found else ()) if isinstance(part, ToolPart)]
 
@@ -130,12 +132,12 @@ def _with_diffs(message: AnyMessage, diffs: tuple[FileDiff, ...]) -> AnyMessage:
     return replace(message, summary=replace(message.summary or UserSummary(), diffs=diffs))
 
 
-def _child_of(metadata: dict[str, Any] | None) -> SessionID | None:
+def _find_child(metadata: dict[str, Any] | None) -> SessionID | None:
     named = (metadata or {}).get("sessionId")
     return SessionID(named) if isinstance(named, str) else None
 
 
-def _answers(history: Iterable[MessageWithParts], prompt: MessageID) -> list[MessageWithParts]:
+def _list_answers(history: Iterable[MessageWithParts], prompt: MessageID) -> list[MessageWithParts]:
     return [
         message
         for message in history
@@ -144,12 +146,12 @@ def _answers(history: Iterable[MessageWithParts], prompt: MessageID) -> list[Mes
 
 
 @asynccontextmanager
-async def watched(context: ToolContext) -> AsyncIterator[ToolContext]:
-    """The context for such a tool. While a person is asked nothing is watched: what they do meanwhile is theirs."""
+async def watch_tool(context: ToolContext) -> AsyncIterator[ToolContext]:
+    """Watch all file changes while a tool runs, except while a person is asked: changes in that time are the person's own."""
     window = _Window(context.watch)
     await window.open()
     try:
-        yield replace(context, ask=_asking(context, window))
+        yield replace(context, ask=_pause_while_asking(context, window))
     finally:
         await window.close()
 
@@ -167,7 +169,7 @@ class _Window:
         await self._held.aclose()
 
     @asynccontextmanager
-    async def away(self) -> AsyncIterator[None]:
+    async def pause(self) -> AsyncIterator[None]:
         self._asking += 1
         await self.close()
         try:
@@ -178,14 +180,14 @@ class _Window:
                 await self.open()
 
 
-def _asking(context: ToolContext, window: _Window) -> Ask:
+def _pause_while_asking(context: ToolContext, window: _Window) -> AskPermission:
     async def ask(
         permission: str,
         *patterns: str,
         always: tuple[str, ...] = (),
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        async with window.away():
+        async with window.pause():
             await context.ask(permission, *patterns, always=always, metadata=metadata)
 
     return ask

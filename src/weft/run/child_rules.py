@@ -1,4 +1,4 @@
-"""What a child session may do, how its progress is shown, and what its answer comes to (pure)."""
+"""What a child session may do, how its progress is shown, and what its parent gets as the answer (pure)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,51 +13,51 @@ from weft.model.ids import PartID, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import CompletedState, ErrorState, ModelRef, TextPart, ToolPart
 from weft.model.permission import Limits, Rule, Ruleset
-from weft.model.session import Session, own_of, with_own
-from weft.session.tree import child_rules
+from weft.model.session import Session, get_weft_data, with_weft_data
+from weft.session.tree import make_child_rules
 
 NO_WORDS = "The subagent ended without an answer."
 
 
-def words_of(answer: MessageWithParts, child: SessionID) -> str:
-    """Its last words. A child that failed is an error, so that nobody takes half an answer for a whole one.
+def get_child_text(answer: MessageWithParts, child: SessionID) -> str:
+    """Return the last text of a child's answer. Raise `ToolError` if the child failed: half an answer must not look whole.
 
-    OpenCode gives the words of a failed child as if nothing had happened.
+    OpenCode returns the text of a failed child as if it had succeeded.
     """
     info = answer.info
     if not isinstance(info, AssistantMessage):
-        raise ToolError(f"{NO_WORDS} {_again(child)}")
-    said = _last_text(answer)
+        raise ToolError(f"{NO_WORDS} {_suggest_retry(child)}")
+    text = _find_last_text(answer)
     if info.error is not None:
-        before = f"\nBefore that it said: {said}" if said else ""
-        raise ToolError(f"The subagent failed: {to_reason(info.error)}.{before}\n{_again(child)}")
-    return said or _in_place_of_words(answer)
+        before = f"\nBefore that it said: {text}" if text else ""
+        raise ToolError(f"The subagent failed: {to_reason(info.error)}.{before}\n{_suggest_retry(child)}")
+    return text or _list_errors(answer)
 
 
-def late(child: SessionID, error: DeadlineError) -> ToolError:
-    said = str(error)
-    return ToolError(f"{said[:1].upper()}{said[1:]}. {_again(child)}")
+def to_late_error(child: SessionID, error: DeadlineError) -> ToolError:
+    message = str(error)
+    return ToolError(f"{message[:1].upper()}{message[1:]}. {_suggest_retry(child)}")
 
 
 def to_reason(failure: AnyFailure) -> str:
     data = failure.data
-    said = data.get("message", "") if isinstance(data, dict) else getattr(data, "message", "")
+    message = data.get("message", "") if isinstance(data, dict) else getattr(data, "message", "")
     name = str(failure.__struct_config__.tag)
-    return (str(said) or name).rstrip(".")
+    return (str(message) or name).rstrip(".")
 
 
-def _again(child: SessionID) -> str:
+def _suggest_retry(child: SessionID) -> str:
     return f"Go on with it by session_id {child}, or do without it."
 
 
-def _last_text(answer: MessageWithParts) -> str:
+def _find_last_text(answer: MessageWithParts) -> str:
     texts = [
         part.text for part in answer.parts if isinstance(part, TextPart) and part.text and not part.ignored
     ]
     return texts[-1] if texts else ""
 
 
-def _in_place_of_words(answer: MessageWithParts) -> str:
+def _list_errors(answer: MessageWithParts) -> str:
     failed = [
         f"{part.tool}: {part.state.error}"
         for part in answer.parts
@@ -66,8 +66,8 @@ def _in_place_of_words(answer: MessageWithParts) -> str:
     return "\n".join([NO_WORDS, *failed])
 
 
-class Progress:
-    """What the calls of a child have come to so far, folded from what is told of it."""
+class ChildProgress:
+    """The progress of a child: the state of its tool calls, folded from its events."""
 
     def __init__(
         self, session: SessionID, model: ModelRef | None, history: Iterable[MessageWithParts] = ()
@@ -78,21 +78,21 @@ class Progress:
         self.take(history)
 
     def take(self, history: Iterable[MessageWithParts]) -> None:
-        """Begin anew, from what is stored."""
+        """Start again from the stored history."""
         self._calls = {
-            part.id: to_entry(part)
+            part.id: to_call_entry(part)
             for message in history
             for part in message.parts
             if isinstance(part, ToolPart)
         }
 
     def feed(self, events: Iterable[Event]) -> bool:
-        """Take in what happened; gives whether there is news in it."""
+        """Fold events, and return True if anything changed."""
         before = dict(self._calls)
         for event in events:
             match event:
                 case PartUpdated(part=ToolPart() as part) if part.session_id == self._session:
-                    self._calls[part.id] = to_entry(part)
+                    self._calls[part.id] = to_call_entry(part)
                 case PartRemoved(part_id=part_id):
                     self._calls.pop(part_id, None)
                 case _:
@@ -100,28 +100,28 @@ class Progress:
         return self._calls != before
 
     def metadata(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"summary": list(self._calls.values()), "sessionId": self._session}
+        metadata: dict[str, Any] = {"summary": list(self._calls.values()), "sessionId": self._session}
         if self._model is not None:
-            told["model"] = {"providerID": self._model.provider_id, "modelID": self._model.model_id}
-        return told
+            metadata["model"] = {"providerID": self._model.provider_id, "modelID": self._model.model_id}
+        return metadata
 
 
-def to_entry(part: ToolPart) -> dict[str, Any]:
+def to_call_entry(part: ToolPart) -> dict[str, Any]:
     state: dict[str, Any] = {"status": part.state.__struct_config__.tag}
     if isinstance(part.state, CompletedState):
         state["title"] = part.state.title
     return {"id": part.id, "tool": part.tool, "state": state}
 
 
-# A parent's list is its own to keep, and who is handed a task does not hand it on.
+# A child has no part in its parent's todo list, and does not start children of its own.
 PARENTS_ALONE = ("todowrite", "todoread", "task")
 
 
-def denied_below(agent: Agent, primary_tools: tuple[str, ...], *, deepest: bool) -> Ruleset:
-    """What an agent is denied in a child beyond its own rules.
+def list_denied(agent: Agent, primary_tools: tuple[str, ...], *, deepest: bool) -> Ruleset:
+    """Return the rules that deny an agent tools when it runs in a child session.
 
-    An agent whose rules speak of a thing by name has been thought about, and keeps it; but at the `deepest` level
-    nobody hands a task on. OpenCode sets no such level, and denies the list whatever the rules say.
+    If the agent's own rules name one of these tools, they decide. But at the `deepest` level no child may start another. OpenCode
+    has no such level, and denies the todo list whatever the rules say.
     """
     named = {rule.permission for rule in agent.permission}
     denied = [each for each in PARENTS_ALONE if each not in named]
@@ -129,23 +129,23 @@ def denied_below(agent: Agent, primary_tools: tuple[str, ...], *, deepest: bool)
     return tuple(Rule(permission=each, pattern="*", action="deny") for each in (*denied, *primary_tools))
 
 
-def narrow(child: Session, parent: Session, denied: Ruleset, sender: Agent | None) -> Session:
-    """The child with all that it is denied, and with all that those above it are. Done again, it changes nothing.
+def narrow_child(child: Session, parent: Session, denied: Ruleset, sender: Agent | None) -> Session:
+    """Return the child with the rules that deny it tools, and with the limits of its ancestors. This is idempotent.
 
-    What is denied stays denied; whose rules on files hold is a matter of who sends it this time.
+    Denied tools stay denied for good. The rules on files are those of the agent that starts the child this time.
     """
-    own = own_of(child)
-    above = (*own_of(parent).limits, *files_withheld(sender))
+    own = get_weft_data(child)
+    above = (*get_weft_data(parent).limits, *find_file_limits(sender))
     given = tuple(dict.fromkeys((*(child.permission or ()), *denied)))
-    narrowed = replace(child, permission=child_rules(given, parent))
-    return with_own(narrowed, replace(own, limits=tuple(dict.fromkeys(above))))
+    narrowed = replace(child, permission=make_child_rules(given, parent))
+    return with_weft_data(narrowed, replace(own, limits=tuple(dict.fromkeys(above))))
 
 
-def files_withheld(agent: Agent | None) -> Limits:
-    """What an agent's rules say of changing files, if they withhold any: who plans must not write by another's hand.
+def find_file_limits(agent: Agent | None) -> Limits:
+    """Return an agent's rules on changing files, if they deny any: a planning agent must not write through its child.
 
-    Of its other rules the child is free, as in OpenCode: an agent that may do little and hands all on is a common
-    arrangement. OpenCode 1.1.34 passes on nothing at all.
+    Its other rules do not hold for the child, as in OpenCode: agents that may do little themselves and delegate everything are
+    common. OpenCode 1.1.34 passes on no rules at all.
     """
     rules = tuple(rule for rule in (agent.permission if agent else ()) if rule.permission == "edit")
     return (rules,) if any(rule.action == "deny" for rule in rules) else ()

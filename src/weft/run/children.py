@@ -5,122 +5,128 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from weft.bus import Listener
+from weft.bus import BusListener
 from weft.errors import CursorLostError, DeadlineError, NotFoundError, ToolError
-from weft.host.tasks import Deadline, open_tasks, undivided
+from weft.host.tasks import Deadline, open_tasks, run_to_completion
 from weft.model.agent import Agent
 from weft.model.event import Event, MessageUpdated, PartUpdated, SessionFailed
-from weft.model.failure import AnyFailure, aborted
-from weft.model.ids import SessionID, checked
+from weft.model.failure import AnyFailure, aborted_failure
+from weft.model.ids import SessionID, check_id
 from weft.model.input import PromptInput, SessionInput
 from weft.model.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage
 from weft.model.part import ModelRef, Moment, SubtaskPart, TextPart
 from weft.model.permission import CallRef
 from weft.model.session import Session
 from weft.model.transcript import Transcript
-from weft.permission.rules import limits_for
-from weft.run.attachments import Reader, resolve
-from weft.run.calls import Caller, carry_out, context_for, unasked
-from weft.run.changes import Changes
-from weft.run.child_rules import Progress, denied_below, late, narrow, words_of
+from weft.permission.rules import to_limits
+from weft.run.attachments import MentionScope, resolve_mentions
+from weft.run.calls import allow_all, execute_call, make_tool_context
+from weft.run.changes import AnswerChanges
+from weft.run.child_rules import ChildProgress, get_child_text, list_denied, narrow_child, to_late_error
 from weft.run.decide import Subtask
 from weft.run.failure import to_failure
-from weft.run.kit import Kit
 from weft.run.processor import CallFailed, CallReported, CallStarted, Processor
+from weft.run.runtime import Runtime
 from weft.session.lifecycle import create
-from weft.tool.contract import Brought, Errand, Report, ToolContext
-from weft.tool.task import TASK, hand_over, unknown
+from weft.tool.contract import ChildResult, ChildTask, ReportProgress, ToolContext
+from weft.tool.task import TASK, run_child_task, unknown_agent_error
 
-# A child tells of every call, and each report is stored: four a second are as many as a person can follow.
+# A child reports every call, and every report is stored. A person cannot follow more than four a second.
 REPORT_SECONDS = 0.25
 
 
-class Runs(Protocol):
-    """What it takes to have a session run, and to end that."""
+class ChildRunner(Protocol):
+    """Runs child sessions, and aborts them."""
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts: ...
 
     async def abort(self, session: SessionID) -> bool: ...
 
 
-class Spawner:
-    def __init__(self, kit: Kit, runs: Runs) -> None:
-        self._kit = kit
+class ChildSpawner:
+    """Runs child sessions for tool calls."""
+
+    def __init__(self, runtime: Runtime, runs: ChildRunner) -> None:
+        self._runtime = runtime
         self._runs = runs
 
-    async def spawn(self, context: ToolContext, errand: Errand) -> Brought:
-        """See the errand done by a child of the calling session, which has settled however this ends."""
-        kit = self._kit
-        agent = kit.agents.get(errand.agent)
+    async def spawn(self, context: ToolContext, errand: ChildTask) -> ChildResult:
+        """Run a task in a child of the calling session. The child has settled when this returns or raises."""
+        runtime = self._runtime
+        agent = runtime.agents.get(errand.agent)
         if agent is None:
-            raise unknown(errand.agent, kit.agents)
-        child = await self._child(context, errand, agent)
-        model = agent.model or await self._model_of(context)
-        progress = Progress(child.id, model, await kit.store.list_messages(child.id))
+            raise unknown_agent_error(errand.agent, runtime.agents)
+        child = await self._open_child(context, errand, agent)
+        model = agent.model or await self._find_model(context)
+        progress = ChildProgress(child.id, model, await runtime.store.list_messages(child.id))
         await context.report(title=errand.description, metadata=progress.metadata())
-        reader = Reader(place=kit.place, limits=limits_for(agent, child), agents=dict(kit.agents))
-        # An agent's own model is left to be chosen where it is admitted, with those it falls back on.
+        reader = MentionScope(
+            place=runtime.place, limits=to_limits(agent, child), agents=dict(runtime.agents)
+        )
+        # An agent's own model is chosen when the prompt is admitted, together with its fallbacks.
         input = PromptInput(
             agent=errand.agent,
             model=None if agent.model else model,
-            parts=await resolve(errand.prompt, reader),
+            parts=await resolve_mentions(errand.prompt, reader),
         )
-        answer = await self._watched(child.id, input, progress, context.report)
-        progress.take(await kit.store.list_messages(child.id))
+        answer = await self._run_reporting(child.id, input, progress, context.report)
+        progress.take(await runtime.store.list_messages(child.id))
         await context.report(metadata=progress.metadata())
         if isinstance(answer, DeadlineError):
-            raise late(child.id, answer)
-        return Brought(session_id=child.id, text=words_of(answer, child.id), metadata=progress.metadata())
+            raise to_late_error(child.id, answer)
+        return ChildResult(
+            session_id=child.id, text=get_child_text(answer, child.id), metadata=progress.metadata()
+        )
 
-    # --- the child ---
+    # --- the session ---
 
-    async def _child(self, context: ToolContext, errand: Errand, agent: Agent) -> Session:
-        """A new child, or the one to go on with; either way no freer than the one who sends it."""
-        kit = self._kit
-        parent = await kit.store.get_session(context.session_id)
-        depth = len(await self._above(parent)) + 1
-        if depth > kit.subtasks.depth:
+    async def _open_child(self, context: ToolContext, errand: ChildTask, agent: Agent) -> Session:
+        """Return a new child session, or the one to continue. Neither may do more than its parent."""
+        runtime = self._runtime
+        parent = await runtime.store.get_session(context.session_id)
+        depth = len(await self._list_ancestors(parent)) + 1
+        if depth > runtime.subtasks.depth:
             raise ToolError(
-                f"A task can be handed on {kit.subtasks.depth} levels deep, and no deeper. Do it yourself."
+                f"A task can be handed on {runtime.subtasks.depth} levels deep, and no deeper. Do it yourself."
             )
-        denied = denied_below(agent, kit.subtasks.primary_tools, deepest=depth == kit.subtasks.depth)
+        denied = list_denied(agent, runtime.subtasks.primary_tools, deepest=depth == runtime.subtasks.depth)
         if errand.session_id is None:
             title = f"{errand.description} (@{errand.agent} subagent)"
             input = SessionInput(parent_id=parent.id, title=title, permission=denied)
-            child = await create(kit.maker, input, parent=parent)
+            child = await create(runtime.maker, input, parent=parent)
         else:
-            child = await self._earlier(parent, errand.session_id)
-        sender = _named(context.agent, kit)
-        if narrow(child, parent, denied, sender) == child:
+            child = await self._find_earlier(parent, errand.session_id)
+        sender = _find_agent(context.agent, runtime)
+        if narrow_child(child, parent, denied, sender) == child:
             return child
-        return await kit.journal.edit(child.id, lambda it: narrow(it, parent, denied, sender))
+        return await runtime.journal.edit(child.id, lambda it: narrow_child(it, parent, denied, sender))
 
-    async def _earlier(self, parent: Session, given: str) -> Session:
-        """OpenCode goes on with any session of the project, the caller's own parent too, and would wait for ever."""
+    async def _find_earlier(self, parent: Session, given: str) -> Session:
+        """Return an earlier child to continue. OpenCode accepts any session, even the caller's parent, and then waits for ever."""
         try:
-            found = await self._kit.store.get_session(SessionID(checked("session", given)))
+            found = await self._runtime.store.get_session(SessionID(check_id("session", given)))
         except NotFoundError:
             found = None
-        if found is None or parent.id not in await self._above(found):
+        if found is None or parent.id not in await self._list_ancestors(found):
             raise ToolError(
                 f"session_id: {given[:80]} is not a session that was started from here. Leave it out to start a new one."
             )
         return found
 
-    async def _above(self, session: Session) -> list[SessionID]:
-        """The sessions above it, the nearest first; at an end also where they go round in a circle."""
+    async def _list_ancestors(self, session: Session) -> list[SessionID]:
+        """Return the ancestors of a session, the nearest first. A cycle ends the list."""
         above: list[SessionID] = []
         while session.parent_id is not None and session.parent_id not in above:
             above.append(session.parent_id)
             try:
-                session = await self._kit.store.get_session(session.parent_id)
+                session = await self._runtime.store.get_session(session.parent_id)
             except NotFoundError:
                 break
         return above
 
-    async def _model_of(self, context: ToolContext) -> ModelRef | None:
-        """The model of the answer that the call stands in."""
-        found = await self._kit.store.find_message(context.session_id, context.message_id)
+    async def _find_model(self, context: ToolContext) -> ModelRef | None:
+        """Return the model of the answer that made the call."""
+        found = await self._runtime.store.find_message(context.session_id, context.message_id)
         info = found.info if found else None
         if not isinstance(info, AssistantMessage) or not info.model_id:
             return None
@@ -128,120 +134,123 @@ class Spawner:
 
     # --- its run ---
 
-    async def _watched(
-        self, child: SessionID, input: PromptInput, progress: Progress, report: Report
+    async def _run_reporting(
+        self, child: SessionID, input: PromptInput, progress: ChildProgress, report: ReportProgress
     ) -> MessageWithParts | DeadlineError:
-        """Its last answer, while it is told how it gets there; or that it took too long."""
-        listener = self._kit.listen()
+        """Run the child while reporting its progress. Return its last answer, or the error if it took too long."""
+        listener = self._runtime.listen()
         async with open_tasks() as tasks:
-            telling = tasks.create_task(self._tell(child, listener, progress, report))
+            reporting = tasks.create_task(self._report_progress(child, listener, progress, report))
             try:
-                return await self._answered(child, input)
+                return await self._run_child(child, input)
             except DeadlineError as error:
                 return error
             finally:
-                telling.cancel()
+                reporting.cancel()
 
-    async def _answered(self, child: SessionID, input: PromptInput) -> MessageWithParts:
-        """Its last answer. Whoever stops waiting for a child ends it, and waits for that."""
-        deadline = Deadline("subagent", self._kit.subtasks.seconds, self._kit.clock)
+    async def _run_child(self, child: SessionID, input: PromptInput) -> MessageWithParts:
+        """Run the child and return its last answer. If the caller is cancelled, abort the child and wait until it has settled."""
+        deadline = Deadline("subagent", self._runtime.subtasks.seconds, self._runtime.clock)
         async with deadline.running(), open_tasks() as tasks:
             asking = tasks.create_task(self._runs.prompt(child, input))
             try:
                 await asyncio.wait([asking])
             finally:
                 if not asking.done():
-                    await undivided(self._end(child, asking))
+                    await run_to_completion(self._end(child, asking))
         return asking.result()
 
     async def _end(self, child: SessionID, asking: asyncio.Task[MessageWithParts]) -> None:
-        # First the asking: a prompt that is just being let in must not start a run behind our back.
+        # Cancel the prompt first: it might be about to start a run after the abort.
         asking.cancel()
         await asyncio.wait([asking])
         await self._runs.abort(child)
 
-    async def _tell(self, child: SessionID, listener: Listener, progress: Progress, report: Report) -> None:
-        kit = self._kit
+    async def _report_progress(
+        self, child: SessionID, listener: BusListener, progress: ChildProgress, report: ReportProgress
+    ) -> None:
+        runtime = self._runtime
         while True:
             try:
-                news = progress.feed(told.event for told in await listener.take())
-            except CursorLostError:  # more has happened than is held
-                listener, news = kit.listen(), True
-                progress.take(await kit.store.list_messages(child))
+                news = progress.feed(each.event for each in await listener.take())
+            except CursorLostError:  # more happened than the bus holds
+                listener, news = runtime.listen(), True
+                progress.take(await runtime.store.list_messages(child))
             if news:
                 await report(metadata=progress.metadata())
-                await kit.clock.sleep(REPORT_SECONDS)
+                await runtime.clock.sleep(REPORT_SECONDS)
 
 
-def _named(name: str, kit: Kit) -> Agent | None:
-    """An agent by the name it goes by, which need not be the one it is configured under."""
-    found = kit.agents.get(name)
-    return found or next((agent for agent in kit.agents.values() if agent.name == name), None)
+def _find_agent(name: str, runtime: Runtime) -> Agent | None:
+    """Return the agent of this name, which may differ from the name that it is configured under."""
+    found = runtime.agents.get(name)
+    return found or next((agent for agent in runtime.agents.values() if agent.name == name), None)
 
 
 FAILED = "Tool execution failed"
 FINISH = "tool-calls"
-# OpenCode's sentence: after a command the model is to say what came of it.
+# OpenCode's sentence: after a command, the model summarises the result.
 SUMMARISE = "Summarize the task tool output above and continue with your task."
 
 
-async def run_subtask(kit: Kit, transcript: Transcript, subtask: Subtask) -> None:
-    """Have a child do it. What it brings stands in a message of its own, complete when this returns or raises."""
-    await _Handover(kit, transcript, subtask).run()
+async def run_subtask(runtime: Runtime, transcript: Transcript, subtask: Subtask) -> None:
+    """Run a subtask in a child session. Its result is stored as an answer, which is complete when this returns or raises."""
+    await _Handover(runtime, transcript, subtask).run()
 
 
 class _Handover:
-    """A subtask under way."""
+    """The answer that holds the call of one subtask."""
 
-    def __init__(self, kit: Kit, transcript: Transcript, subtask: Subtask) -> None:
-        self._kit = kit
+    def __init__(self, runtime: Runtime, transcript: Transcript, subtask: Subtask) -> None:
+        self._runtime = runtime
         self._transcript = transcript
         self._prompt = subtask.prompt
         self._part = subtask.part
-        self._processor = Processor(self._message(), kit.mint, kit.clock.now)
-        self._changes = Changes(kit, self._processor, transcript)
+        self._processor = Processor(self._make_message(), runtime.mint, runtime.clock.now)
+        self._changes = AnswerChanges(runtime, self._processor, transcript)
 
     async def run(self) -> None:
         started = CallStarted(call_id=self._part.id, tool=TASK.name, input=to_arguments(self._part))
         try:
             await self._commit([MessageUpdated(info=self._processor.message), *self._processor.feed(started)])
-            task = replace(TASK, run=hand_over)
-            outcome = await carry_out(started, task, self._context(), self._kit.hooks)
+            task = replace(TASK, run=run_child_task)
+            outcome = await execute_call(started, task, self._make_context(), self._runtime.hooks)
         except asyncio.CancelledError:
-            await self._fail(aborted())
+            await self._fail(aborted_failure())
             raise
         except BaseException as error:
             await self._fail(to_failure(error))
             raise
         if isinstance(outcome, CallFailed):
             outcome = replace(outcome, error=f"{FAILED}: {outcome.error}" if outcome.error else FAILED)
-        await self._commit([*self._processor.feed(outcome), self._finished(), *self._request()])
-        await self._keep()
+        await self._commit([*self._processor.feed(outcome), self._finished(), *self._to_summary_prompt()])
+        await self._store_changes()
 
-    def _context(self) -> ToolContext:
+    def _make_context(self) -> ToolContext:
         async def report(*, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-            said = CallReported(call_id=self._part.id, title=title, metadata=metadata)
-            await self._commit(self._processor.feed(said))
+            reported = CallReported(call_id=self._part.id, title=title, metadata=metadata)
+            await self._commit(self._processor.feed(reported))
 
         message = self._processor.message
         call = CallRef(message_id=message.id, call_id=self._part.id)
-        caller = Caller(session=message.session_id, agent=self._part.agent, call=call)
-        return context_for(self._kit, caller, ask=unasked, report=report)
+        return make_tool_context(
+            self._runtime, message.session_id, agent=self._part.agent, call=call, ask=allow_all, report=report
+        )
 
     def _finished(self) -> Event:
         message = self._processor.message
-        time = replace(message.time, completed=self._kit.clock.now())
+        time = replace(message.time, completed=self._runtime.clock.now())
         return MessageUpdated(info=replace(message, finish=FINISH, time=time))
 
-    def _request(self) -> list[Event]:
-        """After a command, the prompt that asks for a summary. Without one the model is shown the result as it is."""
+    def _to_summary_prompt(self) -> list[Event]:
+        """Return the prompt for a summary if a command started the subtask. Otherwise the model just sees the result."""
         if not self._part.command:
             return []
         like = self._prompt
         message = UserMessage(
-            id=self._kit.mint.message(),
+            id=self._runtime.mint.message(),
             session_id=like.session_id,
-            time=Moment(created=self._transcript.next_time(self._kit.clock.now())),
+            time=Moment(created=self._transcript.next_time(self._runtime.clock.now())),
             agent=like.agent,
             model=like.model,
             tools=like.tools,
@@ -249,7 +258,7 @@ class _Handover:
             fallback=like.fallback,
         )
         words = TextPart(
-            id=self._kit.mint.part(),
+            id=self._runtime.mint.part(),
             session_id=like.session_id,
             message_id=message.id,
             text=SUMMARISE,
@@ -258,30 +267,30 @@ class _Handover:
         return [MessageUpdated(info=message), PartUpdated(part=words)]
 
     async def _fail(self, failure: AnyFailure) -> None:
-        said = SessionFailed(session_id=self._prompt.session_id, error=failure)
-        await self._commit([*self._processor.settle(failure), said])
-        await undivided(self._keep())
+        failed = SessionFailed(session_id=self._prompt.session_id, error=failure)
+        await self._commit([*self._processor.settle(failure), failed])
+        await run_to_completion(self._store_changes())
 
-    async def _keep(self) -> None:
-        await self._changes.take_sent(self._part.id)
+    async def _store_changes(self) -> None:
+        await self._changes.take_from_child(self._part.id)
         await self._changes.add_up(self._prompt.id)
 
     async def _commit(self, events: list[Event]) -> None:
-        await self._kit.journal.commit(*events, into=self._transcript)
+        await self._runtime.journal.commit(*events, into=self._transcript)
 
-    def _message(self) -> AssistantMessage:
-        kit, prompt, part = self._kit, self._prompt, self._part
+    def _make_message(self) -> AssistantMessage:
+        runtime, prompt, part = self._runtime, self._prompt, self._part
         model = part.model or prompt.model
         return AssistantMessage(
-            id=kit.mint.message(),
+            id=runtime.mint.message(),
             session_id=prompt.session_id,
-            time=AssistantTime(created=self._transcript.next_time(kit.clock.now())),
+            time=AssistantTime(created=self._transcript.next_time(runtime.clock.now())),
             parent_id=prompt.id,
             model_id=model.model_id if model else "",
             provider_id=model.provider_id if model else "",
             mode=part.agent,
             agent=part.agent,
-            path=MessagePath(cwd=kit.place.directory, root=kit.place.worktree),
+            path=MessagePath(cwd=runtime.place.directory, root=runtime.place.worktree),
         )
 
 

@@ -1,13 +1,21 @@
-"""Carry out slash commands: fill in the template, run its shell insertions, and prompt."""
+"""Run slash commands: fill in the template, run its shell insertions, and send the result as a prompt."""
 
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
-from weft.config.commands import INIT, Piece, bind_arguments, fill, get_command, list_insertions, parse
+from weft.config.commands import (
+    INIT,
+    TemplatePiece,
+    bind_arguments,
+    fill_template,
+    get_command,
+    list_insertions,
+    parse_template,
+)
 from weft.errors import DismissedError, InvalidInputError, NobodyError, NotFoundError, ToolError
 from weft.host.tasks import open_tasks
 from weft.model.agent import Agent, Command, CommandArgument
@@ -19,17 +27,17 @@ from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import ModelRef
 from weft.model.permission import CallRef, PermissionRequest, Question, QuestionRequest
 from weft.model.session import Session
-from weft.permission.gate import Standing, Whereabouts
-from weft.permission.rules import limits_for
+from weft.permission.gate import CallOrigin, PermissionCaller
+from weft.permission.rules import to_limits
 from weft.plugin.hooks import COMMAND_BEFORE, CallTold, CommandParts, CommandTold
-from weft.run.admit import choose, get_agent
-from weft.run.attachments import Reader, resolve
-from weft.run.calls import Caller, context_for, unreported
-from weft.run.hooks import after, before
-from weft.run.kit import Kit
-from weft.run.questions import find_root
-from weft.tool.contract import Ask, to_input
-from weft.tool.truncate import bound
+from weft.run.admit import choose_models, get_agent
+from weft.run.attachments import MentionScope, resolve_mentions
+from weft.run.calls import ignore_report, make_tool_context
+from weft.run.hooks import apply_after_hooks, apply_before_hooks
+from weft.run.questions import Prompter, find_root
+from weft.run.runtime import Runtime
+from weft.tool.contract import AskPermission, to_input
+from weft.tool.truncate import truncate_result
 
 TOOL = "bash"
 TIMEOUT_MS = 60_000
@@ -37,46 +45,56 @@ TOGETHER = 4
 NOT_FILLED_IN = "[not run: what is typed behind a command is not put into the shell commands of its template]"
 
 
-async def run_all(kit: Kit, session: Session, agent: Agent, commands: Sequence[str]) -> list[str]:
-    """What each of them says, in order. Raises `NotPermittedError` if one may not be run.
+async def run_insertions(
+    runtime: Runtime, session: Session, agent: Agent, commands: Sequence[str]
+) -> list[str]:
+    """Run the shell insertions of a template, and return their outputs in order. Raise `NotPermittedError` if one is denied.
 
-    One that fails says so in its place.
+    The output of an insertion that fails is its error message.
     """
-    places = asyncio.Semaphore(TOGETHER)
+    slots = asyncio.Semaphore(TOGETHER)
 
-    async def one(command: str) -> str:
-        async with places:
-            return await _run(kit, session, agent, command)
+    async def run_one(command: str) -> str:
+        async with slots:
+            return await _run_insertion(runtime, session, agent, command)
 
     async with open_tasks() as tasks:
-        running = [tasks.create_task(one(command)) for command in commands]
+        running = [tasks.create_task(run_one(command)) for command in commands]
     return [task.result() for task in running]
 
 
-async def _run(kit: Kit, session: Session, agent: Agent, command: str) -> str:
+async def _run_insertion(runtime: Runtime, session: Session, agent: Agent, command: str) -> str:
     if "$ARGUMENTS" in command:
         return NOT_FILLED_IN
-    tool = kit.tools.get(TOOL)
+    tool = runtime.tools.get(TOOL)
     if tool is None:
         raise NotFoundError("tool", TOOL)
-    caller = Caller(session=session.id, agent=agent.name, call=CallRef(message_id=MessageID(""), call_id=""))
-    context = context_for(kit, caller, ask=_ask_for(kit, session, agent), report=unreported)
+    context = make_tool_context(
+        runtime,
+        session.id,
+        agent=agent.name,
+        call=CallRef(message_id=MessageID(""), call_id=""),
+        ask=_make_ask(runtime, session, agent),
+        report=ignore_report,
+    )
     wanted = {"command": command, "description": "Insert into a command", "timeout": TIMEOUT_MS}
-    call = await before(
-        kit.hooks, CallTold(tool=TOOL, session_id=session.id, call_id=context.call_id, args=wanted)
+    call = await apply_before_hooks(
+        runtime.hooks, CallTold(tool=TOOL, session_id=session.id, call_id=context.call_id, args=wanted)
     )
     try:
         made = await tool.run(to_input(tool, call.args), context)
-        result = await bound(await after(kit.hooks, call, made), context.desk.spill)
+        result = await truncate_result(
+            await apply_after_hooks(runtime.hooks, call, made), context.resources.spill
+        )
     except ToolError as error:
         return f"Error executing command: {error}"
     return result.output.removesuffix("\n")
 
 
-def _ask_for(kit: Kit, session: Session, agent: Agent) -> Ask:
-    """The gate, for what is asked before there is a prompt."""
-    standing = Standing(
-        limits=limits_for(agent, session), agent=agent.name, find=partial(_find_whereabouts, kit, session)
+def _make_ask(runtime: Runtime, session: Session, agent: Agent) -> AskPermission:
+    """Return the function that asks for permission before there is a prompt."""
+    standing = PermissionCaller(
+        limits=to_limits(agent, session), agent=agent.name, find=partial(_find_whereabouts, runtime, session)
     )
 
     async def ask(
@@ -86,100 +104,100 @@ def _ask_for(kit: Kit, session: Session, agent: Agent) -> Ask:
         metadata: dict[str, Any] | None = None,
     ) -> None:
         request = PermissionRequest(
-            id=kit.mint.permission(),
+            id=runtime.mint.permission(),
             session_id=session.id,
             permission=permission,
             patterns=patterns,
             metadata=metadata or {},
             always=always,
         )
-        await kit.gate.let_pass(request, standing)
+        await runtime.gate.let_pass(request, standing)
 
     return ask
 
 
-async def _find_whereabouts(kit: Kit, session: Session) -> Whereabouts:
-    return Whereabouts(root_id=await find_root(kit.store, session))
+async def _find_whereabouts(runtime: Runtime, session: Session) -> CallOrigin:
+    return CallOrigin(root_id=await find_root(runtime.store, session))
 
 
-class Runs(Protocol):
-    """What it takes to have a session run."""
-
-    async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts: ...
-
-
-async def execute(kit: Kit, runs: Runs, session: SessionID, input: CommandInput) -> MessageWithParts:
-    """See a command done; gives the answer. What it names is checked before anything of it is run."""
-    command = await find_command(kit, input.command)
-    answer = await runs.prompt(session, await _Expansion(kit, command, input).to_prompt(session))
+async def execute_command(
+    runtime: Runtime, runs: Prompter, session: SessionID, input: CommandInput
+) -> MessageWithParts:
+    """Run a command and return the answer. Its agent and model are checked before any of its insertions run."""
+    command = await find_command(runtime, input.command)
+    answer = await runs.prompt(session, await _Expansion(runtime, command, input).to_prompt(session))
     executed = CommandExecuted(
         name=command.name, session_id=session, arguments=input.arguments, message_id=answer.info.id
     )
-    await kit.journal.commit(executed)
+    await runtime.journal.commit(executed)
     if command.name == INIT and isinstance(answer.info, AssistantMessage) and answer.info.error is None:
-        await _note_initialized(kit)
+        await _note_initialized(runtime)
     return answer
 
 
-async def find_command(kit: Kit, name: str) -> Command:
-    """A command of our own, or a prompt of an MCP server's. Raises `NotFoundError`."""
+async def find_command(runtime: Runtime, name: str) -> Command:
+    """Return a configured command, or a prompt of an MCP server. Raise `NotFoundError` if there is neither."""
     word = name.removeprefix("/")
-    found = None if word in kit.commands else await kit.guests.find_command(word)
-    return found or get_command({**kit.guests.list_commands(), **kit.commands}, name)
+    found = None if word in runtime.commands else await runtime.mcp.find_command(word)
+    return found or get_command({**runtime.mcp.list_commands(), **runtime.commands}, name)
 
 
-async def _note_initialized(kit: Kit) -> None:
+async def _note_initialized(runtime: Runtime) -> None:
     # The record may have changed since this directory was opened: another checkout writes it too.
-    project = await kit.store.find_project(kit.place.project.id) or kit.place.project
-    time = replace(project.time, initialized=kit.clock.now())
-    await kit.journal.commit(ProjectUpdated(info=replace(project, time=time)))
+    project = await runtime.store.find_project(runtime.place.project.id) or runtime.place.project
+    time = replace(project.time, initialized=runtime.clock.now())
+    await runtime.journal.commit(ProjectUpdated(info=replace(project, time=time)))
 
 
 class _Expansion:
-    """A command on its way to being a prompt."""
+    """Turns a command into a prompt."""
 
-    def __init__(self, kit: Kit, command: Command, input: CommandInput) -> None:
-        self._kit = kit
+    def __init__(self, runtime: Runtime, command: Command, input: CommandInput) -> None:
+        self._runtime = runtime
         self._command = command
         self._input = input
-        self._name = command.agent or input.agent or kit.default_agent
-        self._agent = get_agent(kit, self._name)
+        self._name = command.agent or input.agent or runtime.default_agent
+        self._agent = get_agent(runtime, self._name)
 
     async def to_prompt(self, session: SessionID) -> PromptInput:
-        found, prompt = await self._kit.store.get_session(session), self._to_prompt(())
-        if prompt.message_id and await self._kit.store.find_message(session, prompt.message_id):
-            return prompt  # sent before: it stands there, and nothing of it is run again
+        found, prompt = await self._runtime.store.get_session(session), self._to_prompt(())
+        if prompt.message_id and await self._runtime.store.find_message(session, prompt.message_id):
+            return prompt  # the client sent it before: no insertion runs again
         self._check(prompt)
-        return replace(prompt, parts=await self._hooked(found, await self._parts(found)))
+        return replace(prompt, parts=await self._apply_hooks(found, await self._make_parts(found)))
 
-    async def _hooked(self, session: Session, parts: tuple[AnyPartInput, ...]) -> tuple[AnyPartInput, ...]:
-        """What plugins make of it; it is checked like any other prompt when it comes in."""
-        hooks, input = self._kit.hooks, self._input
+    async def _apply_hooks(
+        self, session: Session, parts: tuple[AnyPartInput, ...]
+    ) -> tuple[AnyPartInput, ...]:
+        """Let plugins change the parts. They are checked like any other prompt when they are admitted."""
+        hooks, input = self._runtime.hooks, self._input
         if not hooks.any(COMMAND_BEFORE):
             return parts
-        told = CommandTold(command=self._command.name, session_id=session.id, arguments=input.arguments)
-        return tuple((await hooks.ask(COMMAND_BEFORE, told, CommandParts(parts=parts))).parts)
+        command = CommandTold(command=self._command.name, session_id=session.id, arguments=input.arguments)
+        return tuple((await hooks.ask(COMMAND_BEFORE, command, CommandParts(parts=parts))).parts)
 
     def _check(self, prompt: PromptInput) -> None:
-        """What can be wrong with it, but for the model that a session goes on with."""
+        """Raise if the agent or a model does not exist, except the model of the session, which is checked later."""
         if self._is_subtask and (model := self._to_subtask("").model) is not None:
-            self._kit.models.get(model)
-        answering = get_agent(self._kit, prompt.agent or self._kit.default_agent)
+            self._runtime.models.get(model)
+        answering = get_agent(self._runtime, prompt.agent or self._runtime.default_agent)
         if prompt.model is not None or answering.model is not None:
-            choose(self._kit, prompt, ())
+            choose_models(self._runtime, prompt, ())
 
     @property
     def _is_subtask(self) -> bool:
         asked = self._command.subtask
         if self._command.mcp:
-            return False  # a child looks for mentions in its task, and a server's words mention nothing
+            return False  # a child would resolve mentions in its task, but a server's text must not mention anything
         return asked is True or (asked is None and self._agent.mode == "subagent")
 
     def _to_prompt(self, parts: tuple[AnyPartInput, ...]) -> PromptInput:
         input = self._input
-        # A subtask is its agent's; whoever asked for it hears of it, and says what came of it.
+        # The command's agent runs the subtask. The session's own agent sees the result, and reports it.
         agent, model = (
-            (input.agent, _to_ref("model", input.model)) if self._is_subtask else (self._name, self._model())
+            (input.agent, _to_ref("model", input.model))
+            if self._is_subtask
+            else (self._name, self._choose_model())
         )
         return PromptInput(
             message_id=input.message_id,
@@ -191,37 +209,37 @@ class _Expansion:
             parts=parts,
         )
 
-    def _model(self) -> ModelRef | None:
-        """The command's, else its agent's (which is left to be chosen with those it falls back on), else the one asked
-        for."""
+    def _choose_model(self) -> ModelRef | None:
+        """Return the command's model, or None if its agent has one, which is chosen later with its fallbacks; else the model of
+        the input."""
         if self._command.model:
             return _to_ref(f"command.{self._command.name}.model", self._command.model)
         own = self._command.agent is not None and self._agent.model is not None
         return None if own else _to_ref("model", self._input.model)
 
-    async def _parts(self, session: Session) -> tuple[AnyPartInput, ...]:
+    async def _make_parts(self, session: Session) -> tuple[AnyPartInput, ...]:
         if self._command.mcp:
-            text = await self._rendered(session)
-            return (TextInput(text=text), *await self._mentioned((), session), *self._input.parts)
-        pieces = parse(self._command.template)
-        outputs = await run_all(self._kit, session, self._agent, list_insertions(pieces))
-        text = fill(pieces, self._input.arguments, outputs)
+            text = await self._render_mcp(session)
+            return (TextInput(text=text), *await self._list_mentioned((), session), *self._input.parts)
+        pieces = parse_template(self._command.template)
+        outputs = await run_insertions(self._runtime, session, self._agent, list_insertions(pieces))
+        text = fill_template(pieces, self._input.arguments, outputs)
         if self._is_subtask:
             return (self._to_subtask(text), *self._input.parts)
-        return (TextInput(text=text), *await self._mentioned(pieces, session), *self._input.parts)
+        return (TextInput(text=text), *await self._list_mentioned(pieces, session), *self._input.parts)
 
-    async def _rendered(self, session: Session) -> str:
-        """The words of an MCP server's prompt. It fills in the arguments itself; what none of them took stands below."""
+    async def _render_mcp(self, session: Session) -> str:
+        """Return the text of an MCP server's prompt. The server fills in the arguments; surplus ones are appended."""
         names = [each.name for each in self._command.arguments]
         given, rest = bind_arguments(self._input.arguments, names)
         missing = [each for each in self._command.arguments if each.required and not given.get(each.name)]
         if missing:
             given |= await self._ask_for(missing, session)
-        words = await self._kit.guests.render(self._command.name, given)
+        words = await self._runtime.mcp.render(self._command.name, given)
         return "\n\n".join(each for each in (words.strip(), rest) if each)
 
     async def _ask_for(self, missing: Sequence[CommandArgument], session: Session) -> dict[str, str]:
-        """What the person says for each. Raises `InvalidInputError` if nobody is there, or they say nothing."""
+        """Ask the person for missing arguments. Raise `InvalidInputError` if nobody is there, or an answer is empty."""
         names = [each.name for each in missing]
         refusal = InvalidInputError(
             "arguments",
@@ -229,12 +247,12 @@ class _Expansion:
             hint=f"name {'them' if len(names) > 1 else 'it'}: {' '.join(f'{name}=…' for name in names)}",
         )
         request = QuestionRequest(
-            id=self._kit.mint.question(),
+            id=self._runtime.mint.question(),
             session_id=session.id,
             questions=tuple(_to_question(self._command.name, each) for each in missing),
         )
         try:
-            answers = await self._kit.questions.ask(request, agent=self._name)
+            answers = await self._runtime.questions.ask(request, agent=self._name)
         except (NobodyError, DismissedError) as error:
             raise refusal from error
         given = {name: ", ".join(answer) for name, answer in zip(names, answers, strict=True)}
@@ -242,13 +260,19 @@ class _Expansion:
             raise refusal
         return given
 
-    async def _mentioned(self, pieces: tuple[Piece, ...], session: Session) -> tuple[AnyPartInput, ...]:
-        """What the template and its arguments mention; what a command said, or an MCP server, mentions nothing."""
-        reader = Reader(
-            place=self._kit.place, limits=limits_for(self._agent, session), agents=dict(self._kit.agents)
+    async def _list_mentioned(
+        self, pieces: tuple[TemplatePiece, ...], session: Session
+    ) -> tuple[AnyPartInput, ...]:
+        """Return what the template and its arguments mention. Command output and the text of MCP servers mention nothing."""
+        reader = MentionScope(
+            place=self._runtime.place,
+            limits=to_limits(self._agent, session),
+            agents=dict(self._runtime.agents),
         )
         arguments = self._input.arguments
-        _, *found = await resolve(arguments if self._command.mcp else fill(pieces, arguments), reader)
+        _, *found = await resolve_mentions(
+            arguments if self._command.mcp else fill_template(pieces, arguments), reader
+        )
         return tuple(found)
 
     def _to_subtask(self, text: str) -> SubtaskInput:
@@ -257,7 +281,7 @@ class _Expansion:
             agent=self._name,
             description=command.description or "",
             command=command.name,
-            model=self._model() or self._agent.model,
+            model=self._choose_model() or self._agent.model,
             prompt=text,
         )
 
@@ -277,9 +301,14 @@ def _to_ref(field: str, name: str | None) -> ModelRef | None:
 
 
 async def initialize(
-    kit: Kit, runs: Runs, session: SessionID, *, model: ModelRef | None, message_id: MessageID | None
+    runtime: Runtime,
+    runs: Prompter,
+    session: SessionID,
+    *,
+    model: ModelRef | None,
+    message_id: MessageID | None,
 ) -> MessageWithParts:
-    """Carry out the command for it; once it is answered, the project's record says when."""
+    """Run the `init` command. When it is answered, the time is stored in the project's record."""
     named = None if model is None else f"{model.provider_id}/{model.model_id}"
     asked = CommandInput(command=INIT, model=named, message_id=message_id)
-    return await execute(kit, runs, session, asked)
+    return await execute_command(runtime, runs, session, asked)

@@ -1,8 +1,8 @@
-"""What next? Decided from the history alone (pure).
+"""Decide what a run does next, from the history alone (pure).
 
-A prompt is answered when the last answer to it needs nothing more from us. That is told by `parent_id` and by tool
-results the model has not seen, never by comparing ids or by the finish word alone: OpenCode 1.1.34 does both, goes
-silent when ids wrap, and calls again for ever when a provider gives no finish word.
+A prompt is answered when the last answer to it needs nothing more from us. `parent_id` and tool results that the model has not
+seen decide that; neither the order of ids nor the finish reason does. OpenCode 1.1.34 uses both: it stops answering when ids
+wrap, and never stops when a provider gives no finish reason.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from weft.model.ids import MessageID
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
 from weft.model.part import CompactionPart, SubtaskPart, TextPart, ToolPart
 
-# OpenCode's sentence, in its sessions and in ours.
+# OpenCode's sentence: both write it, and both recognise it.
 RUN_BY_HAND = "The following tool was executed by the user"
 
 
-class Stop(Struct, frozen=True):
+class StopRun(Struct, frozen=True):
     """Nothing is left to answer."""
 
 
-class Step(Struct, frozen=True):
-    """The model is to be called for this prompt. On the `last` step it gets no tools."""
+class ModelStep(Struct, frozen=True):
+    """Request an answer to this prompt. On the `last` step the model gets no tools; `summary` asks for a summary."""
 
     prompt: UserMessage
     last: bool = False
@@ -30,60 +30,65 @@ class Step(Struct, frozen=True):
 
 
 class Compact(Struct, frozen=True):
-    """There is no room for the next step: ask for a summary first."""
+    """Request a summary first: the next request would not fit the model's context."""
 
     prompt: UserMessage
 
 
 class Subtask(Struct, frozen=True):
-    """A part of this prompt is work for a child session."""
+    """Run a child session for this part of the prompt."""
 
     prompt: UserMessage
     part: SubtaskPart
 
 
-Next = Stop | Step | Compact | Subtask
+Next = StopRun | ModelStep | Compact | Subtask
 
 
 def decide(
     history: Sequence[MessageWithParts], *, taken: int = 0, limit: int | None = None, crowded: bool = False
 ) -> Next:
-    """`taken` is how many steps this run has made, `limit` how many the agent may make; `crowded` when the next
-    request would not fit."""
-    request = unsummarised(history)
+    """Return what to do next.
+
+    `taken` is the number of steps so far, `limit` the number that the agent may take, and `crowded` says that the next request
+    would not fit.
+    """
+    request = find_summary_request(history)
     if request is not None:
-        return Step(request, summary=True)
-    subtask = undone(history)
+        return ModelStep(request, summary=True)
+    subtask = find_subtask(history)
     if subtask is not None:
         return subtask
-    prompt = newest_prompt(history)
-    if prompt is None or done_by_hand(history, prompt) or (limit is not None and taken >= limit):
-        return Stop()
-    answer = last_answer(history, prompt)
+    prompt = find_newest_prompt(history)
+    if prompt is None or is_manual_command(history, prompt) or (limit is not None and taken >= limit):
+        return StopRun()
+    answer = find_last_answer(history, prompt)
     if answer is None or wants_more(answer, prompt):
-        return Compact(prompt) if crowded else Step(prompt, last=limit is not None and taken + 1 >= limit)
-    return Stop()
+        return (
+            Compact(prompt) if crowded else ModelStep(prompt, last=limit is not None and taken + 1 >= limit)
+        )
+    return StopRun()
 
 
-def find_owed(history: Sequence[MessageWithParts], asked: MessageID | None) -> Step | None:
-    """The answer that a run leaves owing if it ends now. What came in after the last prompt that it was `asked` is for
-    another run."""
+def find_owed(history: Sequence[MessageWithParts], asked: MessageID | None) -> ModelStep | None:
+    """Return the step that a run still owes if it ends now. Prompts after the last one that it was `asked` are left to the
+    next run."""
     places = [place for place, message in enumerate(history) if message.info.id == asked]
     later = [message for message in history[places[-1] + 1 :] if is_request(message)] if places else []
     match decide([message for message in history if not any(message is each for each in later)]):
-        case Step() as step:
+        case ModelStep() as step:
             return step
         case Compact(prompt=prompt) | Subtask(prompt=prompt):
-            return Step(prompt)
-        case Stop():
+            return ModelStep(prompt)
+        case StopRun():
             return None
 
 
-def unsummarised(history: Sequence[MessageWithParts]) -> UserMessage | None:
-    """The oldest request for a summary that nobody has answered: the message that holds the request, not the newest
-    one. OpenCode takes the newest, so that a prompt queued behind the request undoes the cut.
+def find_summary_request(history: Sequence[MessageWithParts]) -> UserMessage | None:
+    """Return the oldest prompt that requests a summary and has none. OpenCode takes the newest prompt instead, so that a prompt
+    queued behind the request undoes the cut.
 
-    A summary comes before any other answer. So what stands before an answer that came to its end is settled.
+    A summary comes before any other answer. So everything before a finished answer is settled.
     """
     found: UserMessage | None = None
     answered: set[MessageID] = set()
@@ -99,12 +104,12 @@ def unsummarised(history: Sequence[MessageWithParts]) -> UserMessage | None:
     return found
 
 
-def undone(history: Sequence[MessageWithParts]) -> Subtask | None:
-    """The oldest part of a prompt that is work for a child and was not handed over: every one of them is, in order.
+def find_subtask(history: Sequence[MessageWithParts]) -> Subtask | None:
+    """Return the oldest subtask that has not run. All subtasks of a prompt run, in order.
 
-    The call that hands it over bears the part's id. OpenCode 1.1.34 stops looking once anything was answered, and runs
-    the last subtask of a prompt alone. Of a prompt whose answers bear no such id (OpenCode's, or a fork's), or one of
-    whose answers failed or was aborted, nothing is done any more; nor of one that was passed over for a later one.
+    The call that runs a subtask has the id of the subtask's part. Subtasks of a prompt do not run any more if its answers have no
+    such id (they are OpenCode's, or a fork's), if one of its answers failed or was aborted, or if a later prompt was answered
+    instead. OpenCode 1.1.34 stops looking at the first answer, and runs only the last subtask of a prompt.
     """
     found: Subtask | None = None
     answers: dict[MessageID, list[MessageWithParts]] = {}
@@ -113,14 +118,14 @@ def undone(history: Sequence[MessageWithParts]) -> Subtask | None:
             case AssistantMessage(parent_id=prompt):
                 answers.setdefault(prompt, []).append(message)
             case UserMessage(id=prompt):
-                subtask = _next_subtask(message, answers.get(prompt, ()))
+                subtask = _find_next_subtask(message, answers.get(prompt, ()))
                 found = subtask or found
                 if prompt in answers and subtask is None:
-                    break  # all before it was settled before it was answered
+                    break  # everything before an answered prompt is settled
     return found
 
 
-def _next_subtask(prompt: MessageWithParts, answers: Sequence[MessageWithParts]) -> Subtask | None:
+def _find_next_subtask(prompt: MessageWithParts, answers: Sequence[MessageWithParts]) -> Subtask | None:
     assert isinstance(prompt.info, UserMessage)
     parts = [part for part in prompt.parts if isinstance(part, SubtaskPart)]
     if not parts:
@@ -132,39 +137,39 @@ def _next_subtask(prompt: MessageWithParts, answers: Sequence[MessageWithParts])
     return next((Subtask(prompt.info, part) for part in parts if part.id not in calls), None)
 
 
-def done_by_hand(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
-    """Whether it is no prompt: it says that the person ran a command themselves, which asks nothing of anybody."""
+def is_manual_command(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
+    """Return True if the prompt only records a command that the person ran. It needs no answer."""
     found = next(message for message in reversed(history) if message.info.id == prompt.id)
     return bool(found.parts) and all(
         isinstance(part, TextPart) and part.synthetic and part.text == RUN_BY_HAND for part in found.parts
     )
 
 
-def newest_prompt(history: Sequence[MessageWithParts]) -> UserMessage | None:
+def find_newest_prompt(history: Sequence[MessageWithParts]) -> UserMessage | None:
     return next(
         (message.info for message in reversed(history) if isinstance(message.info, UserMessage)), None
     )
 
 
-def newest_request(history: Sequence[MessageWithParts]) -> MessageID | None:
-    """The newest prompt in which somebody but us had a word."""
+def find_newest_request(history: Sequence[MessageWithParts]) -> MessageID | None:
+    """Return the id of the newest prompt that weft did not write itself."""
     return next((message.info.id for message in reversed(history) if is_request(message)), None)
 
 
 def is_request(message: MessageWithParts) -> bool:
-    return isinstance(message.info, UserMessage) and not is_ours(message)
+    return isinstance(message.info, UserMessage) and not is_synthetic(message)
 
 
-def is_ours(message: MessageWithParts) -> bool:
-    """Whether nobody but us had a word in it."""
+def is_synthetic(message: MessageWithParts) -> bool:
+    """Return True if weft wrote all of the message itself."""
     return bool(message.parts) and all(
         isinstance(part, CompactionPart) or (isinstance(part, TextPart) and part.synthetic)
         for part in message.parts
     )
 
 
-def last_answer(history: Sequence[MessageWithParts], prompt: UserMessage) -> MessageWithParts | None:
-    """The last message that answers a prompt. What says no parent was written before parents were: it counts by place."""
+def find_last_answer(history: Sequence[MessageWithParts], prompt: UserMessage) -> MessageWithParts | None:
+    """Return the last answer to a prompt. Old answers have no parent, and count by their position."""
     for message in reversed(history):
         if message.info.id == prompt.id:
             return None
@@ -174,7 +179,7 @@ def last_answer(history: Sequence[MessageWithParts], prompt: UserMessage) -> Mes
 
 
 def wants_more(answer: MessageWithParts, prompt: UserMessage) -> bool:
-    """Whether an answer ends in results the model has yet to see, or without the value it was asked for."""
+    """Return True if the model has not seen the results of its calls yet, or still owes the value that was asked for."""
     info = answer.info
     if not isinstance(info, AssistantMessage) or info.error is not None:
         return False

@@ -1,4 +1,4 @@
-"""Detect calls that repeat without end, and calls that a crash left unclear (pure)."""
+"""Detect tool calls that repeat in a loop, and calls that a crash interrupted (pure)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
@@ -11,19 +11,19 @@ from weft.model.part import CompletedState, ErrorState, PendingState, RunningSta
 from weft.model.permission import CallRef
 from weft.session.settle import INTERRUPTED
 
-SAME = 3  # this often the same call may be wanted, with the same outcome each time
-SAME_BUT_NEWS = 10  # … when its outcome differs: whoever waits for something asks for it again and again
+SAME = 3  # so often the same call with the same outcome makes a loop
+SAME_BUT_NEWS = 10  # so often the same call with different outcomes does: polling is legitimate
 LONGEST_CYCLE = 4
 INVALID = "invalid"
-UNREADABLE = 4  # so many calls in a row that nobody could make; the next such is one too many
-FRUITLESS = 10  # so many calls in a row that failed, whatever they were
-SAME_WORDS = 4  # answers in a row in the same words, each with a call behind them
-ENOUGH_WORDS = 20  # shorter ones are said again and again by anybody
+UNREADABLE = 4  # so many invalid calls in a row are tolerated
+FRUITLESS = 10  # so many failed calls in a row are tolerated
+SAME_WORDS = 4  # so many identical texts in a row, each followed by a call, make a loop
+ENOUGH_WORDS = 20  # shorter texts repeat naturally
 BLOCKED = "This call was not carried out:"
 
 
-class Made(Struct, frozen=True):
-    """A call that was made, and what came of it; None while it is under way."""
+class MadeCall(Struct, frozen=True):
+    """A call that was made, and its output or error; None while it runs."""
 
     tool: str
     input: dict[str, Any]
@@ -34,24 +34,23 @@ class Made(Struct, frozen=True):
     def was_blocked(self) -> bool:
         return self.outcome is not None and self.outcome.startswith(BLOCKED)
 
-    def is_like(self, other: "Made") -> bool:
-        """Whether both are the same call with the same outcome. One that is under way may come to any."""
+    def is_like(self, other: "MadeCall") -> bool:
+        """Return True if both are the same call with the same outcome. A call that still runs matches any outcome."""
         same = (self.tool, self.input) == (other.tool, other.input)
         return same and (None in (self.outcome, other.outcome) or self.outcome == other.outcome)
 
 
-class Doom(Struct, frozen=True, kw_only=True):
-    """A loop: so many calls, over and over, the last of them about to be made for the `times`-th time; or calls that
-    bring nothing, or words, over and over."""
+class CallLoop(Struct, frozen=True, kw_only=True):
+    """A loop: `length` calls that repeat for the `times`-th time, or a row of invalid calls, failed calls or identical texts."""
 
     length: int = 1
     times: int
     kind: Literal["calls", "invalid", "failures", "words"] = "calls"
 
 
-def made_for(
+def list_calls(
     history: Sequence[MessageWithParts], prompt: UserMessage, *, before: CallRef | None = None
-) -> list[Made]:
+) -> list[MadeCall]:
     """Return the calls made in answering a prompt, oldest first: those `before` a call, or all."""
     after = list(takewhile(lambda message: message.info.id != prompt.id, reversed(history)))
     calls = (
@@ -61,25 +60,25 @@ def made_for(
         for part in message.parts
         if isinstance(part, ToolPart)
     )
-    # Some servers begin to count anew in every answer, so that an id alone names several calls.
+    # Some servers number the calls of each answer from one, so that a call id alone is not unique.
     earlier = takewhile(
         lambda part: CallRef(message_id=part.message_id, call_id=part.call_id) != before, calls
     )
     return [_to_made(part, part.state) for part in earlier if not isinstance(part.state, PendingState)]
 
 
-def _to_made(part: ToolPart, state: RunningState | CompletedState | ErrorState) -> Made:
+def _to_made(part: ToolPart, state: RunningState | CompletedState | ErrorState) -> MadeCall:
     match state:
         case RunningState():
-            return Made(part.tool, state.input, None)
+            return MadeCall(part.tool, state.input, None)
         case CompletedState():
-            return Made(part.tool, state.input, state.output)
+            return MadeCall(part.tool, state.input, state.output)
         case ErrorState():
-            return Made(part.tool, state.input, state.error, failed=True)
+            return MadeCall(part.tool, state.input, state.error, failed=True)
 
 
-def said_for(history: Sequence[MessageWithParts], prompt: UserMessage) -> list[str]:
-    """The words of the last answers to a prompt, the newest first, as many as there is a need to compare."""
+def list_recent_texts(history: Sequence[MessageWithParts], prompt: UserMessage) -> list[str]:
+    """Return the texts of the last `SAME_WORDS` answers to a prompt, the newest first."""
     after = takewhile(lambda message: message.info.id != prompt.id, reversed(history))
     answers = (message for message in after if isinstance(message.info, AssistantMessage))
     return [
@@ -90,61 +89,63 @@ def said_for(history: Sequence[MessageWithParts], prompt: UserMessage) -> list[s
     ]
 
 
-def find_doom(
-    made: Sequence[Made], tool: str, input: dict[str, Any], said: Sequence[str] = ()
-) -> Doom | None:
-    """Whether making this call now would go round in a circle. What was not carried out is no part of one."""
-    return _circle(made, tool, input) or _rut(made, tool, said)
+def find_loop(
+    made: Sequence[MadeCall], tool: str, input: dict[str, Any], texts: Sequence[str] = ()
+) -> CallLoop | None:
+    """Return the loop that this call would continue, or None. Blocked calls do not count."""
+    return _find_repetition(made, tool, input) or _find_failure_row(made, tool, texts)
 
 
-def _rut(made: Sequence[Made], tool: str, said: Sequence[str]) -> Doom | None:
-    """Calls that differ, and get nowhere all the same. What was blocked was pointed out; it counts from there anew."""
+def _find_failure_row(made: Sequence[MadeCall], tool: str, texts: Sequence[str]) -> CallLoop | None:
+    """Find different calls that all fail, or texts that repeat. Counting starts anew after a blocked call."""
     recent = list(takewhile(lambda call: not call.was_blocked, reversed(made)))
     unreadable = sum(1 for _ in takewhile(lambda call: call.tool == INVALID, recent))
     if tool == INVALID and unreadable >= UNREADABLE:
-        return Doom(times=unreadable + 1, kind="invalid")
+        return CallLoop(times=unreadable + 1, kind="invalid")
     settled = (call for call in recent if call.outcome is not None)
     failures = sum(1 for _ in takewhile(lambda call: call.failed or call.tool == INVALID, settled))
     if failures >= FRUITLESS:
-        return Doom(times=failures + 1, kind="failures")
-    alike = len(said) == SAME_WORDS and len(set(said)) == 1 and len(said[0]) >= ENOUGH_WORDS
-    return Doom(times=SAME_WORDS, kind="words") if alike else None
+        return CallLoop(times=failures + 1, kind="failures")
+    alike = len(texts) == SAME_WORDS and len(set(texts)) == 1 and len(texts[0]) >= ENOUGH_WORDS
+    return CallLoop(times=SAME_WORDS, kind="words") if alike else None
 
 
-def _circle(made: Sequence[Made], tool: str, input: dict[str, Any]) -> Doom | None:
+def _find_repetition(made: Sequence[MadeCall], tool: str, input: dict[str, Any]) -> CallLoop | None:
     made = [call for call in made if not call.was_blocked]
     for length in range(1, LONGEST_CYCLE + 1):
-        if _closes_circle(made, (tool, input), length, SAME):
-            return Doom(length=length, times=SAME)
-    same = _tail(made, tool, input)
-    return Doom(length=1, times=same + 1) if same + 1 >= SAME_BUT_NEWS else None
+        if _closes_cycle(made, (tool, input), length, SAME):
+            return CallLoop(length=length, times=SAME)
+    same = _count_same(made, tool, input)
+    return CallLoop(length=1, times=same + 1) if same + 1 >= SAME_BUT_NEWS else None
 
 
-def was_blocked(made: Iterable[Made]) -> bool:
-    """Whether a circle was pointed out before in this turn."""
+def was_blocked(made: Iterable[MadeCall]) -> bool:
+    """Return True if a loop was reported before in this turn."""
     return any(call.was_blocked for call in made)
 
 
-def hint(doom: Doom) -> str:
-    """What the model reads instead of the result it has had before."""
-    return f"{BLOCKED} {_found(doom)} Do something else, or tell the user what is in the way."
+def describe_loop(loop: CallLoop) -> str:
+    """Return the text that the model reads instead of a result."""
+    return f"{BLOCKED} {_describe(loop)} Do something else, or tell the user what is in the way."
 
 
-def _found(doom: Doom) -> str:
-    match doom.kind:
+def _describe(loop: CallLoop) -> str:
+    match loop.kind:
         case "calls":
-            what = "the same call" if doom.length == 1 else f"the same {doom.length} calls"
-            return f"you have made {what} {doom.times - 1} times, and it brought nothing new."
+            what = "the same call" if loop.length == 1 else f"the same {loop.length} calls"
+            return f"you have made {what} {loop.times - 1} times, and it brought nothing new."
         case "invalid":
-            return f"your last {doom.times - 1} calls could not be read or name no tool there is."
+            return f"your last {loop.times - 1} calls could not be read or name no tool there is."
         case "failures":
-            return f"your last {doom.times - 1} calls have all failed."
+            return f"your last {loop.times - 1} calls have all failed."
         case "words":
-            return f"your last {doom.times} answers were the same, word for word."
+            return f"your last {loop.times} answers were the same, word for word."
 
 
-def _closes_circle(made: Sequence[Made], call: tuple[str, dict[str, Any]], length: int, times: int) -> bool:
-    """Whether the last calls and this one are the same `length` calls, `times` over, outcomes and all."""
+def _closes_cycle(
+    made: Sequence[MadeCall], call: tuple[str, dict[str, Any]], length: int, times: int
+) -> bool:
+    """Return True if the last calls and this one are the same `length` calls, `times` times over, with the same outcomes."""
     needed = length * times - 1
     if len(made) < needed:
         return False
@@ -153,12 +154,12 @@ def _closes_circle(made: Sequence[Made], call: tuple[str, dict[str, Any]], lengt
     if (cycle[-1].tool, cycle[-1].input) != call:
         return False
     if length > 1 and all(each.is_like(cycle[0]) for each in cycle):
-        return False  # one call over and over is a circle of one, and is judged as that
+        return False  # a single repeated call is a cycle of length one
     return all(each.is_like(cycle[index % length]) for index, each in enumerate(recent))
 
 
-def _tail(made: Sequence[Made], tool: str, input: dict[str, Any]) -> int:
-    """How many of the last calls were this very one."""
+def _count_same(made: Sequence[MadeCall], tool: str, input: dict[str, Any]) -> int:
+    """Return how many of the last calls are the same as this one."""
     count = 0
     for call in reversed(made):
         if (call.tool, call.input) != (tool, input):
@@ -167,7 +168,7 @@ def _tail(made: Sequence[Made], tool: str, input: dict[str, Any]) -> int:
     return count
 
 
-# Made twice, these change no more than made once.
+# Tools without effects, or that can safely run twice.
 HARMLESS = frozenset(
     {"read", "glob", "grep", "list", "lsp", "todoread", "todowrite", "recall", "skill", "question", "invalid"}
     | {"webfetch", "websearch", "codesearch", "task", "batch", "plan_enter", "plan_exit", "jobs"}
@@ -179,19 +180,19 @@ NOT_AGAIN = (
 
 
 def is_unclear(history: Sequence[MessageWithParts], call_id: str, tool: str, input: dict[str, Any]) -> bool:
-    """Whether the last call like this one was interrupted, so that nobody knows how far it came."""
+    """Return True if the last call like this one was interrupted, so that nobody knows whether it took effect."""
     if tool in HARMLESS:
         return False
     alike = (
         part.state
-        for part in _calls(history)
+        for part in _iterate_calls(history)
         if part.call_id != call_id and part.tool == tool and part.state.input == input
     )
     last = next(alike, None)
     return isinstance(last, ErrorState) and last.error == INTERRUPTED
 
 
-def _calls(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
-    """The newest first."""
+def _iterate_calls(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
+    """Yield all tool calls, the newest first."""
     for message in reversed(history):
         yield from (part for part in reversed(message.parts) if isinstance(part, ToolPart))

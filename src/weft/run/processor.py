@@ -1,4 +1,4 @@
-"""Fold the pieces of one answer into events (pure: ids and time are given)."""
+"""Fold the chunks of one answer, and the progress of its tool calls, into events (pure: ids and time are given)."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -20,7 +20,6 @@ from weft.model.part import (
     FilePart,
     ModelRef,
     Moment,
-    PatchOwn,
     PatchPart,
     PendingState,
     ReasoningPart,
@@ -32,6 +31,7 @@ from weft.model.part import (
     TextPart,
     Tokens,
     ToolPart,
+    WeftPatchData,
 )
 from weft.provider.chunk import (
     AnyChunk,
@@ -56,7 +56,7 @@ UNWRITTEN = "The call was not written to its end, and not carried out."
 
 
 class CallStarted(Struct, frozen=True, kw_only=True):
-    """A call is being carried out, by this tool, with this input."""
+    """A call begins, with this tool and this input."""
 
     call_id: str
     tool: str
@@ -65,7 +65,7 @@ class CallStarted(Struct, frozen=True, kw_only=True):
 
 
 class CallReported(Struct, frozen=True, kw_only=True):
-    """A call tells how it is getting on."""
+    """A call reports its progress."""
 
     call_id: str
     title: str | None
@@ -73,7 +73,7 @@ class CallReported(Struct, frozen=True, kw_only=True):
 
 
 class CallDone(Struct, frozen=True, kw_only=True):
-    """A call was carried out, and this came of it."""
+    """A call succeeded."""
 
     call_id: str
     title: str
@@ -83,18 +83,18 @@ class CallDone(Struct, frozen=True, kw_only=True):
 
 
 class CallFailed(Struct, frozen=True, kw_only=True):
-    """A call was not carried out; `refused` when the person said no, which ends the run."""
+    """A call failed, or did not run. `refused` says that a person refused it, which ends the run."""
 
     call_id: str
     error: str
     refused: bool = False
 
 
-Feed = AnyChunk | CallStarted | CallReported | CallDone | CallFailed
+AnswerInput = AnyChunk | CallStarted | CallReported | CallDone | CallFailed
 
 
-class Words:
-    """A text or reasoning part while it grows. Pieces are joined when somebody needs the whole."""
+class GrowingText:
+    """A text or reasoning part while it grows. Its pieces are joined at the end."""
 
     def __init__(self, part: TextPart | ReasoningPart) -> None:
         self.part = part
@@ -120,28 +120,29 @@ class Words:
         text, part = "".join(self.pieces).rstrip(), self.part
         metadata = metadata or part.metadata
         if not self.length and not metadata:
-            return []  # nobody was told of it
+            return []  # no event announced it
         span = Span(start=part.time.start if part.time else now, end=now)
         self.part = replace(part, text=text, time=span, metadata=metadata)
         return [PartUpdated(part=self.part)]
 
 
 class Processor:
-    """One answer in the making. `feed` it in the order things happen; `settle` leaves nothing open."""
+    """The state of one answer. `feed` takes what happens, in order; `finish` or `settle` ends the answer."""
 
     def __init__(self, message: AssistantMessage, mint: Mint, now: Callable[[], int]) -> None:
         self.message = message
         self._mint = mint
         self._now = now
-        self._words: dict[tuple[type, str], Words] = {}
+        self._growing: dict[tuple[type, str], GrowingText] = {}
         self._calls: dict[str, ToolPart] = {}
         self._said: list[TextPart | ReasoningPart] = []
         self._begun: StepStartPart | None = None
         self._acts = False
         self.owed: Bill | None = None
 
-    def feed(self, feed: Feed) -> list[Event]:
-        match feed:
+    def feed(self, item: AnswerInput) -> list[Event]:
+        """Return the events for one chunk of the stream, or for the progress of one call."""
+        match item:
             case Started():
                 return self._begin()
             case TextStart(id=id, metadata=metadata):
@@ -157,106 +158,110 @@ class Processor:
             case ReasoningEnd(id=id, metadata=metadata):
                 return self._close(ReasoningPart, id, metadata)
             case ToolInputStart(call_id=call, tool=tool):
-                return self._set(self._part(call, tool), PendingState(input={}, raw=""))
+                return self._set(self._get_part(call, tool), PendingState(input={}, raw=""))
             case CallStarted():
-                return self._start(feed)
+                return self._start(item)
             case CallReported():
-                return self._report(feed)
+                return self._report(item)
             case CallDone():
-                return self._done(feed)
+                return self._done(item)
             case CallFailed(call_id=call, error=error):
                 return self._failed(call, error)
             case ToolInputDelta() | ToolCall() | Finished():
-                # The text of a call is not kept while it is written, as in OpenCode; a whole call comes back
-                # as `CallStarted`, and the end of the answer as `finish`, once every call has settled.
+                # As in OpenCode, the arguments of a call are not stored while they stream. A complete call comes back as
+                # `CallStarted`, and the end of the answer as `finish`, when every call has settled.
                 return []
 
     @property
-    def has_spoken(self) -> bool:
-        """Whether there are words in the answer so far."""
+    def has_text(self) -> bool:
+        """Whether the answer has any text so far."""
         return any(isinstance(part, TextPart) and part.text for part in self._said)
 
     @property
-    def words(self) -> str:
-        """The text of the answer so far, without its thoughts."""
+    def text(self) -> str:
+        """The text of the answer so far, without reasoning."""
         return "".join(part.text for part in self._said if isinstance(part, TextPart))
 
     def finish(self, finished: Finished, bill: Bill, changed: Patch | None = None) -> list[Event]:
-        """The answer is over: what it used goes on the message, and what it changed is named at both its ends. A call that
-        never became whole is one that failed."""
+        """End the answer. The message gets the usage, and the first and last step part get the snapshots of `changed`. A call
+        whose arguments never became complete fails."""
         closed = self._close_all()
         for call in list(self._calls):
             closed += self._failed(call, UNWRITTEN)
-        before, after = (_snapshot(changed.hash), _snapshot(changed.until)) if changed else (None, None)
+        before, after = (_to_snapshot(changed.hash), _to_snapshot(changed.until)) if changed else (None, None)
         if before is not None and self._begun is not None:
             closed.append(PartUpdated(part=replace(self._begun, snapshot=before)))
         charged = self._charge(bill, finished.reason, snapshot=after)
         self.message = replace(self.message, finish=finished.reason, tokens=bill.tokens)
         return [*closed, charged, *self._complete()]
 
-    def lay_by(self, bill: Bill) -> tuple[str, list[Event]]:
-        """What was said so far, for us alone: it is kept to be read and marked, what it used is counted, and the answer goes
-        on anew."""
+    def finish_piece(self, bill: Bill) -> tuple[str, list[Event]]:
+        """End one piece of a summary, and return its text. The text stays in the message, but marked as ignored; its usage counts."""
         closed = self._close_all()
-        words = "".join(part.text for part in self._said if isinstance(part, TextPart))
+        text = self.text
         marked = [PartUpdated(part=replace(part, ignored=True)) for part in self._said]
         used = self._charge(bill, "stop")
         self._said, self._begun = [], None
-        return words, [*closed, *marked, used, MessageUpdated(info=self.message)]
+        return text, [*closed, *marked, used, MessageUpdated(info=self.message)]
 
     def owe(self, bill: Bill) -> None:
-        """The model began to answer, which is to be paid for even if it comes to nothing: what is known of it so far."""
+        """Remember what the answer costs so far. It has to be paid even if the answer fails."""
         self.owed = bill
 
     def settle(self, failure: AnyFailure) -> list[Event]:
-        """It did not come to its end: close what is open and say why."""
+        """End the answer with a failure, and close all its open parts."""
         closed = self._close_all()
         for call in list(self._calls):
             closed += self._failed(call, ABORTED)
-        # OpenCode shows a model what was aborted if anything but thought stands in it, and an end of a step would do: a
-        # thought alone is refused by its maker. What it cost stands on the message all the same.
+        # OpenCode shows an aborted answer to the model if it has anything but reasoning in it, and the end of a step would count.
+        # But providers refuse an answer of reasoning alone. So there is no end of a step; the cost is on the message anyway.
         paid = self._pay()
-        if isinstance(failure, AbortedFailure) and not (self._acts or self.has_spoken):
+        if isinstance(failure, AbortedFailure) and not (self._acts or self.has_text):
             paid = []
         self.message = replace(self.message, error=failure)
         return [*closed, *paid, *self._complete()]
 
     def discard(self, attempt: int, failure: AnyFailure) -> list[Event]:
-        """The answer so far is not worth keeping for the model: it stays to be read, marked, and is begun anew.
+        """Begin the answer anew after a failed attempt. What it says so far stays in the message, but marked as ignored.
 
-        OpenCode 1.1.34 leaves it standing, so that the model reads the half answer before the whole one.
+        OpenCode 1.1.34 does not mark it, so that the model reads the half answer before the whole one.
         """
         closed = self._close_all()
         marked = [PartUpdated(part=replace(part, ignored=True)) for part in self._said]
-        unwritten = [PartRemoved(**self._place(), part_id=part.id) for part in self._calls.values()]
-        tried = RetryPart(**self._ids(), attempt=attempt, error=failure, time=Moment(created=self._now()))
+        unwritten = [PartRemoved(**self._to_place(), part_id=part.id) for part in self._calls.values()]
+        tried = RetryPart(
+            **self._make_ids(), attempt=attempt, error=failure, time=Moment(created=self._now())
+        )
         paid = self._pay()
         self._said, self._calls = [], {}
         return [*closed, *marked, *unwritten, *paid, PartUpdated(part=tried)]
 
-    def patched(self, patches: Iterable[Patch], call_id: str) -> list[Event]:
-        """What was changed, by a call if it is known which."""
+    def to_patch_events(self, patches: Iterable[Patch], call_id: str) -> list[Event]:
+        """Return the events that store file changes, made by this call if it is known."""
         return [
             PartUpdated(
                 part=PatchPart(
-                    **self._ids(), hash=patch.hash, files=(), weft=PatchOwn(patch=patch, call_id=call_id)
+                    **self._make_ids(),
+                    hash=patch.hash,
+                    files=(),
+                    weft=WeftPatchData(patch=patch, call_id=call_id),
                 )
             )
             for patch in patches
         ]
 
-    def structure(self, value: Any) -> None:
-        """The value that was asked for. It is told with the end of the answer."""
+    def set_value(self, value: Any) -> None:
+        """Set the value that the prompt asked for. It is stored when the answer ends."""
         self.message = replace(self.message, structured=value)
 
-    def reword(self, part: TextPart, text: str) -> Event:
-        """A text that has ended, in other words."""
+    def replace_text(self, part: TextPart, text: str) -> Event:
+        """Replace a text that has ended."""
         changed = replace(part, text=text)
         self._said = [changed if each.id == part.id else each for each in self._said]
         return PartUpdated(part=changed)
 
     def take_over(self, model: ModelRef) -> list[Event]:
-        """From here on the answer is this model's."""
+        """Make the answer this model's."""
         message = replace(self.message, provider_id=model.provider_id, model_id=model.model_id)
         changed, self.message = message != self.message, message
         return [MessageUpdated(info=message)] if changed else []
@@ -264,25 +269,25 @@ class Processor:
     def _begin(self) -> list[Event]:
         if self._begun is not None:
             return []
-        self._begun = StepStartPart(**self._ids())
+        self._begun = StepStartPart(**self._make_ids())
         return [PartUpdated(part=self._begun)]
 
     def _complete(self) -> list[Event]:
         time = self.message.time
-        # A message may be a moment ahead of the clock, to be later than those before it; it does not end before it began.
+        # A message may be slightly ahead of the clock, because it is later than those before it. It must not end before it began.
         self.message = replace(self.message, time=replace(time, completed=max(self._now(), time.created)))
         return [MessageUpdated(info=self.message)]
 
-    def _ids(self) -> dict[str, Any]:
-        return {"id": self._mint.part(), **self._place()}
+    def _make_ids(self) -> dict[str, Any]:
+        return {"id": self._mint.part(), **self._to_place()}
 
-    def _place(self) -> dict[str, Any]:
+    def _to_place(self) -> dict[str, Any]:
         return {"session_id": self.message.session_id, "message_id": self.message.id}
 
-    # --- what it cost ---
+    # --- cost ---
 
     def _charge(self, bill: Bill, reason: FinishReason, snapshot: str | None = None) -> Event:
-        """Put what an answer used on the message. Nothing more is owed for it."""
+        """Add the cost to the message, and return the end of the step. Nothing is owed any more."""
         self.owed = None
         message = self.message
         self.message = replace(
@@ -292,15 +297,15 @@ class Processor:
             counted=message.counted and bill.counted,
         )
         return PartUpdated(
-            part=StepFinishPart(**self._ids(), reason=reason, snapshot=snapshot, **bill.to_fields())
+            part=StepFinishPart(**self._make_ids(), reason=reason, snapshot=snapshot, **bill.to_fields())
         )
 
     def _pay(self) -> list[Event]:
-        """An answer broke off. OpenCode charges nothing for it; the provider does."""
+        """Charge for an answer that broke off. OpenCode does not, but the provider does."""
         owed, self.owed = self.owed, None
         if owed is None:
             return []
-        if owed.tokens == Tokens():  # all that is known is that what it said was not for nothing
+        if owed.tokens == Tokens():  # the usage is unknown, but not zero
             if self._said:
                 self.message = replace(
                     self.message, priced=self.message.priced and owed.priced, counted=False
@@ -309,37 +314,37 @@ class Processor:
         self.message = replace(self.message, tokens=owed.tokens)
         return [self._charge(owed, "error")]
 
-    # --- words ---
+    # --- text and reasoning ---
 
     def _open(
         self, kind: type[TextPart] | type[ReasoningPart], id: str, metadata: Metadata | None
     ) -> list[Event]:
         closed = self._close(kind, id, None)
-        part = kind(**self._ids(), text="", time=Span(start=self._now()), metadata=metadata)
-        self._words[kind, id] = Words(part)
+        part = kind(**self._make_ids(), text="", time=Span(start=self._now()), metadata=metadata)
+        self._growing[kind, id] = GrowingText(part)
         return closed
 
     def _grow(self, kind: type[TextPart] | type[ReasoningPart], id: str, text: str) -> list[Event]:
-        if (kind, id) not in self._words:
+        if (kind, id) not in self._growing:
             self._open(kind, id, None)
-        return [self._words[kind, id].grow(text)] if text else []
+        return [self._growing[kind, id].grow(text)] if text else []
 
     def _close(self, kind: type, id: str, metadata: Metadata | None) -> list[Event]:
-        words = self._words.pop((kind, id), None)
-        ended = [] if words is None else words.end(self._now(), metadata)
-        if words is not None and ended:
-            self._said.append(words.part)
+        growing = self._growing.pop((kind, id), None)
+        ended = [] if growing is None else growing.end(self._now(), metadata)
+        if growing is not None and ended:
+            self._said.append(growing.part)
         return ended
 
     def _close_all(self) -> list[Event]:
-        return [event for kind, name in list(self._words) for event in self._close(kind, name, None)]
+        return [event for kind, name in list(self._growing) for event in self._close(kind, name, None)]
 
     # --- calls ---
 
-    def _part(self, call: str, tool: str) -> ToolPart:
+    def _get_part(self, call: str, tool: str) -> ToolPart:
         known = self._calls.get(call)
         pending = PendingState(input={}, raw="")
-        return known or ToolPart(**self._ids(), call_id=call, tool=tool, state=pending)
+        return known or ToolPart(**self._make_ids(), call_id=call, tool=tool, state=pending)
 
     def _set(self, part: ToolPart, state: AnyToolState) -> list[Event]:
         self._acts = True
@@ -348,7 +353,7 @@ class Processor:
 
     def _start(self, started: CallStarted) -> list[Event]:
         part = replace(
-            self._part(started.call_id, started.tool), tool=started.tool, metadata=started.metadata
+            self._get_part(started.call_id, started.tool), tool=started.tool, metadata=started.metadata
         )
         return self._set(part, RunningState(input=started.input, time=Span(start=self._now())))
 
@@ -364,7 +369,7 @@ class Processor:
     def _done(self, done: CallDone) -> list[Event]:
         part = self._calls.pop(done.call_id)
         files = tuple(
-            FilePart(**self._ids(), mime=file.mime, url=file.url, filename=file.filename)
+            FilePart(**self._make_ids(), mime=file.mime, url=file.url, filename=file.filename)
             for file in done.files
         )
         state = CompletedState(
@@ -372,7 +377,7 @@ class Processor:
             output=done.output,
             title=done.title,
             metadata=done.metadata,
-            time=CallTime(start=self._since(part), end=self._now()),
+            time=CallTime(start=self._get_start(part), end=self._now()),
             attachments=files or None,
         )
         return [PartUpdated(part=replace(part, state=state))]
@@ -380,18 +385,18 @@ class Processor:
     def _failed(self, call: str, error: str) -> list[Event]:
         part = self._calls.pop(call)
         metadata = part.state.metadata if isinstance(part.state, RunningState) else None
-        time = CallTime(start=self._since(part), end=self._now())
+        time = CallTime(start=self._get_start(part), end=self._now())
         state = ErrorState(input=part.state.input, error=error, metadata=metadata, time=time)
         return [PartUpdated(part=replace(part, state=state))]
 
-    def _since(self, part: ToolPart) -> int:
+    def _get_start(self, part: ToolPart) -> int:
         return part.state.time.start if isinstance(part.state, RunningState) else self._now()
 
 
-def _snapshot(tree: Tree) -> str | None:
-    """Return the name of a tree for a step, or None for the empty tree.
+def _to_snapshot(tree: Tree) -> str | None:
+    """Return the name of a tree to store in a step, or None for the empty tree.
 
-    OpenCode compares the first and the last snapshot that a session names, in a repository of its own. It cannot find our
-    trees there and says nothing, but it finds the empty one, and takes every file that it changes itself for new.
+    OpenCode compares the first and the last snapshot of a session in its own repository. It does not find our trees there, and
+    ignores them. But it would find the empty tree, and take every file that it changes itself for a new one.
     """
     return None if tree == EMPTY_TREE else tree

@@ -1,8 +1,7 @@
-"""What plugins make of a prompt before it is stored, and what of that can stand (pure).
+"""Merge the changes of plugins into a prompt before it is stored (pure).
 
-A hook may change words, add and leave out parts, name another agent or model. Which prompt of which session it is, and
-when it came, is not theirs to say: that is put right, and not made a fault, since a hook that adds a part has to write
-some id into it.
+A hook may change text, add and remove parts, and name another agent or model. Ids, session and time of the prompt are restored
+silently, since a hook that adds a part has to write some id into it.
 """
 
 from typing import Final
@@ -20,8 +19,8 @@ CHANGED: Final = "chat.message"
 OF_A_PROMPT: Final = (TextPart, FilePart, AgentPart, SubtaskPart)
 
 
-def to_told(input: PromptInput, message: UserMessage) -> Prompted:
-    """As the caller said it, not as it was understood."""
+def to_prompted(input: PromptInput, message: UserMessage) -> Prompted:
+    """Return the prompt as the caller sent it, before defaults were filled in."""
     return Prompted(
         session_id=message.session_id,
         agent=input.agent,
@@ -31,22 +30,23 @@ def to_told(input: PromptInput, message: UserMessage) -> Prompted:
     )
 
 
-def settled(given: ChatMessage, ours: ChatMessage, mint: Mint) -> ChatMessage:
-    """What a hook gave, as a prompt of ours: the same session, message and time, parts in the order they were given.
+def merge_hooked_prompt(given: ChatMessage, ours: ChatMessage, mint: Mint) -> ChatMessage:
+    """Return the prompt of a hook with our session, message and time, and its parts in their order.
 
-    Parts are kept in the order of their ids, so whatever comes after one that was put in gets a new one.
+    Parts are stored in the order of their ids, so all parts behind a new one get new ids. Raise `InvalidInputError` if a part
+    has a type that no prompt can have, or if no part is left.
     """
     message = replace(
         given.message, id=ours.message.id, session_id=ours.message.session_id, time=ours.message.time
     )
     if message.model != ours.message.model and message.fallback == ours.message.fallback:
-        message = replace(message, fallback=())  # those were meant for the model that was to answer
+        message = replace(message, fallback=())  # the fallbacks belonged to the model that was replaced
     left = [part.id for part in ours.parts]
     parts: list[AnyPart] = []
     for part in given.parts:
         if not isinstance(part, OF_A_PROMPT):
             raise InvalidInputError(
-                CHANGED, f"a plugin put a part of the type {_type_of(part)!r} into a prompt"
+                CHANGED, f"a plugin put a part of the type {_get_type(part)!r} into a prompt"
             )
         if part.id in left:
             id, left = part.id, left[left.index(part.id) + 1 :]
@@ -58,5 +58,5 @@ def settled(given: ChatMessage, ours: ChatMessage, mint: Mint) -> ChatMessage:
     return ChatMessage(message=message, parts=tuple(parts))
 
 
-def _type_of(part: object) -> str:
+def _get_type(part: object) -> str:
     return str(getattr(part, "type", type(part).__name__))

@@ -1,4 +1,4 @@
-"""Ask the person on behalf of a session's tools, and hand the work to another agent."""
+"""Let tools ask the person questions and hand the session to another agent."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -11,68 +11,73 @@ from weft.model.input import PromptInput, TextInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.permission import CallRef, Question, QuestionRequest
 from weft.model.session import Session
-from weft.permission.gate import Whereabouts
-from weft.run.kit import Kit
-from weft.session.lifecycle import plan_path
+from weft.permission.gate import CallOrigin
+from weft.run.runtime import Runtime
+from weft.session.lifecycle import get_plan_path
 from weft.store.contract import Store
-from weft.tool.contract import Answers, Desk, Inquire
+from weft.tool.contract import Answers, AskQuestions, ToolResources
 
 
-class Runs(Protocol):
-    """Whoever puts words into a session whose run is under way."""
+class Prompter(Protocol):
+    """Adds prompts to sessions."""
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts: ...
 
 
-def turned(kit: Kit, runs: Runs) -> Callable[[SessionID], Desk]:
-    """The desks of a kit, with a person on the other side."""
+def with_questions(runtime: Runtime, runs: Prompter) -> Callable[[SessionID], ToolResources]:
+    """Return the runtime's `desk`, extended by questions to the person and by handover to another agent."""
 
-    def desk(session: SessionID) -> Desk:
+    def desk(session: SessionID) -> ToolResources:
         return replace(
-            kit.desk(session), inquire=inquirer(kit, session), handover=SessionHandover(kit, runs, session)
+            runtime.desk(session),
+            inquire=make_inquire(runtime, session),
+            handover=SessionHandover(runtime, runs, session),
         )
 
     return desk
 
 
-def inquirer(kit: Kit, session: SessionID) -> Inquire:
+def make_inquire(runtime: Runtime, session: SessionID) -> AskQuestions:
     async def inquire(questions: Sequence[Question], *, agent: str, call: CallRef) -> Answers:
         request = QuestionRequest(
-            id=kit.mint.question(), session_id=session, questions=tuple(questions), tool=call
+            id=runtime.mint.question(), session_id=session, questions=tuple(questions), tool=call
         )
-        return await kit.questions.ask(request, agent=agent)
+        return await runtime.questions.ask(request, agent=agent)
 
     return inquire
 
 
 class SessionHandover:
-    def __init__(self, kit: Kit, runs: Runs, session: SessionID) -> None:
-        self._kit = kit
+    """Hands the work in a session to another agent."""
+
+    def __init__(self, runtime: Runtime, runs: Prompter, session: SessionID) -> None:
+        self._runtime = runtime
         self._runs = runs
         self._session = session
 
     async def find_plan(self) -> str:
-        session = await self._kit.store.get_session(self._session)
-        return plan_path(session, self._kit.place, self._kit.plans)
+        session = await self._runtime.store.get_session(self._session)
+        return get_plan_path(session, self._runtime.place, self._runtime.plans)
 
     async def hand_to(self, agent: str, words: str) -> None:
-        # The run goes on with the newest prompt, and with whom that names. OpenCode keeps to the model of the one
-        # before; here an agent that has a model of its own is asked with that.
-        said = TextInput(text=words, synthetic=True)
-        await self._runs.prompt(self._session, PromptInput(agent=agent, no_reply=True, parts=(said,)))
+        # The run continues with the newest prompt and its agent. OpenCode keeps the model of the prompt before; here the agent's own
+        # model is used if it has one.
+        text = TextInput(text=words, synthetic=True)
+        await self._runs.prompt(self._session, PromptInput(agent=agent, no_reply=True, parts=(text,)))
 
 
 DEEPEST = 100
 
 
-async def find_whereabouts(kit: Kit, session: Session, call: CallRef) -> Whereabouts:
-    return Whereabouts(
-        root_id=await find_root(kit.store, session), turn_id=await _find_turn(kit.store, session.id, call)
+async def find_root_and_turn(runtime: Runtime, session: Session, call: CallRef) -> CallOrigin:
+    return CallOrigin(
+        root_id=await find_root(runtime.store, session),
+        turn_id=await _find_turn(runtime.store, session.id, call),
     )
 
 
 async def find_root(store: Store, session: Session) -> SessionID:
-    """The topmost session there is above this one. Documents that were tampered with may go round in a circle."""
+    """Return the root of a session's tree. The depth is limited because damaged documents may form a cycle."""
     for _ in range(DEEPEST):
         if session.parent_id is None:
             break

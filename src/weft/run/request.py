@@ -1,45 +1,37 @@
-"""Everything one call of a model carries."""
+"""Build the request to a model: system prompt, messages, tools and parameters."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from weft.context.compaction import leaner, pieces, shortened
-from weft.context.exclusions import as_taken
+from weft.context.compaction import list_leaner, shorten_turns, split_history
+from weft.context.exclusions import exclude_refused
 from weft.context.history import since_compaction, to_model_messages, without_media
-from weft.context.notes import with_notes
-from weft.context.reminders import NAME, wanted, with_last_step
-from weft.context.system import Basis, system_prompt, written
-from weft.context.tokens import estimate, usable
-from weft.context.view import Shown, View
+from weft.context.notes import apply_notes
+from weft.context.reminders import VALUE_TOOL, get_json_format, with_last_step
+from weft.context.system import Briefing, build_system_prompt, read_text
+from weft.context.tokens import estimate, get_usable_tokens
+from weft.context.view import ShownHistory, View
 from weft.errors import InvalidInputError
 from weft.model.agent import Agent
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.session import Session
-from weft.permission.rules import disabled, hidden, judge, limits_for
+from weft.permission.rules import judge, list_disabled, list_hidden, to_limits
 from weft.provider.catalog import choice as table
-from weft.provider.catalog.models import merge
+from weft.provider.catalog.models import merge_deep
 from weft.provider.contract import ModelRequest, Parameters, TextContent, ToolSpec, UserTurn
-from weft.run.decide import Step
-from weft.run.structured import ask_for_value
+from weft.run.decide import ModelStep
+from weft.run.json_schema import request_value
 from weft.tool.contract import AnyTool, Audience, schema_of
-from weft.tool.registry import AFTER_A_CUT, AFTER_A_JOB, UNSEEN
+from weft.tool.registry import AFTER_BACKGROUND_JOB, AFTER_COMPACTION, HIDDEN_TOOLS
 
 PARTS = (1, 2, 4, 16)
 
 
-class SummaryAsk(NamedTuple):
-    """Who sums up, how long the summary may be, and with which words it is asked for if not the usual ones."""
-
-    model: Model
-    most: int
-    words: str = ""
-
-
-class Means(Protocol):
-    """What of a kit goes into a request."""
+class RequestSettings(Protocol):
+    """The part of a `Runtime` that goes into a request."""
 
     @property
     def agents(self) -> Mapping[str, Agent]: ...
@@ -58,41 +50,49 @@ class Means(Protocol):
 
 
 def build_request(
-    means: Means, history: Sequence[MessageWithParts], step: Step, model: Model, basis: Basis
+    means: RequestSettings,
+    history: Sequence[MessageWithParts],
+    step: ModelStep,
+    model: Model,
+    briefing: Briefing,
 ) -> ModelRequest:
     seen = means.view.show(history, model, plan_files=means.plan_files)
-    return ask_for_value(to_request(means, seen, step, model, basis), history, step)
+    return request_value(to_request(means, seen, step, model, briefing), history, step)
 
 
-def to_request(means: Means, seen: Shown, step: Step, model: Model, basis: Basis) -> ModelRequest:
-    """The request of what is shown, not yet for the value that the prompt may want."""
-    prompt, format = step.prompt, wanted(step.prompt)
+def to_request(
+    means: RequestSettings, seen: ShownHistory, step: ModelStep, model: Model, briefing: Briefing
+) -> ModelRequest:
+    """Build the request for a history as it is shown, without the value that the prompt may ask for."""
+    prompt, format = step.prompt, get_json_format(step.prompt)
     agent = means.agents[prompt.agent]
-    # Notes that were cut off with the old part of the conversation go into what comes before it.
-    told = with_notes(basis, seen.notes)
+    # Notes in the part of the conversation that was cut off go into the system prompt.
+    briefing = apply_notes(briefing, seen.notes)
     return ModelRequest(
         model=model,
-        system=system_prompt(agent, prompt, model, told),
+        system=build_system_prompt(agent, prompt, model, briefing),
         messages=with_last_step(seen.turns) if step.last and format is None else seen.turns,
-        # OpenCode only asks for an end on the last step, and a model may go on for ever. Without tools it cannot.
+        # OpenCode only asks the model to end on the last step, so it may go on for ever. Without tools it cannot.
         tools=()
         if step.last
         else to_specs(
-            offered(means, agent, prompt, cut=seen.is_cut, jobs=seen.has_jobs),
-            audience_of(means, agent, model),
+            list_offered_tools(means, agent, prompt, cut=seen.is_cut, jobs=seen.has_jobs),
+            make_audience(means, agent, model),
         ),
-        parameters=parameters(model, agent, prompt, most=means.output_limit),
+        parameters=make_parameters(model, agent, prompt, most=means.output_limit),
         session=prompt.session_id,
     )
 
 
-def permitted(request: ModelRequest, agent: Agent, session: Session) -> ModelRequest:
-    """The request without the tools that the session, those above it or an untrusted project forbid for good.
+def remove_forbidden_tools(request: ModelRequest, agent: Agent, session: Session) -> ModelRequest:
+    """Return the request without the tools that the session, its ancestors or an untrusted project always deny.
 
-    OpenCode hides what an agent may never use, and shows what its session may not.
+    OpenCode hides the tools that the agent may never use, but shows those that only the session denies.
     """
-    # Handing over what was asked for is no use of a tool that anybody would have to permit.
-    off = hidden([tool.name for tool in request.tools if tool.name != NAME], limits_for(agent, session))
+    # Handing over the requested value needs no permission.
+    off = list_hidden(
+        [tool.name for tool in request.tools if tool.name != VALUE_TOOL], to_limits(agent, session)
+    )
     return (
         replace(request, tools=tuple(tool for tool in request.tools if tool.name not in off))
         if off
@@ -100,79 +100,92 @@ def permitted(request: ModelRequest, agent: Agent, session: Session) -> ModelReq
     )
 
 
-def to_sum_up(
+def split_for_summary(
     history: Sequence[MessageWithParts], request: UserMessage, model: Model, *, most: int
 ) -> list[Sequence[MessageWithParts]]:
-    """What a summary is asked for of: all before `request` since the last cut, in pieces that the model has room for."""
+    """Return the history to summarise, since the last compaction and before `request`, in pieces that fit the model's context."""
     place = next(index for index, message in enumerate(history) if message.info.id == request.id)
-    *window, mark = since_compaction(as_taken(history, model)[: place + 1])
-    *first, last = pieces(window, usable(model, most))
+    *messages, mark = since_compaction(exclude_refused(history, model)[: place + 1])
+    *first, last = split_history(messages, get_usable_tokens(model, most))
     return [*first, [*last, mark]]
 
 
-def summary_requests(
-    piece: Sequence[MessageWithParts], told: str, request: UserMessage, agent: Agent, ask: SummaryAsk
+def list_summary_requests(
+    piece: Sequence[MessageWithParts],
+    summary: str,
+    *,
+    request: UserMessage,
+    agent: Agent,
+    model: Model,
+    most: int,
+    words: str = "",
 ) -> Iterator[ModelRequest]:
-    """Requests for a summary of one piece, each with less in it than the one before. `told` is what was summed up of
-    those before it."""
-    model = ask.model
+    """Yield requests for a summary of one piece, each smaller than the one before.
+
+    `summary` is the summary of the pieces before this one. `most` limits the tokens of the answer. `words` replace our usual
+    prompt for a summary.
+    """
     turns = without_media(to_model_messages(piece, model))
-    before = (UserTurn(content=(TextContent(text=f"{written('so_far')}\n\n{told}"),)),) if told else ()
-    last = UserTurn(content=(TextContent(text=ask.words or written("summarise")),))
-    short = shortened(turns)
-    for shown in (turns, *leaner(turns), *(short[-max(1, len(short) // part) :] for part in PARTS)):
+    before = (
+        (UserTurn(content=(TextContent(text=f"{read_text('so_far')}\n\n{summary}"),)),) if summary else ()
+    )
+    last = UserTurn(content=(TextContent(text=words or read_text("summarise")),))
+    short = shorten_turns(turns)
+    for shown in (turns, *list_leaner(turns), *(short[-max(1, len(short) // part) :] for part in PARTS)):
         yield ModelRequest(
             model=model,
             system=(agent.prompt or "",),
             messages=(*before, *shown, last),
-            parameters=parameters(model, agent, request, most=ask.most),
+            parameters=make_parameters(model, agent, request, most=most),
             session=request.session_id,
         )
 
 
-def with_less(request: ModelRequest) -> Iterator[ModelRequest]:
-    """The request, and then with less and less in it, should it not fit."""
+def list_smaller_requests(request: ModelRequest) -> Iterator[ModelRequest]:
+    """Yield the request, then smaller ones in case it does not fit."""
     yield request
-    for messages in leaner(request.messages):
+    for messages in list_leaner(request.messages):
         yield replace(request, messages=messages)
 
 
-def overhead_of(means: Means, prompt: UserMessage, model: Model, basis: Basis) -> int:
-    """An estimate of what a request holds beside the conversation: what the model is told first, and its tools."""
+def estimate_overhead(means: RequestSettings, prompt: UserMessage, model: Model, briefing: Briefing) -> int:
+    """Estimate the tokens of a request besides the conversation: the system prompt and the tools."""
     agent = means.agents[prompt.agent]
-    told = system_prompt(agent, prompt, model, basis)
-    specs = to_specs(shown(means.tools, agent, prompt), audience_of(means, agent, model))
-    return sum(map(estimate, told)) + sum(estimate(f"{each.name}{each.about}{each.schema}") for each in specs)
-
-
-def parameters(
-    model: Model, agent: Agent, prompt: UserMessage, *, most: int, small: bool = False
-) -> Parameters:
-    """How a model is asked: what the agent says, else what is best for the model. `most` limits the answer.
-
-    For `small` work, such as a title, it is to think as little as it can.
-    """
-    warmth = table.temperature(model) if agent.temperature is None else agent.temperature
-    options = options_for(model, agent, prompt, small=small)
-    return Parameters(
-        temperature=warmth if model.capabilities.temperature else None,
-        top_p=table.top_p(model) if agent.top_p is None else agent.top_p,
-        top_k=table.top_k(model),
-        max_output=table.max_output(model, most, options),
-        options=options,
-        headers=headers_for(model, prompt),
+    system = build_system_prompt(agent, prompt, model, briefing)
+    specs = to_specs(list_visible_tools(means.tools, agent, prompt), make_audience(means, agent, model))
+    return sum(map(estimate, system)) + sum(
+        estimate(f"{each.name}{each.about}{each.schema}") for each in specs
     )
 
 
-def options_for(model: Model, agent: Agent, prompt: UserMessage, *, small: bool) -> dict[str, Any]:
-    """From the weakest word to the strongest: the table's, the model's, the agent's, the variant's."""
-    usual = table.small_options(model) if small else table.options(model, prompt.session_id)
-    said = merge(merge(usual, model.options), agent.options)
-    return said if small else merge(said, variant_of(model, prompt.variant))
+def make_parameters(
+    model: Model, agent: Agent, prompt: UserMessage, *, most: int, small: bool = False
+) -> Parameters:
+    """Return the parameters of a request: the agent's, else the defaults for the model. `most` limits the answer's tokens.
+
+    For `small` work, such as a title, the model thinks as little as it can.
+    """
+    temperature = table.get_temperature(model) if agent.temperature is None else agent.temperature
+    options = make_options(model, agent, prompt, small=small)
+    return Parameters(
+        temperature=temperature if model.capabilities.temperature else None,
+        top_p=table.get_top_p(model) if agent.top_p is None else agent.top_p,
+        top_k=table.get_top_k(model),
+        max_output=table.get_max_output(model, most, options),
+        options=options,
+        headers=make_headers(model, prompt),
+    )
 
 
-def variant_of(model: Model, name: str | None) -> Mapping[str, Any]:
-    """OpenCode passes over a variant the model does not have, and one believes that it thinks hard."""
+def make_options(model: Model, agent: Agent, prompt: UserMessage, *, small: bool) -> dict[str, Any]:
+    """Merge the options of the built-in table, the model, the agent and the variant. Later ones override earlier ones."""
+    usual = table.get_small_options(model) if small else table.get_options(model, prompt.session_id)
+    options = merge_deep(merge_deep(usual, model.options), agent.options)
+    return options if small else merge_deep(options, get_variant(model, prompt.variant))
+
+
+def get_variant(model: Model, name: str | None) -> Mapping[str, Any]:
+    """Return the options of a variant. Raise `InvalidInputError` if the model has none of that name: OpenCode ignores it silently."""
     if not name:
         return {}
     offered = model.variants or {}
@@ -182,31 +195,31 @@ def variant_of(model: Model, name: str | None) -> Mapping[str, Any]:
     return offered[name]
 
 
-def headers_for(model: Model, prompt: UserMessage) -> dict[str, str]:
+def make_headers(model: Model, prompt: UserMessage) -> dict[str, str]:
     if not model.provider_id.startswith("opencode"):
         return dict(model.headers)
-    told = {"x-opencode-session": prompt.session_id, "x-opencode-request": prompt.id}
-    return told | model.headers
+    own = {"x-opencode-session": prompt.session_id, "x-opencode-request": prompt.id}
+    return own | model.headers
 
 
-def offered(
-    means: Means, agent: Agent, prompt: UserMessage, *, cut: bool, jobs: bool = False
+def list_offered_tools(
+    means: RequestSettings, agent: Agent, prompt: UserMessage, *, cut: bool, jobs: bool = False
 ) -> list[AnyTool]:
-    """The tools a model is shown; one to look back with only where something was `cut` off, and one to see to
-    `jobs` only where there are any."""
-    unused = (frozenset() if cut else AFTER_A_CUT) | (frozenset() if jobs else AFTER_A_JOB)
-    return [tool for tool in shown(means.tools, agent, prompt) if tool.name not in unused]
+    """Return the tools to offer. Tools that search the cut-off history are offered only if it was `cut`, tools for background
+    jobs only if there are `jobs`."""
+    unused = (frozenset() if cut else AFTER_COMPACTION) | (frozenset() if jobs else AFTER_BACKGROUND_JOB)
+    return [tool for tool in list_visible_tools(means.tools, agent, prompt) if tool.name not in unused]
 
 
-def shown(tools: Mapping[str, AnyTool], agent: Agent, prompt: UserMessage) -> list[AnyTool]:
-    """The tools a model is told of: not ours alone, none its agent may never use, none the prompt switched off."""
+def list_visible_tools(tools: Mapping[str, AnyTool], agent: Agent, prompt: UserMessage) -> list[AnyTool]:
+    """Return the tools that a model may see: no internal ones, none that its agent may never use, none that the prompt switched off."""
     off = {name for name, on in (prompt.tools or {}).items() if not on}
-    unseen = UNSEEN | disabled(tools, agent.permission) | off
+    unseen = HIDDEN_TOOLS | list_disabled(tools, agent.permission) | off
     return [tool for name, tool in tools.items() if name not in unseen]
 
 
-def audience_of(means: Means, agent: Agent, model: Model) -> Audience:
-    """Who is told of the tools: some words, and some tools, are for some only."""
+def make_audience(means: RequestSettings, agent: Agent, model: Model) -> Audience:
+    """Return for whom tools are described: some tools, and some descriptions, depend on the model and the agent."""
 
     def allowed(permission: str, pattern: str) -> bool:
         return judge(permission, pattern, (agent.permission, *agent.limits)).action != "deny"
@@ -215,9 +228,9 @@ def audience_of(means: Means, agent: Agent, model: Model) -> Audience:
 
 
 def to_specs(tools: Iterable[AnyTool], audience: Audience) -> tuple[ToolSpec, ...]:
-    told = ((tool, tool.tell(audience) if tool.tell else tool.about) for tool in tools)
+    described = ((tool, tool.tell(audience) if tool.tell else tool.about) for tool in tools)
     return tuple(
         ToolSpec(name=tool.name, about=about, schema=schema_of(tool))
-        for tool, about in told
+        for tool, about in described
         if about is not None
     )

@@ -1,26 +1,40 @@
-"""Which faults to try again after, when, when to give up, and when to ask another model instead (pure)."""
+"""Decide what to try next when a model did not answer: wait, shrink the request, ask another model, or give up (pure)."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
 
 from msgspec import Struct
 
 from weft.errors import FaultKind, ProviderError
+from weft.model.part import ModelRef
 
 FIRST_MS = 2_000
 LONGEST_MS = 30_000
 SHORTEST_MS = 250
 ATTEMPTS = 5
-# All waiting of one answer together, as far as its length is our choice. OpenCode 1.1.34 tries for ever.
+# The limit for all waits of one request together, except waits that the provider asked for. OpenCode 1.1.34 retries
+# without end.
 PATIENCE_MS = 15 * 60_000
 
 
-# Faults that stay the same whoever is asked. A request that is wrong is ours to mend; one that is too long is summed
-# up; and what one model's makers refuse to answer is for the person to take elsewhere, not for us.
+# Faults that another model would not cure. A bad request is our own mistake, an overflow is cured by compaction, and a
+# refusal by one maker's content filter must not be bypassed with another maker's model.
 OURS: frozenset[FaultKind] = frozenset({"bad-request", "overflow", "content-filter"})
 
 
-class Patience(Struct, frozen=True, kw_only=True):
-    """How often to try again, how long to wait in all, and how long at most if a provider names the time.
+class EmptySummaryError(ProviderError):
+    """The model answered a request for a summary without any text."""
 
-    With `asked_ms` None such a wait takes as long as the deadline allows.
+    def __init__(self) -> None:
+        super().__init__("the summary is empty", retryable=True)
+
+
+class RetryLimits(Struct, frozen=True, kw_only=True):
+    """How often to retry one request, and how long to wait.
+
+    `total_ms` limits the sum of the waits whose length we choose. `asked_ms` limits each wait whose length the provider
+    chooses; None means that only a deadline limits it.
     """
 
     attempts: int = ATTEMPTS
@@ -28,50 +42,119 @@ class Patience(Struct, frozen=True, kw_only=True):
     asked_ms: int | None = None
 
 
-ALONE = Patience()
-# With another model at hand: a hiccup is sat out, a limit or an outage is not.
-IN_COMPANY = Patience(attempts=2, total_ms=20_000, asked_ms=20_000)
+WITHOUT_FALLBACK = RetryLimits()
+# When another model can answer, wait out a short disturbance, but not a rate limit or an outage.
+WITH_FALLBACK = RetryLimits(attempts=2, total_ms=20_000, asked_ms=20_000)
+
+# How the request of an attempt differs from the request before it: it is the first to a model, it is the same one again, it
+# is smaller, it is built anew without the content that the API refused, or it is for the next piece of a summary.
+Change = Literal["model", "same", "smaller", "excluded", "piece"]
 
 
-class Again(Struct, frozen=True, kw_only=True):
-    """Try once more, after so long."""
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One request to make: to this model, after this wait."""
 
-    wait_ms: int
+    model: ModelRef
+    change: Change
+    wait_ms: int = 0
 
 
-def decide_retry(
+class TriedAttempt(Struct, frozen=True, kw_only=True):
+    """An attempt and its result. `error` is None if the model answered.
+
+    `has_more` says that the answer was one piece of a summary, and not the last. `can_shrink` says that a smaller request
+    can be made, `can_exclude` that the request can do without the content that the API refused. `left_ms` is the time to the
+    deadline, and `chance` (0 to 1) spreads the waits of many clients that fail at the same moment.
+    """
+
+    attempt: Attempt
+    error: ProviderError | None = None
+    has_more: bool = False
+    can_shrink: bool = False
+    can_exclude: bool = False
+    left_ms: int | None = None
+    chance: float = 0.0
+
+
+def next_attempt(chain: Sequence[ModelRef], tried: Sequence[TriedAttempt]) -> Attempt | None:
+    """Choose the next attempt, from the models of the chain and all attempts so far.
+
+    Return None if nothing is left to do: the last attempt either completed the answer, or failed for good.
+    """
+    if not tried:
+        return Attempt(model=chain[0], change="model")
+    last = tried[-1]
+    model, error = last.attempt.model, last.error
+    if error is None:
+        return Attempt(model=model, change="piece") if last.has_more else None
+    rest = chain[chain.index(model) + 1 :]
+    wait_ms = _find_next_wait(tried, WITH_FALLBACK if rest else WITHOUT_FALLBACK)
+    if wait_ms is not None:
+        return Attempt(model=model, change="same", wait_ms=wait_ms)
+    if error.kind == "overflow" and last.can_shrink:
+        return Attempt(model=model, change="smaller")
+    if last.can_exclude:
+        return Attempt(model=model, change="excluded")
+    if rest and is_worth_fallback(error):
+        return Attempt(model=rest[0], change="model")
+    return None
+
+
+def _find_next_wait(tried: Sequence[TriedAttempt], limits: RetryLimits) -> int | None:
+    """Return how long to wait before the last request is sent again, or None if it should not be."""
+    first = max(place for place, each in enumerate(tried) if each.attempt.change != "same")
+    same, last = tried[first:], tried[-1]
+    if last.error is None or (isinstance(last.error, EmptySummaryError) and len(same) > 1):
+        return None
+    return find_retry_wait(
+        last.error,
+        attempt=len(same),
+        waited_ms=sum(
+            after.attempt.wait_ms
+            for before, after in pairwise(same)
+            if before.error is not None and before.error.wait_ms is None
+        ),
+        chance=last.chance,
+        limits=limits,
+        left_ms=last.left_ms,
+    )
+
+
+def find_retry_wait(
     error: ProviderError,
     *,
     attempt: int,
     waited_ms: int,
     chance: float,
-    patience: Patience = ALONE,
+    limits: RetryLimits = WITHOUT_FALLBACK,
     left_ms: int | None = None,
-) -> Again | None:
-    """Decide whether to try again after the `attempt`-th try failed. `chance` (0 to 1) spreads those who wait alike.
+) -> int | None:
+    """Return how many milliseconds to wait before a retry, or None if there should be none.
 
-    `waited_ms` is how long was waited so far without the provider having named the time; `left_ms` is what the deadline
-    leaves, None without one. A wait that would outlast the deadline is not begun: nobody would be there to try again.
+    `attempt` counts the tries of this request so far, `waited_ms` is the sum of the waits whose length we chose, and
+    `left_ms` is the time to the deadline. A wait that would outlast the deadline is pointless and gives None.
     """
-    if not error.retryable or attempt > patience.attempts:
+    if not error.retryable or attempt > limits.attempts:
         return None
     if error.wait_ms is None:
-        wait = wait_after(attempt, chance)
-        most = patience.total_ms - waited_ms
+        wait = compute_backoff(attempt, chance)
+        most = limits.total_ms - waited_ms
     else:
         wait = max(error.wait_ms, SHORTEST_MS)
-        most = wait if patience.asked_ms is None else patience.asked_ms
+        most = wait if limits.asked_ms is None else limits.asked_ms
     fits = wait <= most and (left_ms is None or wait < left_ms)
-    return Again(wait_ms=wait) if fits else None
+    return wait if fits else None
 
 
-def is_for_another(error: ProviderError) -> bool:
-    """Whether another model may answer where this one failed for good. Of a fault of no known kind only one that was
-    thought to pass is: the rest may well be our own."""
+def is_worth_fallback(error: ProviderError) -> bool:
+    """Return True if another model may answer although this one failed for good.
+
+    A fault of unknown kind counts only if it was retryable: otherwise the mistake may well be in our request.
+    """
     return error.retryable if error.kind == "unknown" else error.kind not in OURS
 
 
-def wait_after(attempt: int, chance: float) -> int:
-    """Doubling up to a limit, and up to a fifth longer by chance: many that fail at once must not return at once."""
+def compute_backoff(attempt: int, chance: float) -> int:
+    """Return the wait after the given attempt: doubled each time up to a limit, plus a random part of up to a fifth."""
     wait = min(FIRST_MS << (attempt - 1), LONGEST_MS)
     return wait + int(wait * 0.2 * chance)

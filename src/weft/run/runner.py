@@ -1,4 +1,4 @@
-"""The runner: one run per session; start it, join it, abort it, wait for it."""
+"""Start, join, abort and await runs: at most one for each session."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -8,89 +8,96 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from weft.context.history import last_cut
+from weft.context.history import find_last_cut
 from weft.context.view import Views
 from weft.errors import InvalidInputError, SessionBusyError, StoreError, WeftError
-from weft.host.tasks import undivided
+from weft.host.tasks import run_to_completion
 from weft.model.event import MessageUpdated, PartUpdated, SessionFailed, SessionRested, StatusChanged
-from weft.model.failure import AbortedFailure, AnyFailure, StorageFailure, aborted
+from weft.model.failure import AbortedFailure, AnyFailure, StorageFailure, aborted_failure
 from weft.model.ids import MessageID, SessionID
 from weft.model.input import PromptInput, ShellInput
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ModelRef
-from weft.model.session import Busy, Idle, Reverted, Session
+from weft.model.session import Busy, Idle, RevertResult, Session
 from weft.model.transcript import Transcript
-from weft.run.admit import admit, choose
-from weft.run.answer import Answer
-from weft.run.children import Spawner
-from weft.run.compaction import ask_for_summary
+from weft.run.admit import admit, choose_models
+from weft.run.answer import PendingAnswer
+from weft.run.children import ChildSpawner
+from weft.run.compaction import request_summary
 from weft.run.decide import (
-    Step,
-    Stop,
+    ModelStep,
+    StopRun,
     decide,
+    find_last_answer,
+    find_newest_prompt,
+    find_newest_request,
     find_owed,
-    is_ours,
     is_request,
-    last_answer,
-    newest_prompt,
-    newest_request,
+    is_synthetic,
     wants_more,
 )
 from weft.run.failure import to_failure
-from weft.run.kit import Kit
-from weft.run.loop import run
-from weft.run.questions import turned
-from weft.run.shell import ByHand
+from weft.run.loop import RunLoop
+from weft.run.questions import with_questions
+from weft.run.runtime import Runtime
+from weft.run.shell import ManualCommand
 from weft.run.title import open_titles
-from weft.session.revert_point import cut_at
-from weft.session.settle import to_settle
-from weft.session.totals import keep_count
+from weft.session.revert_point import cut_at_revert
+from weft.session.settle import to_settling_events
+from weft.session.totals import update_ledger
 from weft.undo.cleanup import clean_up
-from weft.undo.revert import ALL, Target, Wish, revert, unrevert
+from weft.undo.revert import WHOLE_REVERT, RevertScope, RevertTarget, revert, unrevert
 
 
-async def excuse(
-    kit: Kit, session: Session, transcript: Transcript, *, failure: AnyFailure, owed: Step | None
+async def record_failure(
+    runtime: Runtime, session: Session, transcript: Transcript, *, failure: AnyFailure, owed: ModelStep | None
 ) -> WeftError | None:
-    """An answer that was left without an end ends with the reason, and a prompt that is `owed` an answer has it for one,
-    so that whoever asked, and whoever reads on later, knows. Return what kept it from being stored. OpenCode tells it at
-    most, and gives back whatever message was the last."""
-    unsaid: WeftError | None = None
-    open_answer = find_open(transcript.messages())
+    """Store why a run failed: on the answer that it left open, else as the answer to the prompt that is `owed` one.
+
+    Return the error if the failure could not be stored. OpenCode only sends an event, and returns whichever message is last.
+    """
+    storing_error: WeftError | None = None
+    open_answer = find_open_answer(transcript.messages())
     try:
         if open_answer is not None or owed is not None:
             if open_answer is not None:
-                await _end(kit, transcript, open_answer, failure)
+                await _end_answer(runtime, transcript, open_answer, failure)
             elif owed is not None:
-                await Answer(kit, session, transcript, owed).fail(failure)
-            with suppress(StoreError):  # what is not counted now is counted the next time
-                await keep_count(kit.journal, session.id, [each.info for each in transcript.messages()])
+                await PendingAnswer(runtime, session, transcript, owed).fail(failure)
+            with suppress(StoreError):  # it is counted the next time
+                await update_ledger(
+                    runtime.journal, session.id, [each.info for each in transcript.messages()]
+                )
             return None
     except WeftError as error:
-        unsaid = error
-    if unsaid is not None or not isinstance(failure, AbortedFailure):  # one that was aborted says so itself
-        await kit.journal.commit(SessionFailed(session_id=session.id, error=failure))
-    return unsaid
+        storing_error = error
+    if storing_error is not None or not isinstance(
+        failure, AbortedFailure
+    ):  # nobody needs to hear of their own abort
+        await runtime.journal.commit(SessionFailed(session_id=session.id, error=failure))
+    return storing_error
 
 
-async def _end(kit: Kit, transcript: Transcript, answer: AssistantMessage, failure: AnyFailure) -> None:
-    """Say on an answer why it has no end. Its parts are left alone: more of them was told than could be stored, and the
-    journal still tries to store it; whoever opens the session next settles them."""
-    time = replace(answer.time, completed=max(kit.clock.now(), answer.time.created))
+async def _end_answer(
+    runtime: Runtime, transcript: Transcript, answer: AssistantMessage, failure: AnyFailure
+) -> None:
+    """End an answer with a failure. Its open parts stay: the journal may still store what they grew by, and the next opening
+    of the session settles them."""
+    time = replace(answer.time, completed=max(runtime.clock.now(), answer.time.created))
     ended = MessageUpdated(info=replace(answer, error=failure, time=time))
-    said = SessionFailed(session_id=answer.session_id, error=failure)
-    await kit.journal.commit(ended, said, into=transcript)
+    failed = SessionFailed(session_id=answer.session_id, error=failure)
+    await runtime.journal.commit(ended, failed, into=transcript)
 
 
-def find_open(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
-    """The last answer, if a run left it without an end and without a reason."""
+def find_open_answer(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
+    """Return the last answer if it has neither an end nor an error."""
     infos = (message.info for message in reversed(history) if isinstance(message.info, AssistantMessage))
     last = next(infos, None)
     return last if last is not None and last.time.completed is None and last.error is None else None
 
 
-class Run:
-    """A session in our hands: its lease, and what is known of it. Prompts that come in are fed to its transcript."""
+class SessionRun:
+    """A session that this process holds the lease of, and its run. Prompts that come in are fed to its transcript."""
 
     def __init__(self, session: Session, transcript: Transcript, lease: AsyncExitStack) -> None:
         self.session = session
@@ -98,159 +105,168 @@ class Run:
         self.lease = lease
         self.aborted = False
         self.ended = False
-        self.asked: MessageID | None = None  # the newest prompt that it is to answer
-        self.unsaid: Exception | None = None  # why nothing could be stored of its failure
-        self.by_hand: ByHand | None = None
+        self.asked: MessageID | None = None  # the newest prompt to answer
+        self.storing_error: Exception | None = None  # why its failure could not be stored
+        self.command: ManualCommand | None = None
         self.task: asyncio.Task[None] | None = None
         self.begun = asyncio.Event()
         self.over = asyncio.Event()
 
 
 class Runner:
-    def __init__(self, kit: Kit, tasks: asyncio.TaskGroup) -> None:
-        self._kit = replace(kit, spawn=Spawner(kit, self).spawn, desk=turned(kit, self))
+    """Runs sessions, in tasks of the given group. Each session has one run at a time, over all processes."""
+
+    def __init__(self, runtime: Runtime, tasks: asyncio.TaskGroup) -> None:
+        self._runtime = replace(
+            runtime, spawn=ChildSpawner(runtime, self).spawn, desk=with_questions(runtime, self)
+        )
         self._tasks = tasks
-        self._runs: dict[SessionID, Run] = {}
-        self._doors: WeakValueDictionary[SessionID, asyncio.Lock] = WeakValueDictionary()
-        self._known: WeakValueDictionary[SessionID, Transcript] = WeakValueDictionary()
+        self._runs: dict[SessionID, SessionRun] = {}
+        self._locks: WeakValueDictionary[SessionID, asyncio.Lock] = WeakValueDictionary()
+        self._transcripts: WeakValueDictionary[SessionID, Transcript] = WeakValueDictionary()
         self._views = Views()
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
-        """Admit a prompt and see it answered; gives the answer, or the prompt itself when no reply is wanted."""
-        going, prompt = await self._begin(session, input)
+        """Store a prompt and wait until it is answered. Return the answer, or the prompt itself if no reply is wanted."""
+        run, prompt = await self._begin(session, input)
         if input.no_reply:
-            return whole(going.transcript, prompt)
-        await going.over.wait()
-        return await self._answered(going, answer_to(going.transcript, prompt), prompt)
+            return get_message(run.transcript, prompt)
+        await run.over.wait()
+        return await self._return_answer(run, find_answer(run.transcript, prompt), prompt)
 
     async def submit(self, session: SessionID, input: PromptInput) -> MessageWithParts:
-        """The same without waiting for the answer; gives the prompt, which is stored, of a session that is busy by now."""
-        going, prompt = await self._begin(session, input)
+        """Store a prompt and start its run. Return the prompt, once the session is busy."""
+        run, prompt = await self._begin(session, input)
         if not input.no_reply:
-            await going.begun.wait()
-        return whole(going.transcript, prompt)
+            await run.begun.wait()
+        return get_message(run.transcript, prompt)
 
-    async def _begin(self, session: SessionID, input: PromptInput) -> tuple[Run, MessageID]:
-        # Prompts come in one at a time, so that each sees what the one before it stored.
-        async with self._doors.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
-            going = await self._under_way(session) or await self._open_to_go_on(session, unstarted, input)
-            prompt = await self._admit(going, input)
+    async def _begin(self, session: SessionID, input: PromptInput) -> tuple[SessionRun, MessageID]:
+        # One prompt at a time, so that each sees what the one before it stored.
+        async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
+            run = await self._find_run(session) or await self._open_to_continue(session, unstarted, input)
+            prompt = await self._admit(run, input)
             if input.no_reply:
-                return going, prompt
-            if going.ended:  # while the prompt was being stored
-                await going.over.wait()
-                going = await self._open(session, unstarted)
+                return run, prompt
+            if run.ended:  # while the prompt was being stored
+                await run.over.wait()
+                run = await self._open(session, unstarted)
             if session in self._runs:
-                going.asked = newest_request(going.transcript.messages())
-            elif input.message_id is not None and is_settled(going):
-                left_alone(going)  # it was sent before, and answered
+                run.asked = find_newest_request(run.transcript.messages())
+            elif input.message_id is not None and is_settled(run):
+                mark_over(run)  # the client sent it before, and it is answered
             else:
-                self._start(going)
+                self._start(run)
                 unstarted.pop_all()
-        return going, prompt
+        return run, prompt
 
     async def compact(self, session: SessionID, *, model: ModelRef | None = None) -> MessageWithParts:
-        """Sum up what was said so far; gives the summary. A session that is being run is busy."""
+        """Summarise the history so far, and return the summary. Raise `SessionBusyError` if the session has a run."""
         if model is not None:
-            self._kit.models.get(model)  # said now if there is none
-        async with self._doors.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
-            if await self._under_way(session) is not None:
-                raise SessionBusyError(session, self._kit.owner)
-            going = await self._open_to_go_on(session, unstarted)
-            if newest_prompt(going.transcript.messages()) is None:
-                raise InvalidInputError("session", "there is nothing in it to sum up")
-            request = await ask_for_summary(self._kit, session, going.transcript, auto=False, model=model)
-            self._start(going)
+            self._runtime.models.get(model)  # raises before anything is stored
+        async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
+            if await self._find_run(session) is not None:
+                raise SessionBusyError(session, self._runtime.owner)
+            run = await self._open_to_continue(session, unstarted)
+            if find_newest_prompt(run.transcript.messages()) is None:
+                raise InvalidInputError("session", "there is nothing to summarise")
+            request = await request_summary(self._runtime, session, run.transcript, auto=False, model=model)
+            self._start(run)
             unstarted.pop_all()
-        await going.over.wait()
-        return await self._answered(going, answer_to(going.transcript, request), request)
+        await run.over.wait()
+        return await self._return_answer(run, find_answer(run.transcript, request), request)
 
     async def uncompact(self, session: SessionID) -> bool:
-        """Show the model again what the last summary cut off; gives whether there was one. Nothing was ever lost by it."""
-        async with self._resting(session) as going:
-            mark = last_cut(going.transcript.messages())
+        """Undo the last compaction, so that the model sees the full history again. Return False if there was none."""
+        async with self._open_resting(session) as run:
+            mark = find_last_cut(run.transcript.messages())
             if mark is None:
                 return False
-            await self._kit.journal.commit(
-                PartUpdated(part=replace(mark, undone=True)), into=going.transcript
+            await self._runtime.journal.commit(
+                PartUpdated(part=replace(mark, undone=True)), into=run.transcript
             )
             return True
 
     async def shell(self, session: SessionID, input: ShellInput) -> MessageWithParts:
-        """Run a command of the person's own; gives the message it stands in. A session that is being run is busy.
+        """Run a person's own command, and return the message that holds it. Raise `SessionBusyError` if the session has a run.
 
-        Prompts that come in meanwhile are answered after it. OpenCode stores them and forgets them.
+        Prompts that come in meanwhile are answered afterwards. OpenCode stores them and forgets them.
         """
-        async with self._doors.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
-            if await self._under_way(session) is not None:
-                raise SessionBusyError(session, self._kit.owner)
-            going = await self._open_to_go_on(session, unstarted)
-            going.by_hand = by_hand = ByHand(self._kit, going.session, going.transcript, input)
+        async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as unstarted:
+            if await self._find_run(session) is not None:
+                raise SessionBusyError(session, self._runtime.owner)
+            run = await self._open_to_continue(session, unstarted)
+            run.command = command = ManualCommand(self._runtime, run.session, run.transcript, input)
             try:
-                await by_hand.begin()
+                await command.begin()
             except BaseException:
-                await by_hand.call_off()
+                await command.cancel()
                 raise
-            self._start(going)
+            self._start(run)
             unstarted.pop_all()
-        await going.over.wait()
-        return await self._answered(going, whole(going.transcript, by_hand.answer))
+        await run.over.wait()
+        return await self._return_answer(run, get_message(run.transcript, command.answer))
 
-    async def _answered(
-        self, going: Run, answer: MessageWithParts, prompt: MessageID | None = None
+    async def _return_answer(
+        self, run: SessionRun, answer: MessageWithParts, prompt: MessageID | None = None
     ) -> MessageWithParts:
-        """The answer as it is stored. If not even its failure could be stored, that is raised in its place."""
-        history = going.transcript.messages()
-        if going.unsaid is not None and (find_open([answer]) or prompt == newest_request(history)):
-            raise going.unsaid
+        """Return the answer as it is stored. Raise the error if not even its failure could be stored."""
+        history = run.transcript.messages()
+        if run.storing_error is not None and (
+            find_open_answer([answer]) or prompt == find_newest_request(history)
+        ):
+            raise run.storing_error
         if isinstance(answer.info, AssistantMessage) and isinstance(answer.info.error, StorageFailure):
-            return await self._kit.store.find_message(going.session.id, answer.info.id) or answer
+            return await self._runtime.store.find_message(run.session.id, answer.info.id) or answer
         return answer
 
-    async def revert(self, session: SessionID, to: Target, wish: Wish = ALL) -> Reverted:
-        """Take a session back, its files too. One that is being run is busy."""
-        async with self._resting(session) as going:
-            history = going.transcript.messages()
-            return await undivided(revert(self._kit.undoer, going.session, history, to, wish))
+    async def revert(
+        self, session: SessionID, to: RevertTarget, scope: RevertScope = WHOLE_REVERT
+    ) -> RevertResult:
+        """Undo a session and its files back to a message. Raise `SessionBusyError` if the session has a run."""
+        async with self._open_resting(session) as run:
+            history = run.transcript.messages()
+            return await run_to_completion(revert(self._runtime.undoer, run.session, history, to, scope))
 
-    async def unrevert(self, session: SessionID, wish: Wish = ALL) -> Reverted:
-        async with self._resting(session) as going:
-            history = going.transcript.messages()
-            return await undivided(unrevert(self._kit.undoer, going.session, history, wish))
+    async def unrevert(self, session: SessionID, scope: RevertScope = WHOLE_REVERT) -> RevertResult:
+        """Redo what `revert` undid. Raise `SessionBusyError` if the session has a run."""
+        async with self._open_resting(session) as run:
+            history = run.transcript.messages()
+            return await run_to_completion(unrevert(self._runtime.undoer, run.session, history, scope))
 
     def known(self, session: SessionID) -> Transcript | None:
-        """What whoever has the session in hand knows of it. What is changed by hand has to get there, too."""
-        return self._known.get(session)
+        """Return the transcript of a session that is in use, so that changes from outside reach it."""
+        return self._transcripts.get(session)
 
     def check_resting(self, session: SessionID) -> None:
         if session in self._runs:
-            raise SessionBusyError(session, self._kit.owner)
+            raise SessionBusyError(session, self._runtime.owner)
 
     def holds(self, session: SessionID) -> bool:
-        """Return whether a session is in our hands: it is being run, or about to be, or taken back."""
-        door = self._doors.get(session)
-        return session in self._runs or (door is not None and door.locked())
+        """Return True if this process uses the session: it runs, is about to run, or is being undone."""
+        lock = self._locks.get(session)
+        return session in self._runs or (lock is not None and lock.locked())
 
     async def abort(self, session: SessionID) -> bool:
-        """End the run of a session; it is over, and settled, when this returns."""
-        going = self._runs.get(session)
-        if going is None:
+        """End the run of a session, and wait until it has settled. Return False if there was none to abort."""
+        run = self._runs.get(session)
+        if run is None:
             return False
-        if not going.ended:
-            going.aborted = True
-            if going.task is not None:  # else it has yet to begin, and will see that it is not wanted
-                going.task.cancel()
-        await going.over.wait()
-        return going.aborted
+        if not run.ended:
+            run.aborted = True
+            if run.task is not None:  # else it has not begun, and will see that it is aborted
+                run.task.cancel()
+        await run.over.wait()
+        return run.aborted
 
     async def recover(self) -> list[WeftError]:
-        """Settle the sessions whose runs died with their process, and return what kept one from being settled.
+        """Settle the sessions whose runs died with their process. Return the errors of those that could not be settled.
 
-        Such a session stays as it is until the next opening; it keeps no other from being opened. A session that
-        somebody took up meanwhile is theirs to settle.
+        Such a session stays as it is until the next opening, and does not keep others from being opened. A session that another
+        process opened meanwhile is settled there.
         """
         try:
-            abandoned = await self._kit.store.list_abandoned()
+            abandoned = await self._runtime.store.list_abandoned()
         except StoreError as error:
             return [error]
         unsettled: list[WeftError] = []
@@ -260,7 +276,7 @@ class Runner:
                     await self._open(session, held)
             except SessionBusyError:
                 continue
-            except Exception as error:  # noqa: BLE001  whatever is wrong with one session is not the others' trouble
+            except Exception as error:  # noqa: BLE001  a broken session must not affect the others
                 unsettled.append(
                     StoreError(
                         f"the dead run of session {session} is not settled yet: {error}",
@@ -270,172 +286,175 @@ class Runner:
         return unsettled
 
     async def close(self) -> None:
-        """End every run; all are settled when this returns."""
+        """End every run, and wait until all have settled."""
         for session in list(self._runs):
             await self.abort(session)
 
-    async def _under_way(self, session: SessionID) -> Run | None:
-        """The run to join. One that is being aborted, or is at its end, is not: the next prompt waits for that."""
-        going = self._runs.get(session)
-        if going is None or not (going.aborted or going.ended):
-            return going
-        await going.over.wait()
+    async def _find_run(self, session: SessionID) -> SessionRun | None:
+        """Return the run to join, or None. Wait for a run that is ending: nothing can join that one."""
+        run = self._runs.get(session)
+        if run is None or not (run.aborted or run.ended):
+            return run
+        await run.over.wait()
         return None
 
-    async def _open(self, session: SessionID, held: AsyncExitStack) -> Run:
-        """Take the session into our hands, and put in order what a dead run left of it."""
-        kit, lease = self._kit, AsyncExitStack()
-        await kit.store.get_session(session)
-        await lease.enter_async_context(kit.store.lease(session, kit.owner))
+    async def _open(self, session: SessionID, held: AsyncExitStack) -> SessionRun:
+        """Take the lease of a session, read it, and settle what a dead run left open."""
+        runtime, lease = self._runtime, AsyncExitStack()
+        await runtime.store.get_session(session)
+        await lease.enter_async_context(runtime.store.lease(session, runtime.owner))
         held.push_async_callback(lease.aclose)
-        # What an earlier run of ours told and could not store comes first, or settling would replace it with less.
-        await kit.journal.flush_session(session)
-        found = await kit.store.get_session(session)  # whoever held it before may have changed it
-        transcript = Transcript(await kit.store.list_messages(session))
-        self._known[session] = transcript
-        left_open = to_settle(transcript.messages())
+        # First, store what an earlier run of ours could not store: settling would replace it with less.
+        await runtime.journal.flush_session(session)
+        found = await runtime.store.get_session(session)  # the last holder of the lease may have changed it
+        transcript = Transcript(await runtime.store.list_messages(session))
+        self._transcripts[session] = transcript
+        left_open = to_settling_events(transcript.messages())
         if left_open:
-            await kit.journal.commit(*left_open, into=transcript)
-        return Run(found, transcript, lease)
+            await runtime.journal.commit(*left_open, into=transcript)
+        return SessionRun(found, transcript, lease)
 
     @asynccontextmanager
-    async def _resting(self, session: SessionID) -> AsyncIterator[Run]:
-        """A session in our hands that nobody runs; prompts that come in meanwhile wait."""
-        async with self._doors.setdefault(session, asyncio.Lock()), AsyncExitStack() as held:
-            if await self._under_way(session) is not None:
-                raise SessionBusyError(session, self._kit.owner)
+    async def _open_resting(self, session: SessionID) -> AsyncIterator[SessionRun]:
+        """Open a session that has no run. Prompts that come in meanwhile wait."""
+        async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as held:
+            if await self._find_run(session) is not None:
+                raise SessionBusyError(session, self._runtime.owner)
             yield await self._open(session, held)
 
-    async def _open_to_go_on(
+    async def _open_to_continue(
         self, session: SessionID, held: AsyncExitStack, input: PromptInput | None = None
-    ) -> Run:
-        """The same to go on with it: what it was taken back from goes, once it is clear that the prompt makes sense."""
-        going = await self._open(session, held)
-        if going.session.revert is not None:
-            history = going.transcript.messages()
+    ) -> SessionRun:
+        """Open a session to continue it. If it was undone, remove what was undone, after checking that the prompt is valid."""
+        run = await self._open(session, held)
+        if run.session.revert is not None:
+            history = run.transcript.messages()
             if input is not None:
-                choose(self._kit, input, cut_at(going.session.revert, history).kept)
-            going.session, removed = await clean_up(self._kit.undoer, going.session, history)
-            going.transcript.feed(*removed)
-        return going
+                choose_models(self._runtime, input, cut_at_revert(run.session.revert, history).kept)
+            run.session, removed = await clean_up(self._runtime.undoer, run.session, history)
+            run.transcript.feed(*removed)
+        return run
 
-    async def _admit(self, going: Run, input: PromptInput) -> MessageID:
-        if input.message_id is not None and going.transcript.find(input.message_id) is not None:
-            return input.message_id  # sent before: the same prompt is not asked twice
-        return await admit(self._kit, going.session.id, going.transcript, input)
+    async def _admit(self, run: SessionRun, input: PromptInput) -> MessageID:
+        if input.message_id is not None and run.transcript.find(input.message_id) is not None:
+            return input.message_id  # the client sent the same prompt again
+        return await admit(self._runtime, run.session.id, run.transcript, input)
 
-    def _start(self, going: Run) -> None:
-        self._runs[going.session.id] = going
-        going.asked = newest_request(going.transcript.messages())
-        self._tasks.create_task(self._go(going))
+    def _start(self, run: SessionRun) -> None:
+        self._runs[run.session.id] = run
+        run.asked = find_newest_request(run.transcript.messages())
+        self._tasks.create_task(self._run(run))
 
-    async def _go(self, going: Run) -> None:
-        journal, session = self._kit.journal, going.session.id
-        going.task = asyncio.current_task()
+    async def _run(self, run: SessionRun) -> None:
+        journal, session = self._runtime.journal, run.session.id
+        run.task = asyncio.current_task()
         failure: AnyFailure | None = None
         try:
-            if going.aborted:
-                failure = aborted()
+            if run.aborted:
+                failure = aborted_failure()
             else:
                 await journal.commit(StatusChanged(session_id=session, status=Busy()))
-                going.begun.set()
-                if going.by_hand is not None:
-                    await going.by_hand.run()
-                await self._answer(going)
+                run.begun.set()
+                if run.command is not None:
+                    await run.command.run()
+                await self._answer(run)
         except asyncio.CancelledError:
-            if not going.aborted:
+            if not run.aborted:
                 raise
-            failure = aborted()
-        except Exception as error:  # noqa: BLE001  whatever broke a run, the session lives on and says so
+            failure = aborted_failure()
+        except Exception as error:  # noqa: BLE001  a run that breaks must not break the session: it stores why
             failure = to_failure(error)
         finally:
-            # Before anything is awaited: a prompt that is admitted from here on starts a run of its own.
-            going.ended = True
-            going.begun.set()
-            owed = find_owed(going.transcript.messages(), going.asked)
-            await undivided(self._end(going, failure, owed))
+            # Before anything is awaited: a prompt that is admitted from here on starts its own run.
+            run.ended = True
+            run.begun.set()
+            owed = find_owed(run.transcript.messages(), run.asked)
+            await run_to_completion(self._end(run, failure, owed))
 
-    async def _answer(self, going: Run) -> None:
-        """Until nothing is left to answer. What comes in while a run is ending, and came too late for it, is answered
-        by another; between the last look for such and the end of the run nothing is awaited."""
-        with self._views.of(going.session.id) as view:
-            kit = replace(self._kit, view=view)
+    async def _answer(self, run: SessionRun) -> None:
+        """Run loops until nothing is left to answer. A prompt that came too late for one loop is answered by the next; between the
+        last look for one and the end of the run nothing is awaited."""
+        with self._views.of(run.session.id) as view:
+            runtime = replace(self._runtime, view=view)
             while True:
-                async with open_titles(kit, going.session, going.transcript):
-                    seen = await run(kit, going.session, going.transcript)
-                newest = newest_prompt(going.transcript.messages())
-                if newest is None or newest.id == seen:
+                loop = RunLoop(runtime, run.session, run.transcript)
+                async with open_titles(runtime, run.session, run.transcript):
+                    await loop.run()
+                newest = find_newest_prompt(run.transcript.messages())
+                if newest is None or newest.id == loop.seen:
                     return
 
-    async def _end(self, going: Run, failure: AnyFailure | None, owed: Step | None) -> None:
-        session = going.session.id
+    async def _end(self, run: SessionRun, failure: AnyFailure | None, owed: ModelStep | None) -> None:
+        session = run.session.id
         try:
             try:
-                if going.by_hand is not None:
-                    await going.by_hand.call_off()
+                if run.command is not None:
+                    await run.command.cancel()
             except StoreError as error:
                 failure = failure or to_failure(error)
-            await self._kit.gate.leave(session)
-            await self._kit.questions.leave(session)
-            if going.session.parent_id is not None:  # whoever sent it knows nothing of what it left running
-                await self._kit.end_jobs(session)
+            await self._runtime.gate.leave(session)
+            await self._runtime.questions.leave(session)
+            if run.session.parent_id is not None:  # the parent does not know of the jobs of its child
+                await self._runtime.end_jobs(session)
             if failure is not None:
-                going.unsaid = await excuse(
-                    self._kit, going.session, going.transcript, failure=failure, owed=owed
+                run.storing_error = await record_failure(
+                    self._runtime, run.session, run.transcript, failure=failure, owed=owed
                 )
-            with suppress(StoreError):  # what was told and does not fit waits, and is tried again
-                await self._kit.journal.flush_session(session)
+            with suppress(StoreError):  # the journal tries again later
+                await self._runtime.journal.flush_session(session)
             idle = StatusChanged(session_id=session, status=Idle())
-            await self._kit.journal.commit(idle, SessionRested(session_id=session))
+            await self._runtime.journal.commit(idle, SessionRested(session_id=session))
         finally:
-            self._kit.bases.pop(session, None)
-            await going.lease.aclose()
+            self._runtime.briefings.pop(session, None)
+            await run.lease.aclose()
             del self._runs[session]
-            going.over.set()
+            run.over.set()
 
 
-def is_settled(going: Run) -> bool:
-    """Whether nothing is left to answer."""
-    return isinstance(decide(going.transcript.messages()), Stop)
+def is_settled(run: SessionRun) -> bool:
+    """Return True if nothing is left to answer."""
+    return isinstance(decide(run.transcript.messages()), StopRun)
 
 
-def left_alone(going: Run) -> None:
-    """A session that was only looked into: nobody has to wait for it."""
-    going.begun.set()
-    going.over.set()
+def mark_over(run: SessionRun) -> None:
+    """Mark a session that was only looked at, so that nobody waits for a run."""
+    run.begun.set()
+    run.over.set()
 
 
-def whole(transcript: Transcript, id: MessageID) -> MessageWithParts:
+def get_message(transcript: Transcript, id: MessageID) -> MessageWithParts:
     found = transcript.find(id)
-    assert found is not None, "a prompt is in the transcript it was admitted to"
+    assert found is not None, "a prompt is in the transcript that it was admitted to"
     return found
 
 
-def answer_to(transcript: Transcript, prompt: MessageID) -> MessageWithParts:
-    """The last answer to a prompt, also where it came after a summary made on the way. One that was answered along
-    with a later prompt, or whose answer went on with one, gets that answer."""
-    history, found = transcript.messages(), whole(transcript, prompt)
-    for asked in [found, *later_requests(history, found)]:
-        prompts = list(gone_on(history, asked))
-        answers = [answer for each in prompts if (answer := last_answer(history, each)) is not None]
+def find_answer(transcript: Transcript, prompt: MessageID) -> MessageWithParts:
+    """Return the last answer to a prompt, also if a compaction came in between.
+
+    A prompt that was answered together with a later prompt, or whose answer continued there, has the answer of that prompt.
+    """
+    history, found = transcript.messages(), get_message(transcript, prompt)
+    for asked in [found, *list_later_requests(history, found)]:
+        prompts = list(list_continuations(history, asked))
+        answers = [answer for each in prompts if (answer := find_last_answer(history, each)) is not None]
         found = answers[-1] if answers else found
         if answers and not wants_more(found, prompts[-1]):
             return found
     return found if isinstance(found.info, AssistantMessage) else history[-1]
 
 
-def later_requests(
+def list_later_requests(
     history: Sequence[MessageWithParts], asked: MessageWithParts
 ) -> Iterator[MessageWithParts]:
     after = dropwhile(lambda each: each.info.id != asked.info.id, history)
     return (message for message in after if message.info.id != asked.info.id and is_request(message))
 
 
-def gone_on(history: Sequence[MessageWithParts], asked: MessageWithParts) -> Iterator[UserMessage]:
-    """A prompt, and what we said ourselves to go on with it."""
+def list_continuations(history: Sequence[MessageWithParts], asked: MessageWithParts) -> Iterator[UserMessage]:
+    """Yield a prompt, and the prompts that weft added itself to continue it."""
     prompts = (message for message in history if isinstance(message.info, UserMessage))
     for message in dropwhile(lambda each: each.info.id != asked.info.id, prompts):
-        if message.info.id != asked.info.id and not is_ours(message):
+        if message.info.id != asked.info.id and not is_synthetic(message):
             return
         assert isinstance(message.info, UserMessage)
         yield message.info

@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from weft.errors import InvalidInputError, NoModelError, ToolError
-from weft.host.processes import Command, Exit, Output
+from weft.host.processes import ProcessCommand, ProcessExit, ProcessOutput
 from weft.model.event import Event, MessageUpdated, PartUpdated
 from weft.model.ids import MessageID
 from weft.model.input import ShellInput
@@ -16,18 +16,18 @@ from weft.model.permission import CallRef
 from weft.model.session import Session
 from weft.model.transcript import Transcript
 from weft.run.admit import get_agent
-from weft.run.calls import Caller, context_for, unasked
-from weft.run.decide import RUN_BY_HAND, newest_prompt
-from weft.run.kit import Kit
+from weft.run.calls import allow_all, make_tool_context
+from weft.run.decide import RUN_BY_HAND, find_newest_prompt
 from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted, Processor
+from weft.run.runtime import Runtime
 from weft.tool.contract import ToolContext
-from weft.tool.shell.bash import follow, keep, list_notes, shell_of, to_metadata
+from weft.tool.shell.bash import find_shell, keep_output, list_notes, run_reporting, to_metadata
 from weft.tool.truncate import MAX_BYTES
 
 TOOL: Final = "bash"
 ABORTED: Final = "User aborted the command"
 
-# A person means their aliases and functions, too. What their files say while they are read is not output.
+# A person expects their aliases and functions. What their startup files print is not output of the command.
 _BASH: Final = """shopt -s expand_aliases
 [ -f ~/.bashrc ] && . ~/.bashrc >/dev/null 2>&1
 _weft_typed=$1; shift
@@ -40,24 +40,24 @@ eval "$_weft_typed"
 """
 
 
-class ByHand:
-    """A command in an answer of its own: `begin` stores it, and after `run` or `call_off` nothing of it is open."""
+class ManualCommand:
+    """A shell command, stored as an answer of its own. `begin` stores the answer; `run` or `cancel` completes it."""
 
-    def __init__(self, kit: Kit, session: Session, transcript: Transcript, input: ShellInput) -> None:
-        self._kit = kit
+    def __init__(self, runtime: Runtime, session: Session, transcript: Transcript, input: ShellInput) -> None:
+        self._runtime = runtime
         self._session = session
         self._transcript = transcript
         self._typed = input.command
         if not self._typed.strip():
-            raise InvalidInputError("command", "there is none")
-        agent = input.agent or kit.default_agent
-        model = input.model or get_agent(kit, agent).model or self._last_model()
-        prompt = self._prompt(agent, model)
-        self._said = self._to_said(prompt)
-        self._processor = Processor(self._answer(prompt), kit.mint, kit.clock.now)
-        self._call = kit.mint.part()
+            raise InvalidInputError("command", "it is empty")
+        agent = input.agent or runtime.default_agent
+        model = input.model or get_agent(runtime, agent).model or self._find_last_model()
+        prompt = self._make_prompt(agent, model)
+        self._events = self._to_prompt_events(prompt)
+        self._processor = Processor(self._make_answer(prompt), runtime.mint, runtime.clock.now)
+        self._call = runtime.mint.part()
         self._context = self._make_context()
-        self._output = Output(self._context.desk.spill.new_path, memory=MAX_BYTES)
+        self._output = ProcessOutput(self._context.resources.spill.new_path, memory=MAX_BYTES)
         self._ended = False
 
     @property
@@ -67,36 +67,36 @@ class ByHand:
     async def begin(self) -> None:
         started = CallStarted(call_id=self._call, tool=TOOL, input={"command": self._typed})
         message = MessageUpdated(info=self._processor.message)
-        await self._commit([*self._said, message, *self._processor.feed(started)])
+        await self._commit([*self._events, message, *self._processor.feed(started)])
 
     async def run(self) -> None:
         try:
-            exit = await follow(self._command(), self._output, "", self._context)
+            exit = await run_reporting(self._make_command(), self._output, "", self._context)
         except OSError as error:
             await self._end(CallFailed(call_id=self._call, error=f"The command could not be run: {error}"))
         else:
-            await self._end(await self._done(exit))
+            await self._end(await self._to_result(exit))
 
-    async def call_off(self) -> None:
-        """Settle what was not run to its end: what it had said so far is kept."""
+    async def cancel(self) -> None:
+        """Complete the answer of a command that did not end, with its output so far."""
         if not self._ended:
-            await self._end(await self._done(None))
+            await self._end(await self._to_result(None))
 
-    def _command(self) -> Command:
-        environment = {**self._context.desk.environment, "TERM": "dumb"}
+    def _make_command(self) -> ProcessCommand:
+        environment = {**self._context.resources.environment, "TERM": "dumb"}
         shell = environment.get("SHELL", "")
         usable = bool(shell) and os.access(shell, os.X_OK)
-        return Command(
-            argv=to_argv(shell if usable else shell_of(environment), self._typed),
-            directory=self._kit.place.directory,
+        return ProcessCommand(
+            argv=to_argv(shell if usable else find_shell(environment), self._typed),
+            directory=self._runtime.place.directory,
             environment=environment,
         )
 
-    async def _done(self, exit: Exit | None) -> CallDone | CallFailed:
-        """What came of it; without an exit it was aborted."""
+    async def _to_result(self, exit: ProcessExit | None) -> CallDone | CallFailed:
+        """Return the result of the call. Without an exit the command was aborted."""
         self._output.close()
         try:
-            text, path = await keep(self._output, self._context)
+            text, path = await keep_output(self._output, self._context)
         except ToolError as error:
             return CallFailed(call_id=self._call, error=str(error))
         notes = [ABORTED] if exit is None else list_notes(exit, self._output.lost)
@@ -107,48 +107,49 @@ class ByHand:
 
     async def _end(self, outcome: CallDone | CallFailed) -> None:
         message = self._processor.message
-        time = replace(message.time, completed=self._kit.clock.now())
-        # Without a finish word, as OpenCode has it: no model said anything.
+        time = replace(message.time, completed=self._runtime.clock.now())
+        # As in OpenCode, without a finish reason: no model answered.
         ended = MessageUpdated(info=replace(message, time=time))
         self._ended = True
         await self._commit([*self._processor.feed(outcome), ended])
 
     def _make_context(self) -> ToolContext:
         async def report(*, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-            said = CallReported(call_id=self._call, title=title, metadata=metadata)
-            await self._commit(self._processor.feed(said))
+            reported = CallReported(call_id=self._call, title=title, metadata=metadata)
+            await self._commit(self._processor.feed(reported))
 
         message = self._processor.message
         call = CallRef(message_id=message.id, call_id=self._call)
-        caller = Caller(session=message.session_id, agent=message.agent, call=call)
-        return context_for(self._kit, caller, ask=unasked, report=report)
+        return make_tool_context(
+            self._runtime, message.session_id, agent=message.agent, call=call, ask=allow_all, report=report
+        )
 
     async def _commit(self, events: list[Event]) -> None:
-        await self._kit.journal.commit(*events, into=self._transcript)
+        await self._runtime.journal.commit(*events, into=self._transcript)
 
-    # --- its messages ---
+    # --- messages ---
 
-    def _last_model(self) -> ModelRef | None:
-        last = newest_prompt(self._transcript.messages())
+    def _find_last_model(self) -> ModelRef | None:
+        last = find_newest_prompt(self._transcript.messages())
         if last is not None and last.model is not None:
             return last.model
         try:
-            return self._kit.models.default()
+            return self._runtime.models.default()
         except NoModelError:
-            return None  # none is asked for this
+            return None  # no model is needed
 
-    def _prompt(self, agent: str, model: ModelRef | None) -> UserMessage:
+    def _make_prompt(self, agent: str, model: ModelRef | None) -> UserMessage:
         return UserMessage(
-            id=self._kit.mint.message(),
+            id=self._runtime.mint.message(),
             session_id=self._session.id,
-            time=Moment(created=self._transcript.next_time(self._kit.clock.now())),
+            time=Moment(created=self._transcript.next_time(self._runtime.clock.now())),
             agent=agent,
             model=model,
         )
 
-    def _to_said(self, prompt: UserMessage) -> list[Event]:
+    def _to_prompt_events(self, prompt: UserMessage) -> list[Event]:
         words = TextPart(
-            id=self._kit.mint.part(),
+            id=self._runtime.mint.part(),
             session_id=prompt.session_id,
             message_id=prompt.id,
             text=RUN_BY_HAND,
@@ -156,12 +157,12 @@ class ByHand:
         )
         return [MessageUpdated(info=prompt), PartUpdated(part=words)]
 
-    def _answer(self, prompt: UserMessage) -> AssistantMessage:
-        place, model = self._kit.place, prompt.model
+    def _make_answer(self, prompt: UserMessage) -> AssistantMessage:
+        place, model = self._runtime.place, prompt.model
         return AssistantMessage(
-            id=self._kit.mint.message(),
+            id=self._runtime.mint.message(),
             session_id=prompt.session_id,
-            time=AssistantTime(created=self._transcript.next_time(self._kit.clock.now())),
+            time=AssistantTime(created=self._transcript.next_time(self._runtime.clock.now())),
             parent_id=prompt.id,
             model_id=model.model_id if model else "",
             provider_id=model.provider_id if model else "",
@@ -172,9 +173,9 @@ class ByHand:
 
 
 def to_argv(shell: str, typed: str) -> tuple[str, ...]:
-    """The words with which a shell runs what was typed, as if it had been typed there.
+    """Return the arguments with which a shell runs a command as if it had been typed there.
 
-    It goes in as an argument. OpenCode quotes it as JSON, and the shell finds other things in it than were typed.
+    The command is passed as an argument. OpenCode quotes it as JSON, which the shell may read differently.
     """
     match os.path.basename(shell):
         case "bash":

@@ -1,34 +1,66 @@
-"""One answer of the model, from the request to settled parts.
+"""One step of a run: request an answer from a model, run the tool calls in it, and store both.
 
-The stream and the calls it starts run side by side; what they have to say comes to one queue, and one consumer folds
-it. So the order of events in a session is total, and a call that outlives the stream is waited for. How the model is
-asked is in `ask/asking.py`, how its calls are carried out in `ask/calling.py`.
+The model's stream and its tool calls run concurrently, and put what they produce into one queue. One consumer folds that queue
+into events. So the events of a session have a total order, and a call that outlives the stream is waited for.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
+from functools import partial
+from itertools import count
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
-from weft.host.tasks import undivided
-from weft.model.failure import aborted
+from weft.context.exclusions import BAD_REQUEST, can_exclude
+from weft.context.reminders import get_json_format
+from weft.context.system import Briefing, read_text
+from weft.errors import ModelNotFoundError, ProviderError
+from weft.host.tasks import find_time_left, open_tasks, run_to_completion
+from weft.model.catalog import to_ref
+from weft.model.event import Event, StatusChanged
+from weft.model.failure import aborted_failure
 from weft.model.message import AssistantMessage
-from weft.model.session import Session
+from weft.model.part import ModelRef
+from weft.model.session import Busy, Retry, Session
 from weft.model.transcript import Transcript
-from weft.run.answer import Answer
-from weft.run.attempts import Asking
-from weft.run.decide import Step
-from weft.run.failure import to_failure
-from weft.run.kit import Kit
-from weft.run.structured import find_failure
+from weft.plugin.hooks import ChatRequest
+from weft.provider.chunk import Finished, Started, TextDelta, TextEnd, TextStart, ToolCall, Usage
+from weft.provider.contract import ModelRequest
+from weft.provider.faults import make_error
+from weft.provider.registry import ServedModel
+from weft.run.admit import get_agent
+from weft.run.answer import AnswerQueue, PendingAnswer, StreamEnded, pump_stream
+from weft.run.brief import prepare_briefing
+from weft.run.calls import ToolCalls
+from weft.run.decide import ModelStep
+from weft.run.failure import to_attempt_failure, to_failure
+from weft.run.hooks import apply_message_hooks, apply_request_hooks, apply_text_hooks, get_summary_prompt
+from weft.run.json_schema import find_value, find_value_failure, request_value
+from weft.run.processor import CallDone, CallFailed
+from weft.run.request import (
+    list_smaller_requests,
+    list_summary_requests,
+    remove_forbidden_tools,
+    split_for_summary,
+    to_request,
+)
+from weft.run.retry import Attempt, Change, EmptySummaryError, TriedAttempt, is_worth_fallback, next_attempt
+from weft.run.runtime import Runtime
+from weft.run.usage import UNKNOWN_BILL, Bill, to_bill
 
-Within = Callable[[], AbstractAsyncContextManager[None]]
+# So many pieces of a stream are folded before other tasks get a turn.
+AT_ONCE = 256
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
-    """How a step ended: the message as it was left, whether the person refused a call in it, whether it failed because
-    the history is too long, and whether it was only answered because some of that was left out."""
+class StepOutcome(Struct, frozen=True, kw_only=True):
+    """How a step ended.
+
+    `refused` says that the person refused a tool call. `overflowed` says that the step failed because the history does not fit
+    the model's context, `squeezed` that the model answered only after some of the history was left out of the request.
+    """
 
     message: AssistantMessage
     refused: bool = False
@@ -37,37 +69,317 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 async def take_step(
-    kit: Kit, session: Session, transcript: Transcript, step: Step, within: Within
-) -> Outcome:
-    """Have the model answer `within` its time. The message stands in the store first, and is complete when this returns
-    or raises: a failure stands on the message."""
-    answer = Answer(kit, session, transcript, step)
-    try:
-        return await _taken(answer, within)
-    finally:
-        await undivided(answer.changes.add_up(step.prompt.id))
+    runtime: Runtime,
+    session: Session,
+    transcript: Transcript,
+    step: ModelStep,
+    *,
+    within: AbstractAsyncContextManager[None],
+) -> StepOutcome:
+    """Request an answer and wait until it is complete. `within` limits the time.
 
-
-async def _taken(answer: Answer, within: Within) -> Outcome:
+    The message of the answer is stored first. When this returns or raises, the message is complete; it holds the failure if
+    there was one.
+    """
+    answer = PendingAnswer(runtime, session, transcript, step)
     try:
         await answer.begin()
-        async with within():
-            return await _answered(answer)
+        async with within:
+            request = AnswerRequest(answer)
+            error = await request.run()
+            failure = find_value_failure(answer.history(), step) if error is None else to_failure(error)
+            if failure is not None:
+                await answer.fail(failure)
+            return StepOutcome(
+                message=answer.message,
+                refused=request.refused,
+                overflowed=error is not None and error.kind == "overflow",
+                squeezed=request.squeezed,
+            )
     except asyncio.CancelledError:
-        await answer.fail(aborted())
+        await answer.fail(aborted_failure())
         raise
-    except Exception as error:  # noqa: BLE001  a provider is a stranger's code: its fault ends the step, and is told
+    except Exception as error:  # noqa: BLE001  providers and plugins are foreign code: their fault ends the step, not the run
         await answer.fail(to_failure(error))
-        return Outcome(message=answer.message)
+        return StepOutcome(message=answer.message)
+    finally:
+        await run_to_completion(answer.changes.add_up(step.prompt.id))
 
 
-async def _answered(answer: Answer) -> Outcome:
-    asking = Asking(answer)
-    error = await asking.ask()
-    failure = find_failure(answer.history(), answer.step) if error is None else to_failure(error)
-    if failure is not None:
-        await answer.fail(failure)
-    overflowed = error is not None and error.kind == "overflow"
-    return Outcome(
-        message=answer.message, refused=asking.refused, overflowed=overflowed, squeezed=asking.squeezed
-    )
+class PreparedRequests:
+    """The requests to one model for one answer.
+
+    A summary of a long history is requested piece by piece; any other answer is one piece. Each piece has one request, and
+    smaller ones in case that one does not fit.
+    """
+
+    def __init__(self, pieces: Iterable[Callable[[str], Iterator[ModelRequest]]], summary: str) -> None:
+        self._pieces = deque(pieces)
+        self.take_piece(summary)
+
+    def take_piece(self, summary: str) -> None:
+        """Go to the next piece. `summary` is the summary of the pieces before it."""
+        self._sizes = self._pieces.popleft()(summary)
+        self._smaller: ModelRequest | None = None
+        self.current = next(self._sizes)
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._pieces)
+
+    def can_shrink(self) -> bool:
+        """Return True if there is a smaller request for this piece. It is built now."""
+        self._smaller = self._smaller or next(self._sizes, None)
+        return self._smaller is not None
+
+    def shrink(self) -> None:
+        assert self._smaller is not None, "can_shrink comes first"
+        self.current, self._smaller = self._smaller, None
+
+
+class AnswerRequest:
+    """The request for one answer, over all its attempts."""
+
+    _served: ServedModel
+    _requests: PreparedRequests
+
+    def __init__(self, answer: PendingAnswer) -> None:
+        self._answer = answer
+        self._runtime = answer.runtime
+        self._agent = get_agent(answer.runtime, answer.agent)
+        self._queue: AnswerQueue = asyncio.Queue()
+        self._calls = ToolCalls(answer, self._agent, self._queue)
+        self._failures = 0
+        self._summary = ""  # of the pieces of the history so far
+        self.squeezed = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether the person refused a tool call."""
+        return self._calls.refused
+
+    async def run(self) -> ProviderError | None:
+        """Make attempts as `next_attempt` decides. Return None if the answer is complete, else the error of the last attempt."""
+        answer, models = self._answer, self._runtime.models
+        chain = answer.chain or (models.default(),)
+        briefing = await self._prepare_briefing()
+        tried: list[TriedAttempt] = []
+        while (attempt := next_attempt(chain, tried)) is not None:
+            if tried:
+                await self._announce(attempt, after=tried[-1])
+            if attempt.change == "model":
+                await answer.commit(answer.processor.take_over(attempt.model))
+                try:
+                    self._served = models.get(attempt.model)
+                except ModelNotFoundError as unknown:
+                    if attempt.model == chain[-1]:
+                        raise
+                    tried.append(TriedAttempt(attempt=attempt, error=make_error("not-found", str(unknown))))
+                    continue
+            await self._prepare_request(attempt.change, briefing)
+            tried.append(self._record(attempt, await self._send()))
+        model, error = tried[-1].attempt.model, tried[-1].error
+        if error is None:
+            models.health.succeed(model)
+            return None
+        if is_worth_fallback(error):
+            models.health.fail(model, error, self._runtime.clock.now())
+        if answer.step.summary and (error.kind == "overflow" or isinstance(error, EmptySummaryError)):
+            await self._cut_without_summary(model, error)
+            return None
+        return error
+
+    # --- the request ---
+
+    async def _prepare_briefing(self) -> Briefing | None:
+        """Return the briefing of the session. A request for a summary has none."""
+        answer = self._answer
+        if answer.step.summary:
+            return None
+        return await prepare_briefing(answer.runtime, answer.session, answer.transcript, answer.step.prompt)
+
+    async def _prepare_request(self, change: Change, briefing: Briefing | None) -> None:
+        match change:
+            case "model" | "excluded":
+                building = (
+                    self._build_summary_requests() if briefing is None else self._build_requests(briefing)
+                )
+                self._requests = await building
+            case "smaller":
+                self._requests.shrink()
+                self.squeezed = True
+            case "piece":
+                self._requests.take_piece(self._summary)
+            case "same":
+                pass
+
+    async def _build_requests(self, briefing: Briefing) -> PreparedRequests:
+        runtime, session, model = self._runtime, self._answer.session, self._served.model
+        step, history = _fit_variant(self._answer.step, self._served), self._answer.history()
+        seen = runtime.view.show(history, model, plan_files=runtime.plan_files)
+        seen = await apply_message_hooks(runtime.hooks, session.id, seen, runtime.view, model)
+        request = request_value(to_request(runtime, seen, step, model, briefing), history, step)
+        request = remove_forbidden_tools(request, self._agent, session)
+        return PreparedRequests([lambda _: list_smaller_requests(request)], self._summary)
+
+    async def _build_summary_requests(self) -> PreparedRequests:
+        """Split a history that is too long for one request. Each piece is sent with the summary of the pieces before it."""
+        prompt, model = _fit_variant(self._answer.step, self._served).prompt, self._served.model
+        most = self._runtime.output_limit
+        words = await get_summary_prompt(self._runtime.hooks, prompt.session_id)
+        pieces = [
+            partial(
+                list_summary_requests,
+                piece,
+                request=prompt,
+                agent=self._agent,
+                model=model,
+                most=most,
+                words=words,
+            )
+            for piece in split_for_summary(self._answer.history(), prompt, model, most=most)
+        ]
+        return PreparedRequests(pieces, self._summary)
+
+    # --- one attempt ---
+
+    async def _send(self) -> ProviderError | None:
+        """Send the current request once. Return None if the answer is complete, or if what it did already has to stand."""
+        model = self._served.model
+        asked = ChatRequest(
+            session_id=self._answer.session.id,
+            agent=self._agent.name,
+            model=model,
+            message=self._answer.step.prompt,
+        )
+        request = await apply_request_hooks(
+            self._runtime.hooks, self._requests.current, asked, most=self._runtime.output_limit
+        )
+        self._calls.offered = tuple(tool.name for tool in request.tools)
+        async with open_tasks() as tasks:
+            tasks.create_task(pump_stream(self._served.provider, request, self._queue))
+            finished, error = await self._consume(tasks)
+        processor = self._answer.processor
+        if self._answer.step.summary and finished is not None and not processor.has_text:
+            processor.owe(to_bill(finished.usage, model))
+            return EmptySummaryError()
+        if finished is None and not self._calls.begun:
+            return error or ProviderError("the model's answer broke off before its end", retryable=True)
+        # An answer that broke off after its calls ran is not requested again, because the calls would run twice. The answer ends
+        # here, although its usage is not fully known, and the model continues from the results of the calls.
+        owed = processor.owed or UNKNOWN_BILL
+        bill = owed if finished is None else to_bill(finished.usage, model)
+        if self._requests.has_more:
+            self._summary, events = processor.finish_piece(bill)
+            await self._answer.commit(events)
+        else:
+            await self._finish(finished or Finished(reason="unknown", usage=Usage()), bill)
+        return None
+
+    async def _consume(self, tasks: asyncio.TaskGroup) -> tuple[Finished | None, ProviderError | None]:
+        """Fold everything from the stream and from its calls until both have ended."""
+        processor = self._answer.processor
+        finished, ended = None, None
+        for number in count(1):
+            if ended is not None and not self._calls.under_way:
+                break
+            if number % AT_ONCE == 0:
+                # A long answer that arrives at once must not starve the listeners: they would fall behind further than the bus
+                # can hold.
+                await asyncio.sleep(0)
+            match item := await self._queue.get():
+                case StreamEnded():
+                    ended = item
+                case Finished():
+                    finished = item
+                case ToolCall():
+                    await self._calls.start(item, tasks)
+                case CallDone() | CallFailed():
+                    await self._calls.settle(item)
+                case TextEnd():
+                    events = await apply_text_hooks(self._runtime.hooks, processor, processor.feed(item))
+                    await self._answer.commit(events)
+                case Started(usage=usage):
+                    processor.owe(to_bill(usage or Usage(), self._served.model, whole=False))
+                    # Snapshots index the files while the model thinks. Only the first command has to wait for that.
+                    self._runtime.undoer.snapshots.begin()
+                    await self._answer.commit(processor.feed(item))
+                case _:
+                    await self._answer.commit(processor.feed(item))
+        assert ended is not None
+        return (None if ended.error else finished), ended.error
+
+    async def _finish(self, finished: Finished, bill: Bill) -> None:
+        answer, format = self._answer, get_json_format(self._answer.step.prompt)
+        # An answer with calls hands the value over by a call.
+        if format is not None and not answer.step.summary and not self._calls.begun:
+            value = find_value(answer.processor.text, format)
+            if value is not UNSET:
+                answer.processor.set_value(value)
+        await answer.changes.take()
+        changed = await answer.changes.whole()
+        await answer.commit(answer.processor.finish(finished, bill, changed))
+
+    def _record(self, attempt: Attempt, error: ProviderError | None) -> TriedAttempt:
+        """Return the attempt with all that `next_attempt` needs to know of its result."""
+        if error is None:
+            return TriedAttempt(attempt=attempt, has_more=self._requests.has_more)
+        formatted = self._requests.current.format is not None
+        left = find_time_left()
+        return TriedAttempt(
+            attempt=attempt,
+            error=error,
+            can_shrink=error.kind == "overflow" and self._requests.can_shrink(),
+            can_exclude=(formatted and error.kind == BAD_REQUEST)
+            or can_exclude(self._answer.history(), error.kind, self._served.model),
+            left_ms=None if left is None else int(left * 1000),
+            chance=self._runtime.chance(),
+        )
+
+    async def _cut_without_summary(self, model: ModelRef, error: ProviderError) -> None:
+        """Store a text that says why there is no summary. The history is cut there all the same, or it could never go on."""
+        await self._discard(model, error, str(error))
+        processor = self._answer.processor
+        words = read_text("no_summary").replace("{reason}", str(error))
+        events: list[Event] = []
+        for chunk in (Started(), TextStart(id="cut"), TextDelta(id="cut", text=words), TextEnd(id="cut")):
+            events += processor.feed(chunk)
+        finished = Finished(reason="stop", usage=Usage())
+        await self._answer.commit([*events, *processor.finish(finished, Bill())])
+
+    # --- between attempts ---
+
+    async def _announce(self, attempt: Attempt, *, after: TriedAttempt) -> None:
+        """Report that the attempt before failed and when the next one follows, then wait. An abort ends the wait at once."""
+        if after.error is None:
+            return
+        message, model = str(after.error), attempt.model
+        if attempt.change == "model":
+            self._runtime.models.health.fail(after.attempt.model, after.error, self._runtime.clock.now())
+            message += f"; asking {model.provider_id}/{model.model_id} instead"
+        await self._discard(after.attempt.model, after.error, message, wait_ms=attempt.wait_ms)
+
+    async def _discard(
+        self, model: ModelRef, error: ProviderError, message: str, *, wait_ms: int = 0
+    ) -> None:
+        """Mark what the model said so far as ignored, store the error next to it, and wait."""
+        self._failures += 1
+        discarded = self._answer.processor.discard(self._failures, to_attempt_failure(error, model))
+        retry = Retry(attempt=self._failures, message=message, next=self._runtime.clock.now() + wait_ms)
+        session = self._answer.session.id
+        await self._answer.commit([*discarded, StatusChanged(session_id=session, status=retry)])
+        if wait_ms:
+            await self._runtime.clock.sleep(wait_ms / 1000)
+        await self._answer.commit([StatusChanged(session_id=session, status=Busy())])
+
+
+def _fit_variant(step: ModelStep, served: ServedModel) -> ModelStep:
+    """Return the step without its variant if the model has none of that name.
+
+    The variant was checked for the first model of the chain when the prompt came in; a fallback model may not have it.
+    """
+    prompt = step.prompt
+    known = prompt.model == to_ref(served.model) or prompt.variant in (served.model.variants or {})
+    if prompt.variant is None or known:
+        return step
+    return replace(step, prompt=replace(prompt, variant=None))

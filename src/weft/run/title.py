@@ -1,5 +1,7 @@
-"""Titles of sessions and of prompts: made by the small model if there is one, else from the first words of the prompt.
-Each is made once, and a session's never replaces a person's own."""
+"""Give titles to sessions and prompts: by the small model if there is one, else from the first words of the prompt.
+
+Each title is made once, and never replaces a title that a person gave.
+"""
 
 import asyncio
 import re
@@ -16,14 +18,14 @@ from weft.model.part import SubtaskPart, TextPart
 from weft.model.session import Session, may_be_titled
 from weft.model.spending import Spent
 from weft.model.transcript import Transcript
-from weft.plugin.hooks import Asked
+from weft.plugin.hooks import ChatRequest
 from weft.provider.chunk import AnyChunk, Finished, TextDelta, Usage
 from weft.provider.contract import ModelRequest, TextContent, UserTurn
-from weft.run.hooks import Reviewing, tuned
-from weft.run.kit import Kit
-from weft.run.request import parameters
+from weft.run.hooks import apply_request_hooks
+from weft.run.request import make_parameters
+from weft.run.runtime import Runtime
 from weft.run.usage import to_bill
-from weft.session.totals import also_spent, to_spent
+from weft.session.totals import add_own_spending, to_spent
 
 AGENT = "title"
 REQUEST = "Generate a title for this conversation:\n"
@@ -35,14 +37,14 @@ MOST_TOKENS = 200
 _THOUGHT = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
 
 
-class Said:
-    """What the small model has said so far, and what that took. A stream that is cut off was paid for, nobody knows how dear."""
+class TitleReply:
+    """The reply of the small model so far, and its cost. The cost of a stream that was cut off is unknown."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
         self.spent = Spent()
 
-    def hear(self, chunk: AnyChunk, model: Model) -> None:
+    def feed(self, chunk: AnyChunk, model: Model) -> None:
         match chunk:
             case TextDelta(text=text):
                 self.words.append(text)
@@ -54,49 +56,49 @@ class Said:
 
 
 class Titles:
-    """The titles that one run gives: to its session, if that has none yet, and to the prompts that it answers.
+    """The titles that one run makes: for its session, if that has none yet, and for the prompts that it answers.
 
-    `give` works beside a run, and `finish` is for when the answer is there. OpenCode asks the
-    model twice for the first prompt, once for each title, and lets two writers overwrite one another.
+    `give` runs next to the run, `finish` ends it. OpenCode asks the model twice for the first prompt, once for each title, and
+    its two writers overwrite each other.
     """
 
-    def __init__(self, kit: Kit, session: Session, transcript: Transcript) -> None:
-        self._kit = kit
+    def __init__(self, runtime: Runtime, session: Session, transcript: Transcript) -> None:
+        self._runtime = runtime
         self._session = session
         self._transcript = transcript
         history = transcript.messages()
         answered = {each.info.parent_id for each in history if isinstance(each.info, AssistantMessage)}
         self._earlier = {each.info.id for each in history} & answered
-        prompts = [message for message in history if _is_said(message)]
+        prompts = [message for message in history if _is_request(message)]
         nameless = session.parent_id is None and may_be_titled(session)
         self._first = prompts[0].info.id if nameless and len(prompts) == 1 else None
 
     async def give(self) -> None:
-        """Name what waits for an answer: by the small model if there is one, else by its first words."""
-        for message in self._untitled():
-            words = _words_of(message)
-            said = Said()
+        """Give titles to the prompts that wait for an answer."""
+        for message in self._list_untitled():
+            words = _get_words(message)
+            reply = TitleReply()
             try:
                 assert isinstance(message.info, UserMessage)
                 if message.info.id == self._first or not self._is_limited(message.info):
-                    await _ask(self._kit, message.info, words, said)
-            finally:  # also if there is no time left for the model
-                title = to_title("".join(said.words)) or to_title(words, longest=LONGEST_WORDS)
-                await self._store(message, title, said.spent)
+                    await _ask(self._runtime, message.info, words, reply)
+            finally:  # also if this is cancelled: the first words always make a title
+                title = to_title("".join(reply.words)) or to_title(words, longest=LONGEST_WORDS)
+                await self._store(message, title, reply.spent)
 
     async def finish(self, giving: asyncio.Task[None]) -> None:
-        """End `give`, since the work is done, and name by their words the prompts that came in meanwhile.
+        """End `give` when the answer is complete, and give the prompts that came in meanwhile their first words as titles.
 
-        Only a session is worth a short wait for its title: nobody waits for that of a prompt.
+        Wait a moment if the session itself has no title yet, but not for the title of a prompt.
         """
         await asyncio.wait([giving], timeout=GRACE if self._first is not None else 0)
         giving.cancel()
         await asyncio.wait([giving])
-        for message in self._untitled():
-            await self._store(message, to_title(_words_of(message), longest=LONGEST_WORDS), Spent())
+        for message in self._list_untitled():
+            await self._store(message, to_title(_get_words(message), longest=LONGEST_WORDS), Spent())
 
-    def _untitled(self) -> list[MessageWithParts]:
-        """List the prompts of this run that somebody wrote and that have no title yet, and the one that names the session."""
+    def _list_untitled(self) -> list[MessageWithParts]:
+        """Return the prompts of this run that a person wrote and that have no title, and the one whose title becomes the session's."""
         return [
             message
             for message in self._transcript.messages()
@@ -107,53 +109,56 @@ class Titles:
         ]
 
     def _is_limited(self, prompt: UserMessage) -> bool:
-        """Return whether a budget is in force: no call may be made then that it was not asked about."""
-        return prompt.budget is not None or self._kit.purse.is_limited
+        """Return True if a budget limits the run. Requests for titles would bypass it."""
+        return prompt.budget is not None or self._runtime.budget.is_limited
 
     async def _store(self, message: MessageWithParts, title: str, spent: Spent) -> None:
-        """Write the title, and count what it took: OpenCode leaves that out of what a session has cost."""
+        """Store the title, and add its cost to the session. OpenCode does not count that."""
         names_session = message.info.id == self._first
 
         def edit(it: Session) -> Session:
             named = replace(it, title=title) if names_session and title and may_be_titled(it) else it
-            return named if spent == Spent() else also_spent(named, spent)
+            return named if spent == Spent() else add_own_spending(named, spent)
 
         self._first = None if names_session else self._first
-        # The session may be gone by now. And a full disk ends a run by what the run itself has to store, not by a title.
+        # The session may be gone by now. On a full disk the run itself fails, not its title.
         with suppress(NotFoundError, StoreError):
             if names_session or spent != Spent():
-                await self._kit.journal.edit(self._session.id, edit)
+                await self._runtime.journal.edit(self._session.id, edit)
             if title and _has_words(message):
-                await self._kit.journal.edit_message(
-                    self._session.id, message.info.id, lambda it: _titled(it, title), into=self._transcript
+                await self._runtime.journal.edit_message(
+                    self._session.id,
+                    message.info.id,
+                    lambda it: _with_title(it, title),
+                    into=self._transcript,
                 )
 
 
 @asynccontextmanager
-async def open_titles(kit: Kit, session: Session, transcript: Transcript) -> AsyncIterator[None]:
-    """Give titles beside a run, and finish when it has come to its end."""
+async def open_titles(runtime: Runtime, session: Session, transcript: Transcript) -> AsyncIterator[None]:
+    """Give titles while the body runs, and finish after it."""
     async with open_tasks() as beside:
-        titles = Titles(kit, session, transcript)
+        titles = Titles(runtime, session, transcript)
         giving = beside.create_task(titles.give())
         yield
         await titles.finish(giving)
 
 
-def _titled(message: AnyMessage, title: str) -> AnyMessage:
+def _with_title(message: AnyMessage, title: str) -> AnyMessage:
     if not isinstance(message, UserMessage):
         return message
     summary = message.summary or UserSummary()
     return replace(message, summary=replace(summary, title=summary.title or title))
 
 
-def _words_of(message: MessageWithParts) -> str:
-    return _text_of(message) or "\n".join(
+def _get_words(message: MessageWithParts) -> str:
+    return _get_text(message) or "\n".join(
         part.prompt for part in message.parts if isinstance(part, SubtaskPart)
     )
 
 
-def _text_of(message: MessageWithParts) -> str:
-    """Return what somebody wrote, without what we added."""
+def _get_text(message: MessageWithParts) -> str:
+    """Return the text that a person wrote, without what weft added."""
     return "\n".join(
         part.text
         for part in message.parts
@@ -162,43 +167,43 @@ def _text_of(message: MessageWithParts) -> str:
 
 
 def _has_words(message: MessageWithParts) -> bool:
-    return bool(_text_of(message).strip())
+    return bool(_get_text(message).strip())
 
 
-def _is_said(message: MessageWithParts) -> bool:
-    """Whether it is a prompt in which somebody but us had a word."""
+def _is_request(message: MessageWithParts) -> bool:
+    """Return True for a prompt that weft did not write itself."""
     ours = all(isinstance(part, TextPart) and part.synthetic for part in message.parts)
     return isinstance(message.info, UserMessage) and not ours
 
 
 def to_title(text: str, *, longest: int = LONGEST) -> str:
-    """The first line that says something, without thoughts, cut to a length."""
+    """Return the first line with text in it, without reasoning, cut to a length."""
     lines = (line.strip() for line in _THOUGHT.sub("", text).splitlines())
     line = next((line for line in lines if line), "")
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
-async def _ask(kit: Kit, prompt: UserMessage, words: str, said: Said) -> None:
-    """Hear the small model out; say nothing if there is none, or if it fails or takes long: a title is not worth a wait."""
-    agent = kit.agents.get(AGENT)
+async def _ask(runtime: Runtime, prompt: UserMessage, words: str, reply: TitleReply) -> None:
+    """Ask the small model for a title. Leave the reply empty if there is no such model, or if it fails or takes too long."""
+    agent = runtime.agents.get(AGENT)
     if agent is None or prompt.model is None or not words.strip():
         return
-    ref = agent.model or kit.models.small(prompt.model)
+    ref = agent.model or runtime.models.small(prompt.model)
     if ref is None:
         return
     try:
-        served = kit.models.get(ref)
+        served = runtime.models.get(ref)
         request = ModelRequest(
             model=served.model,
             system=(agent.prompt or "",),
             messages=tuple(UserTurn(content=(TextContent(text=text),)) for text in (REQUEST, words)),
-            parameters=parameters(served.model, agent, prompt, most=MOST_TOKENS, small=True),
+            parameters=make_parameters(served.model, agent, prompt, most=MOST_TOKENS, small=True),
             session=prompt.session_id,
         )
-        asked = Asked(session_id=prompt.session_id, agent=AGENT, model=served.model, message=prompt)
-        request = await tuned(Reviewing(kit.hooks, MOST_TOKENS), request, asked)
+        asked = ChatRequest(session_id=prompt.session_id, agent=AGENT, model=served.model, message=prompt)
+        request = await apply_request_hooks(runtime.hooks, request, asked, most=MOST_TOKENS)
         async with asyncio.timeout(SECONDS), aclosing(served.provider.stream(request)) as chunks:
             async for chunk in chunks:
-                said.hear(chunk, served.model)
-    except Exception:  # noqa: BLE001  a provider is a stranger's code, and a title not worth a run
-        said.words.clear()
+                reply.feed(chunk, served.model)
+    except Exception:  # noqa: BLE001  providers are foreign code, and a title must not break a run
+        reply.words.clear()

@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from weft.model.catalog import Cost, Model, Price
-from weft.model.part import CacheTokens, StepOwn, Tokens
+from weft.model.part import CacheTokens, Tokens, WeftStepData
 from weft.provider.chunk import Usage
 
 PER = Decimal(1_000_000)
@@ -14,11 +14,10 @@ LONG_CONTEXT = 200_000
 
 
 class Bill(Struct, frozen=True, kw_only=True):
-    """What an answer used and what it cost, as far as that is known.
+    """The tokens and the cost of an answer, as far as they are known.
 
-    It is not `counted` if the provider did not say how many tokens it used, or broke off before it had said all. It is not
-    `priced` if the whole cost is unknown: the model has no price, or there is no count to charge for. `usage` is what the
-    provider said, in its own words.
+    `counted` is False if the provider did not report all tokens. `priced` is False if the total cost is unknown: the model has no
+    price, or the tokens were not counted. `usage` is the provider's own report.
     """
 
     tokens: Tokens = Tokens()
@@ -28,35 +27,36 @@ class Bill(Struct, frozen=True, kw_only=True):
     usage: dict[str, Any] | None = None
 
     def to_fields(self) -> dict[str, Any]:
-        """As the end of a step tells it."""
+        """Return the fields of the part that ends a step."""
         return {
             "cost": self.cost,
             "tokens": self.tokens,
             "priced": self.priced,
             "counted": self.counted,
-            "weft": StepOwn(usage=self.usage) if self.usage else None,
+            "weft": WeftStepData(usage=self.usage) if self.usage else None,
         }
 
 
-# Something was used, and nobody says what.
+# Something was used, but nobody knows how much.
 UNKNOWN_BILL: Final = Bill(counted=False, priced=False)
 
 
 def to_bill(usage: Usage, model: Model, *, whole: bool = True) -> Bill:
-    cost = cost_of(usage, model)
+    """Return the bill for a usage. `whole` is False while the answer is still streaming."""
+    cost = compute_cost(usage, model)
     counted = whole and usage.counted
-    told = counted or (whole and usage.cost is not None)
+    charged = counted or (whole and usage.cost is not None)
     return Bill(
         tokens=to_tokens(usage),
         cost=cost or Decimal(0),
         counted=counted,
-        priced=cost is not None and (told or is_free(model)),
+        priced=cost is not None and (charged or is_free(model)),
         usage=usage.raw,
     )
 
 
 def is_free(model: Model) -> bool:
-    """Whether every token costs nothing, as on a server of one's own."""
+    """Return True if all tokens are free, as on one's own server."""
     cost = model.cost
     if cost is None:
         return False
@@ -73,24 +73,24 @@ def to_tokens(usage: Usage) -> Tokens:
     )
 
 
-def cost_of(usage: Usage, model: Model) -> Decimal | None:
-    """Dollars, exactly. What the provider itself says wins; without a price there is no cost to tell."""
+def compute_cost(usage: Usage, model: Model) -> Decimal | None:
+    """Return the cost in dollars: the provider's own figure, else by the price of the model. Return None if neither is known."""
     if usage.cost is not None:
         return usage.cost
     if model.cost is None:
         return None
-    price = _price(model.cost, usage)
+    price = _get_price(model.cost, usage)
     return (
         usage.input * price.input
-        # Reasoning is billed as output. OpenCode adds it to an output that already holds it for some providers.
+        # Reasoning is billed as output. For some providers OpenCode counts it twice.
         + (usage.output + usage.reasoning) * price.output
         + usage.cache_read * price.cache.read
         + usage.cache_write * price.cache.write
     ) / PER
 
 
-def _price(cost: Cost, usage: Usage) -> Price:
-    # Providers go by all that was read, what is written into a cache too; OpenCode leaves that out, and a long conversation
-    # that is cached for the first time looks half as dear.
+def _get_price(cost: Cost, usage: Usage) -> Price:
+    # The price depends on the whole input, including what is written to the cache. OpenCode omits that, so a long conversation
+    # that is cached for the first time seems to cost half.
     long = usage.input + usage.cache_read + usage.cache_write > LONG_CONTEXT
     return cost.experimental_over200_k if long and cost.experimental_over200_k is not None else cost

@@ -5,14 +5,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-Kind = Literal["", "bubblewrap", "landlock"]
+SandboxKind = Literal["", "bubblewrap", "landlock"]
 
 
-class Wall(Struct, frozen=True, kw_only=True):
-    """What may be touched behind it. All paths are real ones.
+class SandboxPolicy(Struct, frozen=True, kw_only=True):
+    """What a sandboxed process may access. All paths are real paths.
 
-    Everything can be read but what lies in `hidden`, of which `readable` is an exception; nothing can be written but
-    what lies in `writable`, of which `kept` is an exception.
+    Everything is readable except `hidden`, apart from the exceptions in `readable`. Nothing is writable except
+    `writable`, apart from the exceptions in `kept`.
     """
 
     hidden: tuple[str, ...] = ()
@@ -23,20 +23,21 @@ class Wall(Struct, frozen=True, kw_only=True):
 
 
 class Sandbox(Struct, frozen=True, kw_only=True):
-    """A wall that stands, or none. With a `refusal` nothing may be run at all: a wall is required, and cannot be had.
+    """A sandbox that works on this system, or none.
 
-    `lacks` is what this one cannot hold off. `kept` are paths that nothing run behind it may bring into being.
+    With a `refusal`, nothing may be run: a sandbox is required and there is none. `before` is put before every command.
+    `lacks` lists what this sandbox cannot prevent, and `kept` the paths that sandboxed processes must not create.
     """
 
-    kind: Kind = ""
+    kind: SandboxKind = ""
     before: tuple[str, ...] = ()
     refusal: str = ""
     lacks: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
 
-    def around(self, argv: Sequence[str]) -> tuple[str, ...]:
-        """The command with the wall around it."""
+    def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Return the command that runs another one in the sandbox."""
         return (*self.before, *argv)
 
 
-OPEN = Sandbox()
+NO_SANDBOX = Sandbox()

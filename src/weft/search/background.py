@@ -21,16 +21,16 @@ from weft.model.event import (
     session_of,
 )
 from weft.model.ids import MessageID, SessionID
-from weft.search.library import Library
+from weft.search.library import SessionLibrary
 
-# Often enough to find what was said a moment ago, seldom enough to cost a long run nothing.
+# Often enough to find recent messages, and rare enough not to slow down a long run.
 EVERY_SECONDS = 2.0
 
 
-class Indexer:
-    """Collects what changed, and puts it into the index now and then."""
+class BackgroundIndexer:
+    """Collects changes from the bus, and adds them to the index every few seconds."""
 
-    def __init__(self, library: Library, bus: Bus, clock: Clock) -> None:
+    def __init__(self, library: SessionLibrary, bus: Bus, clock: Clock) -> None:
         self._library = library
         self._bus = bus
         self._clock = clock
@@ -46,17 +46,17 @@ class Indexer:
     async def flush(self) -> None:
         changed, self._changed = self._changed, {}
         for session, messages in changed.items():
-            # What is missed now, for whatever reason, is seen by its stamp when somebody searches.
+            # A change that is missed here is noticed by its stamp at the next search.
             with suppress(IndexFailedError, OSError):
-                await asyncio.to_thread(self._library.note, session, messages)
+                await asyncio.to_thread(self._library.update_messages, session, messages)
 
     async def _listen(self) -> None:
         try:
-            told = await self._listening.take()
+            received = await self._listening.take()
         except CursorLostError:
             self._listening = self._bus.listen(None)
             return
-        for each in told:
+        for each in received:
             self._note(each.event)
 
     def _note(self, event: Event) -> None:
@@ -76,15 +76,16 @@ class Indexer:
                 pass
 
     async def close(self) -> None:
-        """What happened and was not heard yet is heard, and put in."""
+        """Take the remaining events from the bus and add their changes to the index."""
         if self._bus.cursor > self._listening.cursor:
             await self._listen()
         await self.flush()
 
 
 @asynccontextmanager
-async def open_indexer(library: Library, bus: Bus, clock: Clock) -> AsyncIterator[Indexer]:
-    indexer = Indexer(library, bus, clock)
+async def open_indexer(library: SessionLibrary, bus: Bus, clock: Clock) -> AsyncIterator[BackgroundIndexer]:
+    """Index changes in the background of the body."""
+    indexer = BackgroundIndexer(library, bus, clock)
     async with open_tasks() as tasks:
         following = tasks.create_task(indexer.follow())
         try:

@@ -1,4 +1,4 @@
-"""The search database: the SQLite driver, where the file lies, and how a broken one is replaced."""
+"""The database of the search index: drivers, location, and replacing a broken file."""
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -6,56 +6,56 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Protocol
 
 from weft.errors import IndexFailedError
-from weft.host.files import locked, make_directory
-from weft.search.list_cache import key_of
+from weft.host.files import hold_lock, make_directory
+from weft.search.list_cache import hash_key
 
-PATIENCE_MS = 10_000
-SOUND = (3, 51, 3)  # older ones may spoil a database that several processes use
+BUSY_TIMEOUT_MS = 10_000
+FIXED_VERSION = (3, 51, 3)  # older versions can corrupt a database that several processes use
 
-Row = tuple[Any, ...]
-Values = Sequence[str | bytes | int | None]
+IndexRow = tuple[Any, ...]
+SqlValues = Sequence[str | bytes | int | None]
 
 
-class Cursor(Protocol):
+class SqlCursor(Protocol):
     def fetchall(self) -> list[Any]: ...
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Connection(Protocol):
-    """What the two drivers have in common."""
+class SqlConnection(Protocol):
+    """The common interface of `apsw` and `sqlite3`."""
 
-    def execute(self, sql: str, values: Values = ..., /) -> Cursor: ...
-    def executemany(self, sql: str, rows: Iterable[Values], /) -> Cursor: ...
+    def execute(self, sql: str, values: SqlValues = ..., /) -> SqlCursor: ...
+    def executemany(self, sql: str, rows: Iterable[SqlValues], /) -> SqlCursor: ...
     def close(self) -> None: ...
 
 
-class Database:
-    """A connection whose faults are all `IndexFailedError`."""
+class IndexDatabase:
+    """A connection that raises `IndexFailedError` for every error of the driver."""
 
-    def __init__(self, connection: Connection, faults: tuple[type[Exception], ...]) -> None:
+    def __init__(self, connection: SqlConnection, faults: tuple[type[Exception], ...]) -> None:
         self._connection = connection
         self._faults = faults
 
-    def rows(self, sql: str, *values: str | bytes | int | None) -> list[Row]:
-        with self._told():
+    def rows(self, sql: str, *values: str | bytes | int | None) -> list[IndexRow]:
+        with self._translate_errors():
             return list(self._connection.execute(sql, values).fetchall())
 
-    def each(self, sql: str, *values: str | bytes | int | None) -> Iterator[Row]:
-        """One row after the other, as they are found."""
-        with self._told():
+    def iterate(self, sql: str, *values: str | bytes | int | None) -> Iterator[IndexRow]:
+        """Yield rows as they are found."""
+        with self._translate_errors():
             yield from self._connection.execute(sql, values)
 
     def run(self, sql: str, *values: str | bytes | int | None) -> None:
-        with self._told():
+        with self._translate_errors():
             self._connection.execute(sql, values).fetchall()
 
-    def run_many(self, sql: str, rows: Iterable[Values]) -> None:
-        with self._told():
+    def run_many(self, sql: str, rows: Iterable[SqlValues]) -> None:
+        with self._translate_errors():
             self._connection.executemany(sql, rows)
 
     @contextmanager
     def writing(self) -> Generator[None]:
-        """All of it, or none."""
+        """Run the body in one transaction."""
         self.run("BEGIN IMMEDIATE")
         try:
             yield
@@ -70,7 +70,7 @@ class Database:
             self._connection.close()
 
     @contextmanager
-    def _told(self) -> Generator[None]:
+    def _translate_errors(self) -> Generator[None]:
         try:
             yield
         except self._faults as fault:
@@ -79,52 +79,52 @@ class Database:
             raise IndexFailedError(str(fault), broken=True) from fault
 
 
-def connect(path: str, *, writes: bool = False) -> Database:
-    """A database by its path. One that is only read must be there, and no file beside it is made."""
+def connect(path: str, *, writes: bool = False) -> IndexDatabase:
+    """Open a database. Without `writes` it must exist, and no files are created next to it."""
     try:
-        import apsw  # noqa: PLC0415
+        import apsw  # noqa: PLC0415  an optional package
     except ImportError:
-        return _connect_to_pythons(path, writes=writes)
+        return _connect_with_sqlite3(path, writes=writes)
     flags = apsw.SQLITE_OPEN_URI | (
         apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
     )
     try:
-        database = Database(apsw.Connection(_address(path, writes=writes), flags=flags), (apsw.Error,))
+        database = IndexDatabase(apsw.Connection(_to_uri(path, writes=writes), flags=flags), (apsw.Error,))
     except apsw.Error as fault:
         raise IndexFailedError(str(fault), broken=False) from fault
-    return _patient(database)
+    return _set_timeout(database)
 
 
-def _connect_to_pythons(path: str, *, writes: bool) -> Database:
-    import sqlite3  # noqa: PLC0415
+def _connect_with_sqlite3(path: str, *, writes: bool) -> IndexDatabase:
+    import sqlite3  # noqa: PLC0415  only if the optional package is missing
 
     try:
         connection = sqlite3.connect(
-            _address(path, writes=writes), uri=True, isolation_level=None, check_same_thread=False
+            _to_uri(path, writes=writes), uri=True, isolation_level=None, check_same_thread=False
         )
     except sqlite3.Error as fault:
         raise IndexFailedError(str(fault), broken=False) from fault
-    return _patient(Database(connection, (sqlite3.Error,)))
+    return _set_timeout(IndexDatabase(connection, (sqlite3.Error,)))
 
 
-def doubt() -> str:
-    """What is to be said against the SQLite in use; nothing if it is sound."""
+def find_sqlite_fault() -> str:
+    """Return what is wrong with the SQLite in use; "" if nothing is."""
     try:
-        import apsw  # noqa: F401, PLC0415
+        import apsw  # noqa: F401, PLC0415  an optional package
     except ImportError:
-        import sqlite3  # noqa: PLC0415
+        import sqlite3  # noqa: PLC0415  only if the optional package is missing
 
-        if sqlite3.sqlite_version_info < SOUND:
-            return f"SQLite {sqlite3.sqlite_version} is old; install apsw, which brings a sound one"
+        if sqlite3.sqlite_version_info < FIXED_VERSION:
+            return f"SQLite {sqlite3.sqlite_version} is old; install apsw, which includes a current one"
     return ""
 
 
-def _patient(database: Database) -> Database:
-    database.run(f"PRAGMA busy_timeout = {PATIENCE_MS}")
+def _set_timeout(database: IndexDatabase) -> IndexDatabase:
+    database.run(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     return database
 
 
-def _address(path: str, *, writes: bool) -> str:
+def _to_uri(path: str, *, writes: bool) -> str:
     if path == ":memory:":
         return path
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
@@ -132,7 +132,7 @@ def _address(path: str, *, writes: bool) -> str:
 
 
 def _is_broken(fault: Exception) -> bool:
-    """Whether the file itself is bad, as opposed to busy, full or out of reach."""
+    """Return True if the file itself is bad, and not just busy, full or inaccessible."""
     said = f"{type(fault).__name__} {fault}".lower()
     return any(
         word in said for word in ("corrupt", "malformed", "not a database", "notadb", "no such", "fts5")
@@ -143,15 +143,15 @@ VERSION = 2
 
 
 def index_path(cache: str, root: str) -> str:
-    """Where the index of the store at this root lies. Another version has another file: neither spoils the other's."""
-    return os.path.join(cache, "weft", f"sessions-{key_of(os.path.realpath(root))}.v{VERSION}.db")
+    """Return the path of the index for a store. Each version of the format has its own file."""
+    return os.path.join(cache, "weft", f"sessions-{hash_key(os.path.realpath(root))}.v{VERSION}.db")
 
 
 @contextmanager
-def reading(path: str, root: str) -> Generator[Database]:
-    """The index, to look things up in. There may be none."""
+def open_for_reading(path: str, root: str) -> Generator[IndexDatabase]:
+    """Open the index to read it. Raise `IndexFailedError` if there is none."""
     if not os.path.exists(path):
-        raise IndexFailedError("there is none", broken=False)
+        raise IndexFailedError("it does not exist", broken=False)
     database = connect(path)
     try:
         _check(database, root)
@@ -161,10 +161,10 @@ def reading(path: str, root: str) -> Generator[Database]:
 
 
 @contextmanager
-def writing(path: str, root: str) -> Generator[Database]:
-    """The index, to change it; made if there is none, and made anew if the file is bad."""
-    with _held(path):
-        database = _open(path, root)
+def open_for_writing(path: str, root: str) -> Generator[IndexDatabase]:
+    """Open the index to change it, in one transaction. Create it if it is missing, and replace a broken file."""
+    with _lock_index(path):
+        database = _open_or_replace(path, root)
         try:
             with database.writing():
                 yield database
@@ -172,43 +172,43 @@ def writing(path: str, root: str) -> Generator[Database]:
             database.close()
 
 
-def discard(path: str) -> None:
-    """Do away with an index whose file is bad. The next to write makes a new one."""
-    with _held(path):
+def discard_index(path: str) -> None:
+    """Remove a broken index. The next writer creates a new one."""
+    with _lock_index(path):
         _remove(path)
 
 
 @contextmanager
-def _held(path: str) -> Generator[None]:
+def _lock_index(path: str) -> Generator[None]:
     with ExitStack() as held:
         try:
             make_directory(os.path.dirname(path))
-            held.enter_context(locked(f"{path}.lock"))
+            held.enter_context(hold_lock(f"{path}.lock"))
         except OSError as error:
             raise IndexFailedError(error.strerror or str(error), broken=False) from error
         yield
 
 
-def _open(path: str, root: str) -> Database:
+def _open_or_replace(path: str, root: str) -> IndexDatabase:
     try:
-        return _opened(path, root)
+        return _open_checked(path, root)
     except IndexFailedError as error:
         if not error.broken:
             raise
     _remove(path)
-    return _opened(path, root)
+    return _open_checked(path, root)
 
 
-def _opened(path: str, root: str) -> Database:
+def _open_checked(path: str, root: str) -> IndexDatabase:
     if not os.path.exists(path):
-        # Before there is anything to lock: SQLite would make it for all to read, and sessions are private.
+        # Create the file first: SQLite would make it readable for everybody, and sessions are private.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
     database = connect(path, writes=True)
     try:
         database.run("PRAGMA journal_mode = TRUNCATE")
         database.run("PRAGMA synchronous = NORMAL")
         if not database.rows("SELECT name FROM sqlite_master LIMIT 1"):
-            furnish(database, root)
+            create_tables(database, root)
         _check(database, root)
     except BaseException:
         database.close()
@@ -216,25 +216,25 @@ def _opened(path: str, root: str) -> Database:
     return database
 
 
-def furnish(database: Database, root: str) -> None:
-    """Give a new database its tables."""
+def create_tables(database: IndexDatabase, root: str) -> None:
+    """Create the tables of a new database."""
     with database.writing():
-        for statement in _schema():
+        for statement in _read_schema():
             database.run(statement)
-        database.run("INSERT INTO root (path) VALUES (?)", _printable(root))
+        database.run("INSERT INTO root (path) VALUES (?)", _escape(root))
 
 
-def _check(database: Database, root: str) -> None:
+def _check(database: IndexDatabase, root: str) -> None:
     found = database.rows("SELECT path FROM root")
-    if found != [(_printable(root),)]:
-        raise IndexFailedError(f"it is that of {found}", broken=True)
+    if found != [(_escape(root),)]:
+        raise IndexFailedError(f"it belongs to {found}", broken=True)
 
 
-def _printable(root: str) -> str:
+def _escape(root: str) -> str:
     return os.fsencode(os.path.realpath(root)).decode(errors="backslashreplace")
 
 
-def _schema() -> list[str]:
+def _read_schema() -> list[str]:
     with open(os.path.join(os.path.dirname(__file__), "sql", "schema.sql"), encoding="utf-8") as file:
         return [statement for statement in file.read().split(";\n") if statement.strip()]
 

@@ -1,4 +1,4 @@
-"""Put sessions and messages into the search index, and bring it up to date with the store."""
+"""Add sessions and messages to the search index, and update it from the store."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,17 +25,17 @@ from weft.model.part import (
 from weft.model.session import Session
 from weft.model.spending import Spent
 from weft.model.wire import encode
-from weft.search.database import Database, discard, reading, writing
+from weft.search.database import IndexDatabase, discard_index, open_for_reading, open_for_writing
 
-LONGEST = 1_000_000
+MAX_TEXT = 1_000_000
 NANO = 10**9
-BEFORE, AFTER = "\x02", "\x03"  # around what is found
-_UNSPEAKABLE = re.compile("[\x00\x02\x03\ud800-\udfff]")  # what SQLite stops at, our marks, half characters
+BEFORE, AFTER = "\x02", "\x03"  # marks around a match
+_FORBIDDEN = re.compile("[\x00\x02\x03\ud800-\udfff]")  # SQLite stops at NUL; our marks; lone surrogates
 MAX_NANO = 2**62
 
 
-class Entry(Struct, frozen=True, kw_only=True):
-    """`said` is what person and model said, `done` what was thought, read and done."""
+class IndexEntry(Struct, frozen=True, kw_only=True):
+    """A message in the index. `said` is the conversation, `done` are thoughts, tool inputs and outputs."""
 
     id: MessageID
     created: int
@@ -48,32 +48,32 @@ class Entry(Struct, frozen=True, kw_only=True):
     calls: dict[str, tuple[int, int]]
 
 
-def to_entry(message: MessageWithParts) -> Entry:
+def to_entry(message: MessageWithParts) -> IndexEntry:
     info = message.info
     answer = info if isinstance(info, AssistantMessage) else None
     said: list[str] = []
     done: list[str] = []
     for part in message.parts:
-        (said if _is_said(part) else done).extend(_words(part))
-    return Entry(
+        (said if _is_said(part) else done).extend(_list_texts(part))
+    return IndexEntry(
         id=info.id,
         created=info.time.created,
         open=answer is not None and answer.time.completed is None,
         provider=answer.provider_id if answer else "",
         model=answer.model_id if answer else "",
-        spent=_spent(answer) if answer else Spent(),
+        spent=_to_cost(answer) if answer else Spent(),
         said=clean("\n".join(said)),
         done=clean("\n".join(done)),
-        calls=_calls(message.parts),
+        calls=_count_calls(message.parts),
     )
 
 
 def clean(text: str) -> str:
-    return _UNSPEAKABLE.sub(" ", text[:LONGEST])
+    return _FORBIDDEN.sub(" ", text[:MAX_TEXT])
 
 
 def to_whole_numbers(dollars: Decimal) -> tuple[int, int]:
-    """Billionths of a dollar, and billionths of those; what is smaller still is rounded."""
+    """Return billionths of a dollar, and billionths of those. The rest is rounded."""
     atto = int((dollars * NANO * NANO).to_integral_value())
     nano, rest = divmod(atto, NANO)
     return max(-MAX_NANO, min(nano, MAX_NANO)), rest
@@ -83,7 +83,7 @@ def to_dollars(nano: int, atto: int) -> Decimal:
     return (Decimal(nano) + Decimal(atto) / NANO) / NANO
 
 
-def _spent(answer: AssistantMessage) -> Spent:
+def _to_cost(answer: AssistantMessage) -> Spent:
     tokens = answer.tokens
     return Spent(
         cost=answer.cost,
@@ -101,7 +101,7 @@ def _is_said(part: AnyPart) -> bool:
     return isinstance(part, SubtaskPart) or (isinstance(part, TextPart) and not part.synthetic)
 
 
-def _words(part: AnyPart) -> Iterator[str]:
+def _list_texts(part: AnyPart) -> Iterator[str]:
     match part:
         case TextPart(text=text) | ReasoningPart(text=text):
             yield text
@@ -111,7 +111,7 @@ def _words(part: AnyPart) -> Iterator[str]:
             yield from (description, prompt)
         case ToolPart(tool=tool, state=state):
             yield tool
-            yield from _strings(state.input)
+            yield from _list_strings(state.input)
             if isinstance(state, CompletedState):
                 yield from (state.title, state.output)
             if isinstance(state, ErrorState):
@@ -120,8 +120,8 @@ def _words(part: AnyPart) -> Iterator[str]:
             pass
 
 
-def _strings(value: Any) -> Iterator[str]:
-    """Every string in the input of a call, however deep."""
+def _list_strings(value: Any) -> Iterator[str]:
+    """Yield every string in the input of a call, at any depth."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -133,8 +133,8 @@ def _strings(value: Any) -> Iterator[str]:
             waiting.extend(reversed(each))
 
 
-def _calls(parts: tuple[AnyPart, ...]) -> dict[str, tuple[int, int]]:
-    """How often each tool was called, and how often in vain."""
+def _count_calls(parts: tuple[AnyPart, ...]) -> dict[str, tuple[int, int]]:
+    """Count the calls of each tool, and how many of them failed."""
     found: dict[str, tuple[int, int]] = {}
     for part in parts:
         if isinstance(part, ToolPart):
@@ -144,9 +144,9 @@ def _calls(parts: tuple[AnyPart, ...]) -> dict[str, tuple[int, int]]:
     return found
 
 
-Place = tuple[ProjectID, SessionID]
+SessionKey = tuple[ProjectID, SessionID]
 
-UNSURE: Stamp = (0, 0, 0)  # matches none: such a document is read again
+UNSURE: Stamp = (0, 0, 0)  # equals no real stamp, so the document is read again
 
 SESSION = """INSERT INTO session (project, id, parent, created, updated, mtime, size, inode, settled, document)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?)
@@ -162,41 +162,41 @@ CHANGED = "INSERT INTO shelf VALUES (?, 1) ON CONFLICT (project) DO UPDATE SET b
 MAX_COUNT = 2**53
 
 
-class Found(NamedTuple):
-    """A session as it was read, and the stamp its document had before that."""
+class StampedSession(NamedTuple):
+    """A session as it was read, and the stamp of its document before that."""
 
     session: Session
     stamp: Stamp
-    entries: Sequence[Entry]
+    entries: Sequence[IndexEntry]
 
 
-def put_whole(database: Database, found: Found) -> None:
-    """A session with all its messages: what the index had of it goes."""
+def put_whole(database: IndexDatabase, found: StampedSession) -> None:
+    """Replace a session and all its messages in the index."""
     number = _put_session(database, found.session, found.stamp)
     drop_messages(database, number)
     _put_messages(database, number, found.entries)
 
 
-def put_some(database: Database, found: Found, gone: Iterable[MessageID]) -> None:
-    """A session with some of its messages; others are gone, the rest stay as they are."""
+def put_some(database: IndexDatabase, found: StampedSession, gone: Iterable[MessageID]) -> None:
+    """Put a session and some of its messages into the index, and drop those that are `gone`."""
     number = _put_session(database, found.session, found.stamp)
     drop_messages(database, number, gone)
     _put_messages(database, number, found.entries)
 
 
-def list_messages(database: Database, place: Place) -> set[MessageID]:
-    return {MessageID(id) for (id,) in database.rows(MESSAGES, *place)}
+def list_messages(database: IndexDatabase, key: SessionKey) -> set[MessageID]:
+    return {MessageID(id) for (id,) in database.rows(MESSAGES, *key)}
 
 
-def list_places(database: Database, id: SessionID) -> list[Place]:
+def list_keys(database: IndexDatabase, id: SessionID) -> list[SessionKey]:
     return [
         (ProjectID(project), id)
         for (project,) in database.rows("SELECT project FROM session WHERE id = ?", id)
     ]
 
 
-def _put_session(database: Database, session: Session, stamp: Stamp) -> int:
-    """Its document, and the state of the file that it was read from. Gives its number."""
+def _put_session(database: IndexDatabase, session: Session, stamp: Stamp) -> int:
+    """Store the session document and the stamp of its file. Return the number of the row."""
     parent = None if session.parent_id is None else clean(session.parent_id)
     ((number,),) = database.rows(
         SESSION, session.project_id, session.id, parent, session.time.created, session.time.updated,
@@ -210,7 +210,7 @@ def _put_session(database: Database, session: Session, stamp: Stamp) -> int:
     return int(number)
 
 
-def _put_messages(database: Database, session: int, entries: Iterable[Entry]) -> None:
+def _put_messages(database: IndexDatabase, session: int, entries: Iterable[IndexEntry]) -> None:
     for entry in entries:
         _drop(
             database,
@@ -226,7 +226,7 @@ def _put_messages(database: Database, session: int, entries: Iterable[Entry]) ->
     database.run(SETTLE, session)
 
 
-def _put_message(database: Database, session: int, entry: Entry) -> int:
+def _put_message(database: IndexDatabase, session: int, entry: IndexEntry) -> int:
     spent = entry.spent
     tokens = (spent.input, spent.output, spent.reasoning, spent.cache_read, spent.cache_write)
     bounded = [max(-MAX_COUNT, min(count, MAX_COUNT)) for count in tokens]
@@ -237,8 +237,8 @@ def _put_message(database: Database, session: int, entry: Entry) -> int:
     return int(number)
 
 
-def drop_messages(database: Database, session: int, ids: Iterable[MessageID] | None = None) -> None:
-    """These, or all of them."""
+def drop_messages(database: IndexDatabase, session: int, ids: Iterable[MessageID] | None = None) -> None:
+    """Drop these messages, or all of them."""
     if ids is None:
         _drop(database, database.rows("SELECT number FROM message WHERE session = ?", session))
         return
@@ -246,14 +246,14 @@ def drop_messages(database: Database, session: int, ids: Iterable[MessageID] | N
         _drop(database, database.rows("SELECT number FROM message WHERE session = ? AND id = ?", session, id))
 
 
-def drop_session(database: Database, place: Place) -> None:
-    for (number,) in database.rows("SELECT number FROM session WHERE project = ? AND id = ?", *place):
+def drop_session(database: IndexDatabase, key: SessionKey) -> None:
+    for (number,) in database.rows("SELECT number FROM session WHERE project = ? AND id = ?", *key):
         drop_messages(database, number)
         database.run("DELETE FROM words WHERE rowid = ?", number * 2)
         database.run("DELETE FROM session WHERE number = ?", number)
 
 
-def _drop(database: Database, numbers: list[tuple[int, ...]]) -> None:
+def _drop(database: IndexDatabase, numbers: list[tuple[int, ...]]) -> None:
     if numbers:
         database.run_many("DELETE FROM words WHERE rowid = ?", [(number * 2 + 1,) for (number,) in numbers])
         database.run_many("DELETE FROM call WHERE message = ?", numbers)
@@ -263,69 +263,69 @@ def _drop(database: Database, numbers: list[tuple[int, ...]]) -> None:
 BATCH = 64
 
 
-class Source(Protocol):
-    """Where sessions are read from. `read` leaves out what is no longer there."""
+class IndexSource(Protocol):
+    """Where the index reads sessions. `read` returns None for a session that no longer exists."""
 
-    def stamps(self) -> Mapping[Place, Stamp]: ...
+    def list_stamps(self) -> Mapping[SessionKey, Stamp]: ...
 
-    def read(self, place: Place) -> Found | None: ...
+    def read(self, key: SessionKey) -> StampedSession | None: ...
 
 
-class File(NamedTuple):
+class IndexFile(NamedTuple):
     """The index of the store at `root`, in the file at `path`."""
 
     path: str
     root: str
 
 
-Progress = Callable[[int, int], None]
+IndexProgress = Callable[[int, int], None]
 
 
-def quiet(_done: int, _of: int) -> None:
+def ignore_progress(_done: int, _of: int) -> None:
     pass
 
 
-def refresh(file: File, source: Source, progress: Progress = quiet) -> bool:
-    """Bring it up to date; a bad file is made anew, once. Says whether anything had changed."""
+def refresh_index(file: IndexFile, source: IndexSource, progress: IndexProgress = ignore_progress) -> bool:
+    """Update the index, and replace a broken file once. Return True if anything had changed."""
     try:
         return _refresh(file, source, progress)
     except IndexFailedError as error:
         if not error.broken:
             raise
-    discard(file.path)
+    discard_index(file.path)
     return _refresh(file, source, progress)
 
 
-def _refresh(file: File, source: Source, progress: Progress) -> bool:
-    known, stamps = _known(file), source.stamps()
-    gone = [place for place in known if place not in stamps]
-    stale = [place for place, stamp in stamps.items() if known.get(place) != stamp]
+def _refresh(file: IndexFile, source: IndexSource, progress: IndexProgress) -> bool:
+    known, stamps = _list_current_stamps(file), source.list_stamps()
+    gone = [key for key in known if key not in stamps]
+    stale = [key for key, stamp in stamps.items() if known.get(key) != stamp]
     waiting, done = iter(stale), 0
     if gone:
-        with writing(*file) as database:
-            for place in gone:
-                drop_session(database, place)
+        with open_for_writing(*file) as database:
+            for key in gone:
+                drop_session(database, key)
     while batch := list(islice(waiting, BATCH)):
-        found = [(place, source.read(place)) for place in batch]
-        with writing(*file) as database:
+        found = [(key, source.read(key)) for key in batch]
+        with open_for_writing(*file) as database:
             put_all(database, found)
         done += len(batch)
         progress(done, len(stale))
     return bool(gone or stale)
 
 
-def put_all(database: Database, found: Iterable[tuple[Place, Found | None]]) -> None:
-    for place, each in found:
+def put_all(database: IndexDatabase, found: Iterable[tuple[SessionKey, StampedSession | None]]) -> None:
+    for key, each in found:
         if each is None:
-            drop_session(database, place)
+            drop_session(database, key)
         else:
             put_whole(database, each)
 
 
-def _known(file: File) -> dict[Place, Stamp]:
-    """The stamps that are up to date; none if there is no index yet."""
+def _list_current_stamps(file: IndexFile) -> dict[SessionKey, Stamp]:
+    """Return the stamps of the sessions in the index; none if there is no index yet."""
     try:
-        with reading(*file) as database:
+        with open_for_reading(*file) as database:
             rows = database.rows("SELECT project, id, mtime, size, inode FROM session WHERE settled")
             rest = database.rows("SELECT project, id FROM session WHERE NOT settled")
     except IndexFailedError as error:
@@ -337,26 +337,26 @@ def _known(file: File) -> dict[Place, Stamp]:
 
 
 # Fewer sessions than this are read from their files about as fast.
-MANY = 500
-# What changed is read from its file: a few of them cost a list less than a shelf costs whoever writes it.
-SOME = 50
+MANY_SESSIONS = 500
+# Changed sessions are read from their files. Up to this many, that is cheaper than writing the cache again.
+MANY_CHANGES = 50
 
 BEHIND = f"""SELECT shelf.project FROM shelf JOIN session ON session.project = shelf.project
-GROUP BY shelf.project HAVING count(*) >= {MANY} AND shelf.behind > max({SOME}, count(*) / 100)"""
-# Oldest first, and those of one time as they stand in a list that is read from files.
+GROUP BY shelf.project HAVING count(*) >= {MANY_SESSIONS} AND shelf.behind > max({MANY_CHANGES}, count(*) / 100)"""
+# Oldest first; sessions of the same time in the order of a list that is read from files.
 DOCUMENTS = """SELECT id, mtime, size, inode, document FROM session
 WHERE project = ? ORDER BY created, id DESC"""
 
 
-def list_behind(database: Database) -> list[ProjectID]:
+def list_stale_caches(database: IndexDatabase) -> list[ProjectID]:
     return [ProjectID(project) for (project,) in database.rows(BEHIND)]
 
 
-def list_documents(database: Database, project: ProjectID) -> Iterator[tuple[str, Stamp, bytes]]:
-    for id, mtime, size, inode, document in database.each(DOCUMENTS, project):
+def list_documents(database: IndexDatabase, project: ProjectID) -> Iterator[tuple[str, Stamp, bytes]]:
+    for id, mtime, size, inode, document in database.iterate(DOCUMENTS, project):
         yield id, (mtime, size, inode), document
 
 
-def note_shelved(database: Database, projects: Iterable[ProjectID]) -> None:
+def mark_cached(database: IndexDatabase, projects: Iterable[ProjectID]) -> None:
     for project in projects:
         database.run("UPDATE shelf SET behind = 0 WHERE project = ?", project)

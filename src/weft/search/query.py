@@ -7,17 +7,17 @@ from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.search import Hit
 from weft.model.session import Session, is_archived
 from weft.model.wire import decode
-from weft.search.database import Database, Row
+from weft.search.database import IndexDatabase, IndexRow
 from weft.search.index import AFTER, BEFORE, clean
 
-LONGEST_QUERY = 4_000
-MOST_WORDS = 32
+MAX_QUERY = 4_000
+MAX_WORDS = 32
 SNIPPET_WORDS = 20
-# A title says most, what was said more than what a tool printed.
-RANKED = "bm25(6.0, 2.0, 1.0)"
+# A match in a title counts most, and one in the conversation more than one in a tool's output.
+RANK = "bm25(6.0, 2.0, 1.0)"
 
-# The row of a title is even, that of a message odd (see sql/schema.sql).
-FOUND = """SELECT words.rowid, session.number, session.document, message.id, message.created
+# Rows of titles are even, rows of messages odd (see sql/schema.sql).
+MATCHES = """SELECT words.rowid, session.number, session.document, message.id, message.created
 FROM words
 LEFT JOIN message ON message.number = words.rowid / 2 AND words.rowid % 2 = 1
 JOIN session ON session.number = CASE words.rowid % 2 WHEN 1 THEN message.session ELSE words.rowid / 2 END
@@ -31,33 +31,37 @@ _PIECES = re.compile(r'"([^"]*)"|(\S+)')
 
 
 def to_query(words: str) -> str:
-    """A query in SQLite's language, from whatever was typed; empty if there is no word in it.
+    """Turn typed words into an FTS5 query; "" if there is no word.
 
-    Every word must be there, itself or as the beginning of one; what stands in double quotes must be there as it is.
+    Every word must occur, as a whole or as a prefix. Text in double quotes must occur literally.
     """
     pieces = []
-    for phrase, word in _PIECES.findall(clean(words[:LONGEST_QUERY])):
+    for phrase, word in _PIECES.findall(clean(words[:MAX_QUERY])):
         text, star = (phrase, "") if phrase else (word.replace('"', " "), "*")
         if any(char.isalnum() for char in text):
             pieces.append(f'"{text}"{star}')
-    return " ".join(pieces[:MOST_WORDS])
+    return " ".join(pieces[:MAX_WORDS])
 
 
-def search(database: Database, words: str, *, project: ProjectID | None = None, limit: int) -> list[Hit]:
-    """The best place of each session that has all the words, best first."""
+def search_index(
+    database: IndexDatabase, words: str, *, project: ProjectID | None = None, limit: int
+) -> list[Hit]:
+    """Return the best match of each session that contains all words, best first."""
     query = to_query(words)
     if not query or limit < 1:
         return []
     hits: list[Hit] = []
-    for row in list(_best(database, query, project, limit)):
+    for row in list(_list_best(database, query, project, limit)):
         ((snippet,),) = database.rows(SNIPPET, BEFORE, AFTER, query, row[0]) or [("",)]
         hits.append(_to_hit(row, snippet or ""))
     return hits
 
 
-def _best(database: Database, query: str, project: ProjectID | None, limit: int) -> Iterator[Row]:
+def _list_best(
+    database: IndexDatabase, query: str, project: ProjectID | None, limit: int
+) -> Iterator[IndexRow]:
     seen: set[int] = set()
-    for row in database.each(FOUND, query, RANKED, project, project):
+    for row in database.iterate(MATCHES, query, RANK, project, project):
         if row[1] not in seen:
             seen.add(row[1])
             yield row
@@ -65,10 +69,10 @@ def _best(database: Database, query: str, project: ProjectID | None, limit: int)
             return
 
 
-def _to_hit(row: Row, marked: str) -> Hit:
+def _to_hit(row: IndexRow, marked: str) -> Hit:
     _, _, document, message, created = row
     session = decode(document, Session)
-    snippet, marks = _unmarked(marked)
+    snippet, marks = _extract_marks(marked)
     return Hit(
         session_id=SessionID(session.id),
         project_id=session.project_id,
@@ -82,8 +86,8 @@ def _to_hit(row: Row, marked: str) -> Hit:
     )
 
 
-def _unmarked(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """The text without its marks, and from where to where they stood."""
+def _extract_marks(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """Return the text without marks, and the ranges that were marked."""
     text, marks = "", []
     for piece in marked.split(BEFORE):
         found, mark, rest = piece.partition(AFTER)

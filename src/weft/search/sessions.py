@@ -1,4 +1,4 @@
-"""Find sessions and count what they spent, over any store."""
+"""Search sessions and compute their statistics, over any store."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,47 +11,47 @@ from weft.model.message import AnyMessage
 from weft.model.search import Figures, Hit
 from weft.model.session import Session
 from weft.model.spending import Spending
-from weft.search.database import Database
-from weft.search.index import UNSURE, Found, put_whole, to_entry
-from weft.search.library import Library, in_memory
-from weft.search.query import search as search_index
-from weft.search.statistics import DAY_MS, Wanted, figures
-from weft.session.totals import spending
-from weft.session.tree import below
+from weft.search.database import IndexDatabase
+from weft.search.index import UNSURE, StampedSession, put_whole, to_entry
+from weft.search.library import SessionLibrary, open_in_memory
+from weft.search.query import search_index
+from weft.search.statistics import DAY_MS, StatisticsQuery, compute_figures
+from weft.session.totals import total_spending
+from weft.session.tree import list_descendants
 from weft.store.contract import Store
 
 
-async def search(
-    store: Store, library: Library | None, words: str, *, limit: int, project: ProjectID | None
+async def search_sessions(
+    store: Store, library: SessionLibrary | None, words: str, *, limit: int, project: ProjectID | None
 ) -> list[Hit]:
     if library is not None:
         return await asyncio.to_thread(library.search, words, limit=limit, project=project)
-    async with _index_of(store) as database:
+    async with _build_index(store) as database:
         return search_index(database, words, limit=limit, project=project)
 
 
-async def get_figures(store: Store, library: Library | None, wanted: Wanted) -> Figures:
+async def get_figures(store: Store, library: SessionLibrary | None, wanted: StatisticsQuery) -> Figures:
     if library is not None:
         return await asyncio.to_thread(library.figures, wanted)
-    async with _index_of(store) as database:
-        return figures(database, wanted)
+    async with _build_index(store) as database:
+        return compute_figures(database, wanted)
 
 
 async def get_spending(store: Store, session: Session) -> Spending:
-    """From the ledgers, and the messages that these have not counted yet."""
-    family = below(await store.list_sessions(session.project_id), session.id)
+    """Compute the spending of a session from the ledgers and the messages that they do not include yet."""
+    family = list_descendants(await store.list_sessions(session.project_id), session.id)
     messages: dict[SessionID, list[AnyMessage]] = {}
     for each in (session, *family):
         messages[each.id] = [message.info for message in await store.list_messages(each.id)]
-    return spending(session, family, lambda each: messages[each.id])
+    return total_spending(session, family, lambda each: messages[each.id])
 
 
-def want(now: int, *, days: int | None, project: ProjectID | None) -> Wanted:
-    """Figures of the last so many days, 0 being today since midnight; of all time if none are named."""
+def to_statistics_query(now: int, *, days: int | None, project: ProjectID | None) -> StatisticsQuery:
+    """Build the query for the last `days` days; 0 means since midnight, None all time."""
     if days is None:
-        return Wanted(day_of=day_of, project=project)
+        return StatisticsQuery(day_of=day_of, project=project)
     since = _midnight(now) if days == 0 else now - days * DAY_MS
-    return Wanted(day_of=day_of, project=project, since=since, days=max(days, 1))
+    return StatisticsQuery(day_of=day_of, project=project, since=since, days=max(days, 1))
 
 
 def _midnight(now: int) -> int:
@@ -60,10 +60,10 @@ def _midnight(now: int) -> int:
 
 
 @asynccontextmanager
-async def _index_of(store: Store) -> AsyncIterator[Database]:
-    """An index in memory of a store that has none: fine for few sessions, and such stores hold few."""
-    with in_memory("") as database:
+async def _build_index(store: Store) -> AsyncIterator[IndexDatabase]:
+    """Index a store without an index file in memory. Such stores hold few sessions."""
+    with open_in_memory("") as database:
         for session in await store.list_sessions():
             messages = await store.list_messages(session.id)
-            put_whole(database, Found(session, UNSURE, [to_entry(message) for message in messages]))
+            put_whole(database, StampedSession(session, UNSURE, [to_entry(message) for message in messages]))
         yield database

@@ -1,4 +1,4 @@
-"""Who may call the server: password, Host and Origin checks, and directories."""
+"""Decide who may call the server: password, Host and Origin checks, and which directories are served."""
 
 import asyncio
 import base64
@@ -13,18 +13,30 @@ from msgspec import Struct
 
 from weft.errors import DirectoryNotServedError
 from weft.model.project import Project
-from weft.server.metrics import UNKNOWN_ROUTE, Visit
-from weft.server.response import Receive, Refusal, Scope, Send, headers_of, preflight, refuse, with_headers
-from weft.server.route import Tickets
+from weft.server.metrics import UNKNOWN_ROUTE, RequestRecord
+from weft.server.response import (
+    ErrorResponse,
+    Receive,
+    Scope,
+    Send,
+    add_headers,
+    read_headers,
+    send_error,
+    send_preflight,
+)
+from weft.server.state import Tickets
 
-LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
-WRONG_PASSWORDS_FREE: Final = 5
-LONGEST_PAUSE: Final = 5.0
+LOCAL_HOSTS: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+FREE_ATTEMPTS: Final = 5
+MAX_DELAY_SECONDS: Final = 5.0
 
 
-class Door(Struct, frozen=True, kw_only=True):
-    """`hosts` are the names we answer to beside those of this machine, `origins` the pages that may call us. What lies
-    below `open_to_all` may be looked at without a password."""
+class AccessPolicy(Struct, frozen=True, kw_only=True):
+    """Who may call the server.
+
+    `hosts` are the host names that the server answers to besides those of this machine, `origins` the web pages that
+    may call it. GET requests below the path `open_to_all` need no password.
+    """
 
     password: str | None
     username: str = "opencode"
@@ -32,16 +44,16 @@ class Door(Struct, frozen=True, kw_only=True):
     origins: frozenset[str] = frozenset()
     open_to_all: str = ""
 
-    def refuse(self, method: str, headers: Mapping[str, str], path: str = "") -> Refusal | None:
-        """Why a request may not come in; None if it may."""
+    def check(self, method: str, headers: Mapping[str, str], path: str = "") -> ErrorResponse | None:
+        """Return the error for a request that is not allowed, None for one that is."""
         host = headers.get("host", "")
-        if bare_host(host) not in LOCAL | self.hosts:
-            return Refusal(
+        if strip_port(host) not in LOCAL_HOSTS | self.hosts:
+            return ErrorResponse(
                 status=403, name="ForbiddenError", message=f"this server does not answer to {host[:200]!r}"
             )
         origin = headers.get("origin")
         if origin is not None and origin not in self.origins:
-            return Refusal(
+            return ErrorResponse(
                 status=403,
                 name="ForbiddenError",
                 message=f"pages of {origin[:200]!r} may not call this server",
@@ -49,38 +61,39 @@ class Door(Struct, frozen=True, kw_only=True):
         if (
             method == "OPTIONS"
             or self._is_open(method, path)
-            or self._knows(headers.get("authorization", ""))
+            or self._has_password(headers.get("authorization", ""))
         ):
             return None
-        return Refusal(
+        return ErrorResponse(
             status=401, name="UnauthorizedError", message="a password is needed: HTTP Basic, on every request"
         )
 
     def _is_open(self, method: str, path: str) -> bool:
         return bool(self.open_to_all) and method in ("GET", "HEAD") and path.startswith(self.open_to_all)
 
-    def _knows(self, given: str) -> bool:
+    def _has_password(self, header: str) -> bool:
         if self.password is None:
             return True
-        wanted = f"{self.username}:{self.password}".encode()
-        return hmac.compare_digest(credentials_in(given), wanted)
+        expected = f"{self.username}:{self.password}".encode()
+        return hmac.compare_digest(decode_basic_auth(header), expected)
 
-    def shown_to(self, origin: str | None) -> dict[str, str]:
-        """The headers that let a listed page read an answer."""
+    def cors_headers(self, origin: str | None) -> dict[str, str]:
+        """Return the headers that let a page of an allowed origin read the answer."""
         if origin is None or origin not in self.origins:
             return {}
         return {"access-control-allow-origin": origin, "vary": "Origin"}
 
 
-def bare_host(host: str) -> str:
-    """A host without its port, in small letters. What is no host stays as it is, and is nobody's name."""
+def strip_port(host: str) -> str:
+    """Return a host in lower case and without its port. Text that is not a host is returned unchanged and matches no
+    name."""
     name = host.lower()
     bare, colon, port = name.rpartition(":")
     return bare if colon and (port.isdecimal() or not port) and not bare.endswith(":") else name
 
 
-def credentials_in(header: str) -> bytes:
-    """What `Basic …` says; empty when it is something else."""
+def decode_basic_auth(header: str) -> bytes:
+    """Return the credentials of a `Basic` header, or no bytes for any other header."""
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
         return b""
@@ -90,80 +103,89 @@ def credentials_in(header: str) -> bytes:
         return b""
 
 
-class Patience:
-    """Wrong passwords cost time: the more of them in a row, the longer the next answer waits."""
+class PasswordDelay:
+    """Delays the answer to wrong passwords: the more of them in a row, the longer."""
 
     def __init__(self) -> None:
         self._wrong = 0
 
-    def failed(self) -> float:
-        """How many seconds to wait before saying no."""
+    def count_failure(self) -> float:
+        """Count a wrong password and return how many seconds to wait before answering."""
         self._wrong += 1
-        return min(LONGEST_PAUSE, 0.1 * max(0, self._wrong - WRONG_PASSWORDS_FREE))
+        return min(MAX_DELAY_SECONDS, 0.1 * max(0, self._wrong - FREE_ATTEMPTS))
 
-    def succeeded(self) -> None:
+    def reset(self) -> None:
         self._wrong = 0
 
 
 UNAUTHORIZED: Final = 401
-ASK: Final = {"www-authenticate": 'Basic realm="weft"'}
-IN_PLACE_OF_ANSWER: Final = "websocket.http.response"
-POLICY: Final = 1008
-SWITCHED: Final = 101
-LONGEST_PATH: Final = 200
+CHALLENGE: Final = {"www-authenticate": 'Basic realm="weft"'}
+DENIAL_EXTENSION: Final = "websocket.http.response"
+POLICY_VIOLATION: Final = 1008
+SWITCHING_PROTOCOLS: Final = 101
+MAX_RECORDED_PATH: Final = 200
 
-Visited = Callable[[Visit], None]
+OnRequest = Callable[[RequestRecord], None]
 
 
-class Guarded:
-    """Lets in who may come in. `visited` is told of each; `names` says which path, as a pattern, an endpoint is for."""
+class AccessMiddleware:
+    """ASGI middleware that lets only allowed requests through.
+
+    `on_request` is called for each request; `names` maps an endpoint to the pattern of its path.
+    """
 
     def __init__(
-        self, app: Any, door: Door, tickets: Tickets, *, visited: Visited, names: Mapping[Any, str]
+        self,
+        app: Any,
+        policy: AccessPolicy,
+        tickets: Tickets,
+        *,
+        on_request: OnRequest,
+        names: Mapping[Any, str],
     ) -> None:
         self._app = app
-        self._door = door
+        self._policy = policy
         self._tickets = tickets
-        self._visited = visited
+        self._on_request = on_request
         self._names = names
-        self._patience = Patience()
+        self._delay = PasswordDelay()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._request(scope, receive, _Noted(scope, send, self._note).send)
+            await self._serve_request(scope, receive, _RecordedSend(scope, send, self._record).send)
         elif scope["type"] == "websocket":
-            await self._socket(scope, receive, send)
+            await self._serve_socket(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = headers_of(scope)
-        refusal = self._door.refuse(scope["method"], headers, scope["path"])
-        shown = self._door.shown_to(headers.get("origin"))
-        if refusal is not None:
-            await self._wait_for(refusal)
-            await refuse(send, refusal, shown | (ASK if refusal.status == UNAUTHORIZED else {}))
+    async def _serve_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = read_headers(scope)
+        error = self._policy.check(scope["method"], headers, scope["path"])
+        cors = self._policy.cors_headers(headers.get("origin"))
+        if error is not None:
+            await self._delay_answer(error)
+            await send_error(send, error, cors | (CHALLENGE if error.status == UNAUTHORIZED else {}))
             return
         if scope["method"] == "OPTIONS":
-            await preflight(send, headers, shown)
+            await send_preflight(send, headers, cors)
             return
-        self._patience.succeeded()
-        await self._app(scope, receive, with_headers(send, shown) if shown else send)
+        self._delay.reset()
+        await self._app(scope, receive, add_headers(send, cors) if cors else send)
 
-    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._door.refuse("GET", headers_of(scope))
-        if refusal is not None and not (refusal.status == UNAUTHORIZED and self._has_ticket(scope)):
-            await self._wait_for(refusal)
-            self._note(scope, refusal.status, 0.0)
-            await _turn_away(scope, receive, send, refusal)
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        error = self._policy.check("GET", read_headers(scope))
+        if error is not None and not (error.status == UNAUTHORIZED and self._has_ticket(scope)):
+            await self._delay_answer(error)
+            self._record(scope, error.status, 0.0)
+            await _reject_socket(scope, receive, send, error)
             return
-        self._note(scope, SWITCHED, 0.0)
+        self._record(scope, SWITCHING_PROTOCOLS, 0.0)
         await self._app(scope, receive, send)
 
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        path = scope["path"][:LONGEST_PATH].encode("ascii", "backslashreplace").decode()
-        self._visited(
-            Visit(
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        path = scope["path"][:MAX_RECORDED_PATH].encode("ascii", "backslashreplace").decode()
+        self._on_request(
+            RequestRecord(
                 method=scope.get("method", "SOCKET"),
                 path=path,
                 route=self._names.get(scope.get("endpoint"), UNKNOWN_ROUTE),
@@ -173,49 +195,50 @@ class Guarded:
         )
 
     def _has_ticket(self, scope: Scope) -> bool:
-        given = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("ticket", "")
-        return self._tickets.take(given, scope["path"])
+        ticket = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("ticket", "")
+        return self._tickets.take(ticket, scope["path"])
 
-    async def _wait_for(self, refusal: Refusal) -> None:
-        if refusal.status == UNAUTHORIZED:
-            await asyncio.sleep(self._patience.failed())
+    async def _delay_answer(self, error: ErrorResponse) -> None:
+        if error.status == UNAUTHORIZED:
+            await asyncio.sleep(self._delay.count_failure())
 
 
-async def _turn_away(scope: Scope, receive: Receive, send: Send, refusal: Refusal) -> None:
-    await receive()  # the wish to connect
-    if IN_PLACE_OF_ANSWER not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": POLICY, "reason": refusal.name})
+async def _reject_socket(scope: Scope, receive: Receive, send: Send, error: ErrorResponse) -> None:
+    await receive()  # the request to connect
+    if DENIAL_EXTENSION not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": error.name})
         return
     headers = [(b"content-type", b"application/json")]
-    await send({"type": f"{IN_PLACE_OF_ANSWER}.start", "status": refusal.status, "headers": headers})
-    await send({"type": f"{IN_PLACE_OF_ANSWER}.body", "body": refusal.body(), "more_body": False})
+    await send({"type": f"{DENIAL_EXTENSION}.start", "status": error.status, "headers": headers})
+    await send({"type": f"{DENIAL_EXTENSION}.body", "body": error.body(), "more_body": False})
 
 
-class _Noted:
-    """Says who asked for what, how it went, and how long it took. Never what stood behind a question mark."""
+class _RecordedSend:
+    """Wraps `send` and records method, path, status and duration of a request. The query is never recorded."""
 
     def __init__(self, scope: Scope, send: Send, note: Callable[[Scope, int, float], None]) -> None:
         self._scope = scope
         self._send = send
-        self._note = note
-        self._began = asyncio.get_running_loop().time()
+        self._record = note
+        self._started = asyncio.get_running_loop().time()
 
     async def send(self, message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            took = asyncio.get_running_loop().time() - self._began
-            self._note(self._scope, message["status"], took)
+            seconds = asyncio.get_running_loop().time() - self._started
+            self._record(self._scope, message["status"], seconds)
         await self._send(message)
 
 
 def is_below(path: str, top: str) -> bool:
-    """Whether a path is a directory or below it; both by their real names."""
+    """Return True if a path is a directory or below it. Both must be real paths."""
     return path == top or path.startswith(top.rstrip(os.sep) + os.sep)
 
 
-def check_known(directory: str, projects: Iterable[Project]) -> None:
-    """Raises `DirectoryNotServedError` for one that is in no checkout of any project.
+def check_served(directory: str, projects: Iterable[Project]) -> None:
+    """Raise `DirectoryNotServedError` if a directory is in no checkout of a project.
 
-    What has no version control is all in one project, whose checkout is the root: that lets nobody in anywhere.
+    Directories without version control share one project whose checkout is the root directory; that one permits
+    nothing.
     """
     for project in projects:
         for top in (project.worktree, *project.sandboxes):

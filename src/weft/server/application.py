@@ -1,32 +1,157 @@
-"""The whole application: every route, the streams and the sockets, behind the door."""
+"""Build the ASGI application: access checks, then routes, streams, sockets and pages."""
 
+from collections.abc import Iterable
 from typing import Any
 
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.routing import Route as At
 
-from weft.server.asgi import Server, build
-from weft.server.pages import SHARE, SHARES, Data, Gallery, Live, Nothing, Page
+from weft.errors import StoreError
+from weft.model.ids import SessionID
+from weft.server.access import AccessMiddleware
+from weft.server.http_server import SHUTTING_DOWN, HttpServer
+from weft.server.request import BodyTooLargeError, decode_body, decode_query, find_directory, read_body
+from weft.server.response import (
+    ErrorResponse,
+    Receive,
+    Scope,
+    Send,
+    read_headers,
+    send_error,
+    send_result,
+    to_error_response,
+)
+from weft.server.route import DirectoryCall, Route, RouteResult, ServerCall
 from weft.server.routes.pty import PTY, PtySocket
-from weft.server.streams import EventsOfAll, EventsOfOne, Numbers
+from weft.server.share_pages import (
+    SHARE_PATH,
+    SHARE_ROOT,
+    MissingShareEndpoint,
+    ShareDataEndpoint,
+    ShareLiveEndpoint,
+    SharePageCache,
+    SharePageEndpoint,
+)
+from weft.server.streams import DirectoryEventsEndpoint, GlobalEventsEndpoint, MetricsEndpoint
+
+TOO_LARGE = ErrorResponse(status=413, name="TooLargeError", message="the body is larger than 32 MB")
 
 
-def build_app(server: Server) -> Any:
-    """An ASGI application. Sockets are there if their routes are."""
+def build_app(server: HttpServer) -> Any:
+    """Return the ASGI application. It serves terminals and share pages only if the server has their routes."""
+    by_path: dict[str, list[Route]] = {}
+    for route in server.routes:
+        if route.media == "application/json":
+            by_path.setdefault(route.path, []).append(route)
+    table: list[BaseRoute] = [
+        At(path, RouteEndpoint(server, routes), methods=[route.method for route in routes])
+        for path, routes in sorted(by_path.items(), key=lambda each: each[0].count("{"))
+    ]
+    app = Starlette(
+        routes=[*_list_special(server), *table],
+        lifespan=server.run,
+        exception_handlers={404: _answer_unknown_path, 405: _answer_wrong_method},
+    )
+    app.router.redirect_slashes = False
+    names = {each.endpoint: each.path for each in app.routes if isinstance(each, At | WebSocketRoute)}
+    return AccessMiddleware(
+        app, server.setup.access, server.tickets, on_request=server.record_request, names=names
+    )
+
+
+def _list_special(server: HttpServer) -> list[BaseRoute]:
+    """Return the routes that answer with something else than a JSON value: streams, sockets and pages."""
     paths = {route.path for route in server.routes}
-    more: list[BaseRoute] = [
-        At("/event", EventsOfOne(server), methods=["GET"]),
-        At("/global/event", EventsOfAll(server), methods=["GET"]),
-        At("/weft/metrics", Numbers(server), methods=["GET"]),
+    special: list[BaseRoute] = [
+        At("/event", DirectoryEventsEndpoint(server), methods=["GET"]),
+        At("/global/event", GlobalEventsEndpoint(server), methods=["GET"]),
+        At("/weft/metrics", MetricsEndpoint(server), methods=["GET"]),
     ]
     if f"{PTY}/connect" in paths:
-        more.append(WebSocketRoute(f"{PTY}/connect", PtySocket(server)))
-    if SHARE in paths:
-        gallery = Gallery(server)
-        more += [
-            At(SHARE, Page(gallery), methods=["GET"]),
-            At(f"{SHARE}/data", Data(gallery), methods=["GET"]),
-            At(f"{SHARE}/live", Live(gallery), methods=["GET"]),
-            At(f"{SHARES}{{shareID:path}}", Nothing(gallery), methods=["GET"]),
+        special.append(WebSocketRoute(f"{PTY}/connect", PtySocket(server)))
+    if SHARE_PATH in paths:
+        pages = SharePageCache(server)
+        special += [
+            At(SHARE_PATH, SharePageEndpoint(pages), methods=["GET"]),
+            At(f"{SHARE_PATH}/data", ShareDataEndpoint(pages), methods=["GET"]),
+            At(f"{SHARE_PATH}/live", ShareLiveEndpoint(pages), methods=["GET"]),
+            At(f"{SHARE_ROOT}{{shareID:path}}", MissingShareEndpoint(pages), methods=["GET"]),
         ]
-    return build(server, more)
+    return special
+
+
+class RouteEndpoint:
+    """Answers the requests to one path, with one route for each method."""
+
+    def __init__(self, server: HttpServer, routes: Iterable[Route]) -> None:
+        self._server = server
+        self._routes: dict[str, Route] = {route.method: route for route in routes}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = self._routes["GET" if scope["method"] == "HEAD" else scope["method"]]
+        if self._server.refuses(route):
+            await send_error(send, SHUTTING_DOWN, {"retry-after": "1", "connection": "close"})
+            return
+        try:
+            result = await self._run(route, scope, receive)
+        except BodyTooLargeError:
+            await send_error(send, TOO_LARGE)
+        except Exception as error:  # noqa: BLE001  report the error to this caller and keep serving the others
+            response = to_error_response(error)
+            self._server.event_metrics.store_errors += isinstance(error, StoreError)
+            if response.ref is not None:
+                self._server.note(f"{response.ref}: {type(error).__name__}: {error}")
+            await send_error(send, response)
+        else:
+            await send_result(send, result)
+
+    async def _run(self, route: Route, scope: Scope, receive: Receive) -> RouteResult:
+        headers = read_headers(scope)
+        fields = {
+            "server": self._server,
+            "names": scope["path_params"],
+            "headers": headers,
+            "path": scope["path"],
+            "body": decode_body(route, await read_body(receive, headers), headers.get("content-type", "")),
+            "directory": self._server.directory_of(scope),
+            "query": decode_query(route.query, scope["query_string"]),
+        }
+        if route.server_only:
+            value = await route.run(ServerCall(**fields))
+        else:
+            has_directory = bool(find_directory(scope["query_string"], headers))
+            value = await self._run_in_directory(route, fields, has_directory=has_directory)
+        if isinstance(value, RouteResult):
+            return value
+        return RouteResult(value=value, status=204 if route.gives is None else 200)
+
+    async def _run_in_directory(self, route: Route, fields: dict[str, Any], *, has_directory: bool) -> Any:
+        opened = await self._server.find(fields["directory"])
+        if "sessionID" in fields["names"] and not has_directory:
+            session, here = SessionID(fields["names"]["sessionID"]), opened
+            opened = await self._server.find_home(here, session, route)
+            if opened is not here and route.method != "GET":
+                opened.relays[session] = here.feed
+                fields["directory"] = opened.directory
+        with opened.use():
+            value = await route.run(DirectoryCall(api=opened.api, **fields))
+        if route.method != "GET":
+            # Send the events of a call before its answer: clients wait for the answer and then use what they heard.
+            await opened.feed.settle()
+        return value
+
+
+async def _answer_unknown_path(request: Request, _: Exception) -> Response:
+    return _to_response(404, "NotFoundError", f"there is no path {request.url.path[:200]!r}")
+
+
+async def _answer_wrong_method(request: Request, _: Exception) -> Response:
+    return _to_response(405, "MethodError", f"{request.method} is not for {request.url.path[:200]!r}")
+
+
+def _to_response(status: int, name: str, message: str) -> Response:
+    error = ErrorResponse(status=status, name=name, message=message)
+    return Response(error.body(), status_code=status, media_type="application/json")

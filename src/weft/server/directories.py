@@ -1,4 +1,4 @@
-"""Directories: one server for many projects. Each is opened when first asked for, and closed when long idle."""
+"""Open directories for requests, close them when idle, and follow their events."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -11,35 +11,35 @@ from weft.errors import ConflictError, CursorLostError
 from weft.model.event import Event, SessionCreated, SessionUpdated, session_of
 from weft.model.ids import SessionID
 from weft.model.workspace_event import InstanceDisposed
-from weft.server.feed import Feed, Numbering
+from weft.server.feed import EventCounter, EventFeed
 
-LONGEST_REST = 30 * 60.0
-MOST_OPEN = 256
-TURNS = 5
-ENDING = "cannot be opened: the server is ending"
+IDLE_SECONDS = 30 * 60.0
+MAX_OPEN = 256
+DRAIN_TURNS = 5
+SERVER_IS_ENDING = "cannot be opened: the server is ending"
 
-Open = Callable[[str], AbstractAsyncContextManager[Api]]
-Life = Coroutine[None, None, None]
+ApiOpener = Callable[[str], AbstractAsyncContextManager[Api]]
 
 
-class Opened:
-    """A directory that is open: who answers for it, and what happens in it.
+class OpenDirectory:
+    """An open directory: its `Api` and the feed of its events.
 
-    `calls` counts whoever is at work in it at the moment: requests and sockets.
+    `calls` counts the requests and sockets that use it now. `relays` maps a session to the feed of another directory
+    whose clients work with it: a caller who named no directory listens where the server was started.
     """
 
-    def __init__(self, directory: str, api: Api, feed: Feed, used_at: float) -> None:
+    def __init__(self, directory: str, api: Api, feed: EventFeed, used_at: float) -> None:
         self.directory = directory
         self.api = api
         self.feed = feed
         self.used_at = used_at
         self.calls = 0
-        self.relays: dict[SessionID, Feed] = {}  # who named no directory listens where the server is
+        self.relays: dict[SessionID, EventFeed] = {}
 
     def take(self, event: Event) -> None:
-        """Tell an event here and, if its session is worked with from another directory, there too."""
+        """Put an event into the feed and, if its session is relayed, into the other feed, too."""
         self.feed.take(event)
-        # Before a child runs it is made, or touched: either way it is told whose child it is.
+        # A child session is created or updated before it runs, and both events name its parent.
         if isinstance(event, SessionCreated | SessionUpdated) and event.info.parent_id in self.relays:
             self.relays[event.info.id] = self.relays[event.info.parent_id]
         to = self.relays.get(session_of(event) or SessionID(""))
@@ -47,13 +47,13 @@ class Opened:
             to.take(event, relayed=True)
 
     def lose(self) -> None:
-        """Tell all who listen that they missed something."""
+        """Tell all listeners that they missed events."""
         for feed in (self.feed, *self.relays.values()):
             feed.lose()
 
     @contextmanager
-    def used(self) -> Generator[None]:
-        """Keep it from being closed as idle until the end of the block."""
+    def use(self) -> Generator[None]:
+        """Prevent closing as idle until the end of the block."""
         self.calls += 1
         try:
             yield
@@ -62,24 +62,26 @@ class Opened:
             self.used_at = asyncio.get_running_loop().time()
 
     async def is_idle(self, *, for_seconds: float) -> bool:
-        """Return whether nobody has asked for it for so long, nobody listens, and no run and no terminal is under way."""
+        """Return True if it was not used for so long, nobody listens, and no run or terminal is active."""
         used_at = self.used_at
         terminals = await self.api.terminals.list_ptys()
         if await self.api.list_status() or any(each.status == "running" for each in terminals):
             return False
-        # Asked after the last pause: a call that came meanwhile has left its mark.
-        rested = asyncio.get_running_loop().time() - used_at > for_seconds
-        return rested and used_at == self.used_at and not self.calls and not any(self.feed.listeners.values())
+        # Check these after the last await: a call that arrived meanwhile has changed them.
+        is_unused = asyncio.get_running_loop().time() - used_at > for_seconds
+        return (
+            is_unused and used_at == self.used_at and not self.calls and not any(self.feed.listeners.values())
+        )
 
 
-Watch = Callable[[Event], None]
+OnEvent = Callable[[Event], None]
 
 
-def unwatched(_: Event) -> None:
+def ignore_event(_: Event) -> None:
     pass
 
 
-# Tells of changes in a directory by the function it is given, until it is cancelled.
+# Reports changes of files below a directory to the given function until it is cancelled.
 WatchFiles = Callable[[str, Callable[[Event], Awaitable[None]]], Awaitable[None]]
 
 
@@ -87,193 +89,206 @@ async def watch_nothing(_: str, __: Callable[[Event], Awaitable[None]]) -> None:
     pass
 
 
-class Terms(Struct, frozen=True, kw_only=True):
-    """How directories are opened, after how many seconds of rest they are closed, where trouble is noted, who is told of
-    all that happens, and what watches their files while somebody listens."""
+class DirectoryOptions(Struct, frozen=True, kw_only=True):
+    """How to open a directory, when to close it, and whom to tell of its events and errors."""
 
-    open: Open
+    open: ApiOpener
     note: Callable[[str], None]
-    rest: float = LONGEST_REST
-    watch: Watch = unwatched
+    idle_seconds: float = IDLE_SECONDS
+    on_event: OnEvent = ignore_event
     watch_files: WatchFiles = watch_nothing
 
 
-class Keeper:
-    """The life of one directory: `ready` when it is open, asked to end by `closing`. Its task opens and closes it, for
-    what is entered in one task cannot be left in another."""
+class DirectoryTask:
+    """The task that opens and closes one directory.
 
-    def __init__(self, directory: str, tasks: asyncio.TaskGroup, keep: Callable[["Keeper"], Life]) -> None:
+    `ready` holds the open directory, `closing` asks the task to end. Both happen in one task because a context
+    manager that was entered in one task cannot be left in another.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        tasks: asyncio.TaskGroup,
+        serve: Callable[["DirectoryTask"], Coroutine[None, None, None]],
+    ) -> None:
         self.directory = directory
-        self.ready: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
+        self.ready: asyncio.Future[OpenDirectory] = asyncio.get_running_loop().create_future()
         self.closing = asyncio.Event()
-        self.failure: Exception = ConflictError("directory", directory, ENDING)
-        self._task = tasks.create_task(keep(self))
+        self.failure: Exception = ConflictError("directory", directory, SERVER_IS_ENDING)
+        self._task = tasks.create_task(serve(self))
 
     @property
-    def opened(self) -> Opened | None:
-        """What is open: not while it is being opened, nor once it is being closed."""
+    def opened(self) -> OpenDirectory | None:
+        """The open directory, or None while it is being opened or closed."""
         return self.ready.result() if self.ready.done() and not self.closing.is_set() else None
 
     async def end(self) -> None:
-        """Close it and return when it has settled. An opening that is under way is broken off."""
+        """Close the directory and return when that is done. Opening is cancelled if it is under way."""
         self.closing.set()
         if not self.ready.done():
             self._task.cancel()
-        await self.settle()
+        await self.wait()
 
-    async def settle(self) -> None:
+    async def wait(self) -> None:
         await asyncio.wait([self._task])
 
-    def when_settled(self, forget: Callable[["Keeper"], None]) -> None:
-        """Have it forgotten at the end; then tell those who still wait that there is no opening. Done by a callback: a
-        task that is cancelled before it began runs nothing of its own."""
+    def on_end(self, forget: Callable[["DirectoryTask"], None]) -> None:
+        """Call `forget` when the task ends, then fail the requests that still wait for the directory.
 
-        def settled(_: asyncio.Task[None]) -> None:
+        A callback does this because a task that is cancelled before it starts runs none of its own code.
+        """
+
+        def finish(_: asyncio.Task[None]) -> None:
             self.closing.set()
             forget(self)
             if not self.ready.done():
                 self.ready.set_exception(self.failure)
-                self.ready.exception()  # it may be that nobody waits any more
+                self.ready.exception()  # marks it as retrieved: perhaps nobody waits
 
-        self._task.add_done_callback(settled)
+        self._task.add_done_callback(finish)
 
 
 class Directories:
-    """Opens each directory once. A failure to open is told, and not remembered: the next call tries again."""
+    """Opens each directory once and closes it when idle. A failure to open is reported to the callers and not cached."""
 
-    def __init__(self, terms: Terms, numbering: Numbering, tasks: asyncio.TaskGroup) -> None:
-        self.numbering = numbering
-        self.shared = Feed(numbering, directory="global", project="global")  # what is of no one directory
-        self._terms = terms
+    def __init__(self, options: DirectoryOptions, counter: EventCounter, tasks: asyncio.TaskGroup) -> None:
+        self.counter = counter
+        # For events that belong to no single directory.
+        self.shared = EventFeed(counter, directory="global", project="global")
+        self._options = options
         self._tasks = tasks
-        self._keepers: dict[str, Keeper] = {}  # a keeper is in here from the first moment to the last
+        self._entries: dict[str, DirectoryTask] = {}  # each from its creation to its end
         self._ended = False
 
-    async def get(self, directory: str) -> Opened:
-        """Return the directory, opened if it is not. All who ask while it is being opened share what comes of it."""
-        while (keeper := self._keepers.get(directory)) is not None and keeper.closing.is_set():
-            await keeper.settle()
-        keeper = keeper or self._begin(directory)
-        # Shielded: who stops waiting does not end the opening for the others.
-        found = await asyncio.shield(keeper.ready)
+    async def get(self, directory: str) -> OpenDirectory:
+        """Return the open directory, opening it if needed. All callers share one attempt to open it."""
+        while (entry := self._entries.get(directory)) is not None and entry.closing.is_set():
+            await entry.wait()
+        entry = entry or self._start(directory)
+        # Shielded: a caller that stops waiting must not cancel the opening for the others.
+        found = await asyncio.shield(entry.ready)
         found.used_at = asyncio.get_running_loop().time()
         return found
 
-    def feeds(self) -> list[Feed]:
+    def feeds(self) -> list[EventFeed]:
         return [self.shared, *(opened.feed for opened in self.list_open().values())]
 
-    def list_open(self) -> dict[str, Opened]:
-        kept = self._keepers.items()
-        return {directory: keeper.opened for directory, keeper in kept if keeper.opened is not None}
+    def list_open(self) -> dict[str, OpenDirectory]:
+        entries = self._entries.items()
+        return {directory: entry.opened for directory, entry in entries if entry.opened is not None}
 
     async def close(self, directory: str) -> bool:
-        """Close a directory and return whether it was open. Its runs are settled when this returns; whoever asks for it
-        meanwhile waits for that."""
-        keeper = self._keepers.get(directory)
-        if keeper is None or keeper.opened is None:
+        """Close a directory and return False if it was not open. Its runs have settled when this returns; requests
+        that arrive meanwhile wait for that."""
+        entry = self._entries.get(directory)
+        if entry is None or entry.opened is None:
             return False
-        await keeper.end()
+        await entry.end()
         return True
 
     async def close_all(self) -> list[str]:
-        """Close every one that is open, and return which there were."""
-        there = list(self.list_open())
-        await asyncio.gather(*(self.close(directory) for directory in there))
-        return there
+        """Close every open directory and return their paths."""
+        paths = list(self.list_open())
+        await asyncio.gather(*(self.close(directory) for directory in paths))
+        return paths
 
     async def close_idle(self) -> list[str]:
-        """Close what nobody has asked for in a long time, and where nothing runs and nobody listens."""
+        """Close the directories that were not used for long, in which nothing runs and to which nobody listens."""
         closed: list[str] = []
         for directory, opened in self.list_open().items():
-            # Nothing may come between the decision and the deed: closing one takes time, and others wake up meanwhile.
-            if await opened.is_idle(for_seconds=self._terms.rest) and await self.close(directory):
+            # Close each right after the decision: closing takes time, and others may become busy meanwhile.
+            if await opened.is_idle(for_seconds=self._options.idle_seconds) and await self.close(directory):
                 closed.append(directory)
         return closed
 
     async def end(self) -> None:
-        """Close every one, also those that are being opened. From now on none is opened."""
+        """Close every directory, also those being opened, and open none from now on."""
         self._ended = True
-        await asyncio.gather(*(keeper.end() for keeper in list(self._keepers.values())))
+        await asyncio.gather(*(entry.end() for entry in list(self._entries.values())))
 
-    def _begin(self, directory: str) -> Keeper:
+    def _start(self, directory: str) -> DirectoryTask:
         if self._ended:
-            raise ConflictError("directory", directory, ENDING)
-        if len(self._keepers) >= MOST_OPEN:
-            raise ConflictError("directory", directory, f"cannot be opened: {MOST_OPEN} are")
-        keeper = self._keepers[directory] = Keeper(directory, self._tasks, self._keep)
-        keeper.when_settled(self._forget)
-        return keeper
+            raise ConflictError("directory", directory, SERVER_IS_ENDING)
+        if len(self._entries) >= MAX_OPEN:
+            raise ConflictError("directory", directory, f"cannot be opened: {MAX_OPEN} are")
+        entry = self._entries[directory] = DirectoryTask(directory, self._tasks, self._run)
+        entry.on_end(self._forget)
+        return entry
 
-    def _forget(self, keeper: Keeper) -> None:
-        del self._keepers[keeper.directory]
+    def _forget(self, entry: DirectoryTask) -> None:
+        del self._entries[entry.directory]
 
-    async def _keep(self, keeper: Keeper) -> None:
-        """Open a directory and keep it open until it is to close. One directory's trouble is not the server's."""
+    async def _run(self, entry: DirectoryTask) -> None:
+        """Open a directory and keep it open until it is asked to close. An error affects this directory only."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                await self._serve(keeper, tasks)
-        except Exception as error:  # noqa: BLE001  the caller is told, or the log
-            keeper.failure = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
-            if keeper.ready.done():
-                self._terms.note(f"{keeper.directory}: {type(keeper.failure).__name__}: {keeper.failure}")
+                await self._serve(entry, tasks)
+        except Exception as error:  # noqa: BLE001  reported to the callers, or logged
+            entry.failure = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+            if entry.ready.done():
+                self._options.note(f"{entry.directory}: {type(entry.failure).__name__}: {entry.failure}")
 
-    async def _serve(self, keeper: Keeper, tasks: asyncio.TaskGroup) -> None:
-        beside: list[asyncio.Task[None]] = []
-        opened: Opened | None = None
+    async def _serve(self, entry: DirectoryTask, tasks: asyncio.TaskGroup) -> None:
+        background: list[asyncio.Task[None]] = []
+        opened: OpenDirectory | None = None
         try:
-            async with self._terms.open(keeper.directory) as api:
+            async with self._options.open(entry.directory) as api:
                 project = await api.current_project()
-                feed = Feed(self.numbering, directory=keeper.directory, project=project.id)
-                opened = Opened(keeper.directory, api, feed, asyncio.get_running_loop().time())
-                beside = [
-                    tasks.create_task(self._follow(keeper, opened)),
-                    tasks.create_task(self._watch_files(keeper, api, feed)),
+                feed = EventFeed(self.counter, directory=entry.directory, project=project.id)
+                opened = OpenDirectory(entry.directory, api, feed, asyncio.get_running_loop().time())
+                background = [
+                    tasks.create_task(self._follow(entry, opened)),
+                    tasks.create_task(self._watch_files(entry, api, feed)),
                 ]
-                keeper.ready.set_result(opened)
-                await keeper.closing.wait()
+                entry.ready.set_result(opened)
+                await entry.closing.wait()
         finally:
-            keeper.closing.set()
-            for _ in range(TURNS):  # so that how its runs ended is heard, too
+            entry.closing.set()
+            for _ in range(DRAIN_TURNS):  # so that the events of its ending runs are heard
                 await asyncio.sleep(0)
-            for task in beside:
+            for task in background:
                 task.cancel()
             if opened is not None:
-                opened.feed.take(InstanceDisposed(directory=keeper.directory))
+                opened.feed.take(InstanceDisposed(directory=entry.directory))
                 opened.feed.close()
 
-    async def _follow(self, keeper: Keeper, opened: Opened) -> None:
-        """Hear all that happens. What could not be heard or told is noted, and listeners are told that they missed
-        something. A directory of which nothing at all is heard is closed: nobody is to wait for its events in vain."""
+    async def _follow(self, entry: DirectoryTask, opened: OpenDirectory) -> None:
+        """Put every event into the feed.
+
+        An event that cannot be read or sent is logged, and listeners are told that they missed something. A directory
+        whose events cannot be followed at all is closed, so that nobody waits for its events in vain.
+        """
         heard = True
         while heard:
             heard = False
             try:
-                async for told in opened.api.events():
+                async for delivered in opened.api.events():
                     heard = True
-                    self._terms.watch(told.event)
-                    opened.take(told.event)
-            except CursorLostError:  # more happened at once than is held
+                    self._options.on_event(delivered.event)
+                    opened.take(delivered.event)
+            except CursorLostError:  # more events than the bus holds
                 heard = True
-            except Exception as error:  # noqa: BLE001  one event's trouble must not keep the rest from being told
-                self._terms.note(
-                    f"{keeper.directory}: an event could not be told: {type(error).__name__}: {error}"
+            except Exception as error:  # noqa: BLE001  one bad event must not stop the others
+                self._options.note(
+                    f"{entry.directory}: an event could not be told: {type(error).__name__}: {error}"
                 )
             opened.lose()
-        self._terms.note(f"{keeper.directory} is closed, for its events cannot be followed")
-        keeper.closing.set()
+        self._options.note(f"{entry.directory} is closed, for its events cannot be followed")
+        entry.closing.set()
 
-    async def _watch_files(self, keeper: Keeper, api: Api, feed: Feed) -> None:
-        """Have files watched while somebody listens. What cannot be watched is noted, and tried again for the next."""
+    async def _watch_files(self, entry: DirectoryTask, api: Api, feed: EventFeed) -> None:
+        """Watch files while somebody listens. A failure is logged, and watching is tried again for the next listener."""
         while True:
             await feed.heard.wait()
             async with asyncio.TaskGroup() as tasks:
-                watching = tasks.create_task(self._try_to_watch(keeper, api))
+                watching = tasks.create_task(self._try_watching(entry, api))
                 await feed.unheard.wait()
                 watching.cancel()
 
-    async def _try_to_watch(self, keeper: Keeper, api: Api) -> None:
+    async def _try_watching(self, entry: DirectoryTask, api: Api) -> None:
         try:
-            await self._terms.watch_files(keeper.directory, api.tell)
-        except Exception as error:  # noqa: BLE001  everything else goes on without
-            told = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
-            self._terms.note(f"{keeper.directory}: files are not watched: {type(told).__name__}: {told}")
+            await self._options.watch_files(entry.directory, api.tell)
+        except Exception as error:  # noqa: BLE001  everything else works without it
+            cause = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+            self._options.note(f"{entry.directory}: files are not watched: {type(cause).__name__}: {cause}")

@@ -1,7 +1,7 @@
-"""The feed: what happens in one directory, as frames for every listener. Each event is encoded once, however many listen.
+"""The feed: the events of one directory, as frames for every listener. Each event is encoded once for all of them.
 
-A listener that understands growth (`fine`) is told each piece of a text as it comes. One that does not is told the whole
-part, at most ten times a second: told at every piece, as OpenCode 1.1.34 does, a long answer costs gigabytes.
+A `fine` listener understands growth and receives each piece of a text as it arrives. A `whole` listener receives the
+whole part at most ten times a second: sent with every piece, as OpenCode 1.1.34 does, a long answer costs gigabytes.
 """
 
 import asyncio
@@ -18,22 +18,23 @@ from weft.model.ids import PartID
 from weft.model.part import ReasoningPart, TextPart
 from weft.model.wire import encode
 
-HELD = 8192
-HELD_BYTES = 64 * 1024 * 1024
-BETWEEN_WHOLES = 0.1
-BETWEEN_WAKES = 0.01
-MOST_DIGITS = 20
-PIECE = 1 << 20
-ENDLESS = sys.maxsize
-TURNS = 2
+MAX_FRAMES = 8192
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+WHOLE_PART_SECONDS = 0.1
+WAKE_SECONDS = 0.01
+MAX_DIGITS = 20
+CHUNK_BYTES = 1 << 20
+NO_LIMIT = sys.maxsize
+SETTLE_TURNS = 2
 
 Grain = Literal["fine", "whole"]
 
 
-class Frame(Struct, frozen=True):
-    """One event as JSON, numbered over all feeds; for listeners of one grain alone, or for all.
+class FeedFrame(Struct, frozen=True):
+    """One event as JSON, with a number that is unique over all feeds. With a `grain` it is for listeners of that
+    grain only.
 
-    A `relayed` frame came from the feed of another directory. Listeners of all directories hear it there.
+    A `relayed` frame came from the feed of another directory, where listeners to all directories have heard it.
     """
 
     number: int
@@ -42,15 +43,15 @@ class Frame(Struct, frozen=True):
     relayed: bool = False
 
 
-class Style(Struct, frozen=True, kw_only=True):
-    """How a listener wants to be told: in which grain, and with the directory around each event or without."""
+class StreamStyle(Struct, frozen=True, kw_only=True):
+    """How a listener receives events: in which grain, and whether `wrapped` in an object that names the directory."""
 
     grain: Grain
     wrapped: bool
 
 
-def to_body(event: Event) -> bytes:
-    """An event as `{"type", "properties"}`."""
+def encode_event(event: Event) -> bytes:
+    """Encode an event as `{"type", "properties"}`."""
     if isinstance(event, UnknownEvent):
         return encode({"type": event.named, "properties": event.properties})
     properties = encode(getattr(event, event.whole) if event.whole else event)
@@ -58,7 +59,7 @@ def to_body(event: Event) -> bytes:
 
 
 class Signal:
-    """Wakes all who wait. In a flood they are woken a hundred times a second and take what came meanwhile."""
+    """Wakes all waiting tasks. When many events arrive it wakes them at most a hundred times a second."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[bool]] = set()
@@ -69,14 +70,14 @@ class Signal:
         if not self._waiting or self._due is not None:
             return
         loop = asyncio.get_running_loop()
-        wait = self._woken_at + BETWEEN_WAKES - loop.time()
+        wait = self._woken_at + WAKE_SECONDS - loop.time()
         if wait > 0:
             self._due = loop.call_later(wait, self.wake)
         else:
             self.wake()
 
     def flush(self) -> None:
-        """Wake those now who would be woken in a moment."""
+        """Wake now those that would be woken in a moment."""
         if self._due is not None:
             self._due.cancel()
             self.wake()
@@ -84,31 +85,31 @@ class Signal:
     def wake(self) -> None:
         self._due, self._woken_at = None, asyncio.get_running_loop().time()
         for waiting in self._waiting:
-            _settle(waiting, True)
+            _set_result(waiting, True)
         self._waiting.clear()
 
     async def wait(self, seconds: float) -> bool:
-        """Whether there was news; not after so many seconds without any."""
+        """Return True when the signal fires, False if it does not within so many seconds."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[bool] = loop.create_future()
         self._waiting.add(waiting)
-        patience = loop.call_later(seconds, _settle, waiting, False)
+        timeout = loop.call_later(seconds, _set_result, waiting, False)
         try:
             return await waiting
         finally:
-            patience.cancel()
+            timeout.cancel()
             self._waiting.discard(waiting)
 
 
-def _settle(waiting: asyncio.Future[bool], news: bool) -> None:
+def _set_result(waiting: asyncio.Future[bool], news: bool) -> None:
     if not waiting.done():
         waiting.set_result(news)
 
 
-class Numbering:
-    """One count over the feeds of all directories, so that one id says where a listener of all of them stands.
+class EventCounter:
+    """Numbers the events of all feeds, so that one id tells where a listener to several feeds stands.
 
-    `name` tells its ids from those of before a restart. `closed` is the last number of a feed that is no more.
+    `name` distinguishes our ids from those before a restart. `closed` is the last number of a feed that was closed.
     """
 
     def __init__(self, name: str) -> None:
@@ -123,27 +124,27 @@ class Numbering:
         return self.last
 
     def end(self) -> None:
-        """There will be no more at all: every listener is to leave."""
+        """Ask every listener to leave: no more events will follow."""
         self.ended = True
         self.signal.wake()
 
     def find(self, id: str) -> int | None:
-        """The number in an id of ours, if nothing that came after it is lost with a feed."""
+        """Return the number in one of our ids, or None if a later event was lost with a closed feed."""
         name, _, digits = id.rpartition(".")
-        # No longer than ours can be: beyond some thousand digits Python makes no number of them.
-        if name != self.name or not digits.isdecimal() or len(digits) > MOST_DIGITS:
+        # Checked first: Python refuses to convert thousands of digits.
+        if name != self.name or not digits.isdecimal() or len(digits) > MAX_DIGITS:
             return None
         number = int(digits)
         return number if self.closed <= number <= self.last else None
 
 
-class Growing:
-    """A part whose text comes in pieces. Nobody joins them before somebody wants to see the whole."""
+class GrowingPart:
+    """A part whose text arrives in pieces. They are joined only when a listener needs the whole."""
 
     def __init__(self, part: TextPart | ReasoningPart) -> None:
         self._part = part
         self._pieces = [part.text]
-        self._length = self._told = len(part.text)
+        self._length = self._sent = len(part.text)
 
     def grow(self, event: PartGrew) -> None:
         known = self._length - event.offset
@@ -154,126 +155,130 @@ class Growing:
     def whole(self) -> PartUpdated:
         text = "".join(self._pieces)
         self._pieces = [text]
-        delta, self._told = text[self._told :], self._length
+        delta, self._sent = text[self._sent :], self._length
         return PartUpdated(part=replace(self._part, text=text), delta=delta)
 
 
-class Feed:
-    """A bounded log of frames. Listeners read it at their own pace; one that falls out of it is told so."""
+class EventFeed:
+    """A bounded log of frames. Each listener reads at its own pace; one that falls too far behind is told so."""
 
-    def __init__(self, numbering: Numbering, *, directory: str, project: str) -> None:
+    def __init__(self, counter: EventCounter, *, directory: str, project: str) -> None:
         self.signal = Signal()
         self.closed = False
         self.listeners: dict[Grain, int] = {"fine": 0, "whole": 0}
         self.heard, self.unheard = asyncio.Event(), asyncio.Event()  # whether anybody listens
         self.unheard.set()
-        self._numbering = numbering
+        self._counter = counter
         self._head = encode({"directory": directory, "project": project})[:-1] + b',"payload":'
-        self._frames: deque[Frame] = deque()
+        self._frames: deque[FeedFrame] = deque()
         self._bytes = 0
-        self._dropped = 0  # how many frames have left the log
+        self._dropped = 0  # frames that have left the log
         self._dropped_number = 0
-        self._growing: dict[PartID, Growing] = {}
+        self._growing: dict[PartID, GrowingPart] = {}
         self._grown: dict[PartID, None] = {}
         self._due: asyncio.TimerHandle | None = None
-        self._written: dict[tuple[int, Style, int], tuple[bytes, int]] = {}
+        self._encoded: dict[tuple[int, StreamStyle, int], tuple[bytes, int]] = {}
 
     def close(self) -> None:
-        """There will be no more; whoever resumes after a frame of ours is told that it is gone."""
-        self._tell_wholes()
+        """Add no more events. A listener that resumes after one of our frames learns that the feed is gone."""
+        self._send_whole_parts()
         self.closed = True
         if self._frames:
-            self._numbering.closed = max(self._numbering.closed, self._frames[-1].number)
+            self._counter.closed = max(self._counter.closed, self._frames[-1].number)
         self.signal.fire()
-        self._numbering.signal.fire()
+        self._counter.signal.fire()
 
     def join(self, grain: Grain) -> None:
-        """Count a listener."""
+        """Count a new listener."""
         self.listeners[grain] += 1
         self.heard.set()
         self.unheard.clear()
 
     def leave(self, grain: Grain) -> None:
-        """Count a listener no more."""
+        """Stop counting a listener."""
         self.listeners[grain] -= 1
         if not any(self.listeners.values()):
             self.heard.clear()
             self.unheard.set()
 
     async def settle(self) -> None:
-        """Give what has happened by now to whoever listens, as far as it can be given at once."""
-        for _ in range(TURNS):  # from the bus to us
+        """Pass on to listeners what has happened so far, as far as that is possible without waiting."""
+        for _ in range(SETTLE_TURNS):  # for events on their way from the bus
             await asyncio.sleep(0)
         self.signal.flush()
-        self._numbering.signal.flush()
+        self._counter.signal.flush()
         await asyncio.sleep(0)
 
     def lose(self) -> None:
-        """Something happened that we did not hear: whoever listens has to read everything again."""
+        """Note that events were missed: every listener must read everything again."""
         self._dropped += len(self._frames) + 1
-        self._dropped_number = self._numbering.next()
+        self._dropped_number = self._counter.next()
         self._frames.clear()
-        self._written.clear()
+        self._encoded.clear()
         self._growing.clear()
         self._grown.clear()
         self._bytes = 0
         self.signal.fire()
-        self._numbering.signal.fire()
+        self._counter.signal.fire()
 
     def take(self, event: Event, *, relayed: bool = False) -> None:
-        """Tell an event to whoever listens. One that is `relayed` is another directory's."""
+        """Add an event. One that is `relayed` belongs to another directory."""
         match event:
             case PartGrew():
-                self._put(to_body(event), "fine", relayed=relayed)
+                self._put(encode_event(event), "fine", relayed=relayed)
                 self._grow(event)
             case PartUpdated(part=part):
                 self._grown.pop(part.id, None)
                 self._growing.pop(part.id, None)
                 if isinstance(part, TextPart | ReasoningPart) and part.time and part.time.end is None:
-                    self._growing[part.id] = Growing(part)
-                self._put(to_body(event), relayed=relayed)
+                    self._growing[part.id] = GrowingPart(part)
+                self._put(encode_event(event), relayed=relayed)
             case PartRemoved(part_id=part):
                 self._growing.pop(part, None)
                 self._grown.pop(part, None)
-                self._put(to_body(event), relayed=relayed)
+                self._put(encode_event(event), relayed=relayed)
             case _:
-                self._tell_wholes()  # so that nothing overtakes the text that came before it
-                self._put(to_body(event), relayed=relayed)
+                self._send_whole_parts()  # keep the text before the events that follow it
+                self._put(encode_event(event), relayed=relayed)
 
     def position(self) -> int:
-        """Where a listener begins that wants to hear only what comes."""
+        """Return where a listener starts that wants only new events."""
         return self._dropped + len(self._frames)
 
     def position_after(self, number: int) -> int | None:
-        """Where a listener goes on that heard everything up to a number; None when some of it is no longer held."""
+        """Return where a listener resumes that has heard everything up to a number, or None if some of it is no
+        longer held."""
         if number < self._dropped_number:
             return None
         return self.position() - sum(frame.number > number for frame in self._frames)
 
     def number_at(self, position: int) -> int | None:
-        """The number of what a listener hears next; None when there is nothing new."""
+        """Return the number of the next event at a position, None if there is nothing new."""
         if position == self.position():
             return None
         return self._frames[position - self._dropped].number if position >= self._dropped else 0
 
-    def read(self, position: int, style: Style, *, before: int = ENDLESS) -> tuple[bytes, int] | None:
-        """What to send next to a listener who stands at a position, and where that brings it; None when some of it is
-        gone. One that is far behind is given a piece after the other, so that little waits in its connection; and none
-        is told what comes after a number that is another feed's."""
+    def read(self, position: int, style: StreamStyle, *, before: int = NO_LIMIT) -> tuple[bytes, int] | None:
+        """Return the bytes to send to a listener at a position, and its next position; None if some of it is no
+        longer held.
+
+        A listener that is far behind gets one chunk at a time, so that little waits in its connection. Events from
+        the number `before` on are left out: another feed has an event that comes first.
+        """
         if position < self._dropped:
             return None
         key = position, style, before
-        written = self._written.get(key)
-        if written is None:
-            written = self._written[key] = self._write(*key)
-        return written
+        encoded = self._encoded.get(key)
+        if encoded is None:
+            encoded = self._encoded[key] = self._encode(*key)
+        return encoded
 
-    def _write(self, position: int, style: Style, before: int) -> tuple[bytes, int]:
+    def _encode(self, position: int, style: StreamStyle, before: int) -> tuple[bytes, int]:
         head, tail = (self._head, b"}") if style.wrapped else (b"", b"")
-        name = self._numbering.name.encode()
+        name = self._counter.name.encode()
         pieces: list[bytes] = []
         size, end = 0, self.position()
-        while position < end and size < PIECE:
+        while position < end and size < CHUNK_BYTES:
             frame = self._frames[position - self._dropped]
             if frame.number >= before:
                 break
@@ -292,25 +297,25 @@ class Feed:
         growing.grow(event)
         self._grown[event.part_id] = None
         if self._due is None:
-            self._due = asyncio.get_running_loop().call_later(BETWEEN_WHOLES, self._tell_wholes)
+            self._due = asyncio.get_running_loop().call_later(WHOLE_PART_SECONDS, self._send_whole_parts)
 
-    def _tell_wholes(self) -> None:
-        """Tell of the parts that have grown, to those who need them whole."""
+    def _send_whole_parts(self) -> None:
+        """Add the whole text of the parts that have grown, for listeners that need it."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
         grown, self._grown = self._grown, {}
         if self.listeners["whole"]:
             for part in grown:
-                self._put(to_body(self._growing[part].whole()), "whole")
+                self._put(encode_event(self._growing[part].whole()), "whole")
 
     def _put(self, body: bytes, grain: Grain | None = None, *, relayed: bool = False) -> None:
-        self._frames.append(Frame(self._numbering.next(), body, grain, relayed))
+        self._frames.append(FeedFrame(self._counter.next(), body, grain, relayed))
         self._bytes += len(body)
-        while len(self._frames) > HELD or (self._bytes > HELD_BYTES and len(self._frames) > 1):
+        while len(self._frames) > MAX_FRAMES or (self._bytes > MAX_FRAME_BYTES and len(self._frames) > 1):
             gone = self._frames.popleft()
             self._bytes -= len(gone.body)
             self._dropped, self._dropped_number = self._dropped + 1, gone.number
-        self._written.clear()
+        self._encoded.clear()
         self.signal.fire()
-        self._numbering.signal.fire()
+        self._counter.signal.fire()

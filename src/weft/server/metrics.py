@@ -1,4 +1,4 @@
-"""Count what happens in all directories, in the text format of Prometheus."""
+"""Metrics of requests and events, in the text format of Prometheus."""
 
 from bisect import bisect_left
 from collections import Counter, OrderedDict
@@ -29,8 +29,9 @@ UNKNOWN_ROUTE: Final = "unknown"
 Labels = tuple[tuple[str, str], ...]
 
 
-class Visit(Struct, frozen=True, kw_only=True):
-    """One request and how it went. `route` is the path as a pattern: ids in it would be endlessly many names."""
+class RequestRecord(Struct, frozen=True, kw_only=True):
+    """One request and its result. `route` is the pattern of the path: a label with ids would have endlessly many
+    values."""
 
     method: str
     path: str
@@ -43,7 +44,7 @@ class Visit(Struct, frozen=True, kw_only=True):
 
 
 class Histogram:
-    """How many took how long: the last place is for those longer than every bound."""
+    """Counts durations by upper bound. The last count is for those above every bound."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(BOUNDS) + 1)
@@ -58,65 +59,68 @@ class Histogram:
         for bound, count in zip((*BOUNDS, None), self._counts, strict=True):
             total += count
             le = "+Inf" if bound is None else f"{bound:g}"
-            yield f"{name}_bucket{to_labels((*labels, ('le', le)))} {total}"
-        yield f"{name}_sum{to_labels(labels)} {self._sum:.6f}"
-        yield f"{name}_count{to_labels(labels)} {total}"
+            yield f"{name}_bucket{format_labels((*labels, ('le', le)))} {total}"
+        yield f"{name}_sum{format_labels(labels)} {self._sum:.6f}"
+        yield f"{name}_count{format_labels(labels)} {total}"
 
 
-class Requests:
-    """Every request by its route, and how long those took that end."""
+class RequestMetrics:
+    """Counts requests by route and status, and their durations."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, int]] = Counter()
         self._times: dict[tuple[str, str], Histogram] = {}
 
-    def take(self, visit: Visit, *, timed: bool) -> None:
+    def take(self, visit: RequestRecord, *, timed: bool) -> None:
         self._counts[visit.method, visit.route, visit.status] += 1
         if timed:
             self._times.setdefault((visit.method, visit.route), Histogram()).take(visit.seconds)
 
     def lines(self) -> Iterable[str]:
-        yield from head("weft_requests_total", "counter", "Requests by route and status.")
+        yield from format_head("weft_requests_total", "counter", "Requests by route and status.")
         for (method, route, status), count in sorted(self._counts.items()):
             labels = (("method", method), ("route", route), ("status", str(status)))
-            yield f"weft_requests_total{to_labels(labels)} {count}"
+            yield f"weft_requests_total{format_labels(labels)} {count}"
         name = "weft_request_seconds"
-        yield from head(name, "histogram", "How long requests took; streams are not among them.")
+        yield from format_head(name, "histogram", "Duration of requests, without streams.")
         for (method, route), times in sorted(self._times.items()):
             yield from times.lines(name, (("method", method), ("route", route)))
 
 
-def head(name: str, kind: str, about: str) -> tuple[str, str]:
+def format_head(name: str, kind: str, about: str) -> tuple[str, str]:
     return f"# HELP {name} {about}", f"# TYPE {name} {kind}"
 
 
-def single(name: str, kind: str, about: str, value: float) -> list[str]:
-    return [*head(name, kind, about), f"{name} {value:.10g}"]
+def format_metric(name: str, kind: str, about: str, value: float) -> list[str]:
+    return [*format_head(name, kind, about), f"{name} {value:.10g}"]
 
 
-def by_label(name: str, about: str, label: str, values: Mapping[str, float]) -> list[str]:
-    """A counter that is told apart by one label."""
-    rows = (f"{name}{to_labels(((label, key),))} {value:.10g}" for key, value in sorted(values.items()))
-    return [*head(name, "counter", about), *rows]
+def format_by_label(name: str, about: str, label: str, values: Mapping[str, float]) -> list[str]:
+    """Format a counter with one label."""
+    rows = (f"{name}{format_labels(((label, key),))} {value:.10g}" for key, value in sorted(values.items()))
+    return [*format_head(name, "counter", about), *rows]
 
 
-def to_labels(labels: Labels) -> str:
-    return "{" + ",".join(f'{name}="{escape(value)}"' for name, value in labels) + "}"
+def format_labels(labels: Labels) -> str:
+    return "{" + ",".join(f'{name}="{escape_label(value)}"' for name, value in labels) + "}"
 
 
-def escape(text: str) -> str:
+def escape_label(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-REMEMBERED: Final = 10_000
+MAX_SEEN: Final = 10_000
 
 
-class Tally:
-    """Counts since the start. A copy of a message (a fork, an import) is told of like any other, so only what happens in
-    a session that is being run is counted, and each thing once."""
+class EventMetrics:
+    """Counts events since the start.
+
+    Forks and imports copy messages and publish them like new ones, so only events of running sessions count, and each
+    id once.
+    """
 
     def __init__(self) -> None:
-        self.told = 0
+        self.events = 0
         self.dropped = 0
         self.streams = 0
         self.store_errors = 0
@@ -130,10 +134,10 @@ class Tally:
         self._seen: OrderedDict[str, None] = OrderedDict()
 
     def take(self, event: Event) -> None:
-        self.told += 1
+        self.events += 1
         match event:
             case StatusChanged(session_id=session, status=status):
-                self._turn(session, status)
+                self._note_status(session, status)
             case SessionRested(session_id=session):
                 self._running.pop(session, None)
             case SessionDeleted(info=info):
@@ -150,7 +154,7 @@ class Tally:
             case _:
                 pass
 
-    def _turn(self, session: SessionID, status: Idle | Busy | Retry) -> None:
+    def _note_status(self, session: SessionID, status: Idle | Busy | Retry) -> None:
         match status:
             case Idle():
                 self._running.pop(session, None)
@@ -178,28 +182,46 @@ class Tally:
         new = id not in self._seen
         self._seen[id] = None
         self._seen.move_to_end(id)
-        if len(self._seen) > REMEMBERED:
+        if len(self._seen) > MAX_SEEN:
             self._seen.popitem(last=False)
         return new
 
     def lines(self) -> list[str]:
         tokens = dict(self._tokens)
         return [
-            *single("weft_events_total", "counter", "Events that happened in open directories.", self.told),
-            *single("weft_streams", "gauge", "Listeners on event streams now.", self.streams),
-            *single(
-                "weft_listeners_dropped_total", "counter", "Listeners sent away: too slow.", self.dropped
+            *format_metric(
+                "weft_events_total", "counter", "Events that happened in open directories.", self.events
             ),
-            *single("weft_runs", "gauge", "Sessions that are being run now.", len(self._running)),
-            *single("weft_runs_total", "counter", "Runs that began.", self._runs),
-            *single("weft_prompts_total", "counter", "Prompts a model began to answer.", self._prompts),
-            *single("weft_steps_total", "counter", "Answers of models that came to an end.", self._steps),
-            *by_label("weft_tokens_total", "Tokens of those answers, as far as counted.", "kind", tokens),
-            *single(
-                "weft_cost_dollars_total", "counter", "What they cost, as far as known.", float(self._cost)
+            *format_metric("weft_streams", "gauge", "Listeners on event streams now.", self.streams),
+            *format_metric(
+                "weft_listeners_dropped_total",
+                "counter",
+                "Listeners dropped because they were too slow.",
+                self.dropped,
             ),
-            *single("weft_retries_total", "counter", "Waits before a model was asked again.", self._retries),
-            *single("weft_compactions_total", "counter", "Conversations summed up.", self._compactions),
-            *by_label("weft_failures_total", "Runs that failed, by how.", "name", dict(self._failures)),
-            *single("weft_store_errors_total", "counter", "Requests the store refused.", self.store_errors),
+            *format_metric("weft_runs", "gauge", "Sessions running now.", len(self._running)),
+            *format_metric("weft_runs_total", "counter", "Runs started.", self._runs),
+            *format_metric(
+                "weft_prompts_total", "counter", "Prompts that a model began to answer.", self._prompts
+            ),
+            *format_metric("weft_steps_total", "counter", "Finished answers of models.", self._steps),
+            *format_by_label(
+                "weft_tokens_total", "Tokens of finished answers, as far as reported.", "kind", tokens
+            ),
+            *format_metric(
+                "weft_cost_dollars_total",
+                "counter",
+                "Cost of finished answers, as far as known.",
+                float(self._cost),
+            ),
+            *format_metric("weft_retries_total", "counter", "Retries of requests to models.", self._retries),
+            *format_metric(
+                "weft_compactions_total", "counter", "Compactions of conversations.", self._compactions
+            ),
+            *format_by_label(
+                "weft_failures_total", "Failed runs by kind of failure.", "name", dict(self._failures)
+            ),
+            *format_metric(
+                "weft_store_errors_total", "counter", "Requests that failed in the store.", self.store_errors
+            ),
         ]

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the routes and the values they speak of; never written by hand."""
+"""Build the OpenAPI document from the routes and their types."""
 
 import re
 from collections.abc import Iterable
@@ -11,8 +11,20 @@ from weft.model.ids import PREFIXES
 from weft.model.wire import EXTRA
 from weft.server.route import Route
 
-NAME = re.compile(r"\{(\w+)\}")
-KINDS = {
+# The schema names that clients generate code from, for classes that have another name here.
+PUBLISHED_NAMES = {
+    "DirectoryEntry": "Entry",
+    "HealthInfo": "Health",
+    "LocatedData": "Located",
+    "LoginMethodInfo": "Way",
+    "ModelApiInfo": "Api",
+    "RequestOptions": "Request",
+    "SessionUpdateInput": "Change",
+    "TuiRequest": "Asked",
+}
+SCHEMA_REF = "#/components/schemas/"
+PATH_PARAMETER = re.compile(r"\{(\w+)\}")
+ID_KINDS = {
     "sessionID": "session",
     "messageID": "message",
     "partID": "part",
@@ -20,7 +32,7 @@ KINDS = {
     "ptyID": "pty",
     "grantID": "grant",
 }
-REFUSAL = {
+ERROR_SCHEMA = {
     "type": "object",
     "required": ["name", "data"],
     "properties": {
@@ -32,22 +44,23 @@ REFUSAL = {
         },
     },
 }
-REFUSED = {
+ERROR_RESPONSE = {
     "description": "Why not",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}},
 }
 
 
 def to_document(routes: Iterable[Route], *, version: str) -> dict[str, Any]:
+    """Return the OpenAPI document of the routes."""
     table = tuple(routes)
-    spoken = [kind for route in table for kind in (route.gives, route.takes) if kind is not None]
-    shapes, components = msgspec.json.schema_components(spoken, ref_template="#/components/schemas/{name}")
-    shape = iter(shapes)
+    types = [kind for route in table for kind in (route.gives, route.takes) if kind is not None]
+    schemas, components = msgspec.json.schema_components(types, ref_template=SCHEMA_REF + "{name}")
+    schema = iter(schemas)
     paths: dict[str, Any] = {}
     for route in table:
-        gives = next(shape) if route.gives is not None else None
-        takes = next(shape) if route.takes is not None else None
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, gives, takes)
+        gives = next(schema) if route.gives is not None else None
+        takes = next(schema) if route.takes is not None else None
+        paths.setdefault(route.path, {})[route.method.lower()] = _to_operation(route, gives, takes)
     return {
         "openapi": "3.1.0",
         "info": {"title": "weft", "version": version, "description": "Sessions of coding agents over HTTP"},
@@ -55,72 +68,93 @@ def to_document(routes: Iterable[Route], *, version: str) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "securitySchemes": {"password": {"type": "http", "scheme": "basic"}},
-            "schemas": {name: as_sent(schema) for name, schema in components.items()} | {"Refusal": REFUSAL},
+            "schemas": {_publish(name): _to_component(schema) for name, schema in components.items()}
+            | {"Refusal": ERROR_SCHEMA},
         },
     }
 
 
-def _operation(route: Route, gives: Any, takes: Any) -> dict[str, Any]:
+def _publish(name: str) -> str:
+    """Return the published name of a schema. The name of a generic class contains the names of its arguments."""
+    return re.sub(r"[A-Za-z]+", lambda word: PUBLISHED_NAMES.get(word[0], word[0]), name)
+
+
+def _to_component(schema: dict[str, Any]) -> Any:
+    component = to_wire_schema(schema)
+    return component | {"title": _publish(component["title"])} if "title" in component else component
+
+
+def _to_operation(route: Route, gives: Any, takes: Any) -> dict[str, Any]:
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": _name_schema(name, route.path)}
-        for name in NAME.findall(route.path)
+        {"name": name, "in": "path", "required": True, "schema": _to_path_schema(name, route.path)}
+        for name in PATH_PARAMETER.findall(route.path)
     ]
     answer: dict[str, Any] = {"description": route.about}
     if gives is not None:
-        answer["content"] = {route.media: {"schema": as_sent(gives)}}
+        answer["content"] = {route.media: {"schema": to_wire_schema(gives)}}
     operation: dict[str, Any] = {
         "operationId": route.name,
         "summary": route.about,
         "tags": [route.name.partition(".")[0]],
-        "parameters": [*parameters, *_query(route.query)],
-        "responses": {"200" if gives is not None else "204": answer, "4XX": REFUSED, "5XX": REFUSED},
+        "parameters": [*parameters, *_to_parameters(route.query)],
+        "responses": {
+            "200" if gives is not None else "204": answer,
+            "4XX": ERROR_RESPONSE,
+            "5XX": ERROR_RESPONSE,
+        },
     }
     if takes is not None:
         operation["requestBody"] = {
             "required": not route.optional,
-            "content": {"application/json": {"schema": as_sent(takes)}},
+            "content": {"application/json": {"schema": to_wire_schema(takes)}},
         }
     return operation
 
 
-def _name_schema(name: str, path: str) -> dict[str, Any]:
-    """What a name in a path looks like. A request is a permission's or a question's, by the path."""
-    kind = KINDS.get(name) or ("permission" if "/permission/" in path else "question")
-    if name not in KINDS and name != "requestID":
+def _to_path_schema(name: str, path: str) -> dict[str, Any]:
+    """Return the schema of a parameter in a path. A `requestID` names a permission or a question, depending on the
+    path."""
+    kind = ID_KINDS.get(name) or ("permission" if "/permission/" in path else "question")
+    if name not in ID_KINDS and name != "requestID":
         return {"type": "string", "minLength": 1}
     return {"type": "string", "pattern": f"^{PREFIXES[kind]}_[0-9A-Za-z]{{20,40}}$"}
 
 
-def _query(kind: type[Struct]) -> list[dict[str, Any]]:
+def _to_parameters(kind: type[Struct]) -> list[dict[str, Any]]:
     directory = {"name": "directory", "in": "query", "required": False, "schema": {"type": "string"}}
     schema = msgspec.json.schema(kind, ref_template="#/{name}")
     schema = schema["$defs"][kind.__name__] if "$defs" in schema else schema
     fields, required = schema.get("properties", {}), schema.get("required", ())
-    asked = [
-        {"name": name, "in": "query", "required": name in required, "schema": _present(shape)}
-        for name, shape in fields.items()
+    declared = [
+        {"name": name, "in": "query", "required": name in required, "schema": _drop_null(schema)}
+        for name, schema in fields.items()
         if name != "directory"
     ]
-    return [directory, *asked]
+    return [directory, *declared]
 
 
-def _present(shape: dict[str, Any]) -> dict[str, Any]:
-    """A thing in an address is there or not; it is never null."""
-    kinds = [each for each in shape.get("anyOf", ()) if each != {"type": "null"}]
-    return kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else shape
+def _drop_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Remove null from a schema: a query parameter is present or absent, never null."""
+    kinds = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    return kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else schema
 
 
-def as_sent(schema: Any) -> Any:
-    """A schema as the wire has it: the place where we keep unknown fields is no field, more may come than we know, and
-    exact decimals are numbers."""
+def to_wire_schema(schema: Any) -> Any:
+    """Return a schema as it is on the wire.
+
+    The field in which we keep unknown fields is not part of it, objects may have more fields than we know, and
+    decimals are numbers.
+    """
     if isinstance(schema, list):
-        return [as_sent(each) for each in schema]
+        return [to_wire_schema(each) for each in schema]
+    if isinstance(schema, str) and schema.startswith(SCHEMA_REF):
+        return _publish(schema)
     if not isinstance(schema, dict):
         return schema
     if schema.get("format") == "decimal":
         return {**{name: each for name, each in schema.items() if name != "format"}, "type": "number"}
     sent = {
-        name: as_sent(each)
+        name: to_wire_schema(each)
         for name, each in schema.items()
         if name != "additionalProperties" or each is not False
     }

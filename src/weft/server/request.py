@@ -1,4 +1,4 @@
-"""Read a request: bounded, decoded into the route's own types, and refused with the reason when it does not fit."""
+"""Read requests: bounded in size, decoded into the types of the route."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,29 +12,28 @@ from weft.errors import DocumentError, InvalidInputError
 from weft.model.wire import decode
 from weft.server.route import Route
 
-MOST_BYTES: Final = 32 * 1024 * 1024
-DEEPEST: Final = 64
-MOST_QUERY: Final = 64
-STRING: Final = re.compile(
-    rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL
-)  # by the run: by the byte it costs seconds
+MAX_BODY_BYTES: Final = 32 * 1024 * 1024
+MAX_DEPTH: Final = 64
+MAX_QUERY_FIELDS: Final = 64
+# Possessive quantifiers: with backtracking a long string costs seconds.
+STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 OPENING: Final = b"[{"
 MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
-OTHERWISE: Final = re.compile(r"Expected (.+?)(?:, got `str`)? - at `\$\.(\w+)`")
+WRONG_TYPE: Final = re.compile(r"Expected (.+?)(?:, got `str`)? - at `\$\.(\w+)`")
 NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 Receive = Callable[[], Awaitable[Any]]
 
 
-class TooLargeError(Exception):
-    """A body of more bytes than we take."""
+class BodyTooLargeError(Exception):
+    """The body is larger than the server accepts."""
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str]) -> bytes:
-    """The body whole. Raises `TooLargeError` as soon as that is known."""
+    """Read the whole body. Raise `BodyTooLargeError` as soon as it is known to be too large."""
     length = headers.get("content-length", "")
-    if length.isdecimal() and int(length) > MOST_BYTES:
-        raise TooLargeError
+    if length.isdecimal() and int(length) > MAX_BODY_BYTES:
+        raise BodyTooLargeError
     pieces: list[bytes] = []
     size, more = 0, True
     while more:
@@ -43,14 +42,15 @@ async def read_body(receive: Receive, headers: Mapping[str, str]) -> bytes:
             raise InvalidInputError("body", "it broke off")
         piece: bytes = message.get("body", b"")
         size, more = size + len(piece), message.get("more_body", False)
-        if size > MOST_BYTES:
-            raise TooLargeError
+        if size > MAX_BODY_BYTES:
+            raise BodyTooLargeError
         pieces.append(piece)
     return b"".join(pieces)
 
 
-def to_value(route: Route, raw: bytes, content_type: str) -> Any:
-    """The body as what the route takes. Raises `InvalidInputError` or `DocumentError`."""
+def decode_body(route: Route, raw: bytes, content_type: str) -> Any:
+    """Return the body as the type that the route takes. Raise `InvalidInputError` or `DocumentError` if it does not
+    fit."""
     if route.takes is None:
         return None
     if not raw.strip():
@@ -59,49 +59,49 @@ def to_value(route: Route, raw: bytes, content_type: str) -> Any:
         raise InvalidInputError("body", "it is missing")
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise InvalidInputError("content-type", "a body is application/json")
-    if is_deep(raw):
-        raise DocumentError("body", f"nested more than {DEEPEST} deep")
+    if is_too_deep(raw):
+        raise DocumentError("body", f"nested more than {MAX_DEPTH} deep")
     return decode(raw, route.takes, where="body")
 
 
-def is_deep(raw: bytes) -> bool:
-    """Whether brackets are nested beyond reason; those inside strings are not counted."""
-    if raw.count(b"[") + raw.count(b"{") <= DEEPEST:
-        return False  # a picture in a prompt: many megabytes, few brackets
+def is_too_deep(raw: bytes) -> bool:
+    """Return True if brackets outside of strings are nested too deeply."""
+    if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
+        return False  # a prompt with a picture: many megabytes, few brackets
     depth = 0
     for byte in STRING.sub(b"", raw).translate(None, NO_BRACKETS):
         depth += 1 if byte in OPENING else -1
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             return True
     return False
 
 
-def to_query(kind: type[Struct], query_string: bytes) -> Struct:
-    """The query as the route's own type. What a route does not know is passed over, as clients expect."""
-    given = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)[:MOST_QUERY])
+def decode_query(kind: type[Struct], query_string: bytes) -> Struct:
+    """Return the query as the type that the route declares. Unknown parameters are ignored, as clients expect."""
+    parameters = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)[:MAX_QUERY_FIELDS])
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
-    asked = {name: value for name, value in given.items() if name in known}
+    values = {name: value for name, value in parameters.items() if name in known}
     try:
-        return msgspec.convert(asked, kind, strict=False)
+        return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _named(str(error)) from error
+        raise _to_input_error(str(error)) from error
 
 
-def _named(fault: str) -> InvalidInputError:
-    """What is wrong with a query, by the name that stands in the address, where all that is said is words."""
+def _to_input_error(fault: str) -> InvalidInputError:
+    """Return the error for a query, named after the parameter that is wrong."""
     if missing := MISSING.fullmatch(fault):
         return InvalidInputError(missing[1], "it is missing")
-    if other := OTHERWISE.fullmatch(fault):
-        return InvalidInputError(other[2], f"it is expected to be {other[1].replace(' | null', '')}")
+    if wrong := WRONG_TYPE.fullmatch(fault):
+        return InvalidInputError(wrong[2], f"it is expected to be {wrong[1].replace(' | null', '')}")
     return InvalidInputError("query", fault)
 
 
-def directory_in(query_string: bytes, headers: Mapping[str, str]) -> str:
-    """Return the directory that a request names, in its query or else in a header; "" if it names none.
+def find_directory(query_string: bytes, headers: Mapping[str, str]) -> str:
+    """Return the directory that a request names in its query or in a header, "" if it names none.
 
-    Clients encode it once or twice or not at all; decoding once more does no harm to any of them.
+    Clients encode the value once, twice or not at all; decoding it once more is harmless.
     """
-    query = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)[:MOST_QUERY])
+    query = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)[:MAX_QUERY_FIELDS])
     given = (
         query.get("directory")
         or query.get("location[directory]")

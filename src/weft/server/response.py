@@ -1,4 +1,4 @@
-"""Answers and errors as bytes on the wire."""
+"""Send answers and errors, and map errors to HTTP statuses."""
 
 import secrets
 from collections.abc import Awaitable, Callable
@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from weft import errors
 from weft.errors import WeftError
-from weft.model.error_wire import name_of, to_facts
+from weft.model.error_wire import to_facts, wire_error_name
 from weft.model.wire import encode
-from weft.server.route import Answer
+from weft.server.route import RouteResult
 
-# The first that fits counts: a kind stands before what it is a kind of.
+# The first match counts: a subclass comes before its base class.
 STATUS: tuple[tuple[type[WeftError], int], ...] = (
     (errors.InvalidInputError, 400),
     (errors.DocumentError, 400),
@@ -40,9 +40,11 @@ STATUS: tuple[tuple[type[WeftError], int], ...] = (
 )
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
-    """What a client is told instead of an answer. No trace, no path of ours: `ref` finds it in the log. A client of ours
-    makes the same error again of its `facts`."""
+class ErrorResponse(Struct, frozen=True, kw_only=True):
+    """An error as clients receive it. It contains no stack trace and no path of ours; `ref` identifies it in the log.
+
+    Our own client raises the same error again from its `facts`.
+    """
 
     status: int
     name: str
@@ -55,14 +57,17 @@ class Refusal(Struct, frozen=True, kw_only=True):
         return encode({"name": self.name, "data": data})
 
 
-def to_refusal(error: Exception) -> Refusal:
+def to_error_response(error: Exception) -> ErrorResponse:
+    """Return the response for an error. Unknown errors get status 500 and a reference to the log."""
     for kind, status in STATUS:
         if isinstance(error, kind):
             hint = f" ({error.hint})" if error.hint else ""
             message = f"{error}{hint}"
-            return Refusal(status=status, name=name_of(error), message=message, facts=to_facts(error))
+            return ErrorResponse(
+                status=status, name=wire_error_name(error), message=message, facts=to_facts(error)
+            )
     ref = f"err_{secrets.token_hex(8)}"
-    return Refusal(
+    return ErrorResponse(
         status=500,
         name="UnknownError",
         message=f"something went wrong here; the log has it as {ref}",
@@ -77,8 +82,8 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 NO_CONTENT: Final = 204
 
 
-def headers_of(scope: Scope) -> dict[str, str]:
-    """One that is sent twice is both of them in a row: a second `Host` does not hide the first from the door."""
+def read_headers(scope: Scope) -> dict[str, str]:
+    """Return the headers of a request. Repeated headers are joined, so that a second `Host` does not hide the first."""
     found: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
@@ -86,40 +91,41 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return found
 
 
-async def respond(send: Send, answer: Answer) -> None:
+async def send_result(send: Send, answer: RouteResult) -> None:
     body = b"" if answer.status == NO_CONTENT else encode(answer.value)
     await _send(send, answer.status, body, dict(answer.headers))
 
 
-async def refuse(send: Send, refusal: Refusal, headers: dict[str, str] | None = None) -> None:
-    await _send(send, refusal.status, refusal.body(), headers or {})
+async def send_error(send: Send, error: ErrorResponse, headers: dict[str, str] | None = None) -> None:
+    await _send(send, error.status, error.body(), headers or {})
 
 
-async def preflight(send: Send, headers: dict[str, str], shown: dict[str, str]) -> None:
+async def send_preflight(send: Send, headers: dict[str, str], cors: dict[str, str]) -> None:
     allowed = {
         "access-control-allow-methods": "GET,HEAD,PUT,POST,DELETE,PATCH",
         "access-control-allow-headers": headers.get("access-control-request-headers", ""),
         "access-control-max-age": "86400",
     }
-    await _send(send, NO_CONTENT, b"", shown | (allowed if shown else {}))
+    await _send(send, NO_CONTENT, b"", cors | (allowed if cors else {}))
 
 
 async def _send(send: Send, status: int, body: bytes, headers: dict[str, str]) -> None:
-    told = {"content-type": "application/json"} if body else {}
-    told |= {"x-content-type-options": "nosniff"} | headers
+    sent = {"content-type": "application/json"} if body else {}
+    sent |= {"x-content-type-options": "nosniff"} | headers
     if status != NO_CONTENT:
-        told["content-length"] = str(len(body))
-    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in told.items()]
+        sent["content-length"] = str(len(body))
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent.items()]
     await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})
 
 
-def with_headers(send: Send, headers: dict[str, str]) -> Send:
+def add_headers(send: Send, headers: dict[str, str]) -> Send:
+    """Return a `send` that adds headers to the response."""
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
-    async def sending(message: dict[str, Any]) -> None:
+    async def send_with_headers(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *raw]}
         await send(message)
 
-    return sending
+    return send_with_headers

@@ -1,108 +1,13 @@
-"""A route: one operation on the wire, as a value; tickets for browsers; requests sent twice."""
+"""A route: one operation of the HTTP interface, as a value."""
 
-import asyncio
-import hashlib
-import secrets
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Literal, Protocol, get_type_hints
+from typing import Any, Literal, Protocol, get_type_hints
 
 from msgspec import Struct
 
 from weft.api import Api
-from weft.errors import ConflictError, InvalidInputError
-from weft.model.ids import ALPHABET, HEX_LENGTH, PER_MS, WRAP, MessageID, SessionID
-from weft.server.control import Control
-
-SECONDS: Final = 60
-MOST: Final = 1000
-
-
-class Tickets:
-    """Each is good once, for one address, for a minute."""
-
-    def __init__(self) -> None:
-        self._good: dict[str, tuple[str, float]] = {}
-
-    def give(self, path: str) -> str:
-        now = asyncio.get_running_loop().time()
-        self._good = {ticket: for_ for ticket, for_ in self._good.items() if for_[1] > now}
-        while len(self._good) >= MOST:
-            del self._good[next(iter(self._good))]
-        ticket = secrets.token_urlsafe(32)
-        self._good[ticket] = path, now + SECONDS
-        return ticket
-
-    def take(self, ticket: str, path: str) -> bool:
-        """Whether it is good for this address. It is not, the next time."""
-        found = self._good.pop(ticket, None)
-        return found is not None and found[0] == path and found[1] > asyncio.get_running_loop().time()
-
-
-LONGEST: Final = 255
-HALF: Final = 7
-REMEMBERED: Final = 10_000
-WINDOW_MS: Final = 24 * 60 * 60 * 1000
-
-
-class Repeats:
-    """Finds the id that a key stood for. `now` is the time in milliseconds."""
-
-    def __init__(self, now: Callable[[], int]) -> None:
-        self._now = now
-        self._known: OrderedDict[tuple[str, str], MessageID] = OrderedDict()
-        self._doors: dict[tuple[str, str], asyncio.Lock] = {}
-
-    async def id_for(self, api: Api, session: SessionID, key: str, body: bytes) -> MessageID:
-        """The id for a prompt with this key: the one it had, if it was sent before. Raises `ConflictError` if that was
-        another prompt."""
-        if not 0 < len(key) <= LONGEST or not key.isprintable():
-            raise InvalidInputError(
-                "idempotency-key", f"it has 1 to {LONGEST} characters that can be printed"
-            )
-        head, tail = to_letters(f"{session}\n{key}".encode()), to_letters(body)
-        place = session, head
-        # One at a time: two that come at once must not both be the first.
-        async with self._doors.setdefault(place, asyncio.Lock()):
-            found = self._known.get(place) or await self._find(api, session, head)
-            self._doors.pop(place, None)
-            id = found or self._mint(head + tail)
-            self._remember(place, id)
-        if not id.endswith(tail):
-            raise ConflictError("idempotency key", key, "was used for another request")
-        return id
-
-    def _mint(self, tail: str) -> MessageID:
-        number = (self._now() * PER_MS + 1) % WRAP
-        return MessageID(f"msg_{number:0{HEX_LENGTH}x}{tail}")
-
-    def _remember(self, place: tuple[str, str], id: MessageID) -> None:
-        self._known[place] = id
-        self._known.move_to_end(place)
-        while len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
-
-    async def _find(self, api: Api, session: SessionID, head: str) -> MessageID | None:
-        """Look through what was said lately; after a restart that is all there is to go by."""
-        oldest = self._now() - WINDOW_MS
-        async for message in api.stream_messages(session):
-            if message.info.time.created < oldest:
-                return None
-            if message.info.id.partition("_")[2][HEX_LENGTH:].startswith(head):
-                return message.info.id
-        return None
-
-
-def to_letters(raw: bytes) -> str:
-    """Half the tail of an id, always the same for the same bytes."""
-    digest = hashlib.sha256(raw).digest()
-    number = int.from_bytes(digest)
-    letters: list[str] = []
-    for _ in range(HALF):
-        number, rest = divmod(number, len(ALPHABET))
-        letters.append(ALPHABET[rest])
-    return "".join(letters)
-
+from weft.model.ids import SessionID
+from weft.server.state import IdempotencyKeys, Tickets, TuiControl
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Media = Literal[
@@ -115,14 +20,14 @@ Media = Literal[
 ]
 
 
-class Premises(Protocol):
-    """What a route may ask of the server itself, beyond its directory."""
+class ServerContext(Protocol):
+    """What a route may use of the server. `HttpServer` documents each method."""
 
     @property
-    def control(self) -> Control: ...
+    def control(self) -> TuiControl: ...
 
     @property
-    def repeats(self) -> Repeats: ...
+    def idempotency_keys(self) -> IdempotencyKeys: ...
 
     @property
     def tickets(self) -> Tickets: ...
@@ -131,10 +36,13 @@ class Premises(Protocol):
     def here(self) -> str: ...
 
     @property
-    def ending(self) -> bool: ...
+    def shutting_down(self) -> bool: ...
 
     @property
     def shows_files(self) -> bool: ...
+
+    @property
+    def document(self) -> dict[str, Any]: ...
 
     async def open(self, directory: str) -> Api: ...
 
@@ -150,15 +58,16 @@ class Premises(Protocol):
 
     async def dispose_all(self) -> None: ...
 
-    def document(self) -> dict[str, Any]: ...
-
     def note(self, line: str) -> None: ...
 
 
-class Wide(Struct, frozen=True, kw_only=True):
-    """One call of a route that is about the server rather than a directory: none is opened for it."""
+class ServerCall(Struct, frozen=True, kw_only=True):
+    """A call of a route about the server itself. No directory is opened for it.
 
-    premises: Premises
+    `names` are the parameters in the path; `query` and `body` have the types that the route declares.
+    """
+
+    server: ServerContext
     directory: str
     names: Mapping[str, str]
     headers: Mapping[str, str] = {}
@@ -167,14 +76,14 @@ class Wide(Struct, frozen=True, kw_only=True):
     body: Any = None
 
 
-class Call(Wide, frozen=True, kw_only=True):
-    """One call of a route: who answers, the names in the path, the query and the body as the route's own types."""
+class DirectoryCall(ServerCall, frozen=True, kw_only=True):
+    """A call of a route about one directory, with the `Api` of that directory."""
 
     api: Api
 
 
-class Answer(Struct, frozen=True, kw_only=True):
-    """A value with more to say about it than the value: other headers, another status."""
+class RouteResult(Struct, frozen=True, kw_only=True):
+    """A value to send with a status or headers other than the usual ones."""
 
     value: Any
     status: int = 200
@@ -182,16 +91,18 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class NoQuery(Struct, frozen=True, kw_only=True):
-    """Nothing is asked for in the address."""
+    """The query of a route that has no parameters."""
 
 
 class Route(Struct, frozen=True, kw_only=True):
-    """`takes` is the type of the body, None when there is none; a body that is `optional` may be absent.
+    """One operation: its method and path, its types, and the function that `run`s it.
 
-    `gives` is the type of the answer; None for an answer without a body. A `wide` route is called with a `Wide`.
-    A route about a session says how much it depends on the session's own directory, if the caller names none: it `needs`
-    that directory to do its work there, or `wants` it for a better answer. Otherwise any directory will do.
-    What is not JSON (`media`) stands in the table for the document, and is served by somebody else.
+    * `takes` is the type of the body, None for no body; an `optional` body may be absent;
+    * `gives` is the type of the answer, None for an answer without a body;
+    * a route with `server_only` is called with a `ServerCall`, any other with a `DirectoryCall`;
+    * `home` says what a route about a session does if the caller names no directory: it `needs` the session's own
+      directory, it `wants` it for a better answer, or it works in any directory;
+    * a route whose `media` is not JSON is listed for the OpenAPI document only; its own endpoint serves it.
     """
 
     method: Method
@@ -202,14 +113,14 @@ class Route(Struct, frozen=True, kw_only=True):
     gives: Any = None
     takes: Any = None
     optional: bool = False
-    wide: bool = False
+    server_only: bool = False
     media: Media = "application/json"
     query: type[Struct] = NoQuery
     home: Literal["", "wants", "needs"] = ""
 
 
 def route(method: Method, path: str, name: str, run: Callable[[Any], Awaitable[Any]], **more: Any) -> Route:
-    """A route whose function says what it is about and, unless that is an `Answer`, what it gives."""
+    """Return a route for a function. Its docstring becomes the summary, its return type the type of the answer."""
     hints = get_type_hints(run)
     gives = more.pop("gives", hints["return"])
     about = (run.__doc__ or "").strip().partition("\n")[0].rstrip(".")
@@ -220,6 +131,6 @@ def route(method: Method, path: str, name: str, run: Callable[[Any], Awaitable[A
         about=about,
         run=run,
         gives=None if gives is type(None) else gives,
-        wide=hints["call"] is Wide,
+        server_only=hints["call"] is ServerCall,
         **more,
     )

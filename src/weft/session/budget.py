@@ -1,4 +1,4 @@
-"""Reserve and count spending: per session in this process, per day over all processes."""
+"""Reserve and count spending: per session within this process, and per day over all processes."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -12,35 +12,38 @@ from weft.host.now import day_of
 from weft.model.ids import SessionID
 from weft.model.message import AnyMessage
 from weft.model.session import Session
-from weft.model.spending import UNLIMITED, Budget, Budgets, Ledger, Spent, add_up, within_parent
+from weft.model.spending import UNLIMITED, Budget, Budgets, Ledger, Spent, add_spent, to_child_spent
 from weft.model.wire import Wire, always, from_plain, to_plain
-from weft.session.totals import counted
+from weft.session.totals import count_messages
 from weft.store.contract import Store
 
 KEY = ("budget", "day")
-# Who held something back and died does not hold it for ever. A step that lasts longer holds no more than others do.
+# A process that died does not keep its reservation for ever. After this time a reservation no longer counts.
 HELD_MS = 15 * 60_000
 
-NOBODY: dict[SessionID, "Entry"] = {}
+NO_ENTRIES: dict[SessionID, "DayEntry"] = {}
+
+Allow = Callable[[Spent], bool]
 
 
-class Entry(Wire, frozen=True, kw_only=True):
-    """What one session has spent today, and what the call it is making is expected to take, since when."""
+class DayEntry(Wire, frozen=True, kw_only=True):
+    """What one session has spent today. `held` is reserved for its request under way, since the time `since`."""
 
     ledger: Ledger
     held: Spent | None = None
     since: int = 0
 
 
-class Page(Wire, frozen=True, kw_only=True):
+class DayPage(Wire, frozen=True, kw_only=True):
+    """The spending of all sessions on one day, as it is stored."""
+
     day: str
-    entries: dict[SessionID, Entry] = always(NOBODY)
+    entries: dict[SessionID, DayEntry] = always(NO_ENTRIES)
 
 
-Allow = Callable[[Spent], bool]
+class DayLedger:
+    """The spending of the day, shared by all processes through the store."""
 
-
-class DayBook:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._begun = ""
@@ -48,14 +51,14 @@ class DayBook:
     async def reserve(
         self, session: Session, messages: list[AnyMessage], expected: Spent, *, now: int, allow: Allow
     ) -> Spent:
-        """What is spent today, calls under way included; `expected` is held back if that much is allowed."""
+        """Return what all sessions have spent or reserved today. Reserve `expected` if `allow` accepts that total."""
         page = await self._begin(now)
         found: list[Spent] = []
 
         def rework(known: Any) -> Any:
-            today = to_page(known, page)
-            entry = Entry(ledger=_counted(today, session, messages))
-            total = spent_on(today, now=now, but=session.id, own=entry)
+            today = read_day(known, page)
+            entry = DayEntry(ledger=_count_today(today, session, messages))
+            total = total_day(today, now=now, but=session.id, own=entry)
             found[:] = [total]
             if allow(total):
                 entry = replace(entry, held=expected, since=now)
@@ -65,24 +68,24 @@ class DayBook:
         return found[0]
 
     async def settle(self, session: Session, messages: list[AnyMessage], *, now: int) -> None:
-        """Count what a session has spent meanwhile, and hold nothing back for it any more."""
+        """Count what a session has spent, and release its reservation."""
         page = await self._begin(now)
 
         def rework(known: Any) -> Any:
-            today = to_page(known, page)
-            entry = Entry(ledger=_counted(today, session, messages))
+            today = read_day(known, page)
+            entry = DayEntry(ledger=_count_today(today, session, messages))
             return to_plain(with_entry(today, session.id, entry))
 
         await self._rework(page, rework)
 
-    async def _rework(self, page: Page, rework: Callable[[Any], Any]) -> None:
+    async def _rework(self, page: DayPage, rework: Callable[[Any], Any]) -> None:
         await self._store.rework(KEY, rework)
         self._begun = page.day
 
-    async def _begin(self, now: int) -> Page:
-        """The page to go on from where none is: that of a day on which nobody counted yet is read off the sessions."""
+    async def _begin(self, now: int) -> DayPage:
+        """Return the page to use if none is stored for today. It is then computed from the sessions of today."""
         day = day_of(now)
-        page = Page(day=day)
+        page = DayPage(day=day)
         if self._begun == day:
             return page
         known = await self._store.kept(KEY)
@@ -92,40 +95,40 @@ class DayBook:
         for session in await self._store.list_sessions():
             if day_of(session.time.updated) >= day:
                 messages = [message.info for message in await self._store.list_messages(session.id)]
-                entries[session.id] = Entry(ledger=_counted(page, session, messages))
+                entries[session.id] = DayEntry(ledger=_count_today(page, session, messages))
         return replace(page, entries=entries)
 
 
-def to_page(known: Any, otherwise: Page) -> Page:
-    """What is kept, if it is of that day."""
+def read_day(known: Any, otherwise: DayPage) -> DayPage:
+    """Return the stored page, or `otherwise` if the stored one is of another day."""
     if isinstance(known, dict) and known.get("day") == otherwise.day:
-        return from_plain(known, Page, where="the day book")
+        return from_plain(known, DayPage, where="the day's budget")
     return otherwise
 
 
-def with_entry(page: Page, session: SessionID, entry: Entry) -> Page:
+def with_entry(page: DayPage, session: SessionID, entry: DayEntry) -> DayPage:
     return replace(page, entries={**page.entries, session: entry})
 
 
-def spent_on(page: Page, *, now: int, but: SessionID, own: Entry) -> Spent:
-    """All of a day, with `own` in place of what the page has of that session."""
+def total_day(page: DayPage, *, now: int, but: SessionID, own: DayEntry) -> Spent:
+    """Return what was spent or reserved on the day, with `own` in place of the page's entry for the session `but`."""
     entries = {**page.entries, but: own}
     held = (each.held for each in entries.values() if each.held and now - each.since <= HELD_MS)
-    return add_up((*(each.ledger.own for each in entries.values()), *held))
+    return add_spent((*(each.ledger.own for each in entries.values()), *held))
 
 
-def _counted(page: Page, session: Session, messages: Iterable[AnyMessage]) -> Ledger:
+def _count_today(page: DayPage, session: Session, messages: Iterable[AnyMessage]) -> Ledger:
     known = page.entries.get(session.id)
     ledger = known.ledger if known else Ledger(until=session.time.created - 1)
     new = (message for message in messages if message.time.created > ledger.until)
     today = [message for message in new if day_of(message.time.created) == page.day]
-    found = counted(ledger, today)
-    return found if session.parent_id is None else replace(found, own=within_parent(found.own))
+    counted = count_messages(ledger, today)
+    return counted if session.parent_id is None else replace(counted, own=to_child_spent(counted.own))
 
 
-class Held(Struct, frozen=True, kw_only=True):
-    """Held back for the call that a session is making: about what it takes, and since when. `line` is the session and
-    those above it, the topmost last."""
+class Reservation(Struct, frozen=True, kw_only=True):
+    """The expected cost of the request that a session is making, and since when. `line` is the session and its ancestors,
+    the root last."""
 
     line: tuple[SessionID, ...]
     spent: Spent
@@ -133,58 +136,60 @@ class Held(Struct, frozen=True, kw_only=True):
 
 
 class Allowance(Struct, frozen=True, kw_only=True):
-    """The budget of one run, and what its session and those below had spent when it began, and when that was."""
+    """The budget of one run. `before` is what its session and the sessions below it had spent when the run began, at `since`."""
 
     budget: Budget
     before: Spent
     since: int
 
 
-class Purse:
-    """One for a directory. Whoever looks into it to decide something holds its lock until it is decided."""
+class BudgetLedger:
+    """The budgets of a directory, and what is reserved of them. Hold `lock` from looking something up until acting on it."""
 
     def __init__(self, store: Store, budgets: Budgets) -> None:
         self.budgets = budgets
-        self.days = DayBook(store)
+        self.days = DayLedger(store)
         self.lock = asyncio.Lock()
         self.allowances: dict[SessionID, Allowance] = {}
-        self._held: dict[SessionID, Held] = {}
-        self._said: set[tuple[object, ...]] = set()
+        self._reservations: dict[SessionID, Reservation] = {}
+        self._warnings: set[tuple[object, ...]] = set()
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is anything to look after."""
+        """Whether any budget limits anything."""
         return bool(self.allowances) or self.budgets != Budgets()
 
     @property
-    def has_days(self) -> bool:
+    def has_day_limit(self) -> bool:
         return self.budgets.day != UNLIMITED
 
-    def hold(self, session: SessionID, held: Held) -> None:
-        self._held[session] = held
+    def hold(self, session: SessionID, reservation: Reservation) -> None:
+        self._reservations[session] = reservation
 
     def release(self, session: SessionID) -> None:
-        self._held.pop(session, None)
+        self._reservations.pop(session, None)
 
-    def find(self, session: SessionID) -> Held | None:
-        return self._held.get(session)
+    def find(self, session: SessionID) -> Reservation | None:
+        return self._reservations.get(session)
 
-    def held_below(self, above: SessionID, *, but: SessionID) -> Spent:
-        """What is held back for a session and all below it, but for one of them."""
-        return add_up(
-            held.spent for session, held in self._held.items() if above in held.line and session != but
+    def reserved_below(self, above: SessionID, *, but: SessionID) -> Spent:
+        """Return what is reserved for a session and all sessions below it, except the session `but`."""
+        return add_spent(
+            each.spent
+            for session, each in self._reservations.items()
+            if above in each.line and session != but
         )
 
     def is_new(self, *warning: object) -> bool:
-        """Whether this has yet to be said; from now on it has been."""
-        if warning in self._said:
+        """Return True the first time that this is called with these arguments."""
+        if warning in self._warnings:
             return False
-        self._said.add(warning)
+        self._warnings.add(warning)
         return True
 
 
-def since(spent: Spent, before: Spent) -> Spent:
-    """What was spent in between. Ledgers only grow."""
+def subtract_spent(spent: Spent, before: Spent) -> Spent:
+    """Return what was spent since `before`."""
     return Spent(
         cost=max(Decimal(0), spent.cost - before.cost),
         input=spent.input - before.input,

@@ -1,7 +1,7 @@
-"""Fork: a new session that begins with a copy of another's history, up to a message and without it.
+"""Fork a session: create a new one with a copy of the history before a message.
 
-The copy is cut by position: ids are names and say nothing of order. Every reference from one copied thing to another
-leads to the copy, so what the model is shown next is what it would have been shown there, after a compaction too.
+The copy is cut by position, since ids do not define an order. Every reference between copied things points to the copy, so the
+model is shown exactly what it would have been shown in the original, also after a compaction.
 """
 
 import asyncio
@@ -15,14 +15,22 @@ from msgspec.structs import replace
 from weft.model.diff import Tree
 from weft.model.event import Durable, MessageUpdated, PartUpdated, TodoUpdated
 from weft.model.ids import MessageID, Mint, PartID, SessionID
-from weft.model.message import MessageWithParts, place_of
+from weft.model.message import MessageWithParts, find_end
 from weft.model.part import AnyPart, CompletedState, ToolPart
-from weft.model.session import ForkedFrom, Session, SessionOwn, SessionTime, make_slug, own_of, with_own
+from weft.model.session import (
+    ForkedFrom,
+    Session,
+    SessionTime,
+    WeftSessionData,
+    get_weft_data,
+    make_slug,
+    with_weft_data,
+)
 from weft.model.spending import Ledger
 from weft.model.transcript import Transcript
-from weft.session.lifecycle import Maker
-from weft.session.revert_point import trees_in, trees_of
-from weft.session.settle import to_settle
+from weft.session.lifecycle import SessionMaker
+from weft.session.revert_point import get_history_trees, get_patch_trees
+from weft.session.settle import to_settling_events
 from weft.store.contract import Store
 from weft.version import VERSION
 
@@ -30,46 +38,51 @@ Names = Mapping[str, str]
 
 _FORKED = re.compile(r"(.*) \(fork #(\d{1,9})\)", re.DOTALL)
 
-# What was said, asked for and answered stays as it was, even where it happens to be an id.
+# Fields with text of people, models and tools: nothing in them is renamed, even if it looks like an id.
 _WORDS = frozenset({"text", "input", "output", "raw", "prompt", "system", "url"})
 
 
-class Pin(Protocol):
-    """Keep snapshots for a session, as long as it is there."""
+class PinTrees(Protocol):
+    """Keep snapshots as long as this session exists."""
 
     async def __call__(self, session: SessionID, trees: Sequence[Tree], /) -> None: ...
 
 
-async def nothing_kept(session: SessionID, trees: Sequence[Tree], /) -> None:
-    """For where there are no snapshots."""
+async def pin_nothing(session: SessionID, trees: Sequence[Tree], /) -> None:
+    """Keep nothing: there are no snapshots."""
     del session, trees
 
 
 async def fork(
-    maker: Maker, store: Store, source: Session, *, at: MessageID | None = None, pin: Pin = nothing_kept
+    maker: SessionMaker,
+    store: Store,
+    source: Session,
+    *,
+    at: MessageID | None = None,
+    pin: PinTrees = pin_nothing,
 ) -> Session:
-    """A fork of a session, whole and on disk, or none: up to the message `at`, else to the end."""
+    """Fork a session before the message `at`, or at its end, and return the new session. It is stored all or nothing."""
     await maker.journal.flush()
-    history = settled(await store.list_messages(source.id))
-    copied = history[: place_of(at, (message.info.id for message in history))]
-    session = forked(maker, source, at=at)
-    names = rename(maker.mint, copied, source.id, session.id)
-    session = _taken_back(session, source, names)
-    # Beside the event loop: of a long session that takes long enough to hold up what others are streaming.
-    events: list[Durable] = await asyncio.to_thread(_copies, copied, names)
+    history = settle_history(await store.list_messages(source.id))
+    copied = history[: find_end(at, (message.info.id for message in history))]
+    session = make_fork(maker, source, at=at)
+    names = make_names(maker.mint, copied, source.id, session.id)
+    session = _with_revert(session, source, names)
+    # In a thread: copying a long session would block the event loop noticeably.
+    events: list[Durable] = await asyncio.to_thread(_copy_messages, copied, names)
     todos = await store.list_todos(source.id) if at is None else []
     if todos:
         events.append(TodoUpdated(session_id=session.id, todos=tuple(todos)))
-    # First: the original may be removed as soon as there is a copy.
-    await pin(session.id, sorted(trees_in(copied) | trees_of(own_of(session).undo)))
+    # Pin first: the original may be removed at any time.
+    await pin(session.id, sorted(get_history_trees(copied) | get_patch_trees(get_weft_data(session).undo)))
     await maker.journal.begin(session, *events)
     return session
 
 
-def forked(maker: Maker, source: Session, *, at: MessageID | None) -> Session:
-    """The new session itself. It has spent nothing yet; what its messages cost, they cost the other one.
+def make_fork(maker: SessionMaker, source: Session, *, at: MessageID | None) -> Session:
+    """Return the new session. It has spent nothing: the original paid for the copied messages.
 
-    OpenCode drops the rules of the session as well: a fork may then do what its original may not.
+    OpenCode drops the rules of the session, so that a fork may do what its original may not.
     """
     now, place = maker.clock.now(), maker.place
     at_home = source.project_id == place.project.id
@@ -82,23 +95,23 @@ def forked(maker: Maker, source: Session, *, at: MessageID | None) -> Session:
         title=fork_title(source.title),
         permission=source.permission,
         time=SessionTime(created=now, updated=now),
-        weft=SessionOwn(
+        weft=WeftSessionData(
             forked_from=ForkedFrom(session_id=source.id, message_id=at),
             spent=Ledger(until=now),
-            limits=own_of(source).limits,
+            limits=get_weft_data(source).limits,
         ),
     )
 
 
 def fork_title(title: str) -> str:
-    """The title and the number of the fork, as OpenCode names them from 1.1.42 on."""
+    """Return the title with the number of the fork, as OpenCode does from 1.1.42 on."""
     known = _FORKED.fullmatch(title)
     return f"{known[1]} (fork #{int(known[2]) + 1})" if known else f"{title} (fork #1)"
 
 
-def settled(history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
-    """The history with nothing left open: what runs on in the original does not run on in the fork."""
-    left_open = to_settle(history)
+def settle_history(history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
+    """Return the history with all open parts closed: a call that runs in the original does not run in the fork."""
+    left_open = to_settling_events(history)
     if not left_open:
         return history
     transcript = Transcript(history)
@@ -106,65 +119,65 @@ def settled(history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
     return transcript.messages()
 
 
-def rename(mint: Mint, history: Sequence[MessageWithParts], source: SessionID, to: SessionID) -> Names:
-    """New names for all that is copied, in the order of the old ones; of a part by its place, too.
+def make_names(mint: Mint, history: Sequence[MessageWithParts], source: SessionID, to: SessionID) -> Names:
+    """Return a new id for each copied session, message and part, in the same order.
 
-    A part that was made by hand may bear the name of one in another message: only its place says which it is.
+    Parts are also listed by message and id, because parts from outside may have an id that another message uses, too.
     """
     names: dict[str, str] = {source: to}
     for message in history:
         names[message.info.id] = mint.message()
         for part in message.parts:
-            names[part.id] = names[_place(part)] = mint.part()
+            names[part.id] = names[_key(part)] = mint.part()
             if isinstance(part, ToolPart) and isinstance(part.state, CompletedState):
                 names.update({each.id: mint.part() for each in part.state.attachments or ()})
     return names
 
 
-def _copies(messages: Sequence[MessageWithParts], names: Names) -> list[Durable]:
-    return [event for message in messages for event in _copied(message, names)]
+def _copy_messages(messages: Sequence[MessageWithParts], names: Names) -> list[Durable]:
+    return [event for message in messages for event in _copy_message(message, names)]
 
 
-def _copied(message: MessageWithParts, names: Names) -> Iterator[Durable]:
-    yield MessageUpdated(info=remapped(message.info, names))
+def _copy_message(message: MessageWithParts, names: Names) -> Iterator[Durable]:
+    yield MessageUpdated(info=remap_names(message.info, names))
     for part in message.parts:
-        copy: AnyPart = remapped(part, names)
-        yield PartUpdated(part=replace(copy, id=PartID(names[_place(part)])))
+        copy: AnyPart = remap_names(part, names)
+        yield PartUpdated(part=replace(copy, id=PartID(names[_key(part)])))
 
 
-def _place(part: AnyPart) -> str:
+def _key(part: AnyPart) -> str:
     return f"{part.message_id}/{part.id}"
 
 
-def remapped(value: Any, names: Names) -> Any:
-    """The value with every name in it replaced, in fields that we do not know as well."""
+def remap_names(value: Any, names: Names) -> Any:
+    """Return the value with every known id replaced, also in fields that weft does not know."""
     match value:
         case str():
             return names.get(value, value)
         case msgspec.Struct():
-            return _remapped_struct(value, names)
+            return _remap_struct(value, names)
         case dict():
-            return {key: remapped(item, names) for key, item in value.items()}
+            return {key: remap_names(item, names) for key, item in value.items()}
         case tuple() | list():
-            return type(value)(remapped(item, names) for item in value)
+            return type(value)(remap_names(item, names) for item in value)
         case _:
             return value
 
 
-def _remapped_struct(value: msgspec.Struct, names: Names) -> msgspec.Struct:
+def _remap_struct(value: msgspec.Struct, names: Names) -> msgspec.Struct:
     changes = {}
     for field in value.__struct_fields__:
         if field not in _WORDS:
             known = getattr(value, field)
-            new = remapped(known, names)
+            new = remap_names(known, names)
             if new is not known:
                 changes[field] = new
     return replace(value, **changes) if changes else value
 
 
-def _taken_back(session: Session, source: Session, names: Names) -> Session:
-    """Taken back to where the original was, if that is in the fork, with the way forward."""
+def _with_revert(session: Session, source: Session, names: Names) -> Session:
+    """Return the fork with the undo state of its original, if the point of the undo was copied."""
     if source.revert is None or source.revert.message_id not in names:
         return session
-    own = replace(own_of(session), undo=own_of(source).undo)
-    return with_own(replace(session, revert=remapped(source.revert, names)), own)
+    own = replace(get_weft_data(session), undo=get_weft_data(source).undo)
+    return with_weft_data(replace(session, revert=remap_names(source.revert, names)), own)

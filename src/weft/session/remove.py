@@ -11,65 +11,65 @@ from weft.journal import Journal
 from weft.model.event import SessionDeleted
 from weft.model.ids import SessionID
 from weft.model.session import Session
-from weft.session.tree import below
+from weft.session.tree import list_descendants
 from weft.store.contract import Store
 
-Revoke = Callable[[Session], Awaitable[None]]
+RevokeShare = Callable[[Session], Awaitable[None]]
 
 
-async def nothing_shared(_: Session) -> None:
-    """For where nothing can have been shared."""
+async def revoke_nothing(_: Session) -> None:
+    """Do nothing: nothing can have been shared."""
 
 
 class Remover(Struct, frozen=True, kw_only=True):
-    """What it takes to remove a session. `stop` ends its run if it has one, `revoke` takes back what was shared of it."""
+    """What removing a session needs. `stop` ends its run, `revoke` ends its share."""
 
     store: Store
     journal: Journal
     clock: Clock
     owner: str
     stop: Callable[[SessionID], Awaitable[object]]
-    revoke: Revoke = nothing_shared
+    revoke: RevokeShare = revoke_nothing
 
 
 async def remove(remover: Remover, id: SessionID, *, trash: bool = True) -> list[Session]:
-    """All that is gone, children before their parents. Their runs end first; one that runs elsewhere is a refusal.
+    """Remove a session and all below it, and return them, children before parents. Raise `SessionBusyError` if one runs elsewhere.
 
-    What was shared is taken back before anything goes: the secret it takes to do so goes with the session. If that
-    fails, nothing goes. OpenCode ignores it, and leaves diffs, todos and running work behind.
+    Runs end first, then shares: the secret that ending a share needs is removed with the session. If that fails, nothing is
+    removed. OpenCode ignores the failure, and leaves diffs, todos and runs behind.
     """
     root = await remover.store.get_session(id)
     async with AsyncExitStack() as held:
-        kin = await _hold(remover, root, held)
-        for session in reversed(kin):
+        family = await _hold(remover, root, held)
+        for session in reversed(family):
             await remover.revoke(session)
         if trash:
-            await remover.journal.discard([session.id for session in kin], at=remover.clock.now())
+            await remover.journal.discard([session.id for session in family], at=remover.clock.now())
         else:
-            await remover.journal.commit(*(SessionDeleted(info=session) for session in reversed(kin)))
-    return kin[::-1]
+            await remover.journal.commit(*(SessionDeleted(info=session) for session in reversed(family)))
+    return family[::-1]
 
 
 async def _hold(remover: Remover, root: Session, held: AsyncExitStack) -> list[Session]:
-    """The session and all below it, parents first, with nothing running in any of them, nor able to start."""
+    """Return the session and all below it, parents first. Their runs have ended, and we hold their leases."""
     known: dict[SessionID, None] = {}
     while True:
         sessions = await remover.store.list_sessions(root.project_id)
-        kin = [root, *below(sessions, root.id)]
-        new = [session.id for session in kin if session.id not in known]
+        family = [root, *list_descendants(sessions, root.id)]
+        new = [session.id for session in family if session.id not in known]
         if not new:
-            return kin
-        for session in new:  # while its run was ending, it may have had another child
+            return family
+        for session in new:  # a run that was ending may have started another child
             await remover.stop(session)
             await held.enter_async_context(remover.store.lease(session, remover.owner))
             known[session] = None
 
 
 async def restore(journal: Journal, store: Store, id: SessionID) -> list[Session]:
-    """Bring back the bundle that holds this session, the youngest if there are several; gives all that came back."""
+    """Restore the newest bundle in the trash that contains this session. Return all sessions that were restored."""
     bundles = [
         bundle for bundle in await store.list_trash() if id in (session.id for session in bundle.sessions)
     ]
     if not bundles:
-        raise NotFoundError("session in the trash", id, hint="see what is there: weft session trash")
+        raise NotFoundError("session in the trash", id, hint="list the trash: weft session trash")
     return list((await journal.restore(bundles[-1].id)).sessions)

@@ -1,7 +1,7 @@
-"""What a session has spent: kept in its document as it runs, and worked out from its messages where it is not.
+"""Count what sessions have spent.
 
-A ledger says up to which message it has counted. So counting twice changes nothing, what a crash kept from being
-counted is counted the next time, and a message that was removed stays paid for.
+Each session has a ledger in its document. The ledger records up to which message it has counted. So counting twice changes
+nothing, messages that a crash left uncounted are counted the next time, and a message that is removed later still counts.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,15 +17,15 @@ from weft.model.failure import BudgetFailure
 from weft.model.ids import SessionID
 from weft.model.message import AnyMessage, AssistantMessage
 from weft.model.part import Tokens
-from weft.model.session import Session, own_of, with_own
-from weft.model.spending import Ledger, Spending, Spent, add_up, whole, within_parent
+from weft.model.session import Session, get_weft_data, with_weft_data
+from weft.model.spending import Ledger, Spending, Spent, add_spent, to_child_spent, total_spent
 
-Messages = Callable[[Session], Iterable[AnyMessage]]
+ListMessages = Callable[[Session], Iterable[AnyMessage]]
 
 
-def spent_by(message: AssistantMessage) -> Spent:
+def to_message_spent(message: AssistantMessage) -> Spent:
     time = message.time
-    # One that no model was asked for says why; one that was cut short has something to pay for.
+    # A budget failure without any cost means that no request was made.
     owing = message.tokens != Tokens() or not message.priced
     asked = owing or not isinstance(message.error, BudgetFailure)
     return replace(
@@ -36,7 +36,7 @@ def spent_by(message: AssistantMessage) -> Spent:
 
 
 class Charge(Protocol):
-    """Anything that says what was used and what it cost: a message, the end of a step, a bill."""
+    """Anything with tokens and a cost: a message, the end of a step, a bill."""
 
     @property
     def tokens(self) -> Tokens: ...
@@ -62,39 +62,40 @@ def to_spent(charge: Charge) -> Spent:
     )
 
 
-def also_spent(session: Session, spent: Spent) -> Session:
-    """The session with something in its ledger that no message tells of."""
-    ledger = ledger_of(session)
-    return with_ledger(session, replace(ledger, own=add_up((ledger.own, spent))))
+def add_own_spending(session: Session, spent: Spent) -> Session:
+    """Return the session with a cost in its ledger that no message contains."""
+    ledger = get_ledger(session)
+    return with_ledger(session, replace(ledger, own=add_spent((ledger.own, spent))))
 
 
-def ledger_of(session: Session) -> Ledger:
-    # A message older than its session was copied from another one by a fork, and was paid for there.
-    # OpenCode counts it in both.
-    return own_of(session).spent or Ledger(until=session.time.created - 1)
+def get_ledger(session: Session) -> Ledger:
+    # A message older than its session was copied by a fork, and counts in the original. OpenCode counts it in both.
+    return get_weft_data(session).spent or Ledger(until=session.time.created - 1)
 
 
-def counted(ledger: Ledger, messages: Iterable[AnyMessage]) -> Ledger:
-    """The ledger with every message in it that came after those it knows."""
+def count_messages(ledger: Ledger, messages: Iterable[AnyMessage]) -> Ledger:
+    """Return the ledger with all messages that it has not counted yet."""
     new = [
         each for each in messages if isinstance(each, AssistantMessage) and each.time.created > ledger.until
     ]
     if not new:
         return ledger
-    own = add_up((ledger.own, *(spent_by(message) for message in new)))
+    own = add_spent((ledger.own, *(to_message_spent(message) for message in new)))
     return replace(ledger, own=own, until=max(message.time.created for message in new))
 
 
 def is_behind(session: Session, messages: Iterable[AnyMessage]) -> bool:
-    ledger = ledger_of(session)
-    return counted(ledger, messages) != ledger
+    ledger = get_ledger(session)
+    return count_messages(ledger, messages) != ledger
 
 
-async def keep_count(journal: Journal, session: SessionID, messages: list[AnyMessage]) -> None:
-    """Bring the ledger of a session up to date, and those of the sessions above it."""
-    # Whoever was removed meanwhile needs no ledger any more.
+async def update_ledger(journal: Journal, session: SessionID, messages: list[AnyMessage]) -> None:
+    """Update the ledger of a session, and those of its ancestors."""
+    # A session that was removed meanwhile needs no ledger.
     with suppress(NotFoundError):
-        child = await journal.edit(session, lambda it: with_ledger(it, counted(ledger_of(it), messages)))
+        child = await journal.edit(
+            session, lambda it: with_ledger(it, count_messages(get_ledger(it), messages))
+        )
         climbed = {child.id}
         while child.parent_id is not None and child.parent_id not in climbed:
             climbed.add(child.parent_id)
@@ -102,32 +103,32 @@ async def keep_count(journal: Journal, session: SessionID, messages: list[AnyMes
 
 
 def _with_below(child: Session) -> Callable[[Session], Session]:
-    spent = within_parent(whole(ledger_of(child)))
+    spent = to_child_spent(total_spent(get_ledger(child)))
 
     def edit(parent: Session) -> Session:
-        ledger = ledger_of(parent)
+        ledger = get_ledger(parent)
         return with_ledger(parent, replace(ledger, below={**ledger.below, child.id: spent}))
 
     return edit
 
 
 def with_ledger(session: Session, ledger: Ledger) -> Session:
-    return with_own(session, replace(own_of(session), spent=ledger))
+    return with_weft_data(session, replace(get_weft_data(session), spent=ledger))
 
 
-def spending(session: Session, others: Iterable[Session], messages: Messages) -> Spending:
-    """What a session spent, itself and with all below it; of a child that is gone, what its parent knows of it."""
+def total_spending(session: Session, others: Iterable[Session], messages: ListMessages) -> Spending:
+    """Return what a session spent, alone and with all below it. For a removed child, use its parent's ledger."""
     children: dict[SessionID, list[Session]] = {}
     for each in others:
         if each.parent_id is not None and each.id != session.id:
             children.setdefault(each.parent_id, []).append(each)
-    own = counted(ledger_of(session), messages(session))
+    own = count_messages(get_ledger(session), messages(session))
     waiting, found = [(session, own)], []
     while waiting:
         each, ledger = waiting.pop()
-        below = children.pop(each.id, [])  # taken out, so that a circle comes to its end
+        below = children.pop(each.id, [])  # removed, so that a cycle ends
         gone = ledger.below.keys() - {child.id for child in below}
-        spent = ledger.own if each is session else within_parent(ledger.own)
+        spent = ledger.own if each is session else to_child_spent(ledger.own)
         found += [spent, *(ledger.below[id] for id in gone)]
-        waiting += [(child, counted(ledger_of(child), messages(child))) for child in below]
-    return Spending(own=own.own, tree=add_up(found))
+        waiting += [(child, count_messages(get_ledger(child), messages(child))) for child in below]
+    return Spending(own=own.own, tree=add_spent(found))

@@ -1,4 +1,4 @@
-"""Select sessions: the tree they form, filters, the one a person means, and what a child may do (pure)."""
+"""Select sessions: by tree, by query, or by what a person typed. Make the rules of child sessions (pure)."""
 
 import re
 from collections import defaultdict
@@ -10,24 +10,24 @@ from weft.model.ids import GLOBAL_PROJECT, PREFIXES, SessionID
 from weft.model.permission import Ruleset
 from weft.model.session import (
     Session,
-    SessionOwn,
     SessionQuery,
     SessionTree,
+    WeftSessionData,
+    get_weft_data,
     is_archived,
-    newest_first,
-    own_of,
+    newest_sort_key,
 )
 
 
-def children_of(sessions: Iterable[Session], parent: SessionID) -> list[Session]:
-    """Those right below it, oldest first."""
+def list_children(sessions: Iterable[Session], parent: SessionID) -> list[Session]:
+    """Return the children of a session, oldest first."""
     found = [session for session in sessions if session.parent_id == parent]
-    return sorted(found, key=newest_first, reverse=True)
+    return sorted(found, key=newest_sort_key, reverse=True)
 
 
-def below(sessions: Iterable[Session], root: SessionID) -> list[Session]:
-    """All that is below it, each after its parent."""
-    by_parent = _by_parent(sessions)
+def list_descendants(sessions: Iterable[Session], root: SessionID) -> list[Session]:
+    """Return all sessions below one, each after its parent."""
+    by_parent = _group_by_parent(sessions)
     found: dict[SessionID, Session] = {}
     waiting = [root]
     while waiting:
@@ -38,63 +38,62 @@ def below(sessions: Iterable[Session], root: SessionID) -> list[Session]:
     return list(found.values())
 
 
-def grow_tree(sessions: Iterable[Session], root: Session) -> SessionTree:
-    kin = below(sessions, root.id)
-    by_parent = _by_parent(kin)
-    grown: dict[SessionID, SessionTree] = {}
-    for session in (*reversed(kin), root):  # children first: each finds its own ready
-        children = tuple(grown.pop(child.id) for child in by_parent[session.id] if child.id in grown)
-        grown[session.id] = SessionTree(session=session, children=children)
-    return grown[root.id]
+def build_tree(sessions: Iterable[Session], root: Session) -> SessionTree:
+    descendants = list_descendants(sessions, root.id)
+    by_parent = _group_by_parent(descendants)
+    built: dict[SessionID, SessionTree] = {}
+    for session in (*reversed(descendants), root):  # children first
+        children = tuple(built.pop(child.id) for child in by_parent[session.id] if child.id in built)
+        built[session.id] = SessionTree(session=session, children=children)
+    return built[root.id]
 
 
-def _by_parent(sessions: Iterable[Session]) -> defaultdict[SessionID, list[Session]]:
+def _group_by_parent(sessions: Iterable[Session]) -> defaultdict[SessionID, list[Session]]:
     found: defaultdict[SessionID, list[Session]] = defaultdict(list)
-    for session in sorted(sessions, key=newest_first, reverse=True):
+    for session in sorted(sessions, key=newest_sort_key, reverse=True):
         if session.parent_id is not None:
             found[session.parent_id].append(session)
     return found
 
 
-def select(sessions: Iterable[Session], query: SessionQuery) -> list[Session]:
-    """Those that fit, newest first."""
-    found = [session for session in sessions if _fits(session, query)]
-    found.sort(key=newest_first)
+def select_sessions(sessions: Iterable[Session], query: SessionQuery) -> list[Session]:
+    """Return the sessions that match a query, newest first."""
+    found = [session for session in sessions if _matches(session, query)]
+    found.sort(key=newest_sort_key)
     if query.order == "updated":
         found.sort(key=lambda session: session.time.updated, reverse=True)
     return found if query.limit is None else found[: query.limit]
 
 
-def _fits(session: Session, query: SessionQuery) -> bool:
-    wanted = query
+def _matches(session: Session, query: SessionQuery) -> bool:
     return (
-        not (wanted.roots and session.parent_id)
-        and (wanted.start is None or session.time.updated >= wanted.start)
-        and (wanted.search is None or wanted.search.casefold() in session.title.casefold())
-        and (wanted.tag is None or wanted.tag in own_of(session).tags)
-        and (wanted.directory is None or session.directory == wanted.directory)
-        and (wanted.archived is None or wanted.archived == is_archived(session))
+        not (query.roots and session.parent_id)
+        and (query.start is None or session.time.updated >= query.start)
+        and (query.search is None or query.search.casefold() in session.title.casefold())
+        and (query.tag is None or query.tag in get_weft_data(session).tags)
+        and (query.directory is None or session.directory == query.directory)
+        and (query.archived is None or query.archived == is_archived(session))
     )
 
 
 LAST = "last"
-SEE_ALL = "see them all: weft session list --all"
+SEE_ALL = "list them: weft session list --all"
 NEAR = 3
 _TYPED = re.compile(r"[0-9A-Za-z_]{1,64}")
 _PREFIX = f"{PREFIXES['session']}_"
 
 
-def choose(
+def choose_session(
     given: str, here: Sequence[Session], everywhere: Sequence[Session], *, hint: str = SEE_ALL
 ) -> Session:
-    """The one session that somebody means: by id, or by the beginning of one.
+    """Return the session that an id or the beginning of an id names. Sessions `here` come before those `everywhere`.
 
-    Whoever works in a project means a session of it, if there is one that fits; else any.
+    Raise `InvalidIdError`, `AmbiguousError` or `NotFoundError`.
     """
     if _TYPED.fullmatch(given) is None:
         raise InvalidIdError("session", given)
     for sessions in (here, everywhere):
-        found = [session for session in sessions if _begins(session, given)]
+        found = [session for session in sessions if _has_prefix(session, given)]
         if len(found) > 1:
             raise AmbiguousError("session", given, [session.id for session in found])
         if found:
@@ -103,36 +102,36 @@ def choose(
     raise NotFoundError("session", given, near=near, hint=hint)
 
 
-def _begins(session: Session, given: str) -> bool:
+def _has_prefix(session: Session, given: str) -> bool:
     return session.id == given or session.id.startswith((given, _PREFIX + given))
 
 
-def choose_last(
+def choose_last_session(
     here: Sequence[Session], project: Sequence[Session], place: str, *, hint: str = SEE_ALL
 ) -> Session:
-    """Return the session last worked on at a place. `here` are the sessions of the place, `project` those of its project.
+    """Return the session that was last used at a place. `here` are its sessions, `project` those of the whole project.
 
     Raise `NotFoundError` if there is none here; its hint names the last session of the repository, if there is one.
     """
-    found = find_last(here)
+    found = find_last_session(here)
     if found is not None:
         return found
-    other = find_last([each for each in project if each.project_id != GLOBAL_PROJECT])
+    other = find_last_session([each for each in project if each.project_id != GLOBAL_PROJECT])
     elsewhere = f"the last of this project is {other.id}, in {other.directory}" if other else hint
     raise NotFoundError("session", LAST, hint=f"none has worked in {place}; {elsewhere}")
 
 
-def find_last(sessions: Sequence[Session]) -> Session | None:
-    """Return the session last worked on, without children and what is archived."""
-    found = select(sessions, SessionQuery(roots=True, archived=False, order="updated", limit=1))
+def find_last_session(sessions: Sequence[Session]) -> Session | None:
+    """Return the session that was last used. Children and archived sessions do not count."""
+    found = select_sessions(sessions, SessionQuery(roots=True, archived=False, order="updated", limit=1))
     return found[0] if found else None
 
 
-def child_rules(given: Ruleset | None, parent: Session) -> Ruleset | None:
-    """Return the rules that were given to a child, followed by all that the parent's own rules withhold.
+def make_child_rules(given: Ruleset | None, parent: Session) -> Ruleset | None:
+    """Return the rules of a child, followed by those rules of its parent that do not allow.
 
-    OpenCode forgets the parent's rules, so that a child may do what its parent may not. Here they come last, where
-    they have the last word, without those that allow: these would undo what the child was denied.
+    The last matching rule wins, so the parent's rules come last. Its rules that allow are left out: they would undo what the child
+    is denied. OpenCode ignores the parent's rules, so that a child may do what its parent may not.
     """
     withheld = tuple(rule for rule in parent.permission or () if rule.action != "allow")
     if not withheld:
@@ -140,7 +139,7 @@ def child_rules(given: Ruleset | None, parent: Session) -> Ruleset | None:
     return (*(rule for rule in given or () if rule not in withheld), *withheld)
 
 
-def child_own(parent: Session) -> SessionOwn | None:
-    """What a child is told of those above its parent: their limits are its own."""
-    limits = own_of(parent).limits
-    return SessionOwn(limits=limits) if limits else None
+def make_child_own(parent: Session) -> WeftSessionData | None:
+    """Return what a child inherits from its parent: the limits of its ancestors."""
+    limits = get_weft_data(parent).limits
+    return WeftSessionData(limits=limits) if limits else None

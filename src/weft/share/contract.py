@@ -1,4 +1,4 @@
-"""Share servers as weft sees them, the settings for sharing, and the list of shares."""
+"""The interface to share servers, the settings for sharing, and the list of shares."""
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
@@ -16,20 +16,20 @@ from weft.model.catalog import Model
 from weft.model.ids import SessionID
 from weft.model.part import ModelRef
 from weft.model.share import Share, ShareItem, ShareTicket
-from weft.share.records import Book, Record, to_share
+from weft.share.records import ShareRecord, ShareRecords, to_share
 from weft.store.contract import Store
 
-LONGEST_ADDRESS: Final = 2048
-NOWHERE: Final = (
+MAX_ADDRESS_LENGTH: Final = 2048
+NO_TARGET_HINT: Final = (
     "weft share ID --to page.html writes a page; weft serve --share shows pages; "
     '"enterprise": {"url": …} in opencode.json names a share server'
 )
 
 
 class ShareSettings(Struct, frozen=True, kw_only=True):
-    """`server` is the share server of the configuration, `host` the address of our own pages while they are served.
+    """`server` is the configured share server, `host` the address of our own pages while they are served.
 
-    OpenCode shares to a public server when none is configured. Here nothing leaves for a place that nobody named.
+    OpenCode shares to a public server if none is configured. Here nothing is sent to a server that nobody named.
     """
 
     mode: Literal["manual", "auto", "disabled"] = "manual"
@@ -38,12 +38,14 @@ class ShareSettings(Struct, frozen=True, kw_only=True):
     host: str = ""
 
     def check(self) -> None:
+        """Raise `SharingDisabledError` if sharing is disabled."""
         if self.mode == "disabled":
             raise SharingDisabledError(self.disabled_by)
 
 
 def to_share_settings(config: Config, env: Mapping[str, str], host: str) -> ShareSettings:
-    """What a project that is not trusted says of it is not in the configuration, unless it switches sharing off."""
+    """Return the settings for sharing. Those of an untrusted project are not in the configuration, except to disable
+    it."""
     flags = read_flags(env)
     server = (config.enterprise.url if config.enterprise else None) or ""
     if flags.disable_share or config.share == "disabled":
@@ -53,77 +55,80 @@ def to_share_settings(config: Config, env: Mapping[str, str], host: str) -> Shar
     return ShareSettings(mode=mode, server=server.rstrip("/"), host=host)
 
 
-def to_address(given: str, field: str) -> str:
-    """The address of a share server, without a slash at its end. Before an `@` it may say who we are there."""
+def check_address(given: str, field: str) -> str:
+    """Return the address of a share server without a trailing slash. It may contain credentials before an `@`.
+
+    Raise `InvalidInputError` if it is not an address.
+    """
     try:
         parts = urlsplit(given)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        good = False
-    if not good or len(given) > LONGEST_ADDRESS or any(char <= " " for char in given):
+        is_valid = False
+    if not is_valid or len(given) > MAX_ADDRESS_LENGTH or any(char <= " " for char in given):
         raise InvalidInputError(
-            field, "it is no address of a server", hint="such as https://share.example.org"
+            field, "it is not the address of a server", hint="such as https://share.example.org"
         )
     return given.rstrip("/")
 
 
 class GoneError(SharingError):
-    """The share server does not know the share any more."""
+    """The share server does not know the share."""
 
 
-class Remote(Protocol):
-    """Speaks with share servers.
+class ShareClient(Protocol):
+    """Talks to share servers.
 
-    * every answer is looked at: what is none is a `SharingError`, a share that is not there a `GoneError`;
-    * what may go better a moment later is tried again, a few times; then it is an error;
-    * removing what is not there is removing it.
+    * every answer is checked: an invalid one raises `SharingError`, a missing share `GoneError`;
+    * temporary errors are retried a few times and raised then;
+    * removing a share that does not exist succeeds.
     """
 
     async def create(self, server: str, session: SessionID, *, expires: int | None) -> ShareTicket: ...
 
-    async def sync(self, record: Record, items: Iterable[ShareItem]) -> None: ...
+    async def sync(self, record: ShareRecord, items: Iterable[ShareItem]) -> None: ...
 
-    async def remove(self, record: Record) -> None: ...
+    async def remove(self, record: ShareRecord) -> None: ...
 
 
-class Ground(Struct, frozen=True, kw_only=True):
-    """What sharing stands on. `find_model` gives what is known of a model, None if nothing is."""
+class ShareContext(Struct, frozen=True, kw_only=True):
+    """What sharing needs from outside. `find_model` returns what is known of a model, None if nothing is."""
 
     store: Store
     journal: Journal
     clock: Clock
-    remote: Remote
+    remote: ShareClient
     settings: ShareSettings = ShareSettings()
     find_model: Callable[[ModelRef], Model | None] = lambda _: None
 
 
-class Afar:
-    """A `Remote` that is put together when it is first needed: most who start never share, and HTTP takes long to load."""
+class LazyShareClient:
+    """A `ShareClient` that loads HTTP when it is first needed: most processes never share, and HTTP loads slowly."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._made: Any = None
+        self._client: Any = None
 
-    def _remote(self) -> Remote:
-        if self._made is None:
-            self._made = import_module("weft.share.remote").ShareServers(self._clock)
-        made: Remote = self._made
-        return made
+    def _get_client(self) -> ShareClient:
+        if self._client is None:
+            self._client = import_module("weft.share.remote").HttpShareClient(self._clock)
+        client: ShareClient = self._client
+        return client
 
     async def create(self, server: str, session: SessionID, *, expires: int | None) -> ShareTicket:
-        return await self._remote().create(server, session, expires=expires)
+        return await self._get_client().create(server, session, expires=expires)
 
-    async def sync(self, record: Record, items: Iterable[ShareItem]) -> None:
-        await self._remote().sync(record, items)
+    async def sync(self, record: ShareRecord, items: Iterable[ShareItem]) -> None:
+        await self._get_client().sync(record, items)
 
-    async def remove(self, record: Record) -> None:
-        await self._remote().remove(record)
+    async def remove(self, record: ShareRecord) -> None:
+        await self._get_client().remove(record)
 
 
 async def list_shares(store: Store) -> list[Share]:
-    """In the order they were made; what OpenCode shared comes last, for nobody knows when that was."""
-    ours = await Book(store).list_all()
-    theirs = await _list_theirs(store)
+    """Return all shares in the order in which they were made. Those of OpenCode come last: their time is unknown."""
+    ours = await ShareRecords(store).list_all()
+    theirs = await _list_opencode_shares(store)
     known = {record.session_id for record in ours if record.target != "received"}
     return [
         *(to_share(record) for record in ours),
@@ -131,21 +136,21 @@ async def list_shares(store: Store) -> list[Share]:
     ]
 
 
-async def get_record(store: Store, id: str) -> Record:
-    """By the share's own id."""
-    found = await Book(store).find(id)
-    theirs = [] if found else [record for record in await _list_theirs(store) if record.id == id]
+async def get_record(store: Store, id: str) -> ShareRecord:
+    """Return a share by its id. Raise `NotFoundError` if it does not exist."""
+    found = await ShareRecords(store).find(id)
+    theirs = [] if found else [record for record in await _list_opencode_shares(store) if record.id == id]
     if found is None and not theirs:
         raise NotFoundError("share", id[:80], hint="see which there are: weft share list")
     return found or theirs[0]
 
 
-async def _list_theirs(store: Store) -> list[Record]:
-    """Its sessions say that they are shared, and it keeps the record."""
-    book, found = Book(store), []
+async def _list_opencode_shares(store: Store) -> list[ShareRecord]:
+    """Return the shares that OpenCode made: it marks the session and stores its own record."""
+    records, found = ShareRecords(store), []
     for session in await store.list_sessions():
         if session.share is not None:
-            record = await book.find_of(session.id)
+            record = await records.find_of(session.id)
             if record is not None and record.listed and not record.server:
                 found.append(record)
     return found

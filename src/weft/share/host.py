@@ -1,4 +1,4 @@
-"""Serve shares as pages of our own: sessions of this store, and those that others send here."""
+"""Serve shares on our own pages: sessions of this store, and those that others send here."""
 
 import asyncio
 import hmac
@@ -9,125 +9,130 @@ from hashlib import sha256
 from typing import Any, Final
 
 from weft.errors import ConflictError, InvalidInputError, NotFoundError
-from weft.model.ids import SessionID, check_new
-from weft.model.parcel import Parcel
-from weft.model.share import ShareItem, ShareTicket, Shown
+from weft.model.ids import SessionID, check_new_id
+from weft.model.share import SharedSession, ShareItem, ShareTicket
+from weft.model.transfer import SessionExport
 from weft.model.wire import encode, from_plain, to_plain
-from weft.share.contract import Ground
-from weft.share.items import from_items, name_of
-from weft.share.records import HOSTED, Book, Record
-from weft.share.redaction import Covering
-from weft.share.revoke import TakingBack
-from weft.share.view import is_busy, to_shown
-from weft.transfer.intake import pack
+from weft.share.contract import ShareContext
+from weft.share.items import from_items, name_item
+from weft.share.records import HOSTED_KEY, ShareRecord, ShareRecords
+from weft.share.redaction import SessionRedactor
+from weft.share.revoke import ShareRevoker
+from weft.share.view import is_busy, to_shared_view
+from weft.transfer.session_import import pack_session
 
 ID: Final = re.compile(r"[0-9a-f]{40}")
 ID_BYTES: Final = 20
 SECRET_BYTES: Final = 24
-MOST_RECEIVED: Final = 1000
-MOST_ITEMS: Final = 20_000
-MOST_BYTES: Final = 16 * 1024 * 1024
-REMEMBERED: Final = 32
+MAX_RECEIVED: Final = 1000
+MAX_ITEMS: Final = 20_000
+MAX_BYTES: Final = 16 * 1024 * 1024
+MAX_REDACTORS: Final = 32
 
 
-def new_id() -> str:
-    """The address of a share is all it takes to see it: 160 bits that nobody guesses."""
+def new_share_id() -> str:
+    """Return a new id. The address is all that is needed to see a share: 160 bits that nobody can guess."""
     return secrets.token_hex(ID_BYTES)
 
 
-class Pages:
-    """`Showing` for a server that shows. For anybody else there is nothing to be seen."""
+class ShareHost:
+    """`Showing` for a server with share pages. On any other there is nothing to see."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        self._book = Book(ground.store)
-        self._coverings: OrderedDict[str, tuple[Covering, asyncio.Lock]] = OrderedDict()
+    def __init__(self, context: ShareContext) -> None:
+        self._context = context
+        self._records = ShareRecords(context.store)
+        self._redactors: OrderedDict[str, tuple[SessionRedactor, asyncio.Lock]] = OrderedDict()
 
-    async def get_shown(self, id: str) -> Shown:
+    async def get_shown(self, id: str) -> SharedSession:
+        """Return a shared session, redacted. Raise `NotFoundError` if there is none."""
         record = await self._get(id)
         parcel = await self._parcel(record)
-        covering, lock = self._covering(record)
+        redactor, lock = self._get_redactor(record)
         async with lock:
-            shown = to_shown(parcel, attachments=record.attachments)
-            covered = await asyncio.to_thread(covering.cover, shown)
-        return Shown(id=id, parcel=covered, busy=is_busy(parcel), expires=record.expires)
+            view = to_shared_view(parcel, attachments=record.attachments)
+            redacted = await asyncio.to_thread(redactor.redact, view)
+        return SharedSession(id=id, parcel=redacted, busy=is_busy(parcel), expires=record.expires)
 
     async def feel_pulse(self, id: str) -> str:
-        """What is new in a session is at its end, or in its own record: the rest need not be read."""
+        """Return a text that changes with the session. Only the session and its last messages can change, so only
+        those are read."""
         record = await self._get(id)
         if record.target == "received":
             return str((await self._hosted(record))["version"])
-        store = self._ground.store
+        store = self._context.store
         seen = sha256(encode(await store.get_session(record.session_id)))
         for message in await store.list_messages(record.session_id, last=2):
             seen.update(encode(message))
         return seen.hexdigest()
 
     async def receive(self, session: SessionID, *, expires: int | None = None) -> ShareTicket:
-        settings, now = self._ground.settings, self._ground.clock.now()
+        """Create a share for a session from elsewhere. The secret is returned once."""
+        settings, now = self._context.settings, self._context.clock.now()
         if not settings.host:
             raise NotFoundError("share server", "", hint="weft serve --share is one")
-        check_new("session", session)
+        check_new_id("session", session)
         if expires is not None and expires <= now:
-            raise InvalidInputError("expires", "that is over already")
-        received = [each for each in await self._book.list_all() if each.target == "received"]
+            raise InvalidInputError("expires", "that time is over")
+        received = [each for each in await self._records.list_all() if each.target == "received"]
         await self._sweep(received, now)
-        if len(received) >= MOST_RECEIVED:
-            raise ConflictError("share", "", f"cannot be made: {MOST_RECEIVED} are here")
-        id, secret = new_id(), secrets.token_hex(SECRET_BYTES)
+        if len(received) >= MAX_RECEIVED:
+            raise ConflictError("share", "", f"cannot be made: {MAX_RECEIVED} are here")
+        id, secret = new_share_id(), secrets.token_hex(SECRET_BYTES)
         url = f"{settings.host}/s/{id}"
-        record = Record(
+        record = ShareRecord(
             id=id,
             session_id=session,
             url=url,
-            secret=_digest(secret),
+            secret=_hash_secret(secret),
             target="received",
             created=now,
             expires=expires,
         )
-        await self._ground.store.keep((HOSTED, id), {"version": 0, "items": {}})
-        await self._book.add(record)
+        await self._context.store.keep((HOSTED_KEY, id), {"version": 0, "items": {}})
+        await self._records.add(record)
         return ShareTicket(id=id, url=url, secret=secret)
 
     async def take_in(self, id: str, secret: str, items: tuple[ShareItem, ...]) -> None:
-        record = await self._opened(id, secret)
-        fresh = {name_of(item): to_plain(item) for item in items}
+        """Store items of a received share. Raise `NotFoundError` for a wrong secret."""
+        record = await self._check_secret(id, secret)
+        fresh = {name_item(item): to_plain(item) for item in items}
 
         def rework(kept: Any) -> Any:
             if kept is None:
                 raise NotFoundError("share", id)
             merged = {**kept["items"], **fresh}
-            if len(merged) > MOST_ITEMS or len(encode(merged)) > MOST_BYTES:
+            if len(merged) > MAX_ITEMS or len(encode(merged)) > MAX_BYTES:
                 raise InvalidInputError(
-                    "data", f"a share is at most {MOST_BYTES >> 20} MB and {MOST_ITEMS} items"
+                    "data", f"a share is at most {MAX_BYTES >> 20} MB and {MAX_ITEMS} items"
                 )
             return {"version": kept["version"] + 1, "items": merged}
 
-        await self._ground.store.rework((HOSTED, record.id), rework)
+        await self._context.store.rework((HOSTED_KEY, record.id), rework)
 
     async def drop(self, id: str, secret: str) -> None:
-        await self._back().take_back(await self._opened(id, secret))
-        self._coverings.pop(id, None)
+        """Remove a received share. Raise `NotFoundError` for a wrong secret."""
+        await self._get_revoker().revoke(await self._check_secret(id, secret))
+        self._redactors.pop(id, None)
 
-    async def _get(self, id: str) -> Record:
-        """A share that is to be seen here. What is over, taken back or shown elsewhere is as if it had never been."""
-        if self._ground.settings.host and ID.fullmatch(id):
-            for record in await self._book.list_all():
-                # Of the same length whoever asks, so that nobody learns by waiting how far a guess was right.
+    async def _get(self, id: str) -> ShareRecord:
+        """Return a share that is shown here. An expired, revoked or remote one is treated as if it never existed."""
+        if self._context.settings.host and ID.fullmatch(id):
+            for record in await self._records.list_all():
+                # Compared in constant time, so that the response time does not tell how much of a guess was right.
                 same = hmac.compare_digest(record.id.encode(), id.encode())
-                if same and record.target != "remote" and not record.is_over(self._ground.clock.now()):
+                if same and record.target != "remote" and not record.is_over(self._context.clock.now()):
                     return record
         raise NotFoundError("share", id[:80])
 
-    async def _opened(self, id: str, secret: str) -> Record:
+    async def _check_secret(self, id: str, secret: str) -> ShareRecord:
         record = await self._get(id)
-        if record.target != "received" or not hmac.compare_digest(record.secret, _digest(secret)):
+        if record.target != "received" or not hmac.compare_digest(record.secret, _hash_secret(secret)):
             raise NotFoundError("share", id[:80])
         return record
 
-    async def _parcel(self, record: Record) -> Parcel:
+    async def _parcel(self, record: ShareRecord) -> SessionExport:
         if record.target != "received":
-            return await pack(self._ground.store, record.session_id)
+            return await pack_session(self._context.store, record.session_id)
         kept = await self._hosted(record)
         items = {name: from_plain(item, ShareItem) for name, item in kept["items"].items()}
         parcel = from_items(items)
@@ -135,29 +140,32 @@ class Pages:
             raise NotFoundError("share", record.id)
         return parcel
 
-    async def _hosted(self, record: Record) -> Any:
-        kept = await self._ground.store.kept((HOSTED, record.id))
+    async def _hosted(self, record: ShareRecord) -> Any:
+        kept = await self._context.store.kept((HOSTED_KEY, record.id))
         if kept is None:
             raise NotFoundError("share", record.id)
         return kept
 
-    def _covering(self, record: Record) -> tuple[Covering, asyncio.Lock]:
-        found = self._coverings.pop(record.id, None) or (Covering(redact=record.redact), asyncio.Lock())
-        self._coverings[record.id] = found
-        while len(self._coverings) > REMEMBERED:
-            self._coverings.popitem(last=False)
+    def _get_redactor(self, record: ShareRecord) -> tuple[SessionRedactor, asyncio.Lock]:
+        found = self._redactors.pop(record.id, None) or (
+            SessionRedactor(redact=record.redact),
+            asyncio.Lock(),
+        )
+        self._redactors[record.id] = found
+        while len(self._redactors) > MAX_REDACTORS:
+            self._redactors.popitem(last=False)
         return found
 
-    async def _sweep(self, received: list[Record], now: int) -> None:
+    async def _sweep(self, received: list[ShareRecord], now: int) -> None:
         for record in [each for each in received if each.is_over(now)]:
-            await self._back().take_back(record)
+            await self._get_revoker().revoke(record)
             received.remove(record)
 
-    def _back(self) -> TakingBack:
-        ground = self._ground
-        return TakingBack(store=ground.store, journal=ground.journal, remote=ground.remote)
+    def _get_revoker(self) -> ShareRevoker:
+        context = self._context
+        return ShareRevoker(store=context.store, journal=context.journal, remote=context.remote)
 
 
-def _digest(secret: str) -> str:
-    """What is kept of a secret that we only have to know again."""
+def _hash_secret(secret: str) -> str:
+    """Return the hash of a secret that we only need to recognise."""
     return sha256(secret.encode("utf-8", "replace")).hexdigest()

@@ -7,26 +7,26 @@ from msgspec.structs import replace
 
 from weft.errors import DocumentError
 from weft.model.ids import SessionID
-from weft.model.share import Share, Target
+from weft.model.share import Share, ShareTarget
 from weft.model.wire import Wire, always, from_plain, to_plain
 from weft.store.contract import Store
 
-BOOK: Final = ("sharing", "book")
-OPENCODE: Final = "session_share"
-HOSTED: Final = "hosted"  # what was received, by the id of its share
+RECORDS_KEY: Final = ("sharing", "book")
+OPENCODE_KEY: Final = "session_share"
+HOSTED_KEY: Final = "hosted"  # received shares by their id
 
 
-class Record(Wire, frozen=True, kw_only=True):
-    """A share with what is nobody else's. `server` is the address it was made at, with what it takes to get in there.
+class ShareRecord(Wire, frozen=True, kw_only=True):
+    """A share with what only we know: its secret, and the `server` where it was made, with credentials.
 
-    `listed` says that OpenCode's record of it is there, too: it is one of the server that OpenCode would use.
+    With `listed` OpenCode has a record of it, too: it is on the server that OpenCode would use.
     """
 
     id: str
     session_id: SessionID
     url: str
     secret: str
-    target: Target
+    target: ShareTarget
     server: str = ""
     created: int = always(0)
     expires: int | None = None
@@ -38,67 +38,71 @@ class Record(Wire, frozen=True, kw_only=True):
         return self.expires is not None and self.expires <= now
 
 
-class Shares(Wire, frozen=True, kw_only=True):
-    shares: tuple[Record, ...] = always(())
+class ShareList(Wire, frozen=True, kw_only=True):
+    shares: tuple[ShareRecord, ...] = always(())
 
 
-class Book:
+class ShareRecords:
     """All shares of a store, over all processes that use it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def list_all(self) -> tuple[Record, ...]:
-        """In the order they were made."""
-        return _read(await self._store.kept(BOOK)).shares
+    async def list_all(self) -> tuple[ShareRecord, ...]:
+        """Return all shares in the order in which they were made."""
+        return _read(await self._store.kept(RECORDS_KEY)).shares
 
-    async def find(self, id: str) -> Record | None:
+    async def find(self, id: str) -> ShareRecord | None:
         return next((each for each in await self.list_all() if each.id == id), None)
 
-    async def find_of(self, session: SessionID) -> Record | None:
-        """The share of a session here, by whichever program."""
+    async def find_of(self, session: SessionID) -> ShareRecord | None:
+        """Return the share of a local session, made by weft or by OpenCode."""
         ours = (each for each in await self.list_all() if each.session_id == session)
-        return next((each for each in ours if each.target != "received"), None) or await self._theirs(session)
+        return next(
+            (each for each in ours if each.target != "received"), None
+        ) or await self._find_opencode_share(session)
 
-    async def add(self, record: Record) -> None:
+    async def add(self, record: ShareRecord) -> None:
         if record.listed:
-            # Only of the server that OpenCode itself would use: it sends the session to the one it is configured
-            # for, or to a public one, as soon as there is such a record.
-            theirs = {"id": record.id, "url": record.url, "secret": record.secret}
-            await self._store.keep((OPENCODE, record.session_id), theirs)
+            # Only for the server that OpenCode itself would use: as soon as this record exists, OpenCode sends the
+            # session to its configured server, or to a public one.
+            opencode_record = {"id": record.id, "url": record.url, "secret": record.secret}
+            await self._store.keep((OPENCODE_KEY, record.session_id), opencode_record)
         await self._change(lambda shares: (*(each for each in shares if each.id != record.id), record))
 
-    async def drop(self, record: Record) -> None:
+    async def drop(self, record: ShareRecord) -> None:
         if record.listed:
-            await self._store.keep((OPENCODE, record.session_id), None)
+            await self._store.keep((OPENCODE_KEY, record.session_id), None)
         await self._change(lambda shares: tuple(each for each in shares if each.id != record.id))
 
-    async def _change(self, turn: Callable[[tuple[Record, ...]], tuple[Record, ...]]) -> None:
+    async def _change(self, edit: Callable[[tuple[ShareRecord, ...]], tuple[ShareRecord, ...]]) -> None:
         def rework(kept: object) -> object:
-            book = _read(kept)
-            return to_plain(replace(book, shares=turn(book.shares)))
+            list_ = _read(kept)
+            return to_plain(replace(list_, shares=edit(list_.shares)))
 
-        await self._store.rework(BOOK, rework)
+        await self._store.rework(RECORDS_KEY, rework)
 
-    async def _theirs(self, session: SessionID) -> Record | None:
-        match await self._store.kept((OPENCODE, session)):
+    async def _find_opencode_share(self, session: SessionID) -> ShareRecord | None:
+        match await self._store.kept((OPENCODE_KEY, session)):
             case {"id": str(id), "url": str(url), "secret": str(secret)} if id and url:
-                return Record(id=id, session_id=session, url=url, secret=secret, target="remote", listed=True)
+                return ShareRecord(
+                    id=id, session_id=session, url=url, secret=secret, target="remote", listed=True
+                )
             case _:
                 return None
 
 
-async def carry_over(source: Store, target: Store) -> None:
-    """Every share of one store into another's book, so that it can be taken back from there, too."""
-    known = {record.id for record in await Book(target).list_all()}
-    for record in await Book(source).list_all():
+async def copy_shares(source: Store, target: Store) -> None:
+    """Copy every share of one store to another, so that it can be revoked from there, too."""
+    known = {record.id for record in await ShareRecords(target).list_all()}
+    for record in await ShareRecords(source).list_all():
         if record.id not in known:
-            await target.keep((HOSTED, record.id), await source.kept((HOSTED, record.id)))
-            await Book(target).add(record)
+            await target.keep((HOSTED_KEY, record.id), await source.kept((HOSTED_KEY, record.id)))
+            await ShareRecords(target).add(record)
 
 
-def to_share(record: Record, *, known: bool = True) -> Share:
-    """What a person may be told of it."""
+def to_share(record: ShareRecord, *, known: bool = True) -> Share:
+    """Return what a person may see of a record."""
     return Share(
         id=record.id,
         session_id=record.session_id,
@@ -112,11 +116,11 @@ def to_share(record: Record, *, known: bool = True) -> Share:
     )
 
 
-def _read(kept: object) -> Shares:
+def _read(kept: object) -> ShareList:
     if kept is None:
-        return Shares()
+        return ShareList()
     try:
-        return from_plain(kept, Shares, where="the book of shares")
+        return from_plain(kept, ShareList, where="the list of shares")
     except DocumentError as error:
-        # Never quietly as an empty book: what it lists could then not be taken back any more.
+        # Never treat it as empty: the shares in it could not be revoked any more.
         raise DocumentError(".weft/kept/sharing/book.json", error.reason) from error

@@ -1,4 +1,4 @@
-"""Redact a growing session without looking at old text again, and preview what a share would show."""
+"""Redact a growing session without reading old text again, and preview a share."""
 
 from collections import Counter
 
@@ -6,76 +6,77 @@ from msgspec.structs import replace
 
 from weft.model.ids import MessageID
 from weft.model.message import MessageWithParts
-from weft.model.parcel import Parcel
 from weft.model.session import Session
-from weft.model.share import Covered, SharePreview, ShareTerms
-from weft.share.view import count_pictures, to_shown
-from weft.transfer.redact import Finding, Redactor
+from weft.model.share import SharePreview, ShareRedaction, ShareTerms
+from weft.model.transfer import SessionExport
+from weft.share.view import count_binary_files, to_shared_view
+from weft.transfer.redact import RedactedSecret, Redactor
 
 
-class Covering:
-    """Of one session. Without `redact` everything passes as it is."""
+class SessionRedactor:
+    """Redacts one session. Without `redact` everything stays as it is."""
 
     def __init__(self, *, redact: bool = True) -> None:
         self._redactor = Redactor() if redact else None
         self._known = 0
         self._seen: dict[MessageID, MessageWithParts] = {}
-        self._covered: dict[MessageID, MessageWithParts] = {}
-        self._frame: tuple[Parcel, Parcel] | None = None
+        self._redacted: dict[MessageID, MessageWithParts] = {}
+        self._frame: tuple[SessionExport, SessionExport] | None = None
 
-    def cover(self, parcel: Parcel) -> Parcel:
-        """The session with its secrets covered."""
+    def redact(self, parcel: SessionExport) -> SessionExport:
+        """Return the session with its secrets redacted."""
         if self._redactor is None:
             return parcel
         fresh = [each for each in parcel.messages if self._seen.get(each.info.id) != each]
         frame = replace(parcel, messages=())
         if self._frame is None or self._frame[0] != frame:
-            self._redactor.look(frame)
+            self._redactor.scan(frame)
             self._frame = None
         for each in fresh:
-            self._redactor.look(_alone(parcel, each))
+            self._redactor.scan(_to_single(parcel, each))
             self._seen[each.info.id] = each
         found = len(self._redactor.findings())
         if found > self._known:
             self._known, self._frame, fresh = found, None, list(parcel.messages)
         for each in fresh:
-            [self._covered[each.info.id]] = self._redactor.cover(_alone(parcel, each)).messages
+            [self._redacted[each.info.id]] = self._redactor.redact(_to_single(parcel, each)).messages
         if self._frame is None:
-            self._frame = frame, self._redactor.cover(frame)
-        messages = tuple(self._covered[each.info.id] for each in parcel.messages)
+            self._frame = frame, self._redactor.redact(frame)
+        messages = tuple(self._redacted[each.info.id] for each in parcel.messages)
         return replace(self._frame[1], messages=messages)
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[RedactedSecret]:
         return [] if self._redactor is None else self._redactor.findings()
 
 
-def _alone(parcel: Parcel, message: MessageWithParts) -> Parcel:
-    """One message. What the session itself says is looked at once, and not with each."""
-    return Parcel(info=Session(id=parcel.info.id, time=parcel.info.time), messages=(message,))
+def _to_single(parcel: SessionExport, message: MessageWithParts) -> SessionExport:
+    """Return a session with one message only; the rest of the session is searched once, not with each message."""
+    return SessionExport(info=Session(id=parcel.info.id, time=parcel.info.time), messages=(message,))
 
 
-def to_preview(parcel: Parcel, terms: ShareTerms) -> SharePreview:
-    shown = to_shown(parcel, attachments=terms.attachments)
-    covering = Covering(redact=terms.redact)
-    covering.cover(shown)
-    covered = tuple(_to_covered(each) for each in covering.findings())
+def to_preview(parcel: SessionExport, terms: ShareTerms) -> SharePreview:
+    """Return what a share on these terms would show and redact."""
+    shown = to_shared_view(parcel, attachments=terms.attachments)
+    redactor = SessionRedactor(redact=terms.redact)
+    redactor.redact(shown)
+    covered = tuple(_to_covered(each) for each in redactor.findings())
     return SharePreview(
         to=terms.to,
         messages=len(shown.messages),
-        parts=_count(shown),
-        pictures=count_pictures(shown),
-        left_out=_count(parcel) - _count(shown),
+        parts=_count_parts(shown),
+        pictures=count_binary_files(shown),
+        left_out=_count_parts(parcel) - _count_parts(shown),
         kinds=dict(Counter(each.kind for each in covered)),
         covered=covered,
     )
 
 
-def _count(parcel: Parcel) -> int:
+def _count_parts(parcel: SessionExport) -> int:
     return sum(len(message.parts) for message in parcel.messages)
 
 
-def _to_covered(found: Finding) -> Covered:
-    return Covered(
+def _to_covered(found: RedactedSecret) -> ShareRedaction:
+    return ShareRedaction(
         kind=found.kind,
         where=found.where,
         placeholder=found.placeholder,

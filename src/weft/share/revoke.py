@@ -1,4 +1,4 @@
-"""Revoke a share, first where it is shown and then here; needs no configuration."""
+"""Revoke a share, first where it is shown and then here. This needs no configuration."""
 
 from contextlib import suppress
 
@@ -9,40 +9,43 @@ from weft.errors import NotFoundError, SharingError
 from weft.journal import Journal
 from weft.model.ids import SessionID
 from weft.model.session import Session
-from weft.share.contract import Remote
-from weft.share.records import HOSTED, Book, Record
+from weft.share.contract import ShareClient
+from weft.share.records import HOSTED_KEY, ShareRecord, ShareRecords
 from weft.store.contract import Store
 
 
-class TakingBack(Struct, frozen=True, kw_only=True):
+class ShareRevoker(Struct, frozen=True, kw_only=True):
+    """Revokes shares of a store."""
+
     store: Store
     journal: Journal
-    remote: Remote
+    remote: ShareClient
 
-    async def take_back(self, record: Record, *, forget: bool = False) -> None:
-        """Where it is shown, it is gone when this returns; to `forget` it is not to ask there."""
+    async def revoke(self, record: ShareRecord, *, forget: bool = False) -> None:
+        """Revoke a share. It is no longer shown when this returns; with `forget` the share server is not asked."""
         if record.target == "remote" and not forget:
             await self._remove(record)
-        await Book(self.store).drop(record)
+        await ShareRecords(self.store).drop(record)
         if record.target == "received":
-            await self.store.keep((HOSTED, record.id), None)
+            await self.store.keep((HOSTED_KEY, record.id), None)
         else:
             await self._unmark(record)
 
-    async def revoke(self, session: Session) -> None:
-        """Before a session goes. If it cannot be taken back the session stays: the secret would go with it."""
-        record = await Book(self.store).find_of(session.id)
+    async def revoke_session(self, session: Session) -> None:
+        """Revoke the share of a session that is about to be removed. On failure it must stay: the secret would be
+        lost."""
+        record = await ShareRecords(self.store).find_of(session.id)
         if record is not None:
-            await self.take_back(record)
+            await self.revoke(record)
 
     async def sweep(self, now: int) -> None:
-        """Take back what is over. What cannot be taken back now is tried again the next time."""
-        for record in await Book(self.store).list_all():
+        """Revoke expired shares. One that cannot be revoked now is tried again the next time."""
+        for record in await ShareRecords(self.store).list_all():
             if record.is_over(now):
                 with suppress(SharingError):
-                    await self.take_back(record)
+                    await self.revoke(record)
 
-    async def _remove(self, record: Record) -> None:
+    async def _remove(self, record: ShareRecord) -> None:
         try:
             await self.remote.remove(record)
         except SharingError as error:
@@ -51,13 +54,13 @@ class TakingBack(Struct, frozen=True, kw_only=True):
                 hint=f"try again; weft unshare {record.session_id} --forget gives up on it",
             ) from error
 
-    async def _unmark(self, record: Record) -> None:
+    async def _unmark(self, record: ShareRecord) -> None:
         try:
-            await unmark(self.journal, record.session_id)
+            await unmark_session(self.journal, record.session_id)
         except NotFoundError:
-            return  # it is gone, and what was shown of it now is, too
+            return  # the session was removed, and now its share, too
 
 
-async def unmark(journal: Journal, session: SessionID) -> Session:
-    """The session says no more that it is shared. That nobody worked on it shows in its time."""
+async def unmark_session(journal: Journal, session: SessionID) -> Session:
+    """Mark a session as not shared, without changing its time of update."""
     return await journal.edit(session, lambda it: replace(it, share=None))

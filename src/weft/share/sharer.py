@@ -1,4 +1,4 @@
-"""Sharing: a session is shown to others when somebody asks for it, and no longer than they want."""
+"""Share a session with others on request, for as long as the person wants."""
 
 import asyncio
 import secrets
@@ -13,103 +13,111 @@ from weft.bus import Bus
 from weft.errors import ConflictError, InvalidInputError, NotFoundError, SharingError, WeftError
 from weft.host.tasks import open_tasks
 from weft.model.event import SessionWarned
-from weft.model.ids import SessionID, checked
+from weft.model.ids import SessionID, check_id
 from weft.model.session import Session, SessionShare
-from weft.model.share import USUAL_SHARE, Share, SharePreview, ShareTerms
-from weft.share.contract import NOWHERE, Ground, get_record, list_shares, to_address
-from weft.share.host import SECRET_BYTES, Pages, new_id
-from weft.share.records import Book, Record
+from weft.model.share import DEFAULT_SHARE_TERMS, Share, SharePreview, ShareTerms
+from weft.share.contract import NO_TARGET_HINT, ShareContext, check_address, get_record, list_shares
+from weft.share.host import SECRET_BYTES, ShareHost, new_share_id
+from weft.share.records import ShareRecord, ShareRecords
 from weft.share.redaction import to_preview
-from weft.share.revoke import TakingBack, unmark
-from weft.share.sync import CLOSING_SECONDS, Follower, open_follower
-from weft.transfer.intake import pack
+from weft.share.revoke import ShareRevoker, unmark_session
+from weft.share.sync import CLOSING_SECONDS, ShareSync, open_share_sync
+from weft.transfer.session_import import pack_session
 
 
 class Sharer:
     """`Sharing` for one directory. Open one with `open_sharer`, so that nothing stays unsent."""
 
-    def __init__(self, ground: Ground, follower: Follower, tasks: asyncio.TaskGroup) -> None:
-        self._ground = ground
-        self._follower = follower
+    def __init__(self, context: ShareContext, sync: ShareSync, tasks: asyncio.TaskGroup) -> None:
+        self._context = context
+        self._sync = sync
         self._tasks = tasks
         self._under_way: set[asyncio.Task[None]] = set()
-        self._book = Book(ground.store)
-        self._doors: defaultdict[SessionID, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._back = TakingBack(store=ground.store, journal=ground.journal, remote=ground.remote)
-        self.showing = Pages(ground)
+        self._records = ShareRecords(context.store)
+        self._locks: defaultdict[SessionID, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._revoker = ShareRevoker(store=context.store, journal=context.journal, remote=context.remote)
+        self.showing = ShareHost(context)
 
-    async def share(self, session: SessionID, terms: ShareTerms = USUAL_SHARE) -> Session:
-        id = SessionID(checked("session", session))
-        info = await self._ground.store.get_session(id)
-        self._ground.settings.check()
-        async with self._doors[id]:
-            found = await self._book.find_of(id)
-            if found is not None and found.is_over(self._ground.clock.now()):
-                await self._back.take_back(found)
+    async def share(self, session: SessionID, terms: ShareTerms = DEFAULT_SHARE_TERMS) -> Session:
+        """Share a session. If it is shared on the same terms, return it; on others, raise `ConflictError`."""
+        id = SessionID(check_id("session", session))
+        info = await self._context.store.get_session(id)
+        self._context.settings.check()
+        async with self._locks[id]:
+            found = await self._records.find_of(id)
+            if found is not None and found.is_over(self._context.clock.now()):
+                await self._revoker.revoke(found)
                 found = None
             if found is not None:
                 _check_same(found, terms)
                 return await self._mark(found)
-            return await self._mark(await self._make(info, terms))
+            return await self._mark(await self._create(info, terms))
 
-    async def preview_share(self, session: SessionID, terms: ShareTerms = USUAL_SHARE) -> SharePreview:
-        id = SessionID(checked("session", session))
-        parcel = await pack(self._ground.store, id)
+    async def preview_share(
+        self, session: SessionID, terms: ShareTerms = DEFAULT_SHARE_TERMS
+    ) -> SharePreview:
+        """Return what a share would show and redact, without sending anything."""
+        id = SessionID(check_id("session", session))
+        parcel = await pack_session(self._context.store, id)
         return await asyncio.to_thread(to_preview, parcel, terms)
 
     async def unshare(self, session: SessionID, *, forget: bool = False) -> Session:
-        id = SessionID(checked("session", session))
-        info = await self._ground.store.get_session(id)
-        async with self._doors[id]:
-            found = await self._book.find_of(id)
+        """Revoke the share of a session. Raise `NotFoundError` if it is not shared."""
+        id = SessionID(check_id("session", session))
+        info = await self._context.store.get_session(id)
+        async with self._locks[id]:
+            found = await self._records.find_of(id)
             if found is not None:
-                self._follower.forget(id)
-                await self._back.take_back(found, forget=forget)
-                return await self._ground.store.get_session(id)
+                self._sync.forget(id)
+                await self._revoker.revoke(found, forget=forget)
+                return await self._context.store.get_session(id)
             if info.share is not None:
-                return await unmark(self._ground.journal, id)  # nothing is left to take it back with
+                return await unmark_session(self._context.journal, id)  # there is no record to revoke it with
         raise NotFoundError("share of session", id)
 
     async def list_shares(self) -> list[Share]:
-        """What is over is taken back on the way, as far as that goes."""
+        """Return all shares, after revoking expired ones as far as possible."""
         await self.sweep()
-        return await list_shares(self._ground.store)
+        return await list_shares(self._context.store)
 
     async def revoke_share(self, id: str, *, forget: bool = False) -> None:
-        record = await get_record(self._ground.store, id)
+        """Revoke a share by its id. Raise `NotFoundError` if it does not exist."""
+        record = await get_record(self._context.store, id)
         if record.target == "received":
-            await self._back.take_back(record)
+            await self._revoker.revoke(record)
             return
-        async with self._doors[record.session_id]:
-            self._follower.forget(record.session_id)
-            await self._back.take_back(record, forget=forget)
+        async with self._locks[record.session_id]:
+            self._sync.forget(record.session_id)
+            await self._revoker.revoke(record, forget=forget)
 
     async def revoke(self, session: Session) -> None:
-        """Before the session goes."""
-        self._follower.forget(session.id)
-        await self._back.revoke(session)
+        """Revoke the share of a session that is about to be removed."""
+        self._sync.forget(session.id)
+        await self._revoker.revoke_session(session)
 
     async def sweep(self) -> None:
-        await self._back.sweep(self._ground.clock.now())
+        """Revoke expired shares."""
+        await self._revoker.sweep(self._context.clock.now())
 
     async def sweep_quietly(self) -> None:
-        with suppress(WeftError):  # whoever asks for the shares is told what is wrong with them
+        with suppress(WeftError):  # reported when somebody lists the shares
             await self.sweep()
 
     def welcome(self, session: Session) -> None:
-        """A session was made. With `share: auto` it is shared, in the background: making it does not wait for that."""
-        if self._ground.settings.mode == "auto" and session.parent_id is None:
+        """Share a new session in the background if the mode is `auto`. Creating it does not wait for that."""
+        if self._context.settings.mode == "auto" and session.parent_id is None:
             self.begin(self._share_quietly(session.id))
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do this in the background; closing waits for it, and not for long."""
+        """Run something in the background; `close` waits for it for a while."""
         self._under_way.add(task := self._tasks.create_task(work))
         task.add_done_callback(self._under_way.discard)
 
     async def catch_up(self) -> None:
+        """Wait for shares under way, and send what other servers do not have yet."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=CLOSING_SECONDS)
-        await self._follower.catch_up()
+        await self._sync.catch_up()
 
     async def close(self) -> None:
         await self.catch_up()
@@ -120,18 +128,18 @@ class Sharer:
         try:
             await self.share(session)
         except NotFoundError:
-            return  # it is gone already
+            return  # it was removed meanwhile
         except WeftError as error:
             hint = f" ({error.hint})" if error.hint else ""
             warning = SessionWarned(session_id=session, message=f"it is not shared: {error}{hint}")
-            await self._ground.journal.commit(warning)
+            await self._context.journal.commit(warning)
 
-    async def _make(self, info: Session, terms: ShareTerms) -> Record:
-        settings, now = self._ground.settings, self._ground.clock.now()
+    async def _create(self, info: Session, terms: ShareTerms) -> ShareRecord:
+        settings, now = self._context.settings, self._context.clock.now()
         if terms.expires is not None and terms.expires <= now:
-            raise InvalidInputError("expires", "that is over already")
-        record = Record(
-            id=new_id(),
+            raise InvalidInputError("expires", "that time is over")
+        record = ShareRecord(
+            id=new_share_id(),
             session_id=info.id,
             url="",
             secret=secrets.token_hex(SECRET_BYTES),
@@ -147,17 +155,21 @@ class Sharer:
                     "to", "no server of ours shows pages", hint="start one: weft serve --share"
                 )
             record = replace(record, url=f"{settings.host}/s/{record.id}")
-            await self._book.add(record)
+            await self._records.add(record)
             return record
         if not (terms.to or settings.server):
-            raise InvalidInputError("to", "there is no place to share to, and nothing has left", hint=NOWHERE)
-        named = to_address(terms.to, "to") if terms.to else to_address(settings.server, "enterprise.url")
-        return await self._send_off(record, named)
+            raise InvalidInputError(
+                "to", "there is no place to share to, and nothing has left", hint=NO_TARGET_HINT
+            )
+        address = (
+            check_address(terms.to, "to") if terms.to else check_address(settings.server, "enterprise.url")
+        )
+        return await self._create_remote(record, address)
 
-    async def _send_off(self, record: Record, server: str) -> Record:
-        """At another server: there it is whole when this returns, or it is not there."""
-        ground = self._ground
-        ticket = await ground.remote.create(server, record.session_id, expires=record.expires)
+    async def _create_remote(self, record: ShareRecord, server: str) -> ShareRecord:
+        """Create a share on another server. When this returns it is complete there; on failure it does not exist."""
+        context = self._context
+        ticket = await context.remote.create(server, record.session_id, expires=record.expires)
         record = replace(
             record,
             id=ticket.id,
@@ -165,33 +177,33 @@ class Sharer:
             secret=ticket.secret,
             target="remote",
             server=server,
-            listed=server == ground.settings.server,
+            listed=server == context.settings.server,
         )
-        await self._book.add(record)
+        await self._records.add(record)
         try:
-            await self._follower.send(record)
+            await self._sync.send(record)
         except SharingError:
-            self._follower.forget(record.session_id)
+            self._sync.forget(record.session_id)
             with suppress(SharingError):
-                await self._back.take_back(record)
+                await self._revoker.revoke(record)
             raise
         return record
 
-    async def _mark(self, record: Record) -> Session:
-        info = await self._ground.store.get_session(record.session_id)
+    async def _mark(self, record: ShareRecord) -> Session:
+        info = await self._context.store.get_session(record.session_id)
         if info.share is not None and info.share.url == record.url:
             return info
         share = SessionShare(url=record.url)
-        return await self._ground.journal.edit(record.session_id, lambda it: replace(it, share=share))
+        return await self._context.journal.edit(record.session_id, lambda it: replace(it, share=share))
 
 
-def _check_same(record: Record, terms: ShareTerms) -> None:
-    """What is shared already is not quietly shown on other terms than were asked for."""
-    there = record.target if record.target == "server" else record.server
-    other = [
+def _check_same(record: ShareRecord, terms: ShareTerms) -> None:
+    """Raise `ConflictError` if the session is already shared on other terms than requested."""
+    current_target = record.target if record.target == "server" else record.server
+    differences = [
         word
         for word, differs in (
-            ("elsewhere", bool(terms.to) and terms.to.rstrip("/") != there),
+            ("elsewhere", bool(terms.to) and terms.to.rstrip("/") != current_target),
             ("for another time", terms.expires is not None and terms.expires != record.expires),
             ("with secrets as they stand", terms.redact and not record.redact),
             ("with secrets covered", record.redact and not terms.redact),
@@ -199,19 +211,20 @@ def _check_same(record: Record, terms: ShareTerms) -> None:
         )
         if differs
     ]
-    if other:
+    if differences:
         raise ConflictError(
             "session",
             record.session_id,
-            f"is shared already, {' and '.join(other)}: {record.url}",
+            f"is shared already, {' and '.join(differences)}: {record.url}",
             hint=f"weft unshare {record.session_id} takes it back",
         )
 
 
 @asynccontextmanager
-async def open_sharer(ground: Ground, bus: Bus) -> AsyncIterator[Sharer]:
-    async with open_follower(ground, bus) as follower, open_tasks() as tasks:
-        sharer = Sharer(ground, follower, tasks)
+async def open_sharer(context: ShareContext, bus: Bus) -> AsyncIterator[Sharer]:
+    """Open a `Sharer` that keeps its shares up to date in the background."""
+    async with open_share_sync(context, bus) as sync, open_tasks() as tasks:
+        sharer = Sharer(context, sync, tasks)
         sharer.begin(sharer.sweep_quietly())
         try:
             yield sharer

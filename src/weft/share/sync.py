@@ -13,158 +13,162 @@ from weft.model.catalog import Model
 from weft.model.event import Event, SessionRested, SessionUpdated, SessionWarned, session_of
 from weft.model.ids import SessionID
 from weft.model.message import UserMessage
-from weft.model.parcel import Parcel
-from weft.share.contract import GoneError, Ground
-from weft.share.items import Sent, stamp, to_batches, to_items, to_send
-from weft.share.records import Book, Record
-from weft.share.redaction import Covering
-from weft.share.revoke import TakingBack
-from weft.share.view import to_shown
-from weft.transfer.intake import pack
+from weft.model.transfer import SessionExport
+from weft.share.contract import GoneError, ShareContext
+from weft.share.items import Sent, hash_item, select_unsent, to_batches, to_items
+from weft.share.records import ShareRecord, ShareRecords
+from weft.share.redaction import SessionRedactor
+from weft.share.revoke import ShareRevoker
+from weft.share.view import to_shared_view
+from weft.transfer.session_import import pack_session
 
-EVERY_SECONDS = 1.0
+SYNC_SECONDS = 1.0
 CLOSING_SECONDS = 8.0
 
 
-class _Line:
-    """To one share: what was sent, and which secrets are known."""
+class _SyncState:
+    """One share: what was sent, and the secrets that were found."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: ShareRecord) -> None:
         self.record = record
-        self.covering = Covering(redact=record.redact)
+        self.redactor = SessionRedactor(redact=record.redact)
         self.sent: Sent = {}
         self.lock = asyncio.Lock()
         self.warned = False
 
 
-class Follower:
-    """Sends what changed, a second after it did; what could not be sent is sent with the next change, or at the end."""
+class ShareSync:
+    """Sends changes a second after they happen. What could not be sent goes with the next change, or at the end."""
 
-    def __init__(self, ground: Ground, bus: Bus) -> None:
-        self._ground = ground
+    def __init__(self, context: ShareContext, bus: Bus) -> None:
+        self._context = context
         self._bus = bus
-        self._listening = bus.listen(None)
-        self._lines: dict[SessionID, _Line] = {}
+        self._listener = bus.listen(None)
+        self._states: dict[SessionID, _SyncState] = {}
         self._behind: set[SessionID] = set()
 
-    async def send(self, record: Record) -> None:
-        """All that the other side does not have yet. Raises `SharingError`."""
-        line = self._line(record)
-        async with line.lock:
-            parcel = await pack(self._ground.store, record.session_id)
-            shown = to_shown(parcel, attachments=record.attachments)
-            covered = await asyncio.to_thread(line.covering.cover, shown)
-            items = to_items(covered, self._models(covered))
-            for batch in to_batches(to_send(items, line.sent)):
-                await self._ground.remote.sync(record, batch.values())
-                line.sent.update({name: stamp(item) for name, item in batch.items()})
-            line.warned = False
+    async def send(self, record: ShareRecord) -> None:
+        """Send everything that the other server does not have yet. Raise `SharingError` on failure."""
+        state = self._get_state(record)
+        async with state.lock:
+            parcel = await pack_session(self._context.store, record.session_id)
+            view = to_shared_view(parcel, attachments=record.attachments)
+            redacted = await asyncio.to_thread(state.redactor.redact, view)
+            items = to_items(redacted, self._models(redacted))
+            for batch in to_batches(select_unsent(items, state.sent)):
+                await self._context.remote.sync(record, batch.values())
+                state.sent.update({name: hash_item(item) for name, item in batch.items()})
+            state.warned = False
 
     def forget(self, session: SessionID) -> None:
-        self._lines.pop(session, None)
+        """Stop sending a session."""
+        self._states.pop(session, None)
         self._behind.discard(session)
 
     async def follow(self) -> None:
-        await self._look_up()
+        """Follow the events and send changes until cancelled."""
+        await self._load_shares()
         while True:
             self._note(await self._take())
             if self._behind:
-                await self._ground.clock.sleep(EVERY_SECONDS)
+                await self._context.clock.sleep(SYNC_SECONDS)
                 await self.flush()
 
     async def flush(self) -> None:
+        """Send the sessions that are behind."""
         for session in list(self._behind):
-            line = self._lines.get(session)
+            state = self._states.get(session)
             self._behind.discard(session)
-            if line is not None:
-                await self._try(line)
+            if state is not None:
+                await self._try(state)
 
     async def catch_up(self) -> None:
-        """What happened and was not sent yet is sent. OpenCode loses it at the end, and with it all of a short run."""
+        """Send what happened and was not sent yet. OpenCode loses this at the end, and with it all of a short run."""
         if self._is_behind():
-            await self._look_up()
-        if self._is_behind():  # still: meanwhile `follow` may have taken it, and nothing may come after it
+            await self._load_shares()
+        # Checked again: `follow` may have taken the events meanwhile, and then no more may come.
+        if self._is_behind():
             self._note(await self._take())
         try:
             async with asyncio.timeout(CLOSING_SECONDS):
                 await self.flush()
         except TimeoutError:
-            return  # whoever shares it next sends it
+            return  # it is sent the next time
 
     def _is_behind(self) -> bool:
-        return self._bus.cursor > self._listening.cursor
+        return self._bus.cursor > self._listener.cursor
 
     async def _take(self) -> list[Event]:
         try:
-            told = [each.event for each in await self._listening.take()]
+            events = [each.event for each in await self._listener.take()]
         except CursorLostError:
-            self._listening = self._bus.listen(None)
-            self._behind |= self._lines.keys()
+            self._listener = self._bus.listen(None)
+            self._behind |= self._states.keys()
             return []
-        if any(isinstance(event, SessionUpdated | SessionRested) for event in told):
-            await self._look_up()  # another process may have shared it meanwhile
-        return told
+        if any(isinstance(event, SessionUpdated | SessionRested) for event in events):
+            await self._load_shares()  # another process may have shared it meanwhile
+        return events
 
-    def _note(self, told: Iterable[Event]) -> None:
-        for event in told:
+    def _note(self, events: Iterable[Event]) -> None:
+        for event in events:
             session = session_of(event)
-            if session in self._lines and not isinstance(event, SessionWarned):
+            if session in self._states and not isinstance(event, SessionWarned):
                 self._behind.add(session)
 
-    async def _look_up(self) -> None:
-        now = self._ground.clock.now()
+    async def _load_shares(self) -> None:
+        now = self._context.clock.now()
         try:
-            book = await Book(self._ground.store).list_all()
+            records = await ShareRecords(self._context.store).list_all()
         except WeftError:
-            return  # a book that cannot be read ends no run; whoever asks for the shares is told
-        remote = [record for record in book if record.target == "remote" and not record.is_over(now)]
+            return  # unreadable records must not end a run; listing the shares reports the error
+        remote = [record for record in records if record.target == "remote" and not record.is_over(now)]
         shared = {record.session_id: record for record in remote}
-        for session in self._lines.keys() - shared.keys():
+        for session in self._states.keys() - shared.keys():
             self.forget(session)
         for record in shared.values():
-            self._line(record)
+            self._get_state(record)
 
-    def _line(self, record: Record) -> _Line:
-        line = self._lines.get(record.session_id)
-        if line is None or line.record.id != record.id:
-            line = self._lines[record.session_id] = _Line(record)
-        return line
+    def _get_state(self, record: ShareRecord) -> _SyncState:
+        state = self._states.get(record.session_id)
+        if state is None or state.record.id != record.id:
+            state = self._states[record.session_id] = _SyncState(record)
+        return state
 
-    async def _try(self, line: _Line) -> None:
-        record = line.record
+    async def _try(self, state: _SyncState) -> None:
+        record = state.record
         try:
             await self.send(record)
         except NotFoundError:
-            self.forget(record.session_id)  # the session is gone, and was taken back before
+            self.forget(record.session_id)  # the session was removed, and its share was revoked before
         except WeftError as error:
-            if self._lines.get(record.session_id) is line:  # else it was taken back meanwhile
-                await self._note_trouble(line, error)
+            if self._states.get(record.session_id) is state:  # otherwise it was revoked meanwhile
+                await self._handle_error(state, error)
 
-    async def _note_trouble(self, line: _Line, error: WeftError) -> None:
-        record = line.record
+    async def _handle_error(self, state: _SyncState, error: WeftError) -> None:
+        record = state.record
         if isinstance(error, GoneError):
             with suppress(StoreError):
-                await self._lose(record)
+                await self._drop(record)
             return
         self._behind.add(record.session_id)
-        if not line.warned:
-            line.warned = True
+        if not state.warned:
+            state.warned = True
             await self._warn(record.session_id, f"what is shown at {record.url} is behind: {error}")
 
-    async def _lose(self, record: Record) -> None:
-        ground = self._ground
-        back = TakingBack(store=ground.store, journal=ground.journal, remote=ground.remote)
-        await back.take_back(record, forget=True)
+    async def _drop(self, record: ShareRecord) -> None:
+        context = self._context
+        revoker = ShareRevoker(store=context.store, journal=context.journal, remote=context.remote)
+        await revoker.revoke(record, forget=True)
         self.forget(record.session_id)
         await self._warn(record.session_id, f"it is shared no more: {record.url} is gone")
 
     async def _warn(self, session: SessionID, message: str) -> None:
-        await self._ground.journal.commit(SessionWarned(session_id=session, message=message))
+        await self._context.journal.commit(SessionWarned(session_id=session, message=message))
 
-    def _models(self, parcel: Parcel) -> list[Model]:
-        """What is known of the models that were asked. How they are reached is left out: keys may stand in there."""
-        asked = [message.info.model for message in parcel.messages if isinstance(message.info, UserMessage)]
-        found = {ref: self._ground.find_model(ref) for ref in dict.fromkeys(asked) if ref is not None}
+    def _models(self, parcel: SessionExport) -> list[Model]:
+        """Return what is known of the models in a session, without how to reach them, which may contain keys."""
+        refs = [message.info.model for message in parcel.messages if isinstance(message.info, UserMessage)]
+        found = {ref: self._context.find_model(ref) for ref in dict.fromkeys(refs) if ref is not None}
         return [
             replace(model, api=replace(model.api, url=""), options={}, headers={}, variants=None)
             for model in found.values()
@@ -173,13 +177,14 @@ class Follower:
 
 
 @asynccontextmanager
-async def open_follower(ground: Ground, bus: Bus) -> AsyncIterator[Follower]:
-    follower = Follower(ground, bus)
+async def open_share_sync(context: ShareContext, bus: Bus) -> AsyncIterator[ShareSync]:
+    """Keep shares up to date while the block runs, and send what is left at the end."""
+    sync = ShareSync(context, bus)
     async with open_tasks() as tasks:
-        following = tasks.create_task(follower.follow())
+        following = tasks.create_task(sync.follow())
         try:
-            yield follower
+            yield sync
         finally:
             following.cancel()
             await asyncio.wait([following])
-            await follower.catch_up()
+            await sync.catch_up()

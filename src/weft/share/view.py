@@ -1,4 +1,4 @@
-"""What others see of a session, as a value without anything about this machine (pure)."""
+"""The view of a session that others get: without anything about this machine (pure)."""
 
 from typing import TypeVar
 
@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from weft.model.failure import AnyFailure, ApiFailure
 from weft.model.message import AnyMessage, AssistantMessage, MessagePath, MessageWithParts, UserMessage
-from weft.model.parcel import Parcel
 from weft.model.part import (
     AgentPart,
     AnyPart,
@@ -29,28 +28,29 @@ from weft.model.part import (
     UnknownPart,
 )
 from weft.model.session import Session, SessionRevert, SessionShare
+from weft.model.transfer import SessionExport
 
 F = TypeVar("F", bound=AnyFailure | None)
 
 
-def to_shown(parcel: Parcel, *, attachments: bool = True) -> Parcel:
-    """The session without what was taken back, what is unfinished, and what is nobody else's business."""
+def to_shared_view(parcel: SessionExport, *, attachments: bool = True) -> SessionExport:
+    """Return the session without what was reverted, is unfinished, or is private."""
     messages = (
-        _message(message, attachments=attachments) for message in _standing(parcel.messages, parcel.info)
+        _message(message, attachments=attachments) for message in _drop_reverted(parcel.messages, parcel.info)
     )
-    return Parcel(info=_session(parcel.info), messages=tuple(messages), diff=parcel.diff)
+    return SessionExport(info=_session(parcel.info), messages=tuple(messages), diff=parcel.diff)
 
 
-def is_busy(parcel: Parcel) -> bool:
-    """Whether the last prompt is not answered to the end."""
+def is_busy(parcel: SessionExport) -> bool:
+    """Return True if the last prompt is not fully answered."""
     last = parcel.messages[-1].info if parcel.messages else None
     return isinstance(last, UserMessage) or (
         isinstance(last, AssistantMessage) and last.time.completed is None
     )
 
 
-def count_pictures(parcel: Parcel) -> int:
-    """Files that go along as they are: nobody looks into them for secrets."""
+def count_binary_files(parcel: SessionExport) -> int:
+    """Count attached files that are not text: they are not searched for secrets."""
     files = [part for message in parcel.messages for part in message.parts if isinstance(part, FilePart)]
     calls = [part for message in parcel.messages for part in message.parts if isinstance(part, ToolPart)]
     for call in calls:
@@ -65,12 +65,12 @@ def _session(info: Session) -> Session:
         slug=info.slug,
         version=info.version,
         project_id=info.project_id,
-        directory=_last_name(info.directory),
+        directory=_get_last_name(info.directory),
         parent_id=info.parent_id,
         title=info.title,
         time=replace(info.time, extra_=UNSET),
         summary=None if info.summary is None else replace(info.summary, diffs=None, extra_=UNSET),
-        # Anew: OpenCode's auto-share leaves the secret in here.
+        # Built anew: OpenCode's auto-share leaves the secret in here.
         share=None if info.share is None else SessionShare(url=info.share.url),
         revert=None
         if info.revert is None
@@ -78,20 +78,20 @@ def _session(info: Session) -> Session:
     )
 
 
-def _standing(messages: tuple[MessageWithParts, ...], info: Session) -> list[MessageWithParts]:
-    """Those that were not taken back."""
+def _drop_reverted(messages: tuple[MessageWithParts, ...], info: Session) -> list[MessageWithParts]:
+    """Return the messages that were not reverted."""
     if info.revert is None:
         return list(messages)
-    standing: list[MessageWithParts] = []
+    remaining: list[MessageWithParts] = []
     for message in messages:
         if message.info.id != info.revert.message_id:
-            standing.append(message)
+            remaining.append(message)
             continue
         ids = [part.id for part in message.parts]
         if info.revert.part_id in ids:
-            standing.append(replace(message, parts=message.parts[: ids.index(info.revert.part_id)]))
+            remaining.append(replace(message, parts=message.parts[: ids.index(info.revert.part_id)]))
         break
-    return standing
+    return remaining
 
 
 def _message(message: MessageWithParts, *, attachments: bool) -> MessageWithParts:
@@ -114,12 +114,12 @@ def _info(info: AnyMessage) -> AnyMessage:
             )
         case AssistantMessage():
             path = info.path
-            shown = path and MessagePath(cwd=_last_name(path.cwd), root=_last_name(path.root))
+            shown = path and MessagePath(cwd=_get_last_name(path.cwd), root=_get_last_name(path.root))
             return replace(info, path=shown, error=_failure(info.error), extra_=UNSET)
 
 
 def _failure(failure: F) -> F:
-    """What was said, without what the API's answer carried."""
+    """Return a failure without the headers and body of the API's answer."""
     if not isinstance(failure, ApiFailure):
         return failure
     return replace(
@@ -128,7 +128,7 @@ def _failure(failure: F) -> F:
 
 
 def _part(part: AnyPart, *, over: bool, attachments: bool) -> AnyPart | None:
-    """The part as it is shown; None for one that is not."""
+    """Return a part as others see it, None if they do not."""
     match part:
         case TextPart():
             if part.synthetic or not (over or _is_whole(part)):
@@ -160,7 +160,7 @@ def _is_whole(part: TextPart) -> bool:
 
 
 def _file(part: FilePart, *, attachments: bool) -> FilePart:
-    """Its name, and what is in it if it came along. Where it lies on this machine is left out."""
+    """Return a file's name and, if `attachments` are shared, its content. Its place on this machine is left out."""
     url = part.url if attachments and part.url.startswith("data:") else ""
     return replace(part, url=url, source=None, extra_=UNSET)
 
@@ -170,7 +170,7 @@ def _call(part: ToolPart, *, attachments: bool) -> ToolPart | None:
         case PendingState():
             return None  # the model is still writing it
         case RunningState() as running:
-            # What it has said so far stands in the metadata, and is not whole.
+            # Its output so far is in the metadata, and incomplete.
             state = replace(running, metadata=None, extra_=UNSET)
             return replace(part, state=state, metadata=None, extra_=UNSET)
         case CompletedState() as done:
@@ -181,5 +181,5 @@ def _call(part: ToolPart, *, attachments: bool) -> ToolPart | None:
             return replace(part, state=replace(failed, extra_=UNSET), metadata=None, extra_=UNSET)
 
 
-def _last_name(path: str) -> str:
+def _get_last_name(path: str) -> str:
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Snapshots: what an agent changed, kept so that it can be shown, and taken back without harm to a person's work."""
+"""The contract of snapshots: record the files that an agent changes, show the changes, and undo them safely."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,18 +14,18 @@ MAX_FILE_BYTES: Final = 10 << 20
 WAIT_SECONDS: Final = 30.0
 
 
-class Limits(Struct, frozen=True, kw_only=True):
-    """How much is kept: in all, of one file; and how long a command waits to have its changes covered."""
+class SnapshotLimits(Struct, frozen=True, kw_only=True):
+    """The size limits in total and for one file, and how long a command waits for the first scan."""
 
     max_bytes: int = MAX_BYTES
     max_file_bytes: int = MAX_FILE_BYTES
     wait_seconds: float = WAIT_SECONDS
 
 
-class Plan(Struct, frozen=True, kw_only=True):
-    """What to take back: patches, oldest first, or of them only `files` (absolute, as in `Patch.files`).
+class RestorePlan(Struct, frozen=True, kw_only=True):
+    """What to restore: the files before these patches (oldest first), or only `files` (absolute, as in `Patch.files`).
 
-    `note` is the caller's own word for it. After a crash it is asked whether this restoring was meant to stand.
+    `note` is the caller's own label. After a crash, `recover` passes it to the caller to ask whether the restore should stand.
     """
 
     session: SessionID
@@ -35,7 +35,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Restoration(Struct, frozen=True, kw_only=True):
-    """What came of a plan. `undo` leads back: a plan with it alone is the way to undo the undoing."""
+    """The result of a plan. Restoring the patch `undo` alone reverses it."""
 
     session: SessionID
     fates: tuple[FileFate, ...]
@@ -43,9 +43,11 @@ class Restoration(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Recovered(Struct, frozen=True, kw_only=True):
-    """What dead processes left behind: restorings that were finished, those that were rolled back, and patches of
-    sessions that may not have been stored. A patch whose two trees the session already has is the same patch."""
+class RecoveryReport(Struct, frozen=True, kw_only=True):
+    """What dead processes left behind: restores that were finished or rolled back, and patches that may not be stored yet.
+
+    A patch with the same two trees as one that the session already has is the same patch.
+    """
 
     finished: tuple[Restoration, ...] = ()
     rolled_back: tuple[Restoration, ...] = ()
@@ -53,121 +55,121 @@ class Recovered(Struct, frozen=True, kw_only=True):
 
 
 class Coverage(Struct, frozen=True, kw_only=True):
-    """What is covered: `all` that git would not ignore, only what tools `announced`, or `none`; and why not all."""
+    """What is tracked: `all` files that git does not ignore, only `announced` files, or `none`; and why not all."""
 
     extent: Literal["all", "announced", "none"]
     reason: str = ""
 
 
 class Snapshots(Protocol):
-    """The files below one directory.
+    """Tracks and restores the files below one directory.
 
-    * nothing of the person's repository is ever written, nor is a program that it names ever run;
-    * bytes, links, permission to execute and names come back exactly; other permissions as far as they are known;
-    * a change belongs to the agent if it was made while one of its calls was `watch`ed, and to no other session;
-    * restoring changes a file only if it is as the agent left it, and all of them or, if one is missing, none;
-    * if a file cannot be written, restoring puts the others as they were and raises `RestoreFailedError`. What cannot be
-      put back either is left to `recover`, and until then nothing more is restored;
-    * a restoring that was cut short is finished or rolled back by `recover`, as the caller wants;
-    * a tree is kept as long as a session has it pinned.
+    * nothing is ever written to the user's repository, and no program that it configures is run;
+    * contents, links, the executable bit and names are restored exactly, other permissions as far as they are known;
+    * a change belongs to the session whose call was `watch`ed when it happened, and to no other session;
+    * a restore changes a file only if it is still as the agent left it, and restores all files or, if one is missing, none;
+    * if a file cannot be written, the others are put back and `RestoreFailedError` is raised. If that fails too, the rest is
+      left to `recover`, and until then nothing more is restored;
+    * `recover` finishes or rolls back an interrupted restore, as the caller decides;
+    * a tree is kept as long as a session pins it.
 
-    Switched off, every method does nothing and gives nothing.
+    If snapshots are switched off, every method does nothing and returns an empty value.
     """
 
     def coverage(self) -> Coverage: ...
 
-    # --- what is changed ---
+    # --- tracking ---
 
     def begin(self) -> None:
-        """Have a first look at all files in the background. `watch` waits for it when it has to."""
+        """Start the first scan of all files in the background. `watch` waits for it if it has to."""
         ...
 
     def watch(
         self, session: SessionID, files: Sequence[str] | None = None
     ) -> AbstractAsyncContextManager[None]:
-        """Around a call that changes these files, whatever ignores them; or, with None, any files.
+        """Track a call that changes these files, even ignored ones; or, with None, a call that may change any file.
 
-        Entering waits until what is there is safe, at most `wait_seconds`. Then the call goes on, and its changes
-        are `uncovered`. A call that only reads needs no watching.
+        Entering waits at most `wait_seconds` until the files are recorded. After that the call runs all the same, and its
+        changes are `uncovered`. A call that only reads need not be watched.
         """
         ...
 
     async def take(self, session: SessionID) -> tuple[Patch, ...]:
-        """What the session changed since this was last asked, pinned; mostly one patch, none if nothing changed.
+        """Return what the session changed since the last call, pinned. Usually that is one patch, none if nothing changed.
 
-        More than one, oldest first, if the person changed a file between two changes of the agent. They are told
-        again by `recover` after a crash, until `stored` is called.
+        There are several, oldest first, if the user changed a file between two changes of the agent. After a crash
+        `recover` returns them again, until `stored` is called.
         """
         ...
 
     async def stored(self, session: SessionID) -> None:
-        """What was taken is stored where the session is stored."""
+        """Note that the patches from `take` are stored with the session."""
         ...
 
     async def track(self, session: SessionID) -> Tree | None:
-        """All covered files as one tree, as `git write-tree` would name it. None if that is not to be had.
+        """Return all tracked files as one tree, named as by `git write-tree`; None if it is not available.
 
-        It is for comparing; what it names may be borrowed from the person's repository. Undoing takes patches.
+        It is meant for comparison: its objects may exist only in the user's repository. To restore files, use patches.
         """
         ...
 
     async def changes(self, since: Tree, until: Tree | None = None) -> Patch:
-        """What differs between two trees of `track`; with None, between one and now."""
+        """Return the difference between two trees from `track`, or between one and now."""
         ...
 
-    # --- looking at it ---
+    # --- showing ---
 
     async def fold(self, patches: Sequence[Patch]) -> Patch:
-        """Many patches, oldest first, as one: each file from its first state to its last, if they differ."""
+        """Combine patches, oldest first, into one: each file from its first to its last state, if they differ."""
         ...
 
     async def diff(
         self, before: Tree, after: Tree, files: Sequence[str] | None = None
     ) -> tuple[FileDiff, ...]:
-        """File by file, within the bounds of `model.diff_cap`; names are relative to the directory."""
+        """Return the diff of each file, within the bounds of `model.diff`; names are relative to the directory."""
         ...
 
     async def diff_text(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> str:
-        """The same as a unified diff."""
+        """Return the difference as a unified diff."""
         ...
 
-    # --- taking it back ---
+    # --- restoring ---
 
     async def borrow(self, git_dir: str, snapshot: str, left: Mapping[str, str]) -> Patch:
-        """Return as a patch what OpenCode did to files when it took a session back, read from its own repository.
+        """Return as a patch what OpenCode changed when it reverted a session, read from its own snapshot repository.
 
-        `left` says for each file which tree it was brought back to. Raise `SnapshotMissingError` if that is not there.
+        `left` maps each file to the tree from which it was restored. Raise `SnapshotMissingError` if that tree is missing.
         """
         ...
 
-    async def preview(self, plan: Plan) -> Restoration:
-        """What `restore` would do. Changes nothing."""
+    async def preview(self, plan: RestorePlan) -> Restoration:
+        """Return what `restore` would do, without changing anything."""
         ...
 
-    async def restore(self, plan: Plan) -> Restoration:
-        """Take it back. `SnapshotMissingError` if anything of it cannot be read: then nothing was changed."""
+    async def restore(self, plan: RestorePlan) -> Restoration:
+        """Restore files. Raise `SnapshotMissingError`, without changing anything, if a content cannot be read."""
         ...
 
-    def restoring(self, plan: Plan) -> AbstractAsyncContextManager[Restoration]:
-        """The same, to stand only if the body does not raise: store in it that the session was reverted."""
+    def restoring(self, plan: RestorePlan) -> AbstractAsyncContextManager[Restoration]:
+        """Restore files for the body, and roll back if it raises. Store in the body that the session was reverted."""
         ...
 
-    async def recover(self, wanted: Callable[[SessionID, str], Awaitable[bool]]) -> Recovered:
-        """Settle what dead processes left. `wanted` says of a restoring, by session and note, if it is to stand."""
+    async def recover(self, wanted: Callable[[SessionID, str], Awaitable[bool]]) -> RecoveryReport:
+        """Finish the work of dead processes. `wanted` decides by session and note whether a restore should stand."""
         ...
 
     async def is_unsettled(self, session: SessionID) -> bool:
-        """Return whether a restoring of the session is still to be finished or rolled back: keep what it names."""
+        """Return True if a restore of the session still has to be finished or rolled back. Keep its trees until then."""
         ...
 
-    # --- keeping it ---
+    # --- pins ---
 
     async def pin(self, session: SessionID, trees: Sequence[Tree]) -> None:
-        """Keep trees that a session names; for a fork, or an import. `take` has pinned its own."""
+        """Keep trees that a session refers to, for a fork or an import. `take` pins its own."""
         ...
 
     async def unpin(self, session: SessionID, trees: Sequence[Tree]) -> None: ...
 
     async def release(self, session: SessionID) -> None:
-        """Nothing of the session is needed any more."""
+        """Unpin everything of a session."""
         ...

@@ -1,7 +1,7 @@
-"""Deciding what to take back: per file and three-way, over values alone.
+"""Decide per file, three-way, what a restore does. Pure.
 
-A file is followed back from how it stands, change by change, as long as it is what the agent left. Where it is not, a
-person's work lies between, and there it ends.
+Starting from the current file, patches are undone from the newest to the oldest as long as the file is what the agent
+left. Where it is not, the user changed it in between, and the walk ends.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,36 +10,36 @@ from typing import Final
 from msgspec import Struct
 
 from weft.model.diff import Fate
-from weft.snapshot.entry import FILE, Entry, State, is_same, parents
+from weft.snapshot.entry import FILE, FileEntry, TreeState, is_same, list_parents
 
-CHANGED: Final = "you changed it since"
-BETWEEN: Final = "it is as you left it between two changes of the agent"
-LAST: Final = "it holds what was yours elsewhere, and would be nowhere else"
-BLOCKED: Final = "something else stands in its place"
+CHANGED_SINCE: Final = "you changed it since"
+CHANGED_BETWEEN: Final = "it is as you left it between two changes of the agent"
+LAST_COPY: Final = "it is the last copy of something that was yours under another name"
+BLOCKED: Final = "something else is in its place"
 
 
-class Step(Struct, frozen=True, array_like=True):
-    """Make one file what it is to be, if it is still what it was found to be."""
+class RestoreStep(Struct, frozen=True, array_like=True):
+    """Change one file to `goal` if it is still as it was `found`."""
 
     path: bytes
-    found: Entry | None
-    goal: Entry | None
+    found: FileEntry | None
+    goal: FileEntry | None
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
-    """What is to become of one file; a `step` if anything is."""
+class FileVerdict(Struct, frozen=True, kw_only=True):
+    """The decision about one file; it has a `step` if the file changes."""
 
     path: bytes
     fate: Fate
     reason: str = ""
-    step: Step | None = None
+    step: RestoreStep | None = None
 
 
-class Side(Struct, frozen=True, kw_only=True):
-    """A patch, read: the files as they were and as the agent left them."""
+class PatchSides(Struct, frozen=True, kw_only=True):
+    """The two trees of a patch: the files before the agent's change and after it."""
 
-    before: State
-    after: State
+    before: TreeState
+    after: TreeState
 
     @property
     def paths(self) -> set[bytes]:
@@ -47,55 +47,57 @@ class Side(Struct, frozen=True, kw_only=True):
 
     @property
     def made(self) -> set[bytes]:
-        """The directories that are there after it and were not before."""
+        """The directories that exist after it but not before."""
         return set(self.after.dirs - self.before.dirs)
 
 
-class Unknown(Struct, frozen=True, kw_only=True):
-    """How a file stands cannot be said, and so neither that it is as the agent left it."""
+class UnknownState(Struct, frozen=True, kw_only=True):
+    """The current file cannot be compared, so it may differ from what the agent left."""
 
     reason: str
 
 
-Standing = Entry | Unknown | None
+CurrentState = FileEntry | UnknownState | None
 
 
-def decide(
-    sides: Sequence[Side], standing: Mapping[bytes, Standing], others: Collection[bytes] = ()
-) -> list[Verdict]:
-    """One verdict for each standing file, by the sides (oldest first). `others` are files that nobody touches."""
+def decide_restore(
+    sides: Sequence[PatchSides], standing: Mapping[bytes, CurrentState], others: Collection[bytes] = ()
+) -> list[FileVerdict]:
+    """Return a verdict for each file in `standing`. `sides` are oldest first; `others` are files that must not change."""
     verdicts = [_judge(path, sides, found) for path, found in sorted(standing.items())]
-    theirs = _not_the_agents(sides)
+    theirs = _list_user_contents(sides)
     while True:
-        unblocked = _unblocked(verdicts, standing, others)
-        verdicts = _sparing(unblocked, standing, theirs)
+        unblocked = _refuse_blocked(verdicts, standing, others)
+        verdicts = _keep_last_copies(unblocked, standing, theirs)
         if verdicts == unblocked:
             return verdicts
 
 
-def _judge(path: bytes, sides: Sequence[Side], found: Standing) -> Verdict:
-    if isinstance(found, Unknown):
-        return Verdict(path=path, fate="kept", reason=found.reason)
+def _judge(path: bytes, sides: Sequence[PatchSides], found: CurrentState) -> FileVerdict:
+    if isinstance(found, UnknownState):
+        return FileVerdict(path=path, fate="kept", reason=found.reason)
     goal, undone, whole = found, False, True
     for side in reversed(sides):
         if path not in side.paths:
             continue
         before, after = side.before.files.get(path), side.after.files.get(path)
         if is_same(goal, after):
-            goal, undone = _with_permissions(before, after, goal), True
-        elif not is_same(goal, before):  # if it is, this change was taken back already
+            goal, undone = _merge_permissions(before, after, goal), True
+        elif not is_same(goal, before):  # if it is the same, this change was already undone
             whole = False
             break
     if is_same(goal, found):
         if whole:
-            return Verdict(path=path, fate="unchanged")
-        return Verdict(path=path, fate="kept", reason=CHANGED if not undone else BETWEEN)
+            return FileVerdict(path=path, fate="unchanged")
+        return FileVerdict(path=path, fate="kept", reason=CHANGED_SINCE if not undone else CHANGED_BETWEEN)
     fate: Fate = "removed" if goal is None else "restored"
-    return Verdict(path=path, fate=fate, reason="" if whole else BETWEEN, step=Step(path, found, goal))
+    return FileVerdict(
+        path=path, fate=fate, reason="" if whole else CHANGED_BETWEEN, step=RestoreStep(path, found, goal)
+    )
 
 
-def _not_the_agents(sides: Sequence[Side]) -> set[str]:
-    """Contents that the agent found. It may have moved them, but did not make them."""
+def _list_user_contents(sides: Sequence[PatchSides]) -> set[str]:
+    """Return the contents that existed before the agent's changes. The agent may have moved them, but did not make them."""
     left: set[tuple[bytes, str]] = set()
     found: set[str] = set()
     for side in sides:
@@ -104,39 +106,43 @@ def _not_the_agents(sides: Sequence[Side]) -> set[str]:
     return found
 
 
-def _sparing(
-    verdicts: list[Verdict], standing: Mapping[bytes, Standing], theirs: Collection[str]
-) -> list[Verdict]:
-    """Without those that would take away the last of a content that is not the agent's: renamed, and not renamed back
-    because something new has its old name."""
+def _keep_last_copies(
+    verdicts: list[FileVerdict], standing: Mapping[bytes, CurrentState], theirs: Collection[str]
+) -> list[FileVerdict]:
+    """Keep files that a step would remove although they are the last copy of a user's content.
+
+    That happens when the agent renamed a file, and the old name is now taken by something new.
+    """
     there = {
         found.oid
         for each in verdicts
-        if isinstance(found := each.step.goal if each.step is not None else standing[each.path], Entry)
+        if isinstance(found := each.step.goal if each.step is not None else standing[each.path], FileEntry)
     }
-    return [_spared(each) if _takes(each, theirs, there) else each for each in verdicts]
+    return [_keep(each, LAST_COPY) if _removes_last_copy(each, theirs, there) else each for each in verdicts]
 
 
-def _takes(verdict: Verdict, theirs: Collection[str], there: Collection[str]) -> bool:
+def _removes_last_copy(verdict: FileVerdict, theirs: Collection[str], there: Collection[str]) -> bool:
     found = verdict.step.found if verdict.step is not None else None
     return found is not None and found.oid in theirs and found.oid not in there
 
 
-def _spared(verdict: Verdict) -> Verdict:
-    return Verdict(path=verdict.path, fate="kept", reason=LAST)
+def _keep(verdict: FileVerdict, reason: str) -> FileVerdict:
+    return FileVerdict(path=verdict.path, fate="kept", reason=reason)
 
 
-def _with_permissions(before: Entry | None, after: Entry | None, found: Entry | None) -> Entry | None:
-    """What was before, with the permissions the file has by now unless it was the agent who changed them."""
+def _merge_permissions(
+    before: FileEntry | None, after: FileEntry | None, found: FileEntry | None
+) -> FileEntry | None:
+    """Return the earlier entry, with the current permissions unless the agent changed them."""
     if before is None or after is None or found is None or before.is_link or found.is_link:
         return before
-    return Entry(FILE | found.permissions, before.oid) if before.mode == after.mode else before
+    return FileEntry(FILE | found.permissions, before.oid) if before.mode == after.mode else before
 
 
-def _unblocked(
-    verdicts: list[Verdict], standing: Mapping[bytes, Standing], others: Collection[bytes]
-) -> list[Verdict]:
-    """Without those that could only be carried out over something that stays."""
+def _refuse_blocked(
+    verdicts: list[FileVerdict], standing: Mapping[bytes, CurrentState], others: Collection[bytes]
+) -> list[FileVerdict]:
+    """Keep files whose place is blocked by something that stays."""
     while True:
         staying = {*others} | {
             each.path
@@ -144,21 +150,17 @@ def _unblocked(
             if standing[each.path] is not None and (each.step is None or each.step.goal is not None)
         }
         coming = {each.path for each in verdicts if each.step is not None and each.step.goal is not None}
-        directories = {up for path in staying for up in parents(path)}
+        directories = {up for path in staying for up in list_parents(path)}
         blocked = {
-            path for path in coming if path in directories or any(up in staying for up in parents(path))
+            path for path in coming if path in directories or any(up in staying for up in list_parents(path))
         }
         if not blocked:
             return verdicts
-        verdicts = [_blocked(each) if each.path in blocked else each for each in verdicts]
+        verdicts = [_keep(each, BLOCKED) if each.path in blocked else each for each in verdicts]
 
 
-def _blocked(verdict: Verdict) -> Verdict:
-    return Verdict(path=verdict.path, fate="kept", reason=BLOCKED)
-
-
-def emptied(sides: Iterable[Side], steps: Iterable[Step]) -> list[bytes]:
-    """The directories that the agent made and that may be empty then, innermost first."""
-    left = {up for step in steps if step.goal is None for up in parents(step.path)}
+def list_emptied(sides: Iterable[PatchSides], steps: Iterable[RestoreStep]) -> list[bytes]:
+    """Return the directories that the agent created and that may be empty after these steps, innermost first."""
+    left = {up for step in steps if step.goal is None for up in list_parents(step.path)}
     made = {each for side in sides for each in side.made}
     return sorted(left & made, key=lambda path: (-path.count(b"/"), path))

@@ -1,4 +1,4 @@
-"""Open files below one directory by relative path, never through a link that leads out of it."""
+"""Open files below one directory by relative path, and never follow a link out of it."""
 
 import errno
 import os
@@ -11,34 +11,34 @@ from itertools import groupby
 from typing import Final
 
 from weft.host.files import Stamp, stamp_of
-from weft.snapshot.entry import LINK, Entry, blob_name, parents
+from weft.snapshot.entry import LINK, FileEntry, blob_name, list_parents
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 DIRECTORY_MODE: Final = 0o777
-PIECE: Final = 1 << 20
+READ_BYTES: Final = 1 << 20
 TEMP_PREFIX: Final = b".weft-"
 _TEMP: Final = re.compile(re.escape(TEMP_PREFIX) + b"[0-9a-f]{16}")
 
 
-class TooLargeError(Exception):
-    """It holds more than is kept of one file."""
+class FileTooLargeError(Exception):
+    """The file exceeds the size limit."""
 
 
-class MovedError(Exception):
-    """It does not stand as it was expected to stand."""
+class UnexpectedStateError(Exception):
+    """The file is not in the expected state."""
 
 
-class Beneath:
-    """Every step on the way is opened without following links: a path means what it says, or NotADirectoryError."""
+class SafeDirectory:
+    """Opens every component of a path without following links. Raises `NotADirectoryError` if one is a link."""
 
     def __init__(self, root: str) -> None:
         self.root = os.fsencode(root)
 
     def locate(self, path: str) -> bytes | None:
-        """The relative path of what an absolute one names, links on the way resolved. None if it lies elsewhere."""
+        """Return the relative path of an absolute one, with links in its directory resolved; None if it is outside."""
         directory, name = os.path.split(os.fsencode(path))
         real = os.path.join(os.path.realpath(directory), name)
         prefix = self.root.rstrip(b"/") + b"/"
@@ -48,38 +48,38 @@ class Beneath:
     def absolute(self, path: bytes) -> bytes:
         return os.path.join(self.root, path)
 
-    def look(self, path: bytes) -> os.stat_result | None:
-        """How it stands; None if nothing is there."""
+    def find_status(self, path: bytes) -> os.stat_result | None:
+        """Return the status of a path; None if nothing is there."""
         try:
-            with self._directory_of(path) as (fd, name):
+            with self._open_parent(path) as (fd, name):
                 return os.lstat(name, dir_fd=fd)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def read(self, path: bytes, *, limit: int) -> tuple[Entry, bytes, Stamp]:
-        """A file or a link. OSError if it is neither or not to be read, `TooLargeError` past the limit."""
-        with self._directory_of(path) as (directory, name):
+    def read(self, path: bytes, *, limit: int) -> tuple[FileEntry, bytes, Stamp]:
+        """Read a file or link. Raise `OSError` if it is neither or unreadable, `FileTooLargeError` above the limit."""
+        with self._open_parent(path) as (directory, name):
             return _read(name, directory, limit)
 
     def read_many(self, paths: Iterable[bytes], *, limit: int) -> Iterator[bytes]:
-        """The contents of those that can be read, directory by directory."""
+        """Yield the contents of the readable files, directory by directory."""
         for directory, some in groupby(sorted(paths), os.path.dirname):
-            with suppress(OSError), self._directory_of(directory + b"/." if directory else b".") as (fd, _):
+            with suppress(OSError), self._open_parent(directory + b"/." if directory else b".") as (fd, _):
                 for path in some:
-                    with suppress(OSError, TooLargeError):
+                    with suppress(OSError, FileTooLargeError):
                         yield _read(os.path.basename(path), fd, limit)[1]
 
-    def existing(self, path: bytes) -> frozenset[bytes]:
-        """Those of the directories a path lies in that are there."""
-        return frozenset(each for each in parents(path) if self.is_directory(each))
+    def list_existing_parents(self, path: bytes) -> frozenset[bytes]:
+        """Return the parent directories of a path that exist."""
+        return frozenset(each for each in list_parents(path) if self.is_directory(each))
 
     def is_directory(self, path: bytes) -> bool:
-        found = self.look(path)
+        found = self.find_status(path)
         return found is not None and stat.S_ISDIR(found.st_mode)
 
-    def write(self, path: bytes, entry: Entry, content: bytes, expected: Stamp | None) -> None:
-        """Put a file or a link there, whole or not at all, over what is expected there; its directories are made."""
-        with self._directory_of(path, make=True) as (directory, name):
+    def write(self, path: bytes, entry: FileEntry, content: bytes, expected: Stamp | None) -> None:
+        """Write a file or link atomically, if the old one has the expected stamp. Missing directories are created."""
+        with self._open_parent(path, make=True) as (directory, name):
             temp = TEMP_PREFIX + secrets.token_hex(8).encode()
             try:
                 if entry.is_link:
@@ -95,38 +95,38 @@ class Beneath:
             os.fsync(directory)
 
     def unlink(self, path: bytes, expected: Stamp | None) -> None:
-        """Remove a file or a link that is expected there."""
-        with self._directory_of(path) as (directory, name):
+        """Remove a file or link if it has the expected stamp."""
+        with self._open_parent(path) as (directory, name):
             _check(name, directory, expected)
             os.unlink(name, dir_fd=directory)
 
-    def sweep(self, path: bytes) -> None:
-        """Remove what was written aside in the directory of a path, and never put in its place."""
-        with suppress(OSError), self._directory_of(path) as (directory, _):
+    def remove_temps(self, path: bytes) -> None:
+        """Remove temporary files that `write` left in the directory of a path."""
+        with suppress(OSError), self._open_parent(path) as (directory, _):
             for name in os.listdir(directory):
                 if _TEMP.fullmatch(os.fsencode(name)):
                     os.unlink(name, dir_fd=directory)
 
-    def files_in(self, path: bytes) -> Iterator[bytes]:
-        """All that lies in a directory but directories, at any depth. Links are not followed."""
+    def list_files(self, path: bytes) -> Iterator[bytes]:
+        """Yield everything below a directory except directories. Links are not followed."""
         for where, dirs, names in os.walk(self.absolute(path)):
             links = [name for name in dirs if os.path.islink(os.path.join(where, name))]
             for name in (*names, *links):
                 yield os.path.relpath(os.path.join(where, name), self.root)
 
     def prune(self, path: bytes) -> None:
-        """Remove a directory if nothing is in it."""
-        with suppress(OSError), self._directory_of(path) as (directory, name):
+        """Remove a directory if it is empty."""
+        with suppress(OSError), self._open_parent(path) as (directory, name):
             os.rmdir(name, dir_fd=directory)
 
     @contextmanager
-    def _directory_of(self, path: bytes, *, make: bool = False) -> Generator[tuple[int, bytes]]:
-        """The directory a path lies in, opened, and the path's last name."""
+    def _open_parent(self, path: bytes, *, make: bool = False) -> Generator[tuple[int, bytes]]:
+        """Open the directory of a path. Yield its descriptor and the last component of the path."""
         *steps, name = path.split(b"/")
         fd = os.open(self.root, _DIRECTORY)
         try:
             for step in steps:
-                below = _step(fd, step, make=make)
+                below = _open_step(fd, step, make=make)
                 os.close(fd)
                 fd = below
             yield fd, name
@@ -134,60 +134,60 @@ class Beneath:
             os.close(fd)
 
 
-class Survey:
-    """Looks at many files at one time: what is found of a directory holds for all files in it."""
+class CachedLookup:
+    """Looks up many files at once and caches which directories exist."""
 
-    def __init__(self, beneath: Beneath) -> None:
-        self._beneath = beneath
+    def __init__(self, files: SafeDirectory) -> None:
+        self._files = files
         self._directories: dict[bytes, bool] = {b"": True}
 
-    def look(self, path: bytes) -> os.stat_result | None:
-        """How it stands; None if nothing is there, or a link is on the way."""
+    def find_status(self, path: bytes) -> os.stat_result | None:
+        """Return the status of a path; None if nothing is there, or one of its directories is a link."""
         if not self.is_directory(path.rpartition(b"/")[0]):
             return None
-        return lstat(self._beneath.absolute(path))
+        return find_stat(self._files.absolute(path))
 
-    def existing(self, path: bytes) -> frozenset[bytes]:
-        return frozenset(each for each in parents(path) if self.is_directory(each))
+    def list_existing_parents(self, path: bytes) -> frozenset[bytes]:
+        return frozenset(each for each in list_parents(path) if self.is_directory(each))
 
     def is_directory(self, path: bytes) -> bool:
         if path not in self._directories:
-            self._directories[path] = self._beneath.is_directory(path)
+            self._directories[path] = self._files.is_directory(path)
         return self._directories[path]
 
 
-def lstat(path: bytes) -> os.stat_result | None:
-    """How it stands, links on the way followed; None if that cannot be said."""
+def find_stat(path: bytes) -> os.stat_result | None:
+    """Return the status of a path, None on failure. Links in its directories are followed."""
     try:
         return os.lstat(path)
     except OSError:
         return None
 
 
-def _read(name: bytes, directory: int, limit: int) -> tuple[Entry, bytes, Stamp]:
+def _read(name: bytes, directory: int, limit: int) -> tuple[FileEntry, bytes, Stamp]:
     found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
         content = os.readlink(name, dir_fd=directory)
-        return Entry(LINK, blob_name(content)), content, stamp_of(found)
+        return FileEntry(LINK, blob_name(content)), content, stamp_of(found)
     fd = os.open(name, _READ, dir_fd=directory)
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(f"{name!r} is no file")
-        content = b"".join(_pieces(fd, found.st_size, limit))
+            raise OSError(f"{name!r} is not a file")
+        content = b"".join(_read_pieces(fd, found.st_size, limit))
     finally:
         os.close(fd)
-    return Entry(found.st_mode, blob_name(content)), content, stamp_of(found)
+    return FileEntry(found.st_mode, blob_name(content)), content, stamp_of(found)
 
 
-def _step(fd: int, name: bytes, *, make: bool) -> int:
+def _open_step(fd: int, name: bytes, *, make: bool) -> int:
     try:
         return os.open(name, _DIRECTORY, dir_fd=fd)
     except FileNotFoundError:
         if not make:
             raise
     except OSError as error:
-        # Some systems say of a link that it is one, others that it is no directory.
+        # Some systems report a link with ELOOP, others with ENOTDIR.
         raise NotADirectoryError(name) if error.errno == errno.ELOOP else error from None
     with suppress(FileExistsError):
         os.mkdir(name, DIRECTORY_MODE, dir_fd=fd)
@@ -200,18 +200,18 @@ def _check(name: bytes, directory: int, expected: Stamp | None) -> None:
     except FileNotFoundError:
         found = None
     if (None if found is None else stamp_of(found)) != expected:
-        raise MovedError
+        raise UnexpectedStateError
 
 
-def _pieces(fd: int, size: int, limit: int) -> Iterator[bytes]:
-    """All of it, also what it grows by while it is read."""
+def _read_pieces(fd: int, size: int, limit: int) -> Iterator[bytes]:
+    """Read to the end, even if the file grows meanwhile. Raise `FileTooLargeError` above the limit."""
     if size > limit:
-        raise TooLargeError
+        raise FileTooLargeError
     left = limit + 1
-    while piece := os.read(fd, min(PIECE, left)):
+    while piece := os.read(fd, min(READ_BYTES, left)):
         left -= len(piece)
         if left == 0:
-            raise TooLargeError
+            raise FileTooLargeError
         yield piece
 
 

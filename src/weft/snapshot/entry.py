@@ -1,4 +1,4 @@
-"""Entries and states: files as git names them, and the trees that hold them. Nothing here reads or writes."""
+"""File entries and trees in git's format. Pure."""
 
 import hashlib
 import stat
@@ -14,11 +14,10 @@ EXECUTABLE: Final = stat.S_IXUSR
 ID_BYTES: Final = 20
 
 
-class Entry(Struct, frozen=True, array_like=True):
-    """What stands at a path: a file or a link, its permissions, and the name of its content.
+class FileEntry(Struct, frozen=True, array_like=True):
+    """A file or link: its mode, and the name of its content.
 
-    Git knows of permissions only whether a file may be executed. Trees that we write ourselves say all nine bits,
-    which git reads over.
+    Git stores only the executable bit of permissions. Trees that we write contain all nine bits, which git ignores.
     """
 
     mode: int
@@ -33,15 +32,15 @@ class Entry(Struct, frozen=True, array_like=True):
         return stat.S_IMODE(self.mode)
 
 
-class State(Struct, frozen=True, kw_only=True):
-    """Some files, and the directories known to be there, empty ones too. Paths are relative, of bytes."""
+class TreeState(Struct, frozen=True, kw_only=True):
+    """Some files, and the directories that are known to exist, even empty ones. Paths are relative bytes."""
 
-    files: Mapping[bytes, Entry]
+    files: Mapping[bytes, FileEntry]
     dirs: frozenset[bytes] = frozenset()
 
 
-def is_same(one: Entry | None, other: Entry | None) -> bool:
-    """Whether git would see no difference."""
+def is_same(one: FileEntry | None, other: FileEntry | None) -> bool:
+    """Return True if git would see no difference."""
     if one is None or other is None:
         return one is other
     if one.oid != other.oid or one.is_link != other.is_link:
@@ -49,8 +48,8 @@ def is_same(one: Entry | None, other: Entry | None) -> bool:
     return one.is_link or one.mode & EXECUTABLE == other.mode & EXECUTABLE
 
 
-def parents(path: bytes) -> Iterator[bytes]:
-    """The directories a path lies in, outermost first."""
+def list_parents(path: bytes) -> Iterator[bytes]:
+    """Yield the parent directories of a path, outermost first."""
     at = path.find(b"/")
     while at != -1:
         yield path[:at]
@@ -58,54 +57,54 @@ def parents(path: bytes) -> Iterator[bytes]:
 
 
 def frame(kind: bytes, content: bytes) -> bytes:
-    """An object as it is named and stored."""
+    """Return an object with its header, as git names and stores it."""
     return b"%s %d\0%s" % (kind, len(content), content)
 
 
-def name_of(framed: bytes) -> str:
+def object_name(framed: bytes) -> str:
     return hashlib.sha1(framed, usedforsecurity=False).hexdigest()
 
 
 def blob_name(content: bytes) -> str:
-    return name_of(frame(b"blob", content))
+    return object_name(frame(b"blob", content))
 
 
-def shown(path: bytes) -> str:
-    """A path for people, and for JSON: what is no text is escaped."""
+def format_path(path: bytes) -> str:
+    """Format a path for users and JSON. Bytes that are not UTF-8 are escaped."""
     return path.decode(errors="backslashreplace")
 
 
-def to_trees(state: State) -> list[bytes]:
-    """The contents of the trees that hold a state, each after those it names; the last one is the whole."""
+def to_trees(state: TreeState) -> list[bytes]:
+    """Return the contents of all trees of a state, each after those it refers to. The last one is the root."""
     below: dict[bytes, list[tuple[bytes, bytes]]] = {b"": []}
-    for directory in {*state.dirs, *(each for path in state.files for each in parents(path))}:
-        for each in (*parents(directory), directory):
+    for directory in {*state.dirs, *(each for path in state.files for each in list_parents(path))}:
+        for each in (*list_parents(directory), directory):
             below.setdefault(each, [])
     for path, entry in state.files.items():
         directory, _, name = path.rpartition(b"/")
-        below[directory].append((name, _line(entry.mode, name, entry.oid)))
+        below[directory].append((name, _encode_line(entry.mode, name, entry.oid)))
     written: list[bytes] = []
     for directory in sorted(below, key=lambda path: (-path.count(b"/") - bool(path), path)):
         content = b"".join(line for _, line in sorted(below[directory]))
         written.append(content)
         if directory:
             above, _, name = directory.rpartition(b"/")
-            oid = name_of(frame(b"tree", content))
-            below[above].append((name + b"/", _line(DIRECTORY, name, oid)))
+            oid = object_name(frame(b"tree", content))
+            below[above].append((name + b"/", _encode_line(DIRECTORY, name, oid)))
     return written
 
 
-def _line(mode: int, name: bytes, oid: str) -> bytes:
+def _encode_line(mode: int, name: bytes, oid: str) -> bytes:
     return b"%o %s\0%s" % (mode, name, bytes.fromhex(oid))
 
 
-def from_tree(content: bytes) -> Iterator[tuple[bytes, Entry]]:
-    """The names and entries of one tree. ValueError if it is none."""
+def from_tree(content: bytes) -> Iterator[tuple[bytes, FileEntry]]:
+    """Yield names and entries of a tree. Raise `ValueError` if it is malformed."""
     at = 0
     while at < len(content):
         space, end = content.index(b" ", at), content.index(b"\0", at)
         oid = content[end + 1 : end + 1 + ID_BYTES]
         if len(oid) != ID_BYTES:
-            raise ValueError("a tree that ends in the middle")
-        yield content[space + 1 : end], Entry(int(content[at:space], 8), oid.hex())
+            raise ValueError("the tree is truncated")
+        yield content[space + 1 : end], FileEntry(int(content[at:space], 8), oid.hex())
         at = end + 1 + ID_BYTES

@@ -1,4 +1,4 @@
-"""The snapshot contract on a git repository of our own, carried out in threads."""
+"""The snapshot contract on a separate git repository. Blocking work runs in threads."""
 
 import asyncio
 import os
@@ -9,226 +9,243 @@ from contextlib import ExitStack, asynccontextmanager
 from typing import Final
 
 from weft.errors import GitError
-from weft.host.files import Disk, locked
-from weft.host.tasks import open_tasks, undivided
+from weft.host.files import Disk, hold_lock
+from weft.host.tasks import open_tasks, run_to_completion
 from weft.model.diff import FileDiff, Patch, Tree
 from weft.model.ids import SessionID
-from weft.snapshot.contract import Coverage, Limits, Plan, Recovered, Restoration, Snapshots
-from weft.snapshot.objects import pin, release, unpin
-from weft.snapshot.recovery import list_dead, rescuing, sweep
-from weft.snapshot.watch import Watching, Window
-from weft.snapshot.works import Site, Works
+from weft.snapshot.contract import (
+    Coverage,
+    RecoveryReport,
+    Restoration,
+    RestorePlan,
+    SnapshotLimits,
+    Snapshots,
+)
+from weft.snapshot.objects import pin_trees, release_session, unpin_trees
+from weft.snapshot.recovery import list_process_directories, recover_process, remove_old_temps
+from weft.snapshot.tracker import FileTracker, SnapshotSite
+from weft.snapshot.watch import CallWatcher, WatchedCall
 
-USUAL: Final = Limits()
-OFF: Final = "snapshots are switched off"
-SLOW: Final = "it took too long to look through the files for the first time"
+DEFAULT_LIMITS: Final = SnapshotLimits()
+SWITCHED_OFF: Final = "snapshots are switched off"
+FIRST_SCAN_TOO_SLOW: Final = "the first scan of the files took too long"
 
 
 @asynccontextmanager
 async def open_snapshots(
-    site: Site, environ: Mapping[str, str], limits: Limits = USUAL, *, off: bool = False
+    site: SnapshotSite,
+    environ: Mapping[str, str],
+    limits: SnapshotLimits = DEFAULT_LIMITS,
+    *,
+    off: bool = False,
 ) -> AsyncIterator[Snapshots]:
-    """Snapshots of one directory. Nothing is read or written yet; leaving ends what runs.
+    """Open the snapshots of one directory. Nothing is read or written yet. Leaving ends running work.
 
-    Switched off, nothing new is kept; what was kept before can still be taken back.
+    If `off`, nothing new is recorded, but earlier snapshots can still be restored.
     """
     async with open_tasks() as tasks:
-        shadow = Shadow(Works(site, environ, limits, _name()), limits, tasks, off=off)
+        snapshots = GitSnapshots(FileTracker(site, environ, limits, _make_name()), limits, tasks, off=off)
         try:
-            yield shadow
+            yield snapshots
         finally:
-            await undivided(shadow.close())
+            await run_to_completion(snapshots.close())
 
 
-class Shadow:
-    """One process's hold on the snapshots of a directory. Make it with `open_snapshots`."""
+class GitSnapshots:
+    """The snapshots of a directory, used by this process. Create it with `open_snapshots`."""
 
-    def __init__(self, works: Works, limits: Limits, tasks: asyncio.TaskGroup, *, off: bool) -> None:
-        self._works = works
+    def __init__(
+        self, tracker: FileTracker, limits: SnapshotLimits, tasks: asyncio.TaskGroup, *, off: bool
+    ) -> None:
+        self._tracker = tracker
         self._limits = limits
         self._tasks = tasks
-        self._live = os.path.dirname(works.scanner.index)
-        self._watching = Watching(works, self._live)
+        self._live = os.path.dirname(tracker.scanner.index)
+        self._watcher = CallWatcher(tracker, self._live)
         self._held = ExitStack()
         self._entering = threading.Lock()
         self._entered = False
-        self._base: asyncio.Task[None] | None = None
-        self._none = OFF if off else ""
-        self._some = works.why_not_all()
+        self._first_scan: asyncio.Task[None] | None = None
+        self._off_reason = SWITCHED_OFF if off else ""
+        self._partial_reason = tracker.find_scan_obstacle()
 
     def coverage(self) -> Coverage:
-        if self._none:
-            return Coverage(extent="none", reason=self._none)
-        if self._some:
-            return Coverage(extent="announced", reason=self._some)
+        if self._off_reason:
+            return Coverage(extent="none", reason=self._off_reason)
+        if self._partial_reason:
+            return Coverage(extent="announced", reason=self._partial_reason)
         return Coverage(extent="all")
 
     async def close(self) -> None:
-        self._works.plumbing.stop()
-        if self._base is not None:
-            await asyncio.wait([self._base])
-        if self._entered and self._watching.is_settled:
+        self._tracker.plumbing.stop()
+        if self._first_scan is not None:
+            await asyncio.wait([self._first_scan])
+        if self._entered and self._watcher.is_settled:
             await asyncio.to_thread(Disk().remove, self._live)
         self._held.close()
 
-    # --- what is changed ---
+    # --- tracking ---
 
     def begin(self) -> None:
-        if self._base is None and not self._none and not self._some:
-            self._base = self._tasks.create_task(self._first())
+        if self._first_scan is None and not self._off_reason and not self._partial_reason:
+            self._first_scan = self._tasks.create_task(self._scan_first())
 
-    async def _first(self) -> None:
+    async def _scan_first(self) -> None:
         try:
             await asyncio.to_thread(self._enter)
-            await asyncio.to_thread(self._works.first)
+            await asyncio.to_thread(self._tracker.scan_first)
         except (GitError, OSError) as error:
-            self._some = f"the files could not be looked through: {error}"
+            self._partial_reason = f"the files could not be scanned: {error}"
 
     def _enter(self) -> None:
-        """Be known to be alive, before anything is left where others look for what the dead left."""
+        """Lock the directory of this process before writing to it, so that others see that the process is alive."""
         with self._entering:
             if not self._entered:
-                self._works.make()
-                self._held.enter_context(locked(f"{self._live}/lock"))
+                self._tracker.make()
+                self._held.enter_context(hold_lock(f"{self._live}/lock"))
                 self._entered = True
 
-    async def _blind(self) -> str:
-        """Wait for the first look. Gives why all files cannot be seen, "" if they can."""
+    async def _wait_for_scan(self) -> str:
+        """Wait for the first scan. Return why the files cannot be scanned, "" if they can."""
         self.begin()
-        if self._base is not None and not self._base.done():
-            await asyncio.wait([self._base], timeout=self._limits.wait_seconds)
-            if not self._base.done():
-                return SLOW
-        return self._some
+        if self._first_scan is not None and not self._first_scan.done():
+            await asyncio.wait([self._first_scan], timeout=self._limits.wait_seconds)
+            if not self._first_scan.done():
+                return FIRST_SCAN_TOO_SLOW
+        return self._partial_reason
 
     @asynccontextmanager
     async def watch(self, session: SessionID, files: Sequence[str] | None = None) -> AsyncIterator[None]:
-        window = await self._open(session, files)
+        call = await self._open_call(session, files)
         try:
             yield
         finally:
-            if window is not None:
-                await undivided(self._shut(window))
+            if call is not None:
+                await run_to_completion(self._close_call(call))
 
-    async def _open(self, session: SessionID, files: Sequence[str] | None) -> Window | None:
-        """None if nothing can be kept: that is no reason not to work."""
-        if self._none:
+    async def _open_call(self, session: SessionID, files: Sequence[str] | None) -> WatchedCall | None:
+        """Return None if nothing can be recorded. The call runs all the same."""
+        if self._off_reason:
             return None
         try:
             await asyncio.to_thread(self._enter)
             if files is not None:
-                return await self._watching.open_some(session, files)
-            return await self._watching.open_all(session, await self._blind())
+                return await self._watcher.open_some(session, files)
+            return await self._watcher.open_all(session, await self._wait_for_scan())
         except OSError as error:
-            self._none = f"snapshots cannot be written: {error}"
+            self._off_reason = f"snapshots cannot be written: {error}"
             return None
 
-    async def _shut(self, window: Window) -> None:
+    async def _close_call(self, call: WatchedCall) -> None:
         try:
-            if window.any:
-                await self._watching.close_all(window)
+            if call.any:
+                await self._watcher.close_all(call)
             else:
-                await self._watching.close_some(window)
+                await self._watcher.close_some(call)
         except OSError as error:
-            self._none = f"snapshots cannot be written: {error}"
+            self._off_reason = f"snapshots cannot be written: {error}"
 
     async def take(self, session: SessionID) -> tuple[Patch, ...]:
-        return await undivided(self._watching.take(session))
+        return await run_to_completion(self._watcher.take(session))
 
     async def stored(self, session: SessionID) -> None:
-        await self._watching.stored(session)
+        await self._watcher.stored(session)
 
     async def track(self, session: SessionID) -> Tree | None:
-        del session  # all see the same files
-        if self._none or await self._blind() or await self._watching.look():
+        del session  # all sessions see the same files
+        if self._off_reason or await self._wait_for_scan() or await self._watcher.scan():
             return None
-        return await asyncio.to_thread(self._works.tree)
+        return await asyncio.to_thread(self._tracker.write_tree)
 
     async def changes(self, since: Tree, until: Tree | None = None) -> Patch:
         if until is None:
             until = await self.track(SessionID("")) or since
-        return await asyncio.to_thread(self._works.changes, since, until)
+        return await asyncio.to_thread(self._tracker.compare_trees, since, until)
 
-    # --- looking at it ---
+    # --- showing ---
 
     async def fold(self, patches: Sequence[Patch]) -> Patch:
-        return await asyncio.to_thread(self._works.fold, patches)
+        return await asyncio.to_thread(self._tracker.fold, patches)
 
     async def diff(
         self, before: Tree, after: Tree, files: Sequence[str] | None = None
     ) -> tuple[FileDiff, ...]:
-        return await asyncio.to_thread(self._works.diffs.between, before, after, files)
+        return await asyncio.to_thread(self._tracker.diffs.list_diffs, before, after, files)
 
     async def diff_text(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> str:
-        return await asyncio.to_thread(self._works.diffs.text, before, after, files)
+        return await asyncio.to_thread(self._tracker.diffs.make_text, before, after, files)
 
-    # --- taking it back ---
+    # --- restoring ---
 
     async def borrow(self, git_dir: str, snapshot: str, left: Mapping[str, str]) -> Patch:
-        await asyncio.to_thread(self._works.make)
-        return await asyncio.to_thread(self._works.borrow, git_dir, snapshot, left)
+        await asyncio.to_thread(self._tracker.make)
+        return await asyncio.to_thread(self._tracker.borrow, git_dir, snapshot, left)
 
-    async def preview(self, plan: Plan) -> Restoration:
-        return await asyncio.to_thread(self._works.restorer.preview, plan)
+    async def preview(self, plan: RestorePlan) -> Restoration:
+        return await asyncio.to_thread(self._tracker.restorer.preview, plan)
 
-    async def restore(self, plan: Plan) -> Restoration:
+    async def restore(self, plan: RestorePlan) -> Restoration:
         async with self.restoring(plan) as restored:
             return restored
 
     @asynccontextmanager
-    async def restoring(self, plan: Plan) -> AsyncIterator[Restoration]:
-        await asyncio.to_thread(self._works.make)
+    async def restoring(self, plan: RestorePlan) -> AsyncIterator[Restoration]:
+        await asyncio.to_thread(self._tracker.make)
         held = ExitStack()
-        restoring = self._works.restorer.restoring(plan)
-        restored = await undivided(asyncio.to_thread(held.enter_context, restoring))
+        restoring = self._tracker.restorer.restoring(plan)
+        restored = await run_to_completion(asyncio.to_thread(held.enter_context, restoring))
         try:
             yield restored
         except BaseException as error:
-            await undivided(asyncio.to_thread(held.__exit__, type(error), error, error.__traceback__))
+            await run_to_completion(asyncio.to_thread(held.__exit__, type(error), error, error.__traceback__))
             raise
-        await undivided(asyncio.to_thread(held.close))
+        await run_to_completion(asyncio.to_thread(held.close))
 
-    async def recover(self, wanted: Callable[[SessionID, str], Awaitable[bool]]) -> Recovered:
+    async def recover(self, wanted: Callable[[SessionID, str], Awaitable[bool]]) -> RecoveryReport:
         finished: list[Restoration] = []
         rolled_back: list[Restoration] = []
-        begun = await asyncio.to_thread(self._works.restorer.interrupted)
+        begun = await asyncio.to_thread(self._tracker.restorer.find_interrupted)
         if begun is not None:
             finish = await wanted(*begun)
-            restored = await asyncio.to_thread(self._works.restorer.recover, finish=finish)
+            restored = await asyncio.to_thread(self._tracker.restorer.recover, finish=finish)
             if restored is not None:
                 (finished if finish else rolled_back).append(restored)
-        patches = await undivided(self._rescue())
-        return Recovered(finished=tuple(finished), rolled_back=tuple(rolled_back), patches=tuple(patches))
+        patches = await run_to_completion(self._recover_patches())
+        return RecoveryReport(
+            finished=tuple(finished), rolled_back=tuple(rolled_back), patches=tuple(patches)
+        )
 
     async def is_unsettled(self, session: SessionID) -> bool:
-        begun = await asyncio.to_thread(self._works.restorer.interrupted)
+        begun = await asyncio.to_thread(self._tracker.restorer.find_interrupted)
         return begun is not None and begun[0] == session
 
-    async def _rescue(self) -> list[tuple[SessionID, Patch]]:
+    async def _recover_patches(self) -> list[tuple[SessionID, Patch]]:
         patches: list[tuple[SessionID, Patch]] = []
-        await asyncio.to_thread(sweep, self._works)
-        for directory in await asyncio.to_thread(list_dead, self._works, os.path.basename(self._live)):
+        await asyncio.to_thread(remove_old_temps, self._tracker)
+        for directory in await asyncio.to_thread(
+            list_process_directories, self._tracker, os.path.basename(self._live)
+        ):
             held = ExitStack()
             await asyncio.to_thread(self._enter)
-            found = await asyncio.to_thread(held.enter_context, rescuing(self._works, directory))
+            found = await asyncio.to_thread(held.enter_context, recover_process(self._tracker, directory))
             for each in found:
-                # Ours to tell from now on, before the notes of the dead are gone.
-                await self._watching.adopt(each.session, each.patches)
+                # Save them in our own ledger before those of the dead process are removed.
+                await self._watcher.adopt(each.session, each.patches)
                 patches += [(each.session, patch) for patch in each.patches]
             await asyncio.to_thread(held.close)
         return patches
 
-    # --- keeping it ---
+    # --- pins ---
 
     async def pin(self, session: SessionID, trees: Sequence[Tree]) -> None:
-        await asyncio.to_thread(pin, self._works.place, session, trees)
+        await asyncio.to_thread(pin_trees, self._tracker.place, session, trees)
 
     async def unpin(self, session: SessionID, trees: Sequence[Tree]) -> None:
-        await asyncio.to_thread(unpin, self._works.place, session, trees)
+        await asyncio.to_thread(unpin_trees, self._tracker.place, session, trees)
 
     async def release(self, session: SessionID) -> None:
-        await asyncio.to_thread(release, self._works.place, session)
+        await asyncio.to_thread(release_session, self._tracker.place, session)
 
 
-def _name() -> str:
+def _make_name() -> str:
     return f"{os.getpid()}-{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""The ledger: what one session changed and has not been told yet, link by link, kept in a file against a crash."""
+"""The ledger of one session: its changes that are not reported yet, saved to a file in case of a crash."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -10,43 +10,46 @@ from msgspec import Struct
 from weft.host.files import read_bytes, write_atomic
 from weft.model.diff import Patch
 from weft.model.ids import SessionID
-from weft.snapshot.entry import Entry, State, is_same, parents
+from weft.snapshot.entry import FileEntry, TreeState, is_same, list_parents
 
 LIMIT: Final = 256 << 20
 
 
-class Link(Struct, frozen=True, array_like=True):
-    """One change of one file, when it ended, and the directories on its way that were there before and after."""
+class RecordedChange(Struct, frozen=True, array_like=True):
+    """One change of one file, and when it ended.
+
+    `had` and `has` are its parent directories that existed before and after.
+    """
 
     path: bytes
-    before: Entry | None
-    after: Entry | None
+    before: FileEntry | None
+    after: FileEntry | None
     at: int
     had: tuple[bytes, ...] = ()
     has: tuple[bytes, ...] = ()
 
 
-class Opened(Struct, frozen=True, kw_only=True):
-    """A watched call that has not ended: the files it announced, as they were; None if it may change any."""
+class OpenCall(Struct, frozen=True, kw_only=True):
+    """A call that has not ended: the announced files before it; None if it may change any file."""
 
     began: int
-    files: tuple[Link, ...] | None
+    files: tuple[RecordedChange, ...] | None
 
 
-class Page(Struct, frozen=True, kw_only=True):
-    """All that is known of a session. `taken` was told, and may not have been stored yet."""
+class LedgerPage(Struct, frozen=True, kw_only=True):
+    """The stored form of a ledger. `taken` are patches that were reported but may not be stored yet."""
 
     session: SessionID
-    links: tuple[Link, ...] = ()
-    opened: tuple[Opened, ...] = ()
+    links: tuple[RecordedChange, ...] = ()
+    opened: tuple[OpenCall, ...] = ()
     uncovered: tuple[tuple[bytes, str], ...] = ()
     taken: tuple[Patch, ...] = ()
 
 
-class Ledger:
-    """The links of a session in order, and what is open. `save` after changing it."""
+class ChangeLedger:
+    """The changes (`links`) of a session in order, and its open calls. Call `save` after changing it."""
 
-    def __init__(self, path: str, page: Page) -> None:
+    def __init__(self, path: str, page: LedgerPage) -> None:
         self.path = path
         self.session = page.session
         self.links = list(page.links)
@@ -54,17 +57,19 @@ class Ledger:
         self.uncovered = dict(page.uncovered)
         self.taken = page.taken
 
-    def add(self, link: Link, began: int) -> None:
-        """Take in what a call that began then found. What other calls of the session did meanwhile stays theirs."""
-        inside = [each for each in self.links if each.path == link.path and each.at > began]
+    def add(self, change: RecordedChange, began: int) -> None:
+        """Add a change that a call found, which began at `began`. Changes by other calls of the session stay separate."""
+        inside = [each for each in self.links if each.path == change.path and each.at > began]
         if not inside:
-            self.links.append(link)
+            self.links.append(change)
             return
-        # The call saw one change where there were several: its own part is what came before them and after.
+        # The call saw one change where there were several. Its own share is what came before the first and after the last.
         first, last = inside[0], inside[-1]
-        early = Link(link.path, link.before, first.before, first.at, link.had, first.had)
+        early = RecordedChange(change.path, change.before, first.before, first.at, change.had, first.had)
         self.links.insert(self.links.index(first), early)
-        self.links.append(Link(link.path, last.after, link.after, link.at, last.has, link.has))
+        self.links.append(
+            RecordedChange(change.path, last.after, change.after, change.at, last.has, change.has)
+        )
 
     def clear(self) -> None:
         self.links = []
@@ -75,7 +80,7 @@ class Ledger:
         return not (self.links or self.opened or self.uncovered or self.taken)
 
     def save(self) -> None:
-        page = Page(
+        page = LedgerPage(
             session=self.session,
             links=tuple(self.links),
             opened=tuple(self.opened.values()),
@@ -85,75 +90,75 @@ class Ledger:
         write_atomic(self.path, msgspec.json.encode(page), temp=f"{self.path}~")
 
 
-def load(path: str) -> Ledger | None:
-    """What a process left. None if it left nothing that can be read."""
+def load_ledger(path: str) -> ChangeLedger | None:
+    """Read the ledger of a process. Return None if there is none or it is unreadable."""
     with suppress(OSError, msgspec.DecodeError):
-        return Ledger(path, msgspec.json.decode(read_bytes(path, limit=LIMIT), type=Page))
+        return ChangeLedger(path, msgspec.json.decode(read_bytes(path, limit=LIMIT), type=LedgerPage))
     return None
 
 
-def join(links: Iterable[Link]) -> Iterator[Link]:
-    """Fewer links that come to the same: one where nothing of somebody else's lies between, none if nothing is left."""
-    joined: list[Link] = []
+def join_changes(changes: Iterable[RecordedChange]) -> Iterator[RecordedChange]:
+    """Join consecutive changes of a file if nobody else changed it in between, and drop those without effect."""
+    joined: list[RecordedChange] = []
     last: dict[bytes, int] = {}
-    for link in links:
-        at = last.get(link.path)
-        if at is not None and is_same(joined[at].after, link.before):
+    for change in changes:
+        at = last.get(change.path)
+        if at is not None and is_same(joined[at].after, change.before):
             old = joined[at]
-            joined[at] = Link(link.path, old.before, link.after, link.at, old.had, link.has)
+            joined[at] = RecordedChange(change.path, old.before, change.after, change.at, old.had, change.has)
         else:
-            last[link.path] = len(joined)
-            joined.append(link)
-    kept = [link for link in joined if not is_same(link.before, link.after)]
-    yield from sorted(kept, key=lambda link: link.at)
+            last[change.path] = len(joined)
+            joined.append(change)
+    kept = [change for change in joined if not is_same(change.before, change.after)]
+    yield from sorted(kept, key=lambda change: change.at)
 
 
-def group(links: Sequence[Link]) -> list[list[Link]]:
-    """Links in order, cut wherever one file comes a second time, or could not stand beside the others in a tree."""
-    groups: list[list[Link]] = []
+def group_changes(changes: Sequence[RecordedChange]) -> list[list[RecordedChange]]:
+    """Split changes, in order, into groups in which each file occurs once and all paths can exist in one tree."""
+    groups: list[list[RecordedChange]] = []
     seen: set[bytes] = set()
     sides: tuple[set[bytes], set[bytes]] = (set(), set())
-    for link in links:
-        present = (link.before is not None, link.after is not None)
-        clash = link.path in seen or any(
-            _clashes(link.path, side) for side, there in zip(sides, present, strict=True) if there
+    for change in changes:
+        present = (change.before is not None, change.after is not None)
+        clash = change.path in seen or any(
+            _clashes(change.path, side) for side, there in zip(sides, present, strict=True) if there
         )
         if clash or not groups:
             groups.append([])
             seen, sides = set(), (set(), set())
-        groups[-1].append(link)
-        seen.add(link.path)
+        groups[-1].append(change)
+        seen.add(change.path)
         for side, there in zip(sides, present, strict=True):
             if there:
-                side.update((link.path, *(each + b"/" for each in parents(link.path))))
+                side.update((change.path, *(each + b"/" for each in list_parents(change.path))))
     return groups
 
 
 def _clashes(path: bytes, side: set[bytes]) -> bool:
-    """Whether a file would stand where a directory does, or the other way round."""
-    return path + b"/" in side or any(each in side for each in parents(path))
+    """Return True if a file would be in the place of a directory, or the other way round."""
+    return path + b"/" in side or any(each in side for each in list_parents(path))
 
 
-def to_states(links: Iterable[Link]) -> tuple[State, State]:
-    """The files of a group as they were and as they were left."""
-    links = list(links)
-    before = {link.path: link.before for link in links if link.before is not None}
-    after = {link.path: link.after for link in links if link.after is not None}
-    # A directory that one change did not find was made by it, though a later one found it there.
-    absent = {each for link in links for each in parents(link.path) if each not in link.had}
-    had = {each for link in links for each in link.had} - absent
+def to_states(changes: Iterable[RecordedChange]) -> tuple[TreeState, TreeState]:
+    """Return the trees before and after a group of changes."""
+    changes = list(changes)
+    before = {change.path: change.before for change in changes if change.before is not None}
+    after = {change.path: change.after for change in changes if change.after is not None}
+    # A change that did not find a directory created it, even if a later change found it there.
+    absent = {each for change in changes for each in list_parents(change.path) if each not in change.had}
+    had = {each for change in changes for each in change.had} - absent
     has: dict[bytes, bool] = {}
-    for link in links:
-        has.update((each, each in link.has) for each in parents(link.path))
+    for change in changes:
+        has.update((each, each in change.has) for each in list_parents(change.path))
     left = {each for each, there in has.items() if there}
     return (
-        State(files=before, dirs=_directories(had, before)),
-        State(files=after, dirs=_directories(left, after)),
+        TreeState(files=before, dirs=_list_directories(had, before)),
+        TreeState(files=after, dirs=_list_directories(left, after)),
     )
 
 
-def _directories(known: set[bytes], files: Mapping[bytes, Entry]) -> frozenset[bytes]:
-    """Those that do not stand where a file does."""
+def _list_directories(known: set[bytes], files: Mapping[bytes, FileEntry]) -> frozenset[bytes]:
+    """Drop directories whose path is a file."""
     return frozenset(
-        each for each in known if each not in files and not any(up in files for up in parents(each))
+        each for each in known if each not in files and not any(up in files for up in list_parents(each))
     )

@@ -1,4 +1,4 @@
-"""Watch tool calls to know whose change it was."""
+"""Watch tool calls to attribute changes of files to sessions."""
 
 import asyncio
 import os
@@ -13,157 +13,161 @@ from weft.errors import GitError
 from weft.host.files import Disk
 from weft.model.diff import Patch
 from weft.model.ids import SessionID
-from weft.snapshot.entry import Entry, is_same
-from weft.snapshot.index import Change, Scanned
-from weft.snapshot.ledger import Ledger, Link, Opened, Page
-from weft.snapshot.works import Refused, Seen, Works
+from weft.snapshot.entry import FileEntry, is_same
+from weft.snapshot.index import ScannedChange, ScanResult
+from weft.snapshot.ledger import ChangeLedger, LedgerPage, OpenCall, RecordedChange
+from weft.snapshot.tracker import FileTracker, RefusedFile, SeenFile
 
-CONTESTED: Final = "another session ran a command at the same time"
+CONTESTED_BY_COMMAND: Final = "another session ran a command at the same time"
 
 
-class Window(Struct, frozen=True, kw_only=True, eq=False):
-    """A call being watched: the files it announced, or `any`; `blind` says why then its changes cannot be seen."""
+class WatchedCall(Struct, frozen=True, kw_only=True, eq=False):
+    """A running call: the files it announced, or `any`. `blind` says why the changes of an `any` call cannot be seen."""
 
     session: SessionID
     began: int
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[SeenFile, ...] = ()
     any: bool = False
     blind: str = ""
 
 
-class Watching:
-    def __init__(self, works: Works, live: str) -> None:
-        self._works = works
+class CallWatcher:
+    """Attributes changes to the calls that are running, and keeps a ledger for each session."""
+
+    def __init__(self, tracker: FileTracker, live: str) -> None:
+        self._tracker = tracker
         self._live = live
         self._seq = 0
         self._scanned_at = 0
-        self._looking = asyncio.Lock()
-        self._saving = asyncio.Lock()
-        self._ledgers: dict[SessionID, Ledger] = {}
-        self._windows: set[Window] = set()
+        self._scan_lock = asyncio.Lock()
+        self._save_lock = asyncio.Lock()
+        self._ledgers: dict[SessionID, ChangeLedger] = {}
+        self._calls: set[WatchedCall] = set()
         self._extras: dict[bytes, str] = {}
-        self._announced: list[tuple[SessionID, bytes, Entry | None]] = []
+        self._announced: list[tuple[SessionID, bytes, FileEntry | None]] = []
 
-    # --- calls that say what they change ---
+    # --- calls that announce their files ---
 
-    async def open_some(self, session: SessionID, files: Sequence[str]) -> Window:
+    async def open_some(self, session: SessionID, files: Sequence[str]) -> WatchedCall:
         began = self._next()
-        seen = await asyncio.to_thread(self._works.see, files)
-        window = Window(session=session, began=began, seen=tuple(seen))
-        links = tuple(
-            Link(each.path, each.found, None, began, tuple(sorted(each.dirs)))
+        seen = await asyncio.to_thread(self._tracker.record, files)
+        call = WatchedCall(session=session, began=began, seen=tuple(seen))
+        changes = tuple(
+            RecordedChange(each.path, each.found, None, began, tuple(sorted(each.dirs)))
             for each in seen
-            if each.path is not None and not isinstance(each.found, Refused)
+            if each.path is not None and not isinstance(each.found, RefusedFile)
         )
-        await self._open(window, links)
-        return window
+        await self._open(call, changes)
+        return call
 
-    async def close_some(self, window: Window) -> None:
-        await self._see_again(window)
-        self._extras |= {each.path: each.file for each in window.seen if each.path is not None}
-        await self._close(window)
+    async def close_some(self, call: WatchedCall) -> None:
+        await self._record_again(call)
+        self._extras |= {each.path: each.file for each in call.seen if each.path is not None}
+        await self._close(call)
 
-    async def _see_again(self, window: Window) -> None:
-        seen = await asyncio.to_thread(self._works.see_again, window.seen)
-        for before, after in zip(window.seen, seen, strict=True):
-            self._note(window, before, after)
+    async def _record_again(self, call: WatchedCall) -> None:
+        seen = await asyncio.to_thread(self._tracker.record_again, call.seen)
+        for before, after in zip(call.seen, seen, strict=True):
+            self._note_change(call, before, after)
 
-    def _note(self, window: Window, before: Seen, after: Seen) -> None:
-        ledger = self.ledger(window.session)
+    def _note_change(self, call: WatchedCall, before: SeenFile, after: SeenFile) -> None:
+        ledger = self.get_ledger(call.session)
         old, new, path = before.found, after.found, before.path
-        if path is None or isinstance(old, Refused) or isinstance(new, Refused):
+        if path is None or isinstance(old, RefusedFile) or isinstance(new, RefusedFile):
             if old != new:
-                refused = new if isinstance(new, Refused) else old
-                reason = refused.reason if isinstance(refused, Refused) else ""
+                refused = new if isinstance(new, RefusedFile) else old
+                reason = refused.reason if isinstance(refused, RefusedFile) else ""
                 ledger.uncovered[os.fsencode(before.file)] = reason
             return
-        change = Change(path=path, before=old, after=new, had=before.dirs, has=after.dirs)
-        if not window.any:
+        change = ScannedChange(path=path, before=old, after=new, had=before.dirs, has=after.dirs)
+        if not call.any:
             self._announced.append((ledger.session, path, new))
-            self._add(ledger, change, window.began)
+            self._add(ledger, change, call.began)
         elif not is_same(old, new):
-            self._claim(change, ledger, window.began)
+            self._claim(change, ledger, call.began)
 
-    def _add(self, ledger: Ledger, change: Change, began: int) -> None:
+    def _add(self, ledger: ChangeLedger, change: ScannedChange, began: int) -> None:
         if not is_same(change.before, change.after):
             had, has = tuple(sorted(change.had)), tuple(sorted(change.has))
-            ledger.add(Link(change.path, change.before, change.after, self._next(), had, has), began)
+            ledger.add(
+                RecordedChange(change.path, change.before, change.after, self._next(), had, has), began
+            )
 
-    # --- calls that may change anything ---
+    # --- calls that may change any file ---
 
-    async def open_all(self, session: SessionID, blind: str) -> Window:
-        """`blind` says why there is nothing to compare with, "" if there is."""
-        async with self._looking:
-            blind = blind or await self._look()
+    async def open_all(self, session: SessionID, blind: str) -> WatchedCall:
+        """`blind` is the reason why files cannot be compared, "" if they can."""
+        async with self._scan_lock:
+            blind = blind or await self._scan()
             began = self._next()
-            seen = () if blind else await asyncio.to_thread(self._see_extras)
-            window = Window(session=session, began=began, seen=tuple(seen), any=True, blind=blind)
-            await self._open(window, None)
-            return window
+            seen = () if blind else await asyncio.to_thread(self._record_extras)
+            call = WatchedCall(session=session, began=began, seen=tuple(seen), any=True, blind=blind)
+            await self._open(call, None)
+            return call
 
-    def _see_extras(self) -> list[Seen]:
-        """What tools touched and a look at all files passes over, because it is ignored."""
+    def _record_extras(self) -> list[SeenFile]:
+        """Look at files that tools changed but a scan of all files skips, because git ignores them."""
         with suppress(GitError):
-            for path in self._works.scanned(self._extras):
+            for path in self._tracker.list_scanned(self._extras):
                 del self._extras[path]
-        return self._works.see(self._extras.values())
+        return self._tracker.record(self._extras.values())
 
-    async def close_all(self, window: Window) -> None:
-        async with self._looking:
-            blind = window.blind or await self._look()
+    async def close_all(self, call: WatchedCall) -> None:
+        async with self._scan_lock:
+            blind = call.blind or await self._scan()
             if blind:
-                self.ledger(window.session).uncovered[b""] = blind
-            await self._see_again(window)
-            await self._close(window)
+                self.get_ledger(call.session).uncovered[b""] = blind
+            await self._record_again(call)
+            await self._close(call)
 
-    async def look(self) -> str:
-        """See what changed. Gives why that failed, "" if it did not."""
-        async with self._looking:
-            return await self._look()
+    async def scan(self) -> str:
+        """Scan for changes. Return the reason if that failed, "" if not."""
+        async with self._scan_lock:
+            return await self._scan()
 
-    async def _look(self) -> str:
-        seen = [each.found for window in self._windows if window.any for each in window.seen]
-        sources = {each.oid for each in seen if isinstance(each, Entry)}
+    async def _scan(self) -> str:
+        seen = [each.found for call in self._calls if call.any for each in call.seen]
+        sources = {each.oid for each in seen if isinstance(each, FileEntry)}
         try:
-            scanned = await asyncio.to_thread(self._works.scan, sources)
+            scanned = await asyncio.to_thread(self._tracker.scan, sources)
         except (GitError, OSError) as error:
-            return f"the files could not be looked through: {error}"
-        self._attribute(scanned, {each.session for each in self._windows if each.any})
+            return f"the files could not be scanned: {error}"
+        self._attribute(scanned, {each.session for each in self._calls if each.any})
         self._scanned_at = self._next()
         return ""
 
-    def _attribute(self, scanned: Scanned, sessions: set[SessionID]) -> None:
+    def _attribute(self, scanned: ScanResult, sessions: set[SessionID]) -> None:
         for session in sessions:
-            ledger = self.ledger(session)
+            ledger = self.get_ledger(session)
             ledger.uncovered.update(scanned.uncovered)
             for change in scanned.changes:
                 self._claim(change, ledger, self._scanned_at)
 
-    def _claim(self, change: Change, ledger: Ledger, began: int) -> None:
-        """Give what was found while calls of a session were open to it, as far as it is not another's."""
-        others = [each for each in self._windows if each.session != ledger.session]
+    def _claim(self, change: ScannedChange, ledger: ChangeLedger, began: int) -> None:
+        """Attribute a change to a session unless it belongs to another one."""
+        others = [each for each in self._calls if each.session != ledger.session]
         if any(_announces(each, change.path) for each in others):
-            return  # that session will say what it did
-        told = [(whose, after) for whose, path, after in self._announced if path == change.path]
-        is_told = bool(told) and is_same(told[-1][1], change.after)
-        if told and told[-1][0] != ledger.session:
-            if is_told:
+            return  # that session records the change itself
+        announced = [(whose, after) for whose, path, after in self._announced if path == change.path]
+        is_announced = bool(announced) and is_same(announced[-1][1], change.after)
+        if announced and announced[-1][0] != ledger.session:
+            if is_announced:
                 return
-            change = replace(change, before=told[-1][1])
-        if not is_told and any(each.any for each in others):
-            ledger.uncovered[change.path] = CONTESTED
+            change = replace(change, before=announced[-1][1])
+        if not is_announced and any(each.any for each in others):
+            ledger.uncovered[change.path] = CONTESTED_BY_COMMAND
         else:
             self._add(ledger, change, began)
 
-    # --- telling it ---
+    # --- reporting changes ---
 
     async def take(self, session: SessionID) -> tuple[Patch, ...]:
         ledger = self._ledgers.get(session)
         if ledger is None or not (ledger.links or ledger.uncovered):
             return ()
-        links, uncovered = list(ledger.links), dict(ledger.uncovered)
+        changes, uncovered = list(ledger.links), dict(ledger.uncovered)
         ledger.clear()
-        found = await asyncio.to_thread(self._works.patches, session, links, uncovered)
+        found = await asyncio.to_thread(self._tracker.make_patches, session, changes, uncovered)
         ledger.taken = (*ledger.taken, *found)
         await self._save(ledger)
         return found
@@ -175,36 +179,36 @@ class Watching:
             await self._save(ledger)
 
     async def adopt(self, session: SessionID, patches: tuple[Patch, ...]) -> None:
-        """Answer for what a dead process took, until it is stored."""
-        ledger = self.ledger(session)
+        """Take over patches of a dead process until they are stored."""
+        ledger = self.get_ledger(session)
         ledger.taken = (*ledger.taken, *patches)
         await self._save(ledger)
 
-    def ledger(self, session: SessionID) -> Ledger:
+    def get_ledger(self, session: SessionID) -> ChangeLedger:
         if session not in self._ledgers:
-            self._ledgers[session] = Ledger(f"{self._live}/{session}.json", Page(session=session))
+            self._ledgers[session] = ChangeLedger(f"{self._live}/{session}.json", LedgerPage(session=session))
         return self._ledgers[session]
 
     @property
     def is_settled(self) -> bool:
         return all(ledger.is_empty for ledger in self._ledgers.values())
 
-    async def _open(self, window: Window, links: tuple[Link, ...] | None) -> None:
-        self._windows.add(window)
-        ledger = self.ledger(window.session)
-        ledger.opened[window.began] = Opened(began=window.began, files=links)
+    async def _open(self, call: WatchedCall, changes: tuple[RecordedChange, ...] | None) -> None:
+        self._calls.add(call)
+        ledger = self.get_ledger(call.session)
+        ledger.opened[call.began] = OpenCall(began=call.began, files=changes)
         await self._save(ledger)
 
-    async def _close(self, window: Window) -> None:
-        self._windows.discard(window)
-        if not any(each.any for each in self._windows):
+    async def _close(self, call: WatchedCall) -> None:
+        self._calls.discard(call)
+        if not any(each.any for each in self._calls):
             self._announced.clear()
-        ledger = self.ledger(window.session)
-        ledger.opened.pop(window.began, None)
+        ledger = self.get_ledger(call.session)
+        ledger.opened.pop(call.began, None)
         await self._save(ledger)
 
-    async def _save(self, ledger: Ledger) -> None:
-        async with self._saving:
+    async def _save(self, ledger: ChangeLedger) -> None:
+        async with self._save_lock:
             if ledger.is_empty:
                 await asyncio.to_thread(Disk().remove, ledger.path)
             else:
@@ -215,5 +219,5 @@ class Watching:
         return self._seq
 
 
-def _announces(window: Window, path: bytes) -> bool:
-    return not window.any and any(each.path == path for each in window.seen)
+def _announces(call: WatchedCall, path: bytes) -> bool:
+    return not call.any and any(each.path == path for each in call.seen)

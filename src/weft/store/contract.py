@@ -1,4 +1,4 @@
-"""The store contract: where durable events are kept, and what every backend promises."""
+"""The contract of a store: it persists durable events, and every backend keeps the same rules."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -10,45 +10,45 @@ from weft.model.event import Durable
 from weft.model.ids import MessageID, ProjectID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.project import Project
-from weft.model.session import Session, Todo, Trashed
+from weft.model.session import Session, Todo, TrashBundle
 
 Key = tuple[str, ...]
 SessionEditor = Callable[[Session], Session]
 
 
 class Store(Protocol):
-    """Where durable events come to rest.
+    """Persists durable events and reads back what they describe.
 
     Writing:
-    * `apply` is all or nothing, also when the process dies in the middle, and holds once it has returned;
-    * applying an event twice leaves the store as applying it once;
-    * deleting a session takes its messages, parts, diff and todos with it; removing a message takes its parts;
-    * growth of a part that is not there, or that does not join on, changes nothing;
-    * `edit` is one step: nobody else's change falls between its reading and its writing;
-    * what a document carried that we do not know is still there after it was written again.
+    * `apply` is all or nothing, even if the process dies in the middle, and is durable once it has returned;
+    * applying an event twice has the same effect as applying it once;
+    * deleting a session also deletes its messages, parts, diff and todos; removing a message also removes its parts;
+    * growth of a part that does not exist, or whose offset does not match, changes nothing;
+    * `edit` is atomic: no other change happens between its read and its write;
+    * unknown fields of a document survive when the document is written again.
 
     Reading:
-    * `get` raises `NotFoundError`, `find` gives None, lists are oldest first;
-    * lists come in the order things happened: by time, then by unwrapped id, never by raw id;
-    * what another process wrote by way of a store is seen by the next read;
-    * `list_messages` gives the `last` so many, of those `before` a message if one is named;
-    * a document that cannot be read is left out, stays where it is, and is named by `damage`.
+    * `get_…` raises `NotFoundError`, `find_…` returns None, lists are sorted oldest first;
+    * the order is by time, then by unwrapped id, never by raw id;
+    * the next read sees everything that another process wrote through a store;
+    * `list_messages` returns the `last` messages, counted back from the message `before` if it is given;
+    * a document that cannot be read is skipped, stays where it is, and is reported by `damage`.
 
-    The trash:
-    * `discard` takes sessions out of sight, all or none, with all that deleting them would take, as one bundle;
-    * `restore` brings a bundle back byte for byte, all or none, and never over a session that is there;
-    * `purge` throws a bundle away for good; a bundle that is not there raises `NotFoundError`.
+    Trash:
+    * `discard` moves sessions into the trash as one bundle, all or none, with everything that deleting them would delete;
+    * `restore` puts a bundle back byte for byte, all or none, and never overwrites an existing session;
+    * `purge` deletes a bundle for good; it raises `NotFoundError` if there is no such bundle.
 
-    Keeping (what must survive and is never told: share secrets, approvals):
-    * `kept` gives back what `keep` was given, None if nothing; keeping None forgets;
-    * `rework` is one step: what `reworker` makes of what is kept is kept instead, and nobody's falls in between.
+    Private values (stored but never published as events: share secrets, approvals):
+    * `kept` returns the value that `keep` stored, None if there is none; keeping None deletes it;
+    * `rework` atomically replaces a value by the result of `reworker`.
 
     Running:
-    * a session's `lease` has one holder at a time, over all processes; who asks in vain is told who holds it
-      (`SessionBusyError`), at once;
-    * `find_holder` says who holds the lease of a session, None if nobody does;
-    * a holder that died holds nothing, and its session is `list_abandoned` until a lease of it is given back, or the
-      session is gone.
+    * a session's `lease` has one holder at a time across all processes; if it is taken, `lease` raises `SessionBusyError`
+      with the holder's name at once, without waiting;
+    * `find_holder` returns the holder of a session's lease, None if nobody holds it;
+    * a process that died no longer holds its lease; `list_abandoned` returns such a session until somebody takes its
+      lease and gives it back, or the session is deleted.
     """
 
     async def apply(self, *events: Durable) -> None: ...
@@ -73,13 +73,13 @@ class Store(Protocol):
 
     async def list_todos(self, session: SessionID) -> list[Todo]: ...
 
-    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> Trashed: ...
+    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> TrashBundle: ...
 
-    async def restore(self, bundle: str) -> Trashed: ...
+    async def restore(self, bundle: str) -> TrashBundle: ...
 
     async def purge(self, bundle: str) -> None: ...
 
-    async def list_trash(self) -> list[Trashed]: ...
+    async def list_trash(self) -> list[TrashBundle]: ...
 
     async def keep(self, key: Key, value: Any) -> None: ...
 

@@ -1,4 +1,4 @@
-"""A store in dictionaries: the reference that every other backend is compared with, and the fastest one for tests."""
+"""A store in dictionaries: the reference for every other backend, and the fastest store for tests."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -22,17 +22,19 @@ from weft.model.event import (
     TodoUpdated,
 )
 from weft.model.ids import MessageID, ProjectID, SessionID
-from weft.model.message import MessageWithParts, place_of
+from weft.model.message import MessageWithParts, find_end
 from weft.model.project import Project
-from weft.model.session import Session, Todo, Trashed, bundle_name, newest_first
+from weft.model.session import Session, Todo, TrashBundle, make_bundle_name, newest_sort_key
 from weft.model.transcript import Transcript
 from weft.model.wire import encode, parse
 from weft.store.contract import Key, SessionEditor
 
-Drawers = tuple[dict[SessionID, Any], ...]
+Tables = tuple[dict[SessionID, Any], ...]
 
 
 class MemoryStore:
+    """Keeps everything in memory. Its contents end with the process."""
+
     def __init__(self) -> None:
         self._projects: dict[ProjectID, Project] = {}
         self._sessions: dict[SessionID, Session] = {}
@@ -40,7 +42,7 @@ class MemoryStore:
         self._diffs: dict[SessionID, tuple[FileDiff, ...]] = {}
         self._todos: dict[SessionID, tuple[Todo, ...]] = {}
         self._kept: dict[Key, bytes] = {}
-        self._trash: dict[str, tuple[Trashed, Drawers]] = {}
+        self._trash: dict[str, tuple[TrashBundle, Tables]] = {}
         self._owners: dict[SessionID, str] = {}
 
     async def apply(self, *events: Durable) -> None:
@@ -51,7 +53,7 @@ class MemoryStore:
                 case SessionCreated(info=session) | SessionUpdated(info=session):
                     self._sessions[session.id] = session
                 case SessionDeleted(info=session):
-                    self._forget(session.id)
+                    self._take([session.id])
                 case SessionDiffed(session_id=id, diff=diff):
                     self._diffs[id] = diff
                 case TodoUpdated(session_id=id, todos=todos):
@@ -75,7 +77,7 @@ class MemoryStore:
         return self._projects.get(id)
 
     async def list_sessions(self, project: ProjectID | None = None) -> list[Session]:
-        return oldest_first(s for s in self._sessions.values() if project in (None, s.project_id))
+        return sort_oldest_first(s for s in self._sessions.values() if project in (None, s.project_id))
 
     async def get_session(self, id: SessionID) -> Session:
         if id not in self._sessions:
@@ -86,7 +88,7 @@ class MemoryStore:
         self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
     ) -> list[MessageWithParts]:
         messages = self._transcript(session).messages()
-        messages = messages[: place_of(before, (message.info.id for message in messages))]
+        messages = messages[: find_end(before, (message.info.id for message in messages))]
         return messages if last is None else messages[max(0, len(messages) - last) :]
 
     async def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
@@ -98,19 +100,19 @@ class MemoryStore:
     async def list_todos(self, session: SessionID) -> list[Todo]:
         return list(self._todos.get(session, ()))
 
-    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> Trashed:
+    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> TrashBundle:
         found = [await self.get_session(id) for id in sessions]
-        trashed = Trashed(id=bundle_name(at, sessions[0]), time=at, sessions=tuple(found))
+        trashed = TrashBundle(id=make_bundle_name(at, sessions[0]), time=at, sessions=tuple(found))
         self._trash[trashed.id] = trashed, self._take(sessions)
         return trashed
 
-    async def restore(self, bundle: str) -> Trashed:
+    async def restore(self, bundle: str) -> TrashBundle:
         trashed, aside = self._bundle(bundle)
         for session in trashed.sessions:
             if session.id in self._sessions:
-                raise ConflictError("session", session.id, "is there again")
-        for drawer, thrown in zip(self._drawers(), aside, strict=True):
-            drawer.update(thrown)
+                raise ConflictError("session", session.id, "exists again")
+        for table, removed in zip(self._tables(), aside, strict=True):
+            table.update(removed)
         del self._trash[bundle]
         return trashed
 
@@ -118,14 +120,16 @@ class MemoryStore:
         self._bundle(bundle)
         del self._trash[bundle]
 
-    async def list_trash(self) -> list[Trashed]:
+    async def list_trash(self) -> list[TrashBundle]:
         return sorted((trashed for trashed, _ in self._trash.values()), key=lambda it: (it.time, it.id))
 
     async def keep(self, key: Key, value: Any) -> None:
         if value is None:
             self._kept.pop(key, None)
         else:
-            self._kept[key] = encode(value)  # so that whoever changes it later does not change it here
+            self._kept[key] = encode(
+                value
+            )  # encoded, so that later changes to the caller's value have no effect here
 
     async def kept(self, key: Key) -> Any:
         raw = self._kept.get(key)
@@ -150,7 +154,7 @@ class MemoryStore:
         return self._owners.get(session)
 
     async def list_abandoned(self) -> list[SessionID]:
-        return []  # what dies with its holder leaves nothing behind
+        return []  # leases end with the process, so none can be left behind
 
     async def damage(self) -> list[Damage]:
         return []
@@ -158,21 +162,18 @@ class MemoryStore:
     def _transcript(self, session: SessionID) -> Transcript:
         return self._transcripts.setdefault(session, Transcript())
 
-    def _forget(self, session: SessionID) -> None:
-        self._take([session])
+    def _take(self, sessions: Iterable[SessionID]) -> Tables:
+        """Remove everything that belongs to these sessions and return it."""
+        return tuple({id: table.pop(id) for id in sessions if id in table} for table in self._tables())
 
-    def _take(self, sessions: Iterable[SessionID]) -> Drawers:
-        """All that is theirs, out of the drawers."""
-        return tuple({id: drawer.pop(id) for id in sessions if id in drawer} for drawer in self._drawers())
-
-    def _drawers(self) -> Drawers:
+    def _tables(self) -> Tables:
         return self._sessions, self._transcripts, self._diffs, self._todos
 
-    def _bundle(self, id: str) -> tuple[Trashed, Drawers]:
+    def _bundle(self, id: str) -> tuple[TrashBundle, Tables]:
         if id not in self._trash:
             raise NotFoundError("bundle in the trash", id)
         return self._trash[id]
 
 
-def oldest_first(sessions: Iterable[Session]) -> list[Session]:
-    return sorted(sessions, key=newest_first, reverse=True)
+def sort_oldest_first(sessions: Iterable[Session]) -> list[Session]:
+    return sorted(sessions, key=newest_sort_key, reverse=True)

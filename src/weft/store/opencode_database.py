@@ -1,4 +1,4 @@
-"""Read the SQLite file of OpenCode 1.2 and later, and never write it: rows as the documents they stand for."""
+"""Read the SQLite database of OpenCode 1.2 and later. Nothing is ever written to it."""
 
 import json
 import os
@@ -15,12 +15,15 @@ from weft.host.files import stamp_of
 
 NAME = "opencode.db"
 ATTEMPTS = 5
-NEEDED = {"project", "session", "message", "part"}
+REQUIRED_TABLES = {"project", "session", "message", "part"}
 Row = dict[str, Any]
 
 
 class OpenCodeDatabase:
-    """Sessions by parents first, the rest in the order of time. Columns we do not know are left alone."""
+    """Turns rows into OpenCode's JSON documents.
+
+    Sessions come parents first, everything else by time. Unknown columns are ignored.
+    """
 
     def __init__(self, path: str, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -28,24 +31,24 @@ class OpenCodeDatabase:
         self._tables = {
             row["name"] for row in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")
         }
-        if missing := sorted(NEEDED - self._tables):
-            raise DocumentError(path, f"it has no table {missing[0]!r}, so it is no database of OpenCode")
+        if missing := sorted(REQUIRED_TABLES - self._tables):
+            raise DocumentError(path, f"it has no table {missing[0]!r}, so it is not a database of OpenCode")
 
     def projects(self) -> Iterator[Row]:
         for row in self._rows("SELECT * FROM project ORDER BY time_created, id"):
             yield _to_project(row)
 
     def sessions(self) -> Iterator[Row]:
-        """Rows; `to_session` makes a document of one, or says what is wrong with it."""
+        """Yield one row per session; `to_session` turns a row into a document."""
         yield from self._rows("SELECT * FROM session ORDER BY parent_id IS NOT NULL, time_created, id")
 
     def messages(self, session: str) -> list[tuple[str, bytes]]:
-        """Id and JSON of each message."""
+        """Return id and JSON of each message."""
         query = "SELECT id, CAST(data AS BLOB) AS data FROM message WHERE session_id = ? ORDER BY time_created, id"
         return [(row["id"], row["data"]) for row in self._rows(query, session)]
 
     def parts(self, session: str) -> list[tuple[str, str, bytes]]:
-        """Id, message and JSON of each part."""
+        """Return id, message id and JSON of each part."""
         query = "SELECT id, message_id, CAST(data AS BLOB) AS data FROM part WHERE session_id = ? ORDER BY message_id, id"
         return [(row["id"], row["message_id"], row["data"]) for row in self._rows(query, session)]
 
@@ -56,7 +59,7 @@ class OpenCodeDatabase:
         return list(self._rows(query, session))
 
     def count(self, session: str) -> tuple[int, int, int]:
-        """Messages, parts and todos, as the database itself counts them."""
+        """Return the numbers of messages, parts and todos, counted by the database itself."""
         tables = ("message", "part", "todo")
         found = [self._count(table, session) if table in self._tables else 0 for table in tables]
         return found[0], found[1], found[2]
@@ -73,7 +76,7 @@ class OpenCodeDatabase:
 
 
 def list_session_ids(path: str) -> frozenset[str] | None:
-    """The sessions of the database at a path; None if it cannot be read, so that nobody can say which they are."""
+    """Return the ids of all sessions in the database at a path, None if it cannot be read."""
     try:
         with open_opencode_database(path) as database:
             return frozenset(str(row["id"]) for row in database.sessions())
@@ -83,12 +86,15 @@ def list_session_ids(path: str) -> frozenset[str] | None:
 
 @contextmanager
 def open_opencode_database(path: str) -> Generator[OpenCodeDatabase]:
-    """The database at a path, or in the directory there."""
+    """Open the database at a path, or the one in the directory at that path.
+
+    If the database has a log, a temporary copy is opened, because reading the log could write to the original.
+    """
     path = os.path.join(path, NAME) if os.path.isdir(path) else path
     if not os.path.isfile(path):
         raise DocumentError(path, "there is no such database")
     with tempfile.TemporaryDirectory(prefix="weft-import-") as scratch:
-        readable = _copied(path, scratch) if _has_log(path) else path
+        readable = _copy(path, scratch) if _has_log(path) else path
         uri = f"file:{quote(os.path.abspath(readable))}?mode=ro" + (
             "" if readable != path else "&immutable=1"
         )
@@ -98,13 +104,13 @@ def open_opencode_database(path: str) -> Generator[OpenCodeDatabase]:
             raise DocumentError(path, f"the database cannot be opened: {error}") from error
         with closing(connection):
             connection.row_factory = sqlite3.Row
-            # A byte that is no text must cost one character and not the whole import.
+            # A byte that is not UTF-8 costs one character, not the whole import.
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             yield OpenCodeDatabase(path, connection)
 
 
 def to_session(row: Row) -> Row:
-    """A session as OpenCode tells it, out of its row. `ValueError` if a column holds no JSON."""
+    """Turn a row into a session document. Raise `ValueError` if a column that should hold JSON does not."""
     summary = {
         key: value
         for key in ("additions", "deletions", "files")
@@ -123,18 +129,18 @@ def to_session(row: Row) -> Row:
         "parentID": row.get("parent_id"),
         "title": row.get("title"),
         "agent": row.get("agent"),
-        "model": _parsed(row.get("model")),
+        "model": _parse(row.get("model")),
         "version": row.get("version"),
-        "summary": {**summary, "diffs": _parsed(row.get("summary_diffs"))} if summary else None,
+        "summary": {**summary, "diffs": _parse(row.get("summary_diffs"))} if summary else None,
         "share": {"url": row["share_url"]} if row.get("share_url") else None,
-        "metadata": _parsed(row.get("metadata")),
-        "revert": _parsed(row.get("revert")),
-        "permission": _parsed(row.get("permission")),
+        "metadata": _parse(row.get("metadata")),
+        "revert": _parse(row.get("revert")),
+        "permission": _parse(row.get("permission")),
         "cost": row.get("cost"),
         "tokens": {**tokens, "cache": cache} if "tokens_input" in row else None,
         "time": {key: row[f"time_{key}"] for key in names if row.get(f"time_{key}") is not None},
     }
-    return {key: _without_nothing(value) for key, value in session.items() if value is not None}
+    return {key: _drop_nulls(value) for key, value in session.items() if value is not None}
 
 
 def _to_project(row: Row) -> Row:
@@ -149,22 +155,22 @@ def _to_project(row: Row) -> Row:
         "vcs": row.get("vcs"),
         "name": row.get("name"),
         "icon": icon if any(icon.values()) else None,
-        "commands": _parsed(row.get("commands")),
+        "commands": _parse(row.get("commands")),
         "time": {
             "created": row["time_created"],
             "updated": row.get("time_updated") or 0,
             "initialized": row.get("time_initialized"),
         },
-        "sandboxes": _parsed(row.get("sandboxes")) or [],
+        "sandboxes": _parse(row.get("sandboxes")) or [],
     }
-    return {key: _without_nothing(value) for key, value in project.items() if value is not None}
+    return {key: _drop_nulls(value) for key, value in project.items() if value is not None}
 
 
-def _without_nothing(value: Any) -> Any:
+def _drop_nulls(value: Any) -> Any:
     return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
 
 
-def _parsed(text: str | None) -> Any:
+def _parse(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
@@ -172,8 +178,8 @@ def _has_log(path: str) -> bool:
     return os.path.exists(f"{path}-wal") or os.path.exists(f"{path}-journal")
 
 
-def _copied(path: str, scratch: str) -> str:
-    """A copy of the database and its log as they stood at one moment."""
+def _copy(path: str, scratch: str) -> str:
+    """Copy the database and its log in a consistent state. Raise `StoreError` if they keep changing."""
     copy = os.path.join(scratch, NAME)
     for _ in range(ATTEMPTS):
         before = _stamps(path)
@@ -182,7 +188,7 @@ def _copied(path: str, scratch: str) -> str:
                 shutil.copyfile(path + suffix, copy + suffix)
         if _stamps(path) == before:
             return copy
-    raise StoreError(f"{path} changes while it is read", hint="end OpenCode, or try again when it rests")
+    raise StoreError(f"{path} changes while it is read", hint="quit OpenCode, or try again when it is idle")
 
 
 def _stamps(path: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""`open_store(url)`: a store by its address. Late imports: only the kind of store that is asked for is loaded."""
+"""Open a store by its URL. Imports are late, so that only the requested kind of store is loaded."""
 
 import os
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +11,7 @@ from weft.store.contract import Store
 
 RootCommit = Callable[[str], str | None]
 
-KNOWN = "file:<path> or memory:"
+URL_FORMS = "file:<path> or memory:"
 
 
 @asynccontextmanager
@@ -20,33 +20,34 @@ async def open_store(
 ) -> AsyncIterator[Store]:
     """Open the store at `file:<path>`, or an empty one at `memory:`.
 
-    `root_commit` says which commit a checkout began with; only sessions of the oldest versions need it.
-    `damaged` is told, once each, of documents that turn out to be unreadable.
+    `root_commit` returns the first commit of a checkout; only sessions of the oldest versions need it.
+    `damaged` is called once for each document that turns out to be unreadable.
     """
     scheme, colon, rest = url.partition(":")
     if scheme == "memory" and colon and not rest.strip("/"):
-        from weft.store.memory import MemoryStore  # noqa: PLC0415
+        from weft.store.memory import MemoryStore  # noqa: PLC0415  only the chosen store is imported
 
         yield MemoryStore()
     elif scheme == "file" and colon:
-        from weft.store.files.store import open_file_store  # noqa: PLC0415
+        from weft.store.files.store import open_file_store  # noqa: PLC0415  only the chosen store is imported
 
-        async with open_file_store(_path(rest), root_commit or ask_git, damaged) as store:
+        async with open_file_store(_parse_path(rest), root_commit or find_root_commit, damaged) as store:
             yield store
     else:
-        raise InvalidInputError("store", f"{url!r} is no address of a store", hint=f"use {KNOWN}")
+        raise InvalidInputError("store", f"{url!r} is not the URL of a store", hint=f"use {URL_FORMS}")
 
 
-def _path(rest: str) -> str:
-    """The path of `file:/a/b`, `file:///a/b` (then percent-encoded, as URLs are) and `file:~/a`."""
+def _parse_path(rest: str) -> str:
+    """Return the path in `file:/a/b`, `file:///a/b` (percent-encoded, as in a URL) or `file:~/a`."""
     path = unquote(rest.removeprefix("//")) if rest.startswith("//") else rest
     if not path:
         raise InvalidInputError("store", "'file:' needs a path", hint="use file:<path>")
     return os.path.expanduser(path)
 
 
-def ask_git(worktree: str) -> str | None:
-    from weft.host.git import Git  # noqa: PLC0415
+def find_root_commit(worktree: str) -> str | None:
+    """Return the first commit of a checkout, None if git cannot tell."""
+    from weft.host.git import Git  # noqa: PLC0415  only the chosen store is imported
 
     try:
         return next(iter(Git(os.environ).root_commits(worktree)), None)

@@ -1,4 +1,4 @@
-"""Export spans and measurements through OpenTelemetry's SDK, to a collector, standard error or nowhere."""
+"""Export spans and metrics through the OpenTelemetry SDK: to a collector, to standard error, or nowhere."""
 
 import logging
 import sys
@@ -40,67 +40,67 @@ from opentelemetry.trace import (
 )
 
 from weft.errors import InvalidInputError, UnsupportedError
-from weft.telemetry import names
+from weft.telemetry import conventions
 from weft.telemetry.record import Attributes, Measurement, Record, SpanRecord
 from weft.version import VERSION
 
-Report = Callable[[str], None]
-# The package that speaks each protocol of a collector, and the module in it.
+ReportTrouble = Callable[[str], None]
+# The package for each collector protocol, and its module.
 PACKAGES: Final = {
     "http/protobuf": ("opentelemetry-exporter-otlp-proto-http", "opentelemetry.exporter.otlp.proto.http"),
     "grpc": ("opentelemetry-exporter-otlp-proto-grpc", "opentelemetry.exporter.otlp.proto.grpc"),
 }
-UNTAKEN: Final = "the collector did not take it"
+REFUSED: Final = "the collector refused the data"
 
 
-class Outlets(Struct, frozen=True, kw_only=True):
-    """Who is sent spans, and who reads measurements; None is nobody."""
+class Exporters(Struct, frozen=True, kw_only=True):
+    """The exporter of spans and the reader of metrics; None disables one."""
 
     spans: SpanExporter | None = None
     metrics: MetricReader | None = None
 
 
-class Once:
-    """Tells the first trouble there is, and no other."""
+class FirstErrorReporter:
+    """Reports the first problem only."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: ReportTrouble) -> None:
         self._report = report
         self._told = False
 
-    def tell(self, what: str) -> None:
+    def report(self, what: str) -> None:
         if not self._told:
             self._told = True
             self._report(what)
 
 
-class Careful(SpanExporter):
-    """An exporter whose trouble is told once. Spans that could not be sent are gone."""
+class SafeSpanExporter(SpanExporter):
+    """Wraps an exporter and reports its first problem. Spans that could not be sent are lost."""
 
-    def __init__(self, exporter: SpanExporter, once: Once) -> None:
+    def __init__(self, exporter: SpanExporter, reporter: FirstErrorReporter) -> None:
         self._exporter = exporter
-        self._once = once
+        self._reporter = reporter
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         try:
             result = self._exporter.export(spans)
-        except Exception as error:  # noqa: BLE001  an exporter is a stranger's code, in a thread of its own
-            self._once.tell(f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001  an exporter is third-party code in its own thread
+            self._reporter.report(f"{type(error).__name__}: {error}")
             return SpanExportResult.FAILURE
         if result is not SpanExportResult.SUCCESS:
-            self._once.tell(UNTAKEN)
+            self._reporter.report(REFUSED)
         return result
 
     def shutdown(self) -> None:
         self._exporter.shutdown()
 
 
-class CarefulMetrics(MetricExporter):
-    """The same for measurements."""
+class SafeMetricExporter(MetricExporter):
+    """Wraps a metric exporter and reports its first problem."""
 
-    def __init__(self, exporter: MetricExporter, once: Once) -> None:
-        super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)  # noqa: SLF001  as its own reader reads them
+    def __init__(self, exporter: MetricExporter, reporter: FirstErrorReporter) -> None:
+        super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)  # noqa: SLF001  as the SDK's reader does
         self._exporter = exporter
-        self._once = once
+        self._reporter = reporter
 
     def export(
         self, metrics_data: MetricsData, timeout_millis: float = 10_000, **more: Any
@@ -108,10 +108,10 @@ class CarefulMetrics(MetricExporter):
         try:
             result = self._exporter.export(metrics_data, timeout_millis, **more)
         except Exception as error:  # noqa: BLE001  as above
-            self._once.tell(f"{type(error).__name__}: {error}")
+            self._reporter.report(f"{type(error).__name__}: {error}")
             return MetricExportResult.FAILURE
         if result is not MetricExportResult.SUCCESS:
-            self._once.tell(UNTAKEN)
+            self._reporter.report(REFUSED)
         return result
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
@@ -121,96 +121,109 @@ class CarefulMetrics(MetricExporter):
         self._exporter.shutdown(timeout_millis, **more)
 
 
-def find_outlets(endpoint: str | None, env: Mapping[str, str], once: Once) -> Outlets:
-    """As the environment says, in OpenTelemetry's own words; a collector unless it says otherwise."""
-    spans = _spans(env.get("OTEL_TRACES_EXPORTER") or "otlp", endpoint, env)
-    metrics = _metrics(env.get("OTEL_METRICS_EXPORTER") or "otlp", endpoint, env)
-    return Outlets(
-        spans=None if spans is None else Careful(spans, once),
-        metrics=None if metrics is None else PeriodicExportingMetricReader(CarefulMetrics(metrics, once)),
+def make_exporters(endpoint: str | None, env: Mapping[str, str], reporter: FirstErrorReporter) -> Exporters:
+    """Return the exporters that the `OTEL_*` environment variables select; by default those of a collector."""
+    spans = _make_span_exporter(env.get("OTEL_TRACES_EXPORTER") or "otlp", endpoint, env)
+    metrics = _make_metric_exporter(env.get("OTEL_METRICS_EXPORTER") or "otlp", endpoint, env)
+    return Exporters(
+        spans=None if spans is None else SafeSpanExporter(spans, reporter),
+        metrics=None
+        if metrics is None
+        else PeriodicExportingMetricReader(SafeMetricExporter(metrics, reporter)),
     )
 
 
-def _spans(kind: str, endpoint: str | None, env: Mapping[str, str]) -> SpanExporter | None:
+def _make_span_exporter(kind: str, endpoint: str | None, env: Mapping[str, str]) -> SpanExporter | None:
     match kind:
         case "none":
             return None
         case "console":
             return ConsoleSpanExporter(out=sys.stderr)
         case "otlp":
-            made: SpanExporter = _make(env, "trace_exporter.OTLPSpanExporter", endpoint, "/v1/traces")
+            made: SpanExporter = _make_exporter(
+                env, "trace_exporter.OTLPSpanExporter", endpoint, "/v1/traces"
+            )
             return made
         case _:
-            raise InvalidInputError("OTEL_TRACES_EXPORTER", f"{kind[:40]!r} is none of otlp, console, none")
+            raise InvalidInputError(
+                "OTEL_TRACES_EXPORTER", f"{kind[:40]!r} is not one of: otlp, console, none"
+            )
 
 
-def _metrics(kind: str, endpoint: str | None, env: Mapping[str, str]) -> MetricExporter | None:
+def _make_metric_exporter(kind: str, endpoint: str | None, env: Mapping[str, str]) -> MetricExporter | None:
     match kind:
         case "none":
             return None
         case "console":
             return ConsoleMetricExporter(out=sys.stderr)
         case "otlp":
-            made: MetricExporter = _make(env, "metric_exporter.OTLPMetricExporter", endpoint, "/v1/metrics")
+            made: MetricExporter = _make_exporter(
+                env, "metric_exporter.OTLPMetricExporter", endpoint, "/v1/metrics"
+            )
             return made
         case _:
-            raise InvalidInputError("OTEL_METRICS_EXPORTER", f"{kind[:40]!r} is none of otlp, console, none")
+            raise InvalidInputError(
+                "OTEL_METRICS_EXPORTER", f"{kind[:40]!r} is not one of: otlp, console, none"
+            )
 
 
-def _protocol(env: Mapping[str, str]) -> str:
-    said = env.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
-    if said not in PACKAGES:
+def _get_protocol(env: Mapping[str, str]) -> str:
+    protocol = env.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
+    if protocol not in PACKAGES:
         raise InvalidInputError(
-            "OTEL_EXPORTER_OTLP_PROTOCOL", f"{said[:40]!r} is none of {', '.join(PACKAGES)}"
+            "OTEL_EXPORTER_OTLP_PROTOCOL", f"{protocol[:40]!r} is not one of: {', '.join(PACKAGES)}"
         )
-    return said
+    return protocol
 
 
-def _make(env: Mapping[str, str], named: str, endpoint: str | None, path: str) -> Any:
-    """Return an exporter of the package that the environment asks for. Raises `UnsupportedError` if there is none, or if
-    it cannot be loaded: packages that do not fit one another raise all kinds of errors on import."""
-    package, place = PACKAGES[_protocol(env)]
-    if not _is_there(place):
+def _make_exporter(env: Mapping[str, str], named: str, endpoint: str | None, path: str) -> Any:
+    """Return an exporter of the package for the selected protocol. Raise `UnsupportedError` if it is missing or cannot
+    be imported.
+
+    Incompatible packages raise many kinds of errors on import.
+    """
+    package, place = PACKAGES[_get_protocol(env)]
+    if not _is_installed(place):
         raise UnsupportedError(
-            "sending telemetry to a collector, without its package", hint=f"pip install {package}"
+            "sending telemetry to a collector without the exporter package", hint=f"pip install {package}"
         )
-    # It says by itself, again and again, what we tell once.
+    # It would log every failure, of which we report the first.
     logging.getLogger("opentelemetry.exporter.otlp").setLevel(logging.CRITICAL)
     module, _, kind = named.partition(".")
     try:
-        return getattr(import_module(f"{place}.{module}"), kind)(**_at(endpoint, env, path))
+        return getattr(import_module(f"{place}.{module}"), kind)(**_to_endpoint(endpoint, env, path))
     except Exception as error:
         raise UnsupportedError(
-            f"sending telemetry by {package}, which cannot be loaded: {type(error).__name__}: {error}",
+            f"sending telemetry with {package}, which cannot be imported: {type(error).__name__}: {error}",
             hint=f"pip install --force-reinstall {package}",
         ) from error
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # not even what it would be in
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
-def _at(endpoint: str | None, env: Mapping[str, str], path: str) -> dict[str, str]:
-    """Where to; nothing if the environment is to say it, which the exporter reads by itself."""
+def _to_endpoint(endpoint: str | None, env: Mapping[str, str], path: str) -> dict[str, str]:
+    """Return the endpoint argument; nothing if the exporter is to read it from the environment."""
     if endpoint is None:
         return {}
-    return {"endpoint": endpoint if _protocol(env) == "grpc" else endpoint.rstrip("/") + path}
+    return {"endpoint": endpoint if _get_protocol(env) == "grpc" else endpoint.rstrip("/") + path}
 
 
-KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
-NS: Final = 1_000_000
-MOST_TRACES: Final = 1024
-# As the conventions advise.
-TOKEN_STEPS: Final = tuple(4.0**power for power in range(14))
-SECOND_STEPS: Final = tuple(0.01 * 2.0**power for power in range(14))
-SHARE_STEPS: Final = tuple(tenth / 10 for tenth in range(11))
+SPAN_KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
+NS_PER_MS: Final = 1_000_000
+MAX_SAMPLED_TRACES: Final = 1024
+# Bucket boundaries that the conventions recommend.
+TOKEN_BUCKETS: Final = tuple(4.0**power for power in range(14))
+SECOND_BUCKETS: Final = tuple(0.01 * 2.0**power for power in range(14))
+SHARE_BUCKETS: Final = tuple(tenth / 10 for tenth in range(11))
 
 
-class Given(IdGenerator):
-    """Ids that were chosen before: a child's span is over, and sent, before its parent's is."""
+class PresetIds(IdGenerator):
+    """Returns ids that were chosen before, because a child's span is sent before its parent's."""
 
     def __init__(self) -> None:
         self.trace = self.span = 1
@@ -222,23 +235,24 @@ class Given(IdGenerator):
         return self.span
 
 
-class Emitter:
-    """Takes records, and never waits: they are queued within bounds, and sent by threads of the SDK."""
+class TelemetryEmitter:
+    """Passes records to the SDK without waiting: they are queued up to a limit, and sent by the SDK's threads."""
 
-    def __init__(self, outlets: Outlets) -> None:
+    def __init__(self, outlets: Exporters) -> None:
         ours = Resource.create({"service.name": "weft", "service.version": VERSION})
-        resource = ours.merge(OTELResourceDetector().detect())  # what the environment says goes before
-        self._ids = Given()
+        resource = ours.merge(OTELResourceDetector().detect())  # the environment takes precedence
+        self._ids = PresetIds()
         self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
         if outlets.spans is not None:
             self._provider.add_span_processor(BatchSpanProcessor(outlets.spans))
         self._tracer = self._provider.get_tracer("weft", VERSION)
         readers = [] if outlets.metrics is None else [outlets.metrics]
         self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
-        self._instruments = to_instruments(self._meters.get_meter("weft", VERSION))
+        self._instruments = create_instruments(self._meters.get_meter("weft", VERSION))
         self._sampled: dict[int, bool] = {}
 
     def take(self, record: Record) -> None:
+        """Add a record to the queue."""
         match record:
             case SpanRecord():
                 self._span(record)
@@ -250,7 +264,7 @@ class Emitter:
                         histogram.record(value, attributes)
 
     def flush(self) -> None:
-        """Send what is left, and end. This waits: call it in a thread."""
+        """Send what is left and shut down. This blocks: call it in a thread."""
         self._provider.shutdown()
         self._meters.shutdown()
 
@@ -258,61 +272,69 @@ class Emitter:
         self._ids.trace, self._ids.span = record.trace, record.id
         span = self._tracer.start_span(
             record.name,
-            context=self._above(record),
-            kind=KINDS[record.kind],
-            attributes=_with_error(record),
-            start_time=record.start * NS,
+            context=self._get_parent_context(record),
+            kind=SPAN_KINDS[record.kind],
+            attributes=_add_error(record),
+            start_time=record.start * NS_PER_MS,
             record_exception=False,
         )
         for mark in record.marks:
-            span.add_event(mark.name, mark.attributes, timestamp=mark.at * NS)
+            span.add_event(mark.name, mark.attributes, timestamp=mark.at * NS_PER_MS)
         if record.error is not None:
             span.set_status(Status(StatusCode.ERROR))
-        span.end(record.end * NS)
+        span.end(record.end * NS_PER_MS)
 
-    def _above(self, record: SpanRecord) -> Context:
-        """The span above, by its name: it may not have been sent yet. A trace is sampled as a whole, or not at all."""
+    def _get_parent_context(self, record: SpanRecord) -> Context:
+        """Return the context of the parent span, which may not have been sent yet. A trace is sampled as a whole or not
+        at all.
+        """
         if record.parent is None:
             return Context()
         flags = TraceFlags(TraceFlags.SAMPLED if self._is_sampled(record.trace) else TraceFlags.DEFAULT)
-        above = SpanContext(record.trace, record.parent, is_remote=False, trace_flags=flags)
-        return set_span_in_context(NonRecordingSpan(above), Context())
+        parent = SpanContext(record.trace, record.parent, is_remote=False, trace_flags=flags)
+        return set_span_in_context(NonRecordingSpan(parent), Context())
 
     def _is_sampled(self, trace: int) -> bool:
         if trace not in self._sampled:
-            if len(self._sampled) >= MOST_TRACES:
+            if len(self._sampled) >= MAX_SAMPLED_TRACES:
                 self._sampled.clear()
             result = self._provider.sampler.should_sample(Context(), trace, "invoke_agent")
             self._sampled[trace] = result.decision is Decision.RECORD_AND_SAMPLE
         return self._sampled[trace]
 
 
-def to_instruments(meter: Meter) -> dict[str, Counter | Histogram]:
+def create_instruments(meter: Meter) -> dict[str, Counter | Histogram]:
     def histogram(name: str, unit: str, about: str, steps: tuple[float, ...]) -> Histogram:
         return meter.create_histogram(
             name, unit=unit, description=about, explicit_bucket_boundaries_advisory=steps
         )
 
     return {
-        names.TOKEN_USAGE: histogram(
-            names.TOKEN_USAGE, "{token}", "Tokens that a model's call used.", TOKEN_STEPS
+        conventions.TOKEN_USAGE: histogram(
+            conventions.TOKEN_USAGE, "{token}", "Tokens used by one model request.", TOKEN_BUCKETS
         ),
-        names.DURATION: histogram(names.DURATION, "s", "How long a model's call took.", SECOND_STEPS),
-        names.CACHE_RATE: histogram(
-            names.CACHE_RATE, "1", "Which share of what a model read was cached.", SHARE_STEPS
+        conventions.DURATION: histogram(
+            conventions.DURATION, "s", "Duration of one model request.", SECOND_BUCKETS
         ),
-        names.TOKENS: meter.create_counter(names.TOKENS, unit="{token}", description="Tokens, of each kind."),
-        names.COST: meter.create_counter(
-            names.COST, unit="USD", description="Dollars, as far as prices are known."
+        conventions.CACHE_RATE: histogram(
+            conventions.CACHE_RATE, "1", "Share of the input tokens that was cached.", SHARE_BUCKETS
         ),
-        names.RETRIES: meter.create_counter(
-            names.RETRIES, unit="{attempt}", description="Attempts that failed and were made again."
+        conventions.TOKENS: meter.create_counter(
+            conventions.TOKENS, unit="{token}", description="Tokens by kind."
         ),
-        names.COMPACTIONS: meter.create_counter(
-            names.COMPACTIONS, unit="{compaction}", description="Conversations that were summed up."
+        conventions.COST: meter.create_counter(
+            conventions.COST, unit="USD", description="Cost in US dollars, where prices are known."
+        ),
+        conventions.RETRIES: meter.create_counter(
+            conventions.RETRIES, unit="{attempt}", description="Attempts that failed and were retried."
+        ),
+        conventions.COMPACTIONS: meter.create_counter(
+            conventions.COMPACTIONS, unit="{compaction}", description="Conversations that were compacted."
         ),
     }
 
 
-def _with_error(record: SpanRecord) -> Attributes:
-    return record.attributes if record.error is None else record.attributes | {names.ERROR: record.error}
+def _add_error(record: SpanRecord) -> Attributes:
+    return (
+        record.attributes if record.error is None else record.attributes | {conventions.ERROR: record.error}
+    )

@@ -33,18 +33,18 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.session import Idle
-from weft.telemetry import names
-from weft.telemetry.record import Attributes, Mark, Measurement, Record, SpanRecord
+from weft.telemetry import conventions
+from weft.telemetry.record import Attributes, Measurement, Record, SpanEvent, SpanRecord
 
-Chance = Callable[[int], bytes]
-
-
-def new_id(chance: Chance, size: int = 8) -> int:
-    return int.from_bytes(chance(size)) or 1
+RandomBytes = Callable[[int], bytes]
 
 
-def error_of(failure: AnyFailure) -> str:
-    """The kind of a failure, in few words that are always the same ones. What it says may hold anything."""
+def new_id(random_bytes: RandomBytes, size: int = 8) -> int:
+    return int.from_bytes(random_bytes(size)) or 1
+
+
+def get_error_type(failure: AnyFailure) -> str:
+    """Return the type of a failure from a small fixed set. Its message may contain anything, so it is not used."""
     if isinstance(failure, ApiFailure) and failure.data.status_code is not None:
         return str(failure.data.status_code)
     if isinstance(failure, OtherFailure):
@@ -52,26 +52,28 @@ def error_of(failure: AnyFailure) -> str:
     return str(failure.__struct_config__.tag)
 
 
-class Step:
-    """An answer of the model from its first word on. `asked` is what it answers, if that is to be recorded."""
+class StepRecord:
+    """One answer of the model, while it is written. `asked` is its input, if contents are recorded."""
 
-    def __init__(self, message: AssistantMessage, number: int, chance: Chance, asked: str | None) -> None:
+    def __init__(
+        self, message: AssistantMessage, number: int, random_bytes: RandomBytes, asked: str | None
+    ) -> None:
         self.message = message
         self.number = number
         self.asked = asked
-        self.id = new_id(chance)
+        self.id = new_id(random_bytes)
         self.last = message.time.created
         self.parts: dict[PartID, AnyPart] = {}
-        self.calls: dict[PartID, int] = {}  # those that were carried out, by the spans they get
+        self.calls: dict[PartID, int] = {}  # span ids of the calls that were run
         self.open: set[PartID] = set()
-        self._chance = chance
+        self._random_bytes = random_bytes
 
     def take(self, part: AnyPart) -> bool:
-        """Whether a call is over by this."""
+        """Add a part. Return True if a call has ended with it."""
         self.parts[part.id] = part
         match part:
             case ToolPart(state=RunningState(time=time)):
-                self._carry_out(part.id, time.start)
+                self._start_call(part.id, time.start)
             case ToolPart(state=CompletedState(time=time)) | ToolPart(state=ErrorState(time=time)):
                 over = part.id in self.open
                 self.open.discard(part.id)
@@ -85,16 +87,16 @@ class Step:
                 pass
         return False
 
-    def _carry_out(self, id: PartID, start: int) -> None:
+    def _start_call(self, id: PartID, start: int) -> None:
         if id not in self.calls:
-            self.calls[id] = new_id(self._chance)
+            self.calls[id] = new_id(self._random_bytes)
             self.open.add(id)
         self.last = max(self.last, start)
 
-    # --- what it came to ---
+    # --- totals ---
 
     def counted(self) -> bool:
-        """Whether the provider said how many tokens it used."""
+        """Return True if the provider reported token counts."""
         return all(part.counted for part in self.parts.values() if isinstance(part, StepFinishPart))
 
     def tokens(self) -> Tokens:
@@ -109,7 +111,7 @@ class Step:
         )
 
     def cost(self) -> Decimal | None:
-        """None when the price is unknown."""
+        """Return the cost, or None if a price is unknown."""
         ends = [part for part in self.parts.values() if isinstance(part, StepFinishPart)]
         priced = all(part.priced for part in ends)
         return sum((part.cost for part in ends), Decimal(0)) if priced else None
@@ -117,8 +119,8 @@ class Step:
     def ended_at(self) -> int:
         return max(self.message.time.completed or 0, self.last)
 
-    def said_by(self) -> int:
-        """When the model had said its last word. It is in no event; the last word itself, or the last call, is."""
+    def answered_at(self) -> int:
+        """Return when the model finished its answer. No event says so; the last text or the last call shows it."""
         times = [self.message.time.created]
         for part in self.parts.values():
             match part:
@@ -131,17 +133,18 @@ class Step:
         return max(times) if self.calls else self.ended_at()
 
     def error(self) -> str | None:
-        return error_of(self.message.error) if self.message.error else None
+        return get_error_type(self.message.error) if self.message.error else None
 
     def about(self) -> Attributes:
         return {
-            names.PROVIDER: names.provider_name(self.message.provider_id),
-            names.MODEL: self.message.model_id,
+            conventions.PROVIDER: conventions.get_provider_name(self.message.provider_id),
+            conventions.MODEL: self.message.model_id,
         }
 
     # --- spans ---
 
     def to_span(self, trace: int, parent: int | None) -> SpanRecord:
+        """Return the span of the step."""
         return SpanRecord(
             trace=trace,
             id=self.id,
@@ -149,57 +152,71 @@ class Step:
             name="step",
             start=self.message.time.created,
             end=self.ended_at(),
-            attributes={names.STEP: self.number, names.CONVERSATION: self.message.session_id},
+            attributes={conventions.STEP: self.number, conventions.CONVERSATION: self.message.session_id},
             error=self.error(),
         )
 
     def to_chat(self, trace: int, *, content: bool) -> SpanRecord:
+        """Return the span of the model request."""
         attributes: Attributes = {
-            names.OPERATION: "chat",
+            conventions.OPERATION: "chat",
             **self.about(),
-            names.CONVERSATION: self.message.session_id,
+            conventions.CONVERSATION: self.message.session_id,
         }
-        attributes |= {names.ANSWERED_BY: self.message.model_id, names.AGENT: self.message.agent}
+        attributes |= {
+            conventions.RESPONSE_MODEL: self.message.model_id,
+            conventions.AGENT: self.message.agent,
+        }
         if self.message.finish:
-            attributes[names.FINISH] = (self.message.finish,)
+            attributes[conventions.FINISH_REASONS] = (self.message.finish,)
         if self.message.summary:
-            attributes[names.SUMMARY] = True
+            attributes[conventions.SUMMARY] = True
         if content:
-            attributes |= {names.ASKED: self.asked or "[]"}
-            attributes[names.ANSWERED] = names.answered(self.parts.values(), self.message.finish or "")
+            attributes |= {conventions.INPUT_MESSAGES: self.asked or "[]"}
+            attributes[conventions.OUTPUT_MESSAGES] = conventions.format_answer(
+                self.parts.values(), self.message.finish or ""
+            )
         return SpanRecord(
             trace=trace,
-            id=new_id(self._chance),
+            id=new_id(self._random_bytes),
             parent=self.id,
             name=f"chat {self.message.model_id}",
             kind="client",
             start=self.message.time.created,
-            end=self.said_by(),
-            attributes=attributes | (usage_of(self.tokens()) if self.counted() else {}),
+            end=self.answered_at(),
+            attributes=attributes | (to_usage_attributes(self.tokens()) if self.counted() else {}),
             marks=tuple(self._retries()),
             error=self.error(),
         )
 
-    def _retries(self) -> Iterator[Mark]:
+    def _retries(self) -> Iterator[SpanEvent]:
         for part in self.parts.values():
             if isinstance(part, RetryPart):
-                about: Attributes = {names.ATTEMPT: part.attempt, names.ERROR: error_of(part.error)}
-                yield Mark(name="weft.retry", at=part.time.created, attributes=about)
+                about: Attributes = {
+                    conventions.ATTEMPT: part.attempt,
+                    conventions.ERROR: get_error_type(part.error),
+                }
+                yield SpanEvent(name="weft.retry", at=part.time.created, attributes=about)
 
     def to_call(self, trace: int, part: ToolPart, *, content: bool) -> SpanRecord:
+        """Return the span of a tool call."""
         state = part.state
-        # A message may be a moment ahead of the clock, to be later than those before it; its calls are not before it.
+        # A message's time may be slightly ahead of the clock, to sort after earlier ones. Its calls must not start before
+        # it.
         begun = self.message.time.created
         start, end = (begun, begun) if isinstance(state, PendingState) else (state.time.start, state.time.end)
         attributes: Attributes = {
-            names.OPERATION: "execute_tool",
-            names.TOOL: part.tool,
-            names.TOOL_TYPE: "function",
-            names.CALL: part.call_id,
-            names.CONVERSATION: self.message.session_id,
+            conventions.OPERATION: "execute_tool",
+            conventions.TOOL: part.tool,
+            conventions.TOOL_TYPE: "function",
+            conventions.CALL: part.call_id,
+            conventions.CONVERSATION: self.message.session_id,
         }
         if content:
-            attributes |= {names.ARGUMENTS: names.arguments_of(part), names.RESULT: names.result_of(part)}
+            attributes |= {
+                conventions.ARGUMENTS: conventions.format_arguments(part),
+                conventions.RESULT: conventions.format_result(part),
+            }
         return SpanRecord(
             trace=trace,
             id=self.calls[part.id],
@@ -211,40 +228,41 @@ class Step:
             error=None if isinstance(state, CompletedState) else "tool_error",
         )
 
-    # --- figures ---
+    # --- measurements ---
 
     def measure(self) -> Iterator[Measurement]:
-        tokens, about = self.tokens(), {names.OPERATION: "chat", **self.about()}
-        took = self.said_by() - self.message.time.created
-        failed: Attributes = {names.ERROR: error} if (error := self.error()) else {}
-        yield Measurement(name=names.DURATION, value=took / 1000, attributes=about | failed)
+        """Yield the measurements of the step."""
+        tokens, about = self.tokens(), {conventions.OPERATION: "chat", **self.about()}
+        took = self.answered_at() - self.message.time.created
+        failed: Attributes = {conventions.ERROR: error} if (error := self.error()) else {}
+        yield Measurement(name=conventions.DURATION, value=took / 1000, attributes=about | failed)
         if not any(isinstance(part, StepFinishPart) for part in self.parts.values()):
             return
         for kind, count in (
-            (("input", taken_in(tokens)), ("output", tokens.output + tokens.reasoning))
+            (("input", count_input(tokens)), ("output", tokens.output + tokens.reasoning))
             if self.counted()
             else ()
         ):
             yield Measurement(
-                name=names.TOKEN_USAGE, value=count, attributes=about | {names.TOKEN_TYPE: kind}
+                name=conventions.TOKEN_USAGE, value=count, attributes=about | {conventions.TOKEN_TYPE: kind}
             )
-        for kind, count in each_kind(tokens) if self.counted() else ():
+        for kind, count in iterate_token_kinds(tokens) if self.counted() else ():
             yield Measurement(
-                name=names.TOKENS, value=count, attributes=self.about() | {names.TOKEN_TYPE: kind}
+                name=conventions.TOKENS, value=count, attributes=self.about() | {conventions.TOKEN_TYPE: kind}
             )
-        if taken_in(tokens):
-            rate = tokens.cache.read / taken_in(tokens)
-            yield Measurement(name=names.CACHE_RATE, value=rate, attributes=self.about())
+        if count_input(tokens):
+            rate = tokens.cache.read / count_input(tokens)
+            yield Measurement(name=conventions.CACHE_RATE, value=rate, attributes=self.about())
         if (cost := self.cost()) is not None:
-            yield Measurement(name=names.COST, value=float(cost), attributes=self.about())
+            yield Measurement(name=conventions.COST, value=float(cost), attributes=self.about())
 
 
-def taken_in(tokens: Tokens) -> int:
-    """All that the model read, cached or not, as the conventions count it."""
+def count_input(tokens: Tokens) -> int:
+    """Return all tokens that the model read, cached or not, as the conventions count them."""
     return tokens.input + tokens.cache.read + tokens.cache.write
 
 
-def each_kind(tokens: Tokens) -> Iterator[tuple[str, int]]:
+def iterate_token_kinds(tokens: Tokens) -> Iterator[tuple[str, int]]:
     yield "input", tokens.input
     yield "output", tokens.output
     yield "reasoning", tokens.reasoning
@@ -252,73 +270,73 @@ def each_kind(tokens: Tokens) -> Iterator[tuple[str, int]]:
     yield "cache_write", tokens.cache.write
 
 
-def usage_of(tokens: Tokens) -> Attributes:
+def to_usage_attributes(tokens: Tokens) -> Attributes:
     return {
-        names.INPUT_TOKENS: taken_in(tokens),
-        names.OUTPUT_TOKENS: tokens.output + tokens.reasoning,
-        names.REASONING: tokens.reasoning,
-        names.CACHE_READ: tokens.cache.read,
-        names.CACHE_WRITE: tokens.cache.write,
+        conventions.INPUT_TOKENS: count_input(tokens),
+        conventions.OUTPUT_TOKENS: tokens.output + tokens.reasoning,
+        conventions.REASONING: tokens.reasoning,
+        conventions.CACHE_READ: tokens.cache.read,
+        conventions.CACHE_WRITE: tokens.cache.write,
     }
 
 
-CUT: Final = "cut_off"
+CUT_OFF: Final = "cut_off"
 
 
-class Prompt:
-    """What is to be answered. Its parts are kept only if they are to be recorded."""
+class PromptRecord:
+    """A prompt that is to be answered. Its parts are kept only if contents are recorded."""
 
     def __init__(self, info: UserMessage) -> None:
         self.info = info
         self.parts: dict[PartID, AnyPart] = {}
 
 
-class Run:
-    """From a prompt until the session is idle."""
+class RunRecord:
+    """A run: from a prompt until the session is idle."""
 
-    def __init__(self, trace: int, id: int, prompt: Prompt | None) -> None:
+    def __init__(self, trace: int, id: int, prompt: PromptRecord | None) -> None:
         self.trace = trace
         self.id = id
         self.prompt = prompt
         self.start = prompt.info.time.created if prompt else None
         self.end = self.start or 0
-        self.steps: dict[MessageID, Step] = {}
+        self.steps: dict[MessageID, StepRecord] = {}
         self.over: set[MessageID] = set()
-        self.last: Step | None = None
+        self.last: StepRecord | None = None
         self.tokens = Tokens()
         self.counted = True
         self.cost: Decimal | None = Decimal(0)
         self.error: str | None = None
         self.cut = False
 
-    def count(self, step: Step) -> None:
-        """A step is over, and what it took is the run's."""
+    def count(self, step: StepRecord) -> None:
+        """Add a finished step to the run's totals."""
         self.over.add(step.message.id)
         self.last = step
         self.end = max(self.end, step.ended_at())
         self.error = step.error()
-        self.tokens = add(self.tokens, step.tokens())
+        self.tokens = add_tokens(self.tokens, step.tokens())
         self.counted &= step.counted()
         cost = step.cost()
         self.cost = None if cost is None or self.cost is None else self.cost + cost
 
     def to_span(self, session: SessionID, parent: int | None) -> SpanRecord | None:
-        """None for a run in which nothing happened that has a time."""
+        """Return the span of the run, or None if nothing happened that has a time."""
         if self.start is None:
             return None
-        told = self.last.message if self.last else None
-        agent = (self.prompt.info.agent if self.prompt else "") or (told.agent if told else "")
+        message = self.last.message if self.last else None
+        agent = (self.prompt.info.agent if self.prompt else "") or (message.agent if message else "")
         attributes: Attributes = {
-            names.OPERATION: "invoke_agent",
-            names.CONVERSATION: session,
-            names.AGENT: agent,
+            conventions.OPERATION: "invoke_agent",
+            conventions.CONVERSATION: session,
+            conventions.AGENT: agent,
         }
         if self.last is not None:
-            attributes |= self.last.about() | (usage_of(self.tokens) if self.counted else {})
+            attributes |= self.last.about() | (to_usage_attributes(self.tokens) if self.counted else {})
             if self.last.message.finish:
-                attributes[names.FINISH] = (self.last.message.finish,)
+                attributes[conventions.FINISH_REASONS] = (self.last.message.finish,)
             if self.cost is not None:
-                attributes[names.COST] = float(self.cost)
+                attributes[conventions.COST] = float(self.cost)
         return SpanRecord(
             trace=self.trace,
             id=self.id,
@@ -327,25 +345,26 @@ class Run:
             start=self.start,
             end=self.end,
             attributes=attributes,
-            error=self.error or (CUT if self.cut else None),
+            error=self.error or (CUT_OFF if self.cut else None),
         )
 
 
-class Fold:
-    """With `content`, what was said is recorded, too; else no word of it gets anywhere."""
+class TelemetryFold:
+    """Turns events into records. Without `content`, no text of prompts, answers or tools is recorded."""
 
-    def __init__(self, chance: Chance, *, content: bool = False) -> None:
-        self._chance = chance
+    def __init__(self, random_bytes: RandomBytes, *, content: bool = False) -> None:
+        self._random_bytes = random_bytes
         self._content = content
-        self._runs: dict[SessionID, Run] = {}
-        self._prompts: dict[SessionID, Prompt] = {}
+        self._runs: dict[SessionID, RunRecord] = {}
+        self._prompts: dict[SessionID, PromptRecord] = {}
         self._parents: dict[SessionID, SessionID] = {}
-        self._errands: dict[SessionID, int] = {}  # the span of the call that a child works for
+        self._parent_calls: dict[SessionID, int] = {}  # span ids of the calls that child sessions run for
 
     def feed(self, event: Event) -> list[Record]:
+        """Return the records that an event completes."""
         match event:
             case SessionCreated(info=info) | SessionUpdated(info=info):
-                # Before a child runs it is made, or touched: either way it is told whose child it is.
+                # A child session is created or updated before it runs, so its parent is known.
                 if info.parent_id is not None:
                     self._parents[info.id] = info.parent_id
             case SessionDeleted(info=info):
@@ -355,27 +374,27 @@ class Fold:
             case StatusChanged(session_id=session):
                 self._begin(session)
             case MessageUpdated(info=UserMessage() as info):
-                self._prompted(info)
+                self._add_prompt(info)
             case MessageUpdated(info=AssistantMessage() as info):
-                return list(self._answering(info))
+                return list(self._add_answer(info))
             case PartUpdated(part=part):
-                return list(self._part(part))
+                return list(self._add_part(part))
             case SessionFailed(session_id=failed, error=error) if failed in self._runs and error is not None:
-                self._runs[failed].error = error_of(error)
+                self._runs[failed].error = get_error_type(error)
             case SessionCompacted():
-                return [Measurement(name=names.COMPACTIONS, value=1)]
+                return [Measurement(name=conventions.COMPACTIONS, value=1)]
             case _:
                 pass
         return []
 
     def lose(self) -> None:
-        """Something was not heard: what is open cannot be told to its end any more."""
+        """Forget what is open: events were missed, so it cannot be completed."""
         self._runs.clear()
         self._prompts.clear()
-        self._errands.clear()
+        self._parent_calls.clear()
 
     def close(self) -> Iterator[Record]:
-        """Nothing more will be heard: what is open was cut off. Those below come before those above."""
+        """Yield records for everything that is open, as cut off; child sessions first."""
         for session in reversed(list(self._runs)):
             self._runs[session].cut = True
             yield from self._end(session)
@@ -386,8 +405,8 @@ class Fold:
         if session in self._runs:
             return
         above = self._runs.get(self._parents.get(session, SessionID("")))
-        trace = above.trace if above else new_id(self._chance, 16)
-        self._runs[session] = Run(trace, new_id(self._chance), self._prompts.pop(session, None))
+        trace = above.trace if above else new_id(self._random_bytes, 16)
+        self._runs[session] = RunRecord(trace, new_id(self._random_bytes), self._prompts.pop(session, None))
 
     def _end(self, session: SessionID) -> Iterator[Record]:
         run = self._runs.pop(session, None)
@@ -396,7 +415,7 @@ class Fold:
         for step in list(run.steps.values()):
             yield from self._finish(run, step)
         above = self._runs.get(self._parents.get(session, SessionID("")))
-        parent = self._errands.pop(session, above.id if above else None)
+        parent = self._parent_calls.pop(session, above.id if above else None)
         self._parents.pop(session, None)
         span = run.to_span(session, parent)
         if span is not None:
@@ -405,45 +424,47 @@ class Fold:
     def _forget(self, session: SessionID) -> None:
         self._prompts.pop(session, None)
         self._parents.pop(session, None)
-        self._errands.pop(session, None)
+        self._parent_calls.pop(session, None)
 
-    def _prompted(self, info: UserMessage) -> None:
+    def _add_prompt(self, info: UserMessage) -> None:
         run = self._runs.get(info.session_id)
         known = run.prompt if run else self._prompts.get(info.session_id)
         if known is not None and known.info.id == info.id:
-            return  # what it led to was added
+            return  # only its summary was added
         if run is None:
-            self._prompts[info.session_id] = Prompt(info)
+            self._prompts[info.session_id] = PromptRecord(info)
             return
-        run.prompt, run.last = Prompt(info), None
+        run.prompt, run.last = PromptRecord(info), None
         run.end = max(run.end, info.time.created)
         if run.start is None:
             run.start = info.time.created
 
     # --- steps ---
 
-    def _answering(self, info: AssistantMessage) -> Iterator[Record]:
+    def _add_answer(self, info: AssistantMessage) -> Iterator[Record]:
         run = self._runs.get(info.session_id)
         if run is None or info.id in run.over:
             return
         step = run.steps.get(info.id)
         if step is None:
             number = len(run.steps) + len(run.over) + 1
-            step = run.steps[info.id] = Step(info, number, self._chance, self._asked(run))
+            step = run.steps[info.id] = StepRecord(info, number, self._random_bytes, self._format_input(run))
         step.message = info
         if run.start is None:
             run.start = info.time.created
         if info.time.completed is not None:
             yield from self._finish(run, step)
 
-    def _asked(self, run: Run) -> str | None:
+    def _format_input(self, run: RunRecord) -> str | None:
         if not self._content:
             return None
         if run.last is None:
-            return names.asked(run.prompt.parts.values()) if run.prompt else None
-        return names.brought(part for part in run.last.parts.values() if isinstance(part, ToolPart))
+            return conventions.format_prompt(run.prompt.parts.values()) if run.prompt else None
+        return conventions.format_results(
+            part for part in run.last.parts.values() if isinstance(part, ToolPart)
+        )
 
-    def _part(self, part: AnyPart) -> Iterator[Record]:
+    def _add_part(self, part: AnyPart) -> Iterator[Record]:
         run = self._runs.get(part.session_id)
         prompt = run.prompt if run else self._prompts.get(part.session_id)
         if self._content and prompt is not None and part.message_id == prompt.info.id:
@@ -452,16 +473,16 @@ class Fold:
         if run is None or step is None:
             return
         if isinstance(part, RetryPart) and part.id not in step.parts:
-            about = {**step.about(), names.ERROR: error_of(part.error)}
-            yield Measurement(name=names.RETRIES, value=1, attributes=about)
+            about = {**step.about(), conventions.ERROR: get_error_type(part.error)}
+            yield Measurement(name=conventions.RETRIES, value=1, attributes=about)
         if step.take(part) and isinstance(part, ToolPart):
             yield step.to_call(run.trace, part, content=self._content)
         if isinstance(part, ToolPart) and isinstance(part.state, RunningState):
             child = (part.state.metadata or {}).get("sessionId")
             if isinstance(child, str):
-                self._errands[SessionID(child)] = step.calls[part.id]
+                self._parent_calls[SessionID(child)] = step.calls[part.id]
 
-    def _finish(self, run: Run, step: Step) -> Iterator[Record]:
+    def _finish(self, run: RunRecord, step: StepRecord) -> Iterator[Record]:
         del run.steps[step.message.id]
         for id in sorted(step.open):
             part = step.parts[id]
@@ -473,7 +494,7 @@ class Fold:
         yield from step.measure()
 
 
-def add(one: Tokens, other: Tokens) -> Tokens:
+def add_tokens(one: Tokens, other: Tokens) -> Tokens:
     return Tokens(
         input=one.input + other.input,
         output=one.output + other.output,

@@ -1,4 +1,4 @@
-"""What is to be seen of runs from outside: spans with their times, and measurements. Values, of no library."""
+"""Telemetry records: spans with their times, and measurements. Plain values, independent of any library."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ Value = str | int | float | bool | tuple[str, ...]
 Attributes = dict[str, Value]
 
 
-class Mark(Struct, frozen=True, kw_only=True):
+class SpanEvent(Struct, frozen=True, kw_only=True):
     """Something that happened within a span, and when (ms)."""
 
     name: str
@@ -17,7 +17,9 @@ class Mark(Struct, frozen=True, kw_only=True):
 
 
 class SpanRecord(Struct, frozen=True, kw_only=True):
-    """Something that took time: from when to when (ms), in which trace, below which span. `error` is its kind, if it failed."""
+    """An operation with its start and end (ms), its trace and its parent span. `error` is the type of its failure, if
+    it failed.
+    """
 
     trace: int
     id: int
@@ -27,12 +29,12 @@ class SpanRecord(Struct, frozen=True, kw_only=True):
     start: int
     end: int
     attributes: Attributes = {}
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[SpanEvent, ...] = ()
     error: str | None = None
 
 
 class Measurement(Struct, frozen=True, kw_only=True):
-    """A number, of which instrument, about what."""
+    """A value of a metric, with its attributes."""
 
     name: str
     value: float

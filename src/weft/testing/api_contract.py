@@ -1,4 +1,4 @@
-"""Checks that every `Api` must pass, one for each line of its contract."""
+"""Checks that every `Api` must pass."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,11 +10,11 @@ from weft.errors import InvalidInputError, NotFoundError, OutsideError
 from weft.model.event import (
     CommandExecuted,
     Event,
+    PublishedEvent,
     SessionCreated,
     SessionRested,
     SessionUpdated,
     StatusChanged,
-    Told,
     session_of,
 )
 from weft.model.ids import GrantID, MessageID, PermissionID, PtyID, QuestionID, SessionID
@@ -22,17 +22,23 @@ from weft.model.input import CommandInput, PromptInput, SessionInput, ShellInput
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ModelRef, PendingState, RunningState, TextPart, ToolPart
 from weft.model.session import Busy, Idle, SessionQuery
-from weft.model.spending import add_up, within_parent
+from weft.model.spending import add_spent, to_child_spent
 from weft.model.transcript import Transcript
 from weft.model.workspace_event import TuiPromptAppended
-from weft.testing.api_sessions import MESSAGE_CHECKS, SESSION_CHECKS, TRANSFER_CHECKS, UNDO_CHECKS
+from weft.testing.api_sessions import (
+    MESSAGE_CHECKS,
+    SESSION_CHECKS,
+    TRANSFER_CHECKS,
+    UNDO_CHECKS,
+    expect_error,
+)
 
 MISSING_MESSAGE = MessageID("msg_00000000000000000000000000")
 MISSING_PTY = PtyID("pty_00000000000000000000000000")
 
 
-def _said(message: MessageWithParts) -> MessageWithParts:
-    """Return a prompt without what is added to it while it is answered: its title, and what it changed."""
+def _without_summary(message: MessageWithParts) -> MessageWithParts:
+    """Return a prompt without its summary, which is added while it is answered."""
     assert isinstance(message.info, UserMessage)
     return replace(message, info=replace(message.info, summary=None))
 
@@ -42,20 +48,20 @@ async def a_prompt_that_is_not_waited_for_is_stored_and_answered(api: Api) -> No
     events = api.events()
     stored = await api.submit(session.id, prompt("hello"))
     assert isinstance(stored.info, UserMessage)
-    assert _said(await api.get_message(session.id, stored.info.id)) == _said(stored)
+    assert _without_summary(await api.get_message(session.id, stored.info.id)) == _without_summary(stored)
     async for told in events:
         if isinstance(told.event, SessionRested) and told.event.session_id == session.id:
             break
     asked, answer = await api.list_messages(session.id)
-    assert _said(asked) == _said(stored)
+    assert _without_summary(asked) == _without_summary(stored)
     assert isinstance(answer.info, AssistantMessage)
     assert answer.info.parent_id == stored.info.id
 
 
 async def a_message_that_is_not_there_is_not_found(api: Api) -> None:
     session = await api.create_session(SessionInput())
-    await _refused_api_around(NotFoundError, api.get_message(session.id, MISSING_MESSAGE))
-    await _refused_api_around(NotFoundError, api.list_diff(session.id, message=MISSING_MESSAGE))
+    await expect_error(NotFoundError, api.get_message(session.id, MISSING_MESSAGE))
+    await expect_error(NotFoundError, api.list_diff(session.id, message=MISSING_MESSAGE))
 
 
 async def what_a_front_end_tells_is_heard(api: Api) -> None:
@@ -63,7 +69,7 @@ async def what_a_front_end_tells_is_heard(api: Api) -> None:
     events, event = api.events(), TuiPromptAppended(text="words")
     await api.tell(event)
     assert (await anext(events)).event == event
-    await _refused_api_around(InvalidInputError, api.tell(SessionUpdated(info=session)))
+    await expect_error(InvalidInputError, api.tell(SessionUpdated(info=session)))
 
 
 async def there_is_somebody_to_answer_and_something_to_answer_with(api: Api) -> None:
@@ -91,26 +97,18 @@ async def where_we_are_is_an_absolute_path(api: Api) -> None:
 
 async def no_path_leads_out_of_the_project(api: Api) -> None:
     for path in ("../" * 40 + "etc/passwd", "/etc/passwd"):
-        await _refused_api_around(OutsideError, api.files.read_file(path))
-        await _refused_api_around(OutsideError, api.files.list_directory(path))
-    await _refused_api_around(InvalidInputError, api.files.read_file("a\0b"))
+        await expect_error(OutsideError, api.files.read_file(path))
+        await expect_error(OutsideError, api.files.list_directory(path))
+    await expect_error(InvalidInputError, api.files.read_file("a\0b"))
 
 
 async def a_terminal_that_is_not_there_is_not_found(api: Api) -> None:
-    await _refused_api_around(NotFoundError, api.terminals.get_pty(MISSING_PTY))
-    await _refused_api_around(NotFoundError, api.terminals.remove_pty(MISSING_PTY))
+    await expect_error(NotFoundError, api.terminals.get_pty(MISSING_PTY))
+    await expect_error(NotFoundError, api.terminals.remove_pty(MISSING_PTY))
     assert await api.terminals.list_ptys() == []
 
 
-async def _refused_api_around(kind: type[Exception], call: Awaitable[object]) -> None:
-    try:
-        await call
-    except kind:
-        return
-    raise AssertionError(f"{kind.__name__} was to be raised")
-
-
-AROUND_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
+WORKSPACE_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     a_prompt_that_is_not_waited_for_is_stored_and_answered,
     a_message_that_is_not_there_is_not_found,
     what_a_front_end_tells_is_heard,
@@ -122,7 +120,6 @@ AROUND_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
 )
 
 
-MISSING = SessionID("ses_00000000000000000000000000")
 TYPED = "as !`typed` $1 $ARGUMENTS"
 
 
@@ -158,18 +155,12 @@ async def it_is_told_that_a_command_was_executed(api: Api) -> None:
 
 async def a_command_there_is_none_of_is_not_found_and_nothing_is_stored(api: Api) -> None:
     session = await api.create_session(SessionInput())
-    await _refused_api_commands(NotFoundError, api.get_command("no-such-command"))
-    await _refused_api_commands(
-        NotFoundError, api.command(session.id, CommandInput(command="no-such-command"))
-    )
-    await _refused_api_commands(
-        NotFoundError, api.command(session.id, CommandInput(command="init", agent="nobody"))
-    )
+    await expect_error(NotFoundError, api.get_command("no-such-command"))
+    await expect_error(NotFoundError, api.command(session.id, CommandInput(command="no-such-command")))
+    await expect_error(NotFoundError, api.command(session.id, CommandInput(command="init", agent="nobody")))
     assert await api.list_messages(session.id) == []
-    await _refused_api_commands(NotFoundError, api.command(MISSING, CommandInput(command="init")))
-    await _refused_api_commands(
-        NotFoundError, api.command(SessionID("ses_../x"), CommandInput(command="init"))
-    )
+    await expect_error(NotFoundError, api.command(MISSING_SESSION, CommandInput(command="init")))
+    await expect_error(NotFoundError, api.command(SessionID("ses_../x"), CommandInput(command="init")))
 
 
 async def a_command_of_the_persons_own_asks_no_model_and_is_complete(api: Api) -> None:
@@ -188,11 +179,9 @@ async def a_command_of_the_persons_own_asks_no_model_and_is_complete(api: Api) -
 
 async def a_command_of_the_persons_own_needs_a_session_and_an_agent(api: Api) -> None:
     session = await api.create_session(SessionInput())
-    await _refused_api_commands(NotFoundError, api.shell(MISSING, ShellInput(command="echo")))
-    await _refused_api_commands(NotFoundError, api.shell(SessionID("ses_../x"), ShellInput(command="echo")))
-    await _refused_api_commands(
-        NotFoundError, api.shell(session.id, ShellInput(command="echo", agent="nobody"))
-    )
+    await expect_error(NotFoundError, api.shell(MISSING_SESSION, ShellInput(command="echo")))
+    await expect_error(NotFoundError, api.shell(SessionID("ses_../x"), ShellInput(command="echo")))
+    await expect_error(NotFoundError, api.shell(session.id, ShellInput(command="echo", agent="nobody")))
     assert await api.list_messages(session.id) == []
 
 
@@ -204,14 +193,6 @@ COMMAND_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     a_command_of_the_persons_own_asks_no_model_and_is_complete,
     a_command_of_the_persons_own_needs_a_session_and_an_agent,
 )
-
-
-async def _refused_api_commands(kind: type[Exception], asked: Awaitable[object]) -> None:
-    try:
-        await asked
-    except kind:
-        return
-    raise AssertionError(f"this should have raised {kind.__name__}")
 
 
 NO_PERMISSION = PermissionID("per_00000000000000000000000000")
@@ -234,7 +215,7 @@ async def an_answer_to_what_is_not_open_is_not_found(api: Api) -> None:
         api.reject_question(NO_QUESTION),
         api.revoke_grant(NO_GRANT),
     ):
-        await _refused_api_permissions(NotFoundError, asked)
+        await expect_error(NotFoundError, asked)
 
 
 async def an_id_of_another_kind_answers_nothing(api: Api) -> None:
@@ -244,7 +225,7 @@ async def an_id_of_another_kind_answers_nothing(api: Api) -> None:
         api.reject_question(QuestionID("que_../../x")),
         api.revoke_grant(GrantID("")),
     ):
-        await _refused_api_permissions(NotFoundError, asked)
+        await expect_error(NotFoundError, asked)
 
 
 PERMISSION_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
@@ -252,14 +233,6 @@ PERMISSION_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     an_answer_to_what_is_not_open_is_not_found,
     an_id_of_another_kind_answers_nothing,
 )
-
-
-async def _refused_api_permissions(kind: type[Exception], asked: Awaitable[object]) -> None:
-    try:
-        await asked
-    except kind:
-        return
-    raise AssertionError(f"this should have raised {kind.__name__}")
 
 
 async def words_that_were_said_are_found(api: Api) -> None:
@@ -286,7 +259,7 @@ async def what_was_spent_is_what_the_answers_say(api: Api) -> None:
         await api.prompt(session, prompt("hello"))
     own, below = await api.get_spending(parent.id), await api.get_spending(child.id)
     # The time of a child passes inside a step of its parent, and is counted there.
-    assert own.tree == add_up((own.own, within_parent(below.tree)))
+    assert own.tree == add_spent((own.own, to_child_spent(below.tree)))
     for session in (parent.id, child.id):
         answers = [message.info for message in await api.list_messages(session)]
         costs = [each.cost for each in answers if isinstance(each, AssistantMessage)]
@@ -304,7 +277,7 @@ async def figures_count_sessions_messages_and_tokens(api: Api) -> None:
     assert await api.get_figures(project=project.id) == found
 
 
-FINDING_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
+SEARCH_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     words_that_were_said_are_found,
     whatever_is_typed_is_a_search,
     what_was_spent_is_what_the_answers_say,
@@ -355,18 +328,18 @@ async def sessions_are_listed_newest_first_and_as_many_as_asked_for(api: Api) ->
 
 
 async def what_is_not_there_is_not_found(api: Api) -> None:
-    await _refused_api_contract(NotFoundError, api.get_session(MISSING_SESSION))
-    await _refused_api_contract(NotFoundError, api.list_messages(MISSING_SESSION))
-    await _refused_api_contract(NotFoundError, api.prompt(MISSING_SESSION, prompt("hello")))
-    await _refused_api_contract(NotFoundError, api.create_session(SessionInput(parent_id=MISSING_SESSION)))
-    await _refused_api_contract(NotFoundError, api.reply_permission(MISSING_PERMISSION, "once"))
+    await expect_error(NotFoundError, api.get_session(MISSING_SESSION))
+    await expect_error(NotFoundError, api.list_messages(MISSING_SESSION))
+    await expect_error(NotFoundError, api.prompt(MISSING_SESSION, prompt("hello")))
+    await expect_error(NotFoundError, api.create_session(SessionInput(parent_id=MISSING_SESSION)))
+    await expect_error(NotFoundError, api.reply_permission(MISSING_PERMISSION, "once"))
 
 
 async def an_id_that_can_be_none_is_refused(api: Api) -> None:
     for hostile in HOSTILE:
-        await _refused_api_contract(NotFoundError, api.get_session(SessionID(hostile)))
-        await _refused_api_contract(NotFoundError, api.prompt(SessionID(hostile), prompt("hello")))
-        await _refused_api_contract(NotFoundError, api.abort(SessionID(hostile)))
+        await expect_error(NotFoundError, api.get_session(SessionID(hostile)))
+        await expect_error(NotFoundError, api.prompt(SessionID(hostile), prompt("hello")))
+        await expect_error(NotFoundError, api.abort(SessionID(hostile)))
 
 
 async def a_prompt_is_stored_and_answered(api: Api) -> None:
@@ -433,8 +406,8 @@ async def what_a_prompt_names_wrongly_is_refused_and_nothing_is_stored(api: Api)
     nobody = PromptInput(agent="no-such-agent", parts=(TextInput(text="x"),))
     nothing = PromptInput(model=ModelRef(provider_id="no", model_id="such"), parts=(TextInput(text="x"),))
     for wrong in (nobody, nothing):
-        await _refused_api_contract(Exception, api.check_prompt(wrong))
-        await _refused_api_contract(Exception, api.prompt(session.id, wrong))
+        await expect_error(Exception, api.check_prompt(wrong))
+        await expect_error(Exception, api.prompt(session.id, wrong))
     assert await api.list_messages(session.id) == []
 
 
@@ -498,8 +471,8 @@ CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
     a_listener_can_go_on_after_a_cursor,
     *SESSION_CHECKS,
     *COMMAND_CHECKS,
-    *FINDING_CHECKS,
-    *AROUND_CHECKS,
+    *SEARCH_CHECKS,
+    *WORKSPACE_CHECKS,
     *TRANSFER_CHECKS,
     *MESSAGE_CHECKS,
     *UNDO_CHECKS,
@@ -507,17 +480,9 @@ CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
 )
 
 
-async def _refused_api_contract(kind: type[Exception], asked: Awaitable[object]) -> None:
-    try:
-        await asked
-    except kind:
-        return
-    raise AssertionError(f"this should have raised {kind.__name__}")
-
-
-async def _until_rest(listening: AsyncIterator[Told], session: SessionID) -> list[Told]:
-    """What is told of a session until it rests."""
-    told: list[Told] = []
+async def _until_rest(listening: AsyncIterator[PublishedEvent], session: SessionID) -> list[PublishedEvent]:
+    """Return the events of a session until it rests."""
+    told: list[PublishedEvent] = []
     async for each in listening:
         if session_of(each.event) == session:
             told.append(each)
@@ -526,7 +491,7 @@ async def _until_rest(listening: AsyncIterator[Told], session: SessionID) -> lis
     return told
 
 
-def _facts(told: list[Told]) -> list[Event]:
+def _facts(told: list[PublishedEvent]) -> list[Event]:
     return [each.event for each in told]
 
 

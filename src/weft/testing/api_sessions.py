@@ -1,30 +1,37 @@
-"""Checks of every `Api` on sessions at rest: lifecycle, messages, transfer and undo."""
+"""Checks for every `Api` about idle sessions: lifecycle, messages, transfer and undo."""
 
 from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
 from weft.api import Api
-from weft.errors import ConflictError, InvalidIdError, InvalidInputError, NotFoundError, WeftError
+from weft.errors import ConflictError, InvalidIdError, InvalidInputError, NotFoundError
 from weft.model.event import (
     MessageRemoved,
     MessageUpdated,
     PartRemoved,
     PartUpdated,
+    PublishedEvent,
     SessionCreated,
     SessionDeleted,
     SessionUpdated,
-    Told,
 )
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.input import PromptInput, SessionInput, TextInput, prompt
 from weft.model.message import MessageWithParts, UserMessage
-from weft.model.parcel import Parcel
 from weft.model.part import Moment, TextPart
 from weft.model.permission import Rule
-from weft.model.session import ForkedFrom, SessionChange, SessionQuery, SessionRevert, SessionTree, own_of
+from weft.model.session import (
+    ForkedFrom,
+    SessionChange,
+    SessionQuery,
+    SessionRevert,
+    SessionTree,
+    get_weft_data,
+)
+from weft.model.transfer import SessionExport
 
-API_SESSIONS_MISSING = SessionID("ses_00000000000000000000000000")
+MISSING_SESSION = SessionID("ses_00000000000000000000000000")
 OWN_ID = SessionID("ses_1e10b972bffeAbCdEfGhIjKlMn")
 NOWHERE = MessageID("msg_00000000000000000000000000")
 DENY_EDIT = Rule(permission="edit", pattern="*", action="deny")
@@ -50,9 +57,9 @@ async def a_session_can_be_given_its_id_and_directory_once(api: Api) -> None:
     made = await api.create_next(SessionInput(), id=OWN_ID, directory=there)
     assert (made.id, made.directory) == (OWN_ID, there)
     assert await api.get_session(OWN_ID) == made
-    await refused(ConflictError, api.create_next(SessionInput(), id=OWN_ID))
-    await refused(InvalidIdError, api.create_next(SessionInput(), id=SessionID("ses_../x")))
-    await refused(InvalidInputError, api.create_next(SessionInput(), directory="not/absolute"))
+    await expect_error(ConflictError, api.create_next(SessionInput(), id=OWN_ID))
+    await expect_error(InvalidIdError, api.create_next(SessionInput(), id=SessionID("ses_../x")))
+    await expect_error(InvalidInputError, api.create_next(SessionInput(), directory="not/absolute"))
     assert [session.id for session in await api.list_sessions()] == [OWN_ID]
 
 
@@ -98,10 +105,10 @@ async def a_change_is_stored_told_and_no_use_of_the_session(api: Api) -> None:
     listening = api.events()
     made = await api.create_session(SessionInput())
     renamed = await api.rename_session(made.id, "  Mine  ")
-    assert (renamed.title, own_of(renamed).titled) == ("Mine", True)
-    assert own_of(await api.pin_session(made.id)).pinned
-    assert own_of(await api.tag_session(made.id, "a", "b", "a")).tags == ("a", "b")
-    assert own_of(await api.untag_session(made.id, "a", "z")).tags == ("b",)
+    assert (renamed.title, get_weft_data(renamed).titled) == ("Mine", True)
+    assert get_weft_data(await api.pin_session(made.id)).pinned
+    assert get_weft_data(await api.tag_session(made.id, "a", "b", "a")).tags == ("a", "b")
+    assert get_weft_data(await api.untag_session(made.id, "a", "z")).tags == ("b",)
     assert (await api.archive_session(made.id)).time.archived is not None
     assert (await api.archive_session(made.id, archived=False)).time.archived is None
     unpinned = await api.pin_session(made.id, pinned=False)
@@ -120,14 +127,16 @@ async def a_change_that_cannot_be_meant_changes_nothing(api: Api) -> None:
         SessionChange(tag=("",)),
         SessionChange(tag=("fine", "not\nfine")),
     ):
-        await refused(InvalidInputError, api.update_session(made.id, change))
+        await expect_error(InvalidInputError, api.update_session(made.id, change))
     assert await api.get_session(made.id) == made
 
 
 async def a_change_to_what_has_changed_meanwhile_is_refused(api: Api) -> None:
     made = await api.create_session(SessionInput())
     first = await api.update_session(made.id, SessionChange(title="first"), expected=made)
-    await refused(ConflictError, api.update_session(made.id, SessionChange(title="second"), expected=made))
+    await expect_error(
+        ConflictError, api.update_session(made.id, SessionChange(title="second"), expected=made)
+    )
     assert await api.get_session(made.id) == first
     await api.update_session(made.id, SessionChange(title="third"), expected=first)
 
@@ -144,7 +153,7 @@ async def a_fork_has_the_messages_before_one_and_its_own_names(api: Api) -> None
     assert {each.info.id for each in copied}.isdisjoint(each.info.id for each in history)
     assert [each.info.time for each in copied] == [each.info.time for each in history[:2]]
     assert (fork.title, fork.parent_id, fork.permission) == ("Loom (fork #1)", None, (DENY_EDIT,))
-    assert own_of(fork).forked_from == ForkedFrom(session_id=source.id, message_id=history[2].info.id)
+    assert get_weft_data(fork).forked_from == ForkedFrom(session_id=source.id, message_id=history[2].info.id)
     again = await api.fork_session(fork.id)
     assert again.title == "Loom (fork #2)"
     assert len(await api.list_messages(again.id)) == len(copied)
@@ -165,7 +174,7 @@ async def a_removal_takes_all_below_and_comes_back_as_it_was(api: Api) -> None:
     assert [session.id for session in gone] == [deep.id, child.id, root.id]
     assert await api.list_sessions() == [beside]
     for session in (root, child, deep):
-        await refused(NotFoundError, api.get_session(session.id))
+        await expect_error(NotFoundError, api.get_session(session.id))
     told = [await anext(listening) for _ in range(3)]
     assert deleted(told) == [deep.id, child.id, root.id]
     [trashed] = await api.list_trash()
@@ -180,20 +189,20 @@ async def what_is_removed_past_the_trash_is_gone(api: Api) -> None:
     made = await api.create_session(SessionInput())
     assert await api.remove_session(made.id, trash=False) == [made]
     assert await api.list_trash() == []
-    await refused(NotFoundError, api.restore_session(made.id))
+    await expect_error(NotFoundError, api.restore_session(made.id))
 
 
 async def what_is_asked_of_no_session_is_not_found(api: Api) -> None:
-    await refused(NotFoundError, api.list_children(API_SESSIONS_MISSING))
-    await refused(NotFoundError, api.get_tree(API_SESSIONS_MISSING))
-    await refused(NotFoundError, api.rename_session(API_SESSIONS_MISSING, "x"))
-    await refused(NotFoundError, api.touch_session(API_SESSIONS_MISSING))
-    await refused(NotFoundError, api.fork_session(API_SESSIONS_MISSING))
-    await refused(NotFoundError, api.remove_session(API_SESSIONS_MISSING))
-    await refused(NotFoundError, api.list_diff(API_SESSIONS_MISSING))
-    await refused(NotFoundError, api.list_todos(API_SESSIONS_MISSING))
+    await expect_error(NotFoundError, api.list_children(MISSING_SESSION))
+    await expect_error(NotFoundError, api.get_tree(MISSING_SESSION))
+    await expect_error(NotFoundError, api.rename_session(MISSING_SESSION, "x"))
+    await expect_error(NotFoundError, api.touch_session(MISSING_SESSION))
+    await expect_error(NotFoundError, api.fork_session(MISSING_SESSION))
+    await expect_error(NotFoundError, api.remove_session(MISSING_SESSION))
+    await expect_error(NotFoundError, api.list_diff(MISSING_SESSION))
+    await expect_error(NotFoundError, api.list_todos(MISSING_SESSION))
     made = await api.create_session(SessionInput())
-    await refused(NotFoundError, api.fork_session(made.id, at=NOWHERE))
+    await expect_error(NotFoundError, api.fork_session(made.id, at=NOWHERE))
     assert await api.list_diff(made.id) == []
     assert await api.list_todos(made.id) == []
     assert await api.list_sessions() == [made]
@@ -215,20 +224,20 @@ SESSION_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
 
 
 async def below(api: Api, name: str) -> str:
-    """A directory of the project: a server makes sessions in no other."""
+    """Return a directory in the project: a server creates sessions in no other."""
     return f"{(await api.surroundings.get_whereabouts()).directory}/{name}"
 
 
 async def say(api: Api, session: SessionID, words: str) -> None:
-    """A prompt that is kept and not answered."""
+    """Store a prompt without requesting an answer."""
     await api.prompt(session, PromptInput(no_reply=True, parts=(TextInput(text=words),)))
 
 
-def deleted(told: list[Told]) -> list[SessionID]:
+def deleted(told: list[PublishedEvent]) -> list[SessionID]:
     return [each.event.info.id for each in told if isinstance(each.event, SessionDeleted)]
 
 
-async def refused(kind: type[Exception], asked: Awaitable[object]) -> None:
+async def expect_error(kind: type[Exception], asked: Awaitable[object]) -> None:
     try:
         await asked
     except kind:
@@ -236,7 +245,7 @@ async def refused(kind: type[Exception], asked: Awaitable[object]) -> None:
     raise AssertionError(f"this should have raised {kind.__name__}")
 
 
-MANY = 70  # more than a page of whoever reads backwards
+MANY = 70  # more than one page when reading backwards
 
 
 def message(session: SessionID, number: int) -> UserMessage:
@@ -260,8 +269,8 @@ async def messages_come_page_by_page_and_backwards(api: Api) -> None:
     assert await api.list_messages(session, limit=2, before=infos[-2].id) == wholes[-4:-2]
     assert await api.list_messages(session, before=infos[0].id) == []
     assert [each async for each in api.stream_messages(session)] == wholes[::-1]
-    await refused(NotFoundError, api.list_messages(session, before=NOWHERE))
-    await refused(NotFoundError, anext(api.stream_messages(API_SESSIONS_MISSING)))
+    await expect_error(NotFoundError, api.list_messages(session, before=NOWHERE))
+    await expect_error(NotFoundError, anext(api.stream_messages(MISSING_SESSION)))
 
 
 async def messages_and_parts_are_put_and_taken_away_and_told(api: Api) -> None:
@@ -297,13 +306,13 @@ async def a_message_needs_its_session_and_a_part_its_message(api: Api) -> None:
     session = (await api.create_session(SessionInput())).id
     await say(api, session, "hello")
     before = await api.list_messages(session)
-    lost = message(API_SESSIONS_MISSING, 1)
-    await refused(NotFoundError, api.update_message(lost))
-    await refused(NotFoundError, api.update_part(part(message(session, 2), 1, "x")))
-    await refused(NotFoundError, api.remove_message(session, NOWHERE))
-    await refused(NotFoundError, api.remove_part(session, before[0].info.id, part(lost, 9, "").id))
-    await refused(NotFoundError, api.remove_message(session, MessageID("msg_../../x")))
-    await refused(InvalidInputError, api.update_part(_of(before[0]), delta="not its end"))
+    lost = message(MISSING_SESSION, 1)
+    await expect_error(NotFoundError, api.update_message(lost))
+    await expect_error(NotFoundError, api.update_part(part(message(session, 2), 1, "x")))
+    await expect_error(NotFoundError, api.remove_message(session, NOWHERE))
+    await expect_error(NotFoundError, api.remove_part(session, before[0].info.id, part(lost, 9, "").id))
+    await expect_error(NotFoundError, api.remove_message(session, MessageID("msg_../../x")))
+    await expect_error(InvalidInputError, api.update_part(_of(before[0]), delta="not its end"))
     assert await api.list_messages(session) == before
 
 
@@ -320,31 +329,24 @@ MESSAGE_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
 )
 
 
-API_TRANSFER_MISSING = SessionID("ses_00000000000000000000000000")
-
-
 async def a_session_is_exported_whole(api: Api) -> None:
-    parcel = await _talked_api_transfer(api)
+    parcel = await _export_conversation(api)
     assert parcel.info == await api.get_session(parcel.info.id)
     assert list(parcel.messages) == await api.list_messages(parcel.info.id)
 
 
 async def what_is_not_there_is_not_exported(api: Api) -> None:
-    try:
-        await api.export_session(API_TRANSFER_MISSING)
-    except NotFoundError:
-        return
-    raise AssertionError("it was exported")
+    await expect_error(NotFoundError, api.export_session(MISSING_SESSION))
 
 
 async def what_is_here_already_is_left_alone(api: Api) -> None:
-    parcel = await _talked_api_transfer(api)
+    parcel = await _export_conversation(api)
     assert (await api.import_session(parcel)).verdict == "same"
     assert await api.export_session(parcel.info.id) == parcel
 
 
 async def a_session_that_is_not_here_is_new(api: Api) -> None:
-    parcel = await _talked_api_transfer(api)
+    parcel = await _export_conversation(api)
     await api.remove_session(parcel.info.id)
     assert (await api.import_session(parcel, dry_run=True)).verdict == "new"
     assert parcel.info.id not in [session.id for session in await api.list_sessions()]
@@ -354,7 +356,7 @@ async def a_session_that_is_not_here_is_new(api: Api) -> None:
 
 
 async def what_was_said_since_is_not_taken_back(api: Api) -> None:
-    parcel = await _talked_api_transfer(api)
+    parcel = await _export_conversation(api)
     await api.prompt(parcel.info.id, prompt("and then?"))
     later = await api.export_session(parcel.info.id)
     assert (await api.import_session(parcel)).verdict == "older"
@@ -362,8 +364,8 @@ async def what_was_said_since_is_not_taken_back(api: Api) -> None:
 
 
 async def when_both_have_gone_on_both_are_kept_and_only_once(api: Api) -> None:
-    parcel = await _talked_api_transfer(api)
-    changed = replace(parcel, messages=tuple(_shouted(message) for message in parcel.messages))
+    parcel = await _export_conversation(api)
+    changed = replace(parcel, messages=tuple(_shout(message) for message in parcel.messages))
     received = await api.import_session(changed)
     assert (received.verdict, received.origin) == ("forked", parcel.info.id)
     assert received.id != parcel.info.id
@@ -378,13 +380,9 @@ async def when_both_have_gone_on_both_are_kept_and_only_once(api: Api) -> None:
 
 
 async def an_id_that_leads_elsewhere_is_refused(api: Api) -> None:
-    parcel = await _talked_api_transfer(api)
+    parcel = await _export_conversation(api)
     info = replace(parcel.info, id=SessionID("ses_../../../../../../etc/passwd"))
-    try:
-        await api.import_session(replace(parcel, info=info))
-    except InvalidIdError:
-        return
-    raise AssertionError("it was imported")
+    await expect_error(InvalidIdError, api.import_session(replace(parcel, info=info)))
 
 
 TRANSFER_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
@@ -398,13 +396,13 @@ TRANSFER_CHECKS: tuple[Callable[[Api], Awaitable[None]], ...] = (
 )
 
 
-async def _talked_api_transfer(api: Api) -> Parcel:
+async def _export_conversation(api: Api) -> SessionExport:
     session = await api.create_session(SessionInput(title="On the move"))
     await api.prompt(session.id, prompt("hello"))
     return await api.export_session(session.id)
 
 
-def _shouted(message: MessageWithParts) -> MessageWithParts:
+def _shout(message: MessageWithParts) -> MessageWithParts:
     parts = tuple(
         replace(part, text=part.text.upper() + "!") if isinstance(part, TextPart) else part
         for part in message.parts
@@ -412,15 +410,12 @@ def _shouted(message: MessageWithParts) -> MessageWithParts:
     return replace(message, parts=parts)
 
 
-def _words(parcel: Parcel) -> list[str]:
+def _words(parcel: SessionExport) -> list[str]:
     return [part.text for each in parcel.messages for part in each.parts if isinstance(part, TextPart)]
 
 
-API_UNDO_MISSING = MessageID("msg_00000000000000000000000000")
-
-
 async def what_is_taken_back_stays_until_the_session_goes_on(api: Api) -> None:
-    session, (first, second) = await _talked_api_undo(api)
+    session, (first, second) = await _hold_conversation(api)
     before = await api.list_messages(session)
     taken = await api.revert(session, second)
     assert taken.session.revert == SessionRevert(message_id=second)
@@ -434,7 +429,7 @@ async def what_is_taken_back_stays_until_the_session_goes_on(api: Api) -> None:
 
 
 async def what_was_taken_back_can_be_brought_back(api: Api) -> None:
-    session, (first, _) = await _talked_api_undo(api)
+    session, (first, _) = await _hold_conversation(api)
     before = await api.list_messages(session)
     await api.revert(session, first)
     back = await api.unrevert(session)
@@ -444,21 +439,21 @@ async def what_was_taken_back_can_be_brought_back(api: Api) -> None:
 
 
 async def bringing_back_what_was_not_taken_back_changes_nothing(api: Api) -> None:
-    session, _ = await _talked_api_undo(api)
+    session, _ = await _hold_conversation(api)
     before = await api.get_session(session)
     assert (await api.unrevert(session)).session == before
     assert await api.get_session(session) == before
 
 
 async def an_answer_is_taken_back_with_its_prompt(api: Api) -> None:
-    session, (_, second) = await _talked_api_undo(api)
+    session, (_, second) = await _hold_conversation(api)
     answer = (await api.list_messages(session))[-1]
     taken = await api.revert(session, answer.info.id)
     assert taken.session.revert == SessionRevert(message_id=second)
 
 
 async def a_part_with_words_before_it_is_taken_back_alone(api: Api) -> None:
-    session, _ = await _talked_api_undo(api)
+    session, _ = await _hold_conversation(api)
     answer = (await api.list_messages(session))[-1]
     last = answer.parts[-1]
     await api.revert(session, answer.info.id, last.id)
@@ -468,35 +463,27 @@ async def a_part_with_words_before_it_is_taken_back_alone(api: Api) -> None:
 
 
 async def a_look_ahead_changes_nothing(api: Api) -> None:
-    session, (first, _) = await _talked_api_undo(api)
+    session, (first, _) = await _hold_conversation(api)
     before = await api.get_session(session)
     assert (await api.revert(session, first, dry_run=True)).session == before
     assert await api.get_session(session) == before
 
 
 async def nobody_is_taken_back_to_where_nothing_is(api: Api) -> None:
-    session, (first, _) = await _talked_api_undo(api)
-    await _refused(NotFoundError, api.revert(session, API_UNDO_MISSING))
-    await _refused(NotFoundError, api.revert(session, first, PartID("prt_00000000000000000000000000")))
-    await _refused(NotFoundError, api.unrevert(SessionID("ses_00000000000000000000000000")))
-    await _refused(NotFoundError, api.revert(session, MessageID("../x")))
+    session, (first, _) = await _hold_conversation(api)
+    await expect_error(NotFoundError, api.revert(session, NOWHERE))
+    await expect_error(NotFoundError, api.revert(session, first, PartID("prt_00000000000000000000000000")))
+    await expect_error(NotFoundError, api.unrevert(SessionID("ses_00000000000000000000000000")))
+    await expect_error(NotFoundError, api.revert(session, MessageID("../x")))
     assert (await api.get_session(session)).revert is None
 
 
-async def _talked_api_undo(api: Api) -> tuple[SessionID, list[MessageID]]:
-    """Two prompts, and their answers."""
+async def _hold_conversation(api: Api) -> tuple[SessionID, list[MessageID]]:
+    """Send two prompts. Return the session and the ids of the prompts."""
     session = (await api.create_session(SessionInput())).id
     for words in ("one", "two"):
         await api.prompt(session, prompt(words))
     return session, [message.info.id for message in (await api.list_messages(session))[::2]]
-
-
-async def _refused(kind: type[WeftError], asked: Awaitable[object]) -> None:
-    try:
-        await asked
-    except kind:
-        return
-    raise AssertionError(f"nobody raised {kind.__name__}")
 
 
 UNDO_CHECKS = (

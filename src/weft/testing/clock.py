@@ -1,11 +1,11 @@
-"""A clock you turn by hand."""
+"""A clock for tests that moves only when a test moves it."""
 
 import asyncio
 from heapq import heappop, heappush
 
 
 class HandClock:
-    """Stands still until turned. Who sleeps wakes when the hand passes their hour."""
+    """Stands still until it is turned. A sleeper wakes when the time it waits for is reached."""
 
     def __init__(self, now: int = 1_790_000_000_000) -> None:
         self._now = now
@@ -17,7 +17,7 @@ class HandClock:
         return self._now
 
     def set(self, now: int) -> None:
-        """Jump, backwards too; nobody is woken by a jump back."""
+        """Set the time, also backwards. Setting it back wakes nobody."""
         self._now = now
         while self._sleepers and self._sleepers[0][0] <= now:
             waiting = heappop(self._sleepers)[2]
@@ -25,10 +25,11 @@ class HandClock:
                 waiting.set_result(None)
 
     def turn(self, ms: int) -> None:
+        """Move the time forward."""
         self.set(self._now + ms)
 
     async def somebody_sleeps(self, at_least: float) -> None:
-        """Returns once somebody waits for so many seconds or more, so that turning the clock will wake them."""
+        """Return once somebody sleeps for at least so many seconds, so that turning the clock wakes them."""
         while not any(
             until - self._now >= at_least * 1000 for until, _, waiting in self._sleepers if not waiting.done()
         ):

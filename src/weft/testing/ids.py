@@ -1,4 +1,4 @@
-"""Ids that come out the same every time."""
+"""Ids for tests that are the same in every run."""
 
 from collections.abc import Callable
 from random import Random
@@ -7,4 +7,5 @@ from weft.model.ids import Mint
 
 
 def seeded_mint(now: Callable[[], int], seed: int = 1) -> Mint:
+    """Return a mint whose ids depend only on the clock and the seed."""
     return Mint(now, Random(seed).randbytes)

@@ -1,4 +1,4 @@
-"""What every provider must do with a server that misbehaves: a typed failure, in time, and no buffer without end."""
+"""Checks for providers with a server that misbehaves: a typed error, in time, and no unbounded buffer."""
 
 import struct
 import zlib
@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from weft.errors import FaultKind, ProviderError
-from weft.provider.endpoint import Deadlines
-from weft.provider.scripted import Call, Say
-from weft.provider.sse import MAX_EVENT
-from weft.testing.fake.server import Reply
+from weft.provider.endpoint import StreamDeadlines
+from weft.provider.scripted import Say, UseTool
+from weft.provider.sse import MAX_EVENT_BYTES
+from weft.testing.fake_server import Reply
 from weft.testing.provider_stand import ServerStand, asking, hear
 
-SHORT: Final = Deadlines(connect=5, first_byte=0.05, between=0.05)
+SHORT: Final = StreamDeadlines(connect=5, first_byte=0.05, between=0.05)
 MB: Final = b"x" * 1024 * 1024
 REFUSALS: Final[dict[int, tuple[FaultKind, bool]]] = {
     400: ("bad-request", False),
@@ -25,11 +25,12 @@ REFUSALS: Final[dict[int, tuple[FaultKind, bool]]] = {
 }
 
 
-async def failing(stand: ServerStand, deadlines: Deadlines | None = None) -> ProviderError:
+async def expect_failure(stand: ServerStand, deadlines: StreamDeadlines | None = None) -> ProviderError:
+    """Send one request and return its error."""
     provider = stand.provider if deadlines is None else stand.within(deadlines)
     heard = await hear(provider, asking(stand.model))
     assert heard.error is not None, f"no failure, but {heard.chunks}"
-    assert stand.asked() == 1, "one stream is one request"
+    assert stand.asked() == 1, "a stream must send exactly one request"
     return heard.error
 
 
@@ -37,7 +38,7 @@ async def a_refusal_is_of_its_kind(stand: ServerStand) -> None:
     for status, (kind, retryable) in REFUSALS.items():
         stand.server.requests.clear()
         stand.server.refuse(status, "no, because of this", retry_after="7")
-        error = await failing(stand)
+        error = await expect_failure(stand)
         assert (error.kind, error.status, error.retryable) == (kind, status, retryable)
         assert (str(error), error.wait_ms) == ("no, because of this", 7000)
         assert "no, because" in error.body
@@ -45,31 +46,31 @@ async def a_refusal_is_of_its_kind(stand: ServerStand) -> None:
 
 async def a_refusal_without_words_says_its_status(stand: ServerStand) -> None:
     stand.server.send(status=502, kind="text/html")
-    error = await failing(stand)
+    error = await expect_failure(stand)
     assert (error.kind, error.status, str(error)) == ("server", 502, "the server answered 502")
 
 
 async def a_web_page_is_not_an_answer(stand: ServerStand) -> None:
     stand.server.send(b"<!doctype html><title>Welcome</title>", kind="text/html; charset=utf-8")
-    error = await failing(stand)
+    error = await expect_failure(stand)
     assert (error.kind, error.retryable, error.status) == ("protocol", False, 200)
     assert "web page" in str(error)
 
 
 async def a_document_is_not_a_stream(stand: ServerStand) -> None:
     stand.server.send(b'{"fine": true}', kind="application/json")
-    assert (await failing(stand)).kind == "protocol"
+    assert (await expect_failure(stand)).kind == "protocol"
 
 
 async def a_refusal_with_a_good_status_is_one(stand: ServerStand) -> None:
     stand.server.send(stand.server.dialect.refusal(429, "slow down"), kind="application/json")
-    error = await failing(stand)
+    error = await expect_failure(stand)
     assert (error.kind, str(error)) == ("rate-limit", "slow down")
 
 
 async def nothing_is_not_an_answer(stand: ServerStand) -> None:
     stand.server.send()
-    error = await failing(stand)
+    error = await expect_failure(stand)
     assert (error.kind, error.retryable) == ("protocol", True)
 
 
@@ -78,7 +79,7 @@ async def wrong_json_is_not_an_answer(stand: ServerStand) -> None:
     for bad in (b"{nonsense}", b"[1, 2]", b'"a"', b"[" * 100_000):
         stand.server.requests.clear()
         stand.server.send(first, stand.server.dialect.wrapped(bad))
-        assert (await failing(stand)).kind == "protocol"
+        assert (await expect_failure(stand)).kind == "protocol"
 
 
 async def half_a_line_is_not_an_answer(stand: ServerStand) -> None:
@@ -86,15 +87,15 @@ async def half_a_line_is_not_an_answer(stand: ServerStand) -> None:
     for cut in range(1, len(frames) // 2, 37):
         stand.server.requests.clear()
         stand.server.send(frames[:cut])
-        error = await failing(stand)
+        error = await expect_failure(stand)
         assert error.kind in {"protocol", "network"}
-        assert error.retryable, f"{error}, and it was only cut off"
+        assert error.retryable, f"{error}: an answer that was cut off must be retryable"
 
 
 async def an_answer_without_an_end_is_broken(stand: ServerStand) -> None:
     frames = stand.server.dialect.frames([Say(text="one two three")])
     stand.server.send(*frames[:4])
-    error = await failing(stand)
+    error = await expect_failure(stand)
     assert (error.kind, error.retryable) == ("protocol", True)
 
 
@@ -107,20 +108,20 @@ async def an_answer_that_ends_twice_ends_once(stand: ServerStand) -> None:
 
 async def a_call_without_a_name_is_a_failure(stand: ServerStand) -> None:
     stand.server.send(*stand.server.dialect.nameless_call())
-    error = await failing(stand)
+    error = await expect_failure(stand)
     assert (error.kind, error.retryable) == ("protocol", False)
 
 
 async def a_failure_inside_an_answer_is_raised(stand: ServerStand) -> None:
     frames = stand.server.dialect.frames([Say(text="one two")])
     stand.server.send(*frames[:3], stand.server.dialect.failure("Overloaded"))
-    error = await failing(stand)
+    error = await expect_failure(stand)
     assert (error.kind, error.retryable, str(error)) == ("overload", True, "Overloaded")
 
 
 async def bytes_cut_anywhere_are_the_same_answer(stand: ServerStand) -> None:
     raw = b"".join(
-        stand.server.dialect.frames([Say(text="五 👩‍👩‍👧"), Call(tool="read", input={"path": "五"})])
+        stand.server.dialect.frames([Say(text="五 👩‍👩‍👧"), UseTool(tool="read", input={"path": "五"})])
     )
     whole = None
     for size in (1, 7, len(raw)):
@@ -141,20 +142,20 @@ async def lines_may_end_as_they_like(stand: ServerStand) -> None:
 
 async def silence_before_the_answer_has_an_end(stand: ServerStand) -> None:
     stand.server.hang()
-    error = await failing(stand, SHORT)
+    error = await expect_failure(stand, SHORT)
     assert (error.kind, error.retryable) == ("timeout", True)
     await stand.server.left()
 
 
 async def silence_after_the_head_has_an_end(stand: ServerStand) -> None:
     stand.server.hang(Say(text="a"), pieces=0)
-    assert (await failing(stand, SHORT)).kind == "timeout"
+    assert (await expect_failure(stand, SHORT)).kind == "timeout"
     await stand.server.left()
 
 
 async def silence_within_the_answer_has_an_end(stand: ServerStand) -> None:
     stand.server.hang(Say(text="one two three"), pieces=3)
-    error = await failing(stand, Deadlines(connect=5, first_byte=30, between=0.05))
+    error = await expect_failure(stand, StreamDeadlines(connect=5, first_byte=30, between=0.05))
     assert (error.kind, error.retryable) == ("timeout", True)
     await stand.server.left()
 
@@ -163,7 +164,7 @@ async def silence_after_the_last_word_is_no_failure(stand: ServerStand) -> None:
     frames = stand.server.dialect.frames([Say(text="one two")])
     stand.server.hang(Say(text="one two"), pieces=len(frames))
     heard = await hear(stand.provider, asking(stand.model))
-    # An API whose last event does not say so is heard to the end of its stream, and that end did not come.
+    # If the last event does not mark the end, the provider waits for the end of the stream, which does not come.
     assert heard.text() == "one two"
 
 
@@ -175,16 +176,16 @@ async def a_dropped_connection_is_told(stand: ServerStand) -> None:
         reply.drop()
 
     stand.server.answer(drop)
-    error = await failing(stand)
+    error = await expect_failure(stand)
     assert (error.kind, error.retryable) == ("network", True)
 
 
 async def a_server_that_is_not_there_is_told(stand: ServerStand) -> None:
     stand.server.url = "http://127.0.0.1:1/v1"
-    heard = await hear(stand.within(Deadlines()), asking(stand.model))
+    heard = await hear(stand.within(StreamDeadlines()), asking(stand.model))
     error = heard.error
     assert error is not None
-    # On this machine nothing is gained by waiting: whoever reads this has to start the server.
+    # A local server does not come back by itself: the user must start it.
     assert (str(error), error.kind, error.retryable, error.hint) == (
         "nothing listens at 127.0.0.1:1: the connection was refused",
         "network",
@@ -197,11 +198,11 @@ async def a_line_without_end_is_refused(stand: ServerStand) -> None:
     async def flood(reply: Reply) -> None:
         await reply.begin()
         await reply.write(b'data: {"a": "')
-        for _ in range(2 * MAX_EVENT // len(MB)):
+        for _ in range(2 * MAX_EVENT_BYTES // len(MB)):
             await reply.write(MB)
 
     stand.server.answer(flood)
-    error = await failing(stand)
+    error = await expect_failure(stand)
     assert (error.kind, error.retryable) == ("protocol", False)
 
 
@@ -212,19 +213,19 @@ async def a_damaged_frame_is_not_an_answer(stand: ServerStand) -> None:
         damaged[place] ^= 1
         stand.server.requests.clear()
         stand.server.send(*frames[:2], bytes(damaged), *frames[3:])
-        assert (await failing(stand)).kind == "protocol"
+        assert (await expect_failure(stand)).kind == "protocol"
 
 
 async def lines_are_not_frames(stand: ServerStand) -> None:
     stand.server.send(b'data: {"choices": []}\n\n', kind="text/event-stream")
-    error = await failing(stand)
+    error = await expect_failure(stand)
     assert (error.kind, error.retryable) == ("protocol", False)
 
 
 async def a_frame_without_end_is_refused(stand: ServerStand) -> None:
-    prelude = struct.pack(">II", 2 * MAX_EVENT, 0)
+    prelude = struct.pack(">II", 2 * MAX_EVENT_BYTES, 0)
     stand.server.send(prelude + struct.pack(">I", zlib.crc32(prelude)), b"x" * 1000)
-    error = await failing(stand)
+    error = await expect_failure(stand)
     assert (error.kind, error.retryable) == ("protocol", False)
 
 
@@ -249,7 +250,7 @@ BAD_SERVERS: tuple[Callable[[ServerStand], Awaitable[None]], ...] = (
     a_dropped_connection_is_told,
     a_server_that_is_not_there_is_told,
 )
-# For those that answer in lines, and for those that answer in Amazon's frames.
+# For APIs with server-sent events, and for APIs with Amazon's frames.
 IN_LINES: tuple[Callable[[ServerStand], Awaitable[None]], ...] = (
     lines_may_end_as_they_like,
     a_line_without_end_is_refused,

@@ -1,7 +1,7 @@
-"""What every provider must do, as checks: each is given a stand of its own, and fails by an assertion.
+"""Checks that every provider must pass. Each is given a stand of its own and fails with an assertion.
 
-`CHECKS` hold for every provider, a scripted one too; `SERVER_CHECKS` for those that speak to a server; `IN_LINES` and
-`IN_FRAMES` (in `provider_bad_servers`) for those among them that are answered so.
+`CHECKS` are for every provider, including the scripted one. `SERVER_CHECKS` are for providers that talk to a server.
+`IN_LINES` and `IN_FRAMES` (in `provider_bad_servers`) are for those that receive server-sent events or Amazon's frames.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.scripted import Call, End, Fail, Say, Think
+from weft.provider.scripted import End, Fail, Say, Think, UseTool
 from weft.testing.provider_bad_servers import BAD_SERVERS
 from weft.testing.provider_stand import HELLO, KEY, ServerStand, Stand, asking, hear
 
@@ -55,7 +55,7 @@ async def a_thought_comes_before_the_words(stand: Stand) -> None:
 
 
 async def a_call_is_told_when_it_is_whole(stand: Stand) -> None:
-    stand.play([Say(text="I look"), Call(tool="read", input={"path": 'a "b"\n五'})])
+    stand.play([Say(text="I look"), UseTool(tool="read", input={"path": 'a "b"\n五'})])
     heard = await hear(stand.provider, asking(stand.model))
     [call] = heard.calls()
     assert (call.tool, msgspec.json.decode(call.raw)) == ("read", {"path": 'a "b"\n五'})
@@ -65,7 +65,7 @@ async def a_call_is_told_when_it_is_whole(stand: Stand) -> None:
 
 
 async def calls_of_one_answer_are_told_apart(stand: Stand) -> None:
-    stand.play([Call(tool="read", input={"path": str(number)}) for number in range(3)])
+    stand.play([UseTool(tool="read", input={"path": str(number)}) for number in range(3)])
     heard = await hear(stand.provider, asking(stand.model))
     assert [msgspec.json.decode(call.raw) for call in heard.calls()] == [
         {"path": "0"},
@@ -76,7 +76,7 @@ async def calls_of_one_answer_are_told_apart(stand: Stand) -> None:
 
 
 async def a_call_without_input_has_an_empty_one(stand: Stand) -> None:
-    stand.play([Call(tool="read", input={})])
+    stand.play([UseTool(tool="read", input={})])
     [call] = (await hear(stand.provider, asking(stand.model))).calls()
     assert msgspec.json.decode(call.raw) == {}
 
@@ -92,7 +92,7 @@ async def no_token_is_counted_twice(stand: Stand) -> None:
     used = Usage(input=100, output=20, reasoning=7, cache_read=50)
     stand.play([Think(text="hm"), Say(text="so"), End(usage=used)])
     found = (await hear(stand.provider, asking(stand.model))).finished().usage
-    # Where an API does not tell thinking apart, it is in the output.
+    # If an API does not report thinking separately, it is part of the output.
     undivided = replace(used, output=used.output + used.reasoning, reasoning=0)
     assert replace(found, raw=None) in (used, undivided)
 
@@ -211,14 +211,14 @@ async def a_conversation_with_calls_is_taken_without_tools(stand: Stand) -> None
 
 async def what_was_answered_can_be_sent_back(stand: Stand) -> None:
     stand.play(
-        [Think(text="hm, so \n"), Say(text="I look"), Call(tool="read", input={"path": "a"})],
+        [Think(text="hm, so \n"), Say(text="I look"), UseTool(tool="read", input={"path": "a"})],
         [Say(text="ok")],
     )
     heard = await hear(stand.provider, asking(stand.model))
     [call] = heard.calls()
     metadata = next((chunk.metadata for chunk in heard.chunks if isinstance(chunk, ReasoningEnd)), None)
     content = (
-        # As it is stored: the end of a text is trimmed.
+        # The store trims the end of a text.
         ReasoningContent(text=heard.thought().rstrip(), metadata=metadata),
         TextContent(text=heard.text()),
         CallContent(call_id=call.call_id, tool=call.tool, input={"path": "a"}, metadata=call.metadata),

@@ -1,4 +1,4 @@
-"""A provider to be checked, beside the model that answers it: a fake server that does as told, or a script."""
+"""Test stands for provider checks: a provider, and the model that answers it (a fake server or a script)."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -25,11 +25,11 @@ from weft.provider.chunk import (
     ToolInputStart,
 )
 from weft.provider.contract import ModelMessage, ModelRequest, Provider, TextContent, ToolSpec, UserTurn
-from weft.provider.endpoint import Deadlines, Endpoint
+from weft.provider.endpoint import ModelEndpoint, StreamDeadlines
 from weft.provider.scripted import AnyMove, ScriptedProvider
-from weft.testing.fake.server import Dialect, FakeServer, open_server
+from weft.testing.fake_server import Dialect, FakeServer, open_server
 
-Make = Callable[[httpx2.AsyncClient, Endpoint], Provider]
+MakeProvider = Callable[[httpx2.AsyncClient, ModelEndpoint], Provider]
 KEY = "sk-fake-0123456789"
 HELLO = UserTurn(content=(TextContent(text="hello"),))
 READ = ToolSpec(
@@ -40,34 +40,36 @@ READ = ToolSpec(
 
 
 class Stand(Protocol):
-    """What every check is given."""
+    """What every provider check is given."""
 
     model: Model
     provider: Provider
 
     def play(self, *answers: Sequence[AnyMove]) -> None:
-        """What the model will do, one answer per request."""
+        """Prepare what the model does, one answer per request."""
         ...
 
     def asked(self) -> int:
-        """How many requests came."""
+        """Return the number of requests so far."""
         ...
 
 
 class ServerStand:
-    """A provider at a fake server."""
+    """A provider that talks to a fake server."""
 
-    def __init__(self, server: FakeServer, client: httpx2.AsyncClient, make: Make, model: Model) -> None:
+    def __init__(
+        self, server: FakeServer, client: httpx2.AsyncClient, make: MakeProvider, model: Model
+    ) -> None:
         self.server = server
         self.model = model
         self._client = client
         self._make = make
         self.made: list[Provider] = []
-        self.provider = self.within(Deadlines())
+        self.provider = self.within(StreamDeadlines())
 
-    def within(self, deadlines: Deadlines) -> Provider:
-        """The same, with other deadlines."""
-        endpoint = Endpoint(
+    def within(self, deadlines: StreamDeadlines) -> Provider:
+        """Return a provider with these deadlines."""
+        endpoint = ModelEndpoint(
             base_url=self.server.url, api_key=KEY, provider_id=self.model.provider_id, deadlines=deadlines
         )
         self.made.append(self._make(self._client, endpoint))
@@ -81,7 +83,7 @@ class ServerStand:
 
 
 class ScriptedStand:
-    """The scripted provider: no server, the same promise."""
+    """The scripted provider, which needs no server and fulfils the same contract."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -96,7 +98,8 @@ class ScriptedStand:
 
 
 @asynccontextmanager
-async def open_stand(dialect: Dialect, make: Make, model: Model) -> AsyncIterator[ServerStand]:
+async def open_stand(dialect: Dialect, make: MakeProvider, model: Model) -> AsyncIterator[ServerStand]:
+    """Start a fake server and yield a stand with a provider for it."""
     async with open_server(dialect) as server, httpx2.AsyncClient(trust_env=False) as client:
         stand = ServerStand(server, client, make, model)
         try:
@@ -108,11 +111,12 @@ async def open_stand(dialect: Dialect, make: Make, model: Model) -> AsyncIterato
 
 
 def asking(model: Model, *messages: ModelMessage, tools: tuple[ToolSpec, ...] = (READ,)) -> ModelRequest:
+    """Return a request with these messages."""
     return ModelRequest(model=model, system=("Be brief.",), messages=messages or (HELLO,), tools=tools)
 
 
-class Heard(Struct):
-    """An answer as it was heard: its chunks, and the failure it ended in."""
+class HeardAnswer(Struct):
+    """An answer: its chunks, and the error that ended it."""
 
     chunks: list[AnyChunk]
     error: ProviderError | None = None
@@ -132,9 +136,9 @@ class Heard(Struct):
         return found
 
 
-async def hear(provider: Provider, request: ModelRequest) -> Heard:
-    """The whole answer; its discipline is checked on the way, whether or not it comes to its end."""
-    heard = Heard(chunks=[])
+async def hear(provider: Provider, request: ModelRequest) -> HeardAnswer:
+    """Collect the whole answer and check the order of its chunks, even if it ends with an error."""
+    heard = HeardAnswer(chunks=[])
     try:
         async with aclosing(provider.stream(request)) as stream:
             async for chunk in stream:
@@ -146,39 +150,41 @@ async def hear(provider: Provider, request: ModelRequest) -> Heard:
 
 
 def check_order(chunks: Sequence[AnyChunk], *, whole: bool) -> None:
-    """First `Started`, last `Finished`, once each; opened before it grows, closed before the end, never twice."""
+    """Check the order of chunks: `Started` first and `Finished` last, once each; every block opened, then grown, then
+    closed.
+    """
     kinds = [type(chunk) for chunk in chunks]
     if chunks:
-        assert kinds[0] is Started, f"began with {chunks[0]}"
+        assert kinds[0] is Started, f"the first chunk is {chunks[0]}"
         assert kinds.count(Started) == 1
     assert kinds.count(Finished) == (1 if whole else 0)
     assert not whole or kinds[-1] is Finished
-    opened = _opened(chunks)
+    opened = _list_open(chunks)
     assert not whole or not opened, f"left open: {opened}"
 
 
-def _opened(chunks: Sequence[AnyChunk]) -> set[tuple[str, str]]:
+def _list_open(chunks: Sequence[AnyChunk]) -> set[tuple[str, str]]:
     opened: set[tuple[str, str]] = set()
     seen: set[tuple[str, str]] = set()
     for chunk in chunks:
         match chunk:
             case TextStart(id=id) | ReasoningStart(id=id) | ToolInputStart(call_id=id):
-                key = (_kind(chunk), id)
+                key = (_get_kind(chunk), id)
                 assert key not in seen, f"opened twice: {key}"
                 seen.add(key)
                 opened.add(key)
             case TextDelta(id=id) | ReasoningDelta(id=id) | ToolInputDelta(call_id=id):
-                assert (_kind(chunk), id) in opened, f"grew while it was not open: {chunk}"
-                assert chunk.text, "a delta of nothing"
+                assert (_get_kind(chunk), id) in opened, f"a delta for a block that is not open: {chunk}"
+                assert chunk.text, "an empty delta"
             case TextEnd(id=id) | ReasoningEnd(id=id) | ToolCall(call_id=id):
-                assert (_kind(chunk), id) in opened, f"closed while it was not open: {chunk}"
-                opened.discard((_kind(chunk), id))
+                assert (_get_kind(chunk), id) in opened, f"the end of a block that is not open: {chunk}"
+                opened.discard((_get_kind(chunk), id))
             case Started() | Finished():
                 pass
     return opened
 
 
-def _kind(chunk: AnyChunk) -> str:
+def _get_kind(chunk: AnyChunk) -> str:
     return (
         type(chunk)
         .__name__.removesuffix("Start")

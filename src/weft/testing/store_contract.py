@@ -1,4 +1,4 @@
-"""Checks that every store must pass; each gets an empty store."""
+"""Checks that every store must pass. Each is given an empty store."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ from weft.model.event import (
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.part import AnyPart, CallTime, CompletedState, ToolPart, UnknownPart
-from weft.model.session import Session, Todo, Trashed
+from weft.model.session import Session, Todo, TrashBundle
 from weft.model.wire import decode, encode, to_plain
 from weft.store.contract import Store
 from weft.testing.clock import HandClock
@@ -43,7 +43,7 @@ from weft.testing.store_values import (
     whole,
     words,
 )
-from weft.testing.store_writing import WRITING, deleting_a_session_takes_all_that_is_its_own
+from weft.testing.store_writes import WRITING, deleting_a_session_takes_all_that_is_its_own
 
 
 async def an_edit_gives_back_what_it_stored(store: Store) -> None:
@@ -185,7 +185,7 @@ NAME = f"{AT}-{SESSION}"
 
 
 def full(id: SessionID, message: str) -> list[Durable]:
-    """A session with something of every kind."""
+    """Return events that create a session with something of every kind."""
     return [
         SessionCreated(info=session(id)),
         MessageUpdated(info=prompt(message, of=id)),
@@ -197,6 +197,7 @@ def full(id: SessionID, message: str) -> list[Durable]:
 
 
 async def everything(store: Store) -> list[object]:
+    """Return all that the store holds about both sessions."""
     return [
         await store.list_sessions(),
         *[await store.list_messages(id) for id in (SESSION, OTHER)],
@@ -210,7 +211,7 @@ async def what_is_discarded_is_out_of_sight_and_comes_back_as_it_was(store: Stor
     await store.apply(growth("prt_1", "more", 1))
     before = await everything(store)
     trashed = await store.discard([SESSION, OTHER], at=AT)
-    assert trashed == Trashed(id=NAME, time=AT, sessions=(session(), session(OTHER)))
+    assert trashed == TrashBundle(id=NAME, time=AT, sessions=(session(), session(OTHER)))
     assert await everything(store) == [[], [], [], [], [], [], []]
     assert await store.list_trash() == [trashed]
     assert await store.restore(NAME) == trashed

@@ -92,7 +92,7 @@ def whole(info: AnyMessage, *parts: AnyPart) -> MessageWithParts:
 
 
 async def words(store: Store, part: str = "prt_1") -> str | None:
-    """The text of a part of the prompt, as it is stored."""
+    """Return the stored text of a part of the prompt."""
     message = await store.find_message(SESSION, PROMPT)
     assert message is not None
     found = [each for each in message.parts if each.id == part]
@@ -100,7 +100,7 @@ async def words(store: Store, part: str = "prt_1") -> str | None:
 
 
 async def missing(work: Awaitable[object]) -> NotFoundError:
-    """The error of who asks for what is not there."""
+    """Return the `NotFoundError` that an operation raises."""
     try:
         await work
     except NotFoundError as error:
@@ -109,7 +109,7 @@ async def missing(work: Awaitable[object]) -> NotFoundError:
 
 
 def many_parts(message: MessageID) -> tuple[AnyPart, ...]:
-    """One part each of several kinds, full of odd values."""
+    """Return parts of several kinds with unusual values."""
     return (
         TextPart(
             id=PartID("prt_1"),

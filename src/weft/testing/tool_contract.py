@@ -1,4 +1,4 @@
-"""What every tool must do, as a tuple of checks; and a bench to try tools on, over real files and processes."""
+"""Checks that every tool must pass, and a bench to run tools on, with real files and processes."""
 
 import asyncio
 import os
@@ -13,29 +13,29 @@ from weft.host.clock import Clock, SystemClock
 from weft.host.processes import tool_environment
 from weft.model.agent import Agent
 from weft.model.ids import MessageID, SessionID
-from weft.model.search import Recalled
+from weft.model.search import RecallMatch
 from weft.model.session import Todo
 from weft.testing.ids import seeded_mint
 from weft.tool.contract import (
     AnyTool,
-    Brought,
-    Desk,
-    Errand,
-    Guard,
+    ChildResult,
+    ChildTask,
+    ReadGuard,
     ToolContext,
+    ToolResources,
     ToolResult,
     schema_of,
     to_input,
 )
 from weft.tool.spill import Spill
-from weft.tool.truncate import MAX_BYTES, MAX_LINES, bound
+from weft.tool.truncate import MAX_BYTES, MAX_LINES, truncate_result
 
-# What may stand around the output itself: frames, notes, paths.
-SLACK: Final = 4096
+# Bytes that a tool may add to the limit of its output: frames, notes, paths.
+MAX_FRAMING: Final = 4096
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """A permission that a tool asked for."""
+class AskedPermission(Struct, frozen=True, kw_only=True):
+    """A permission that a tool requested."""
 
     permission: str
     patterns: tuple[str, ...]
@@ -43,7 +43,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class MemoryTodos:
-    """A list that lives as long as the object."""
+    """A todo list in memory."""
 
     def __init__(self) -> None:
         self._todos: tuple[Todo, ...] = ()
@@ -56,14 +56,14 @@ class MemoryTodos:
 
 
 class Bench:
-    """One session's desk in a directory. All that is asked is allowed, but for what is in `denied`, and noted."""
+    """Runs tools in a directory. Everything is allowed except what is in `denied`. All requests are recorded."""
 
     def __init__(
         self, directory: Path, *, outside: Path, environment: Mapping[str, str], clock: Clock | None = None
     ) -> None:
         self.directory = directory
         self.clock = clock or SystemClock()
-        self.asked: list[Asked] = []
+        self.asked: list[AskedPermission] = []
         self.metadata: list[dict[str, Any]] = []
         self.edited: list[str] = []
         self.called: list[tuple[str, str]] = []
@@ -71,11 +71,11 @@ class Bench:
         self.todos = MemoryTodos()
         self.cut: list[str] = []
         self.spill = Spill(str(outside / "tool-output"), seeded_mint(self.clock.now))
-        self.desk = Desk(
-            guard=Guard(),
+        self.desk = ToolResources(
+            guard=ReadGuard(),
             spill=self.spill,
             todos=self.todos,
-            edited=self._note_edit,
+            after_edit=self._note_edit,
             recall=self._recall,
             environment=tool_environment(environment),
         )
@@ -91,19 +91,21 @@ class Bench:
             clock=self.clock,
             ask=self._ask,
             report=self._report,
-            desk=self.desk,
+            resources=self.desk,
             agents={"explore": Agent(name="explore", mode="subagent")},
             spawn=self._spawn,
             call=self._call_also,
         )
 
-    async def _recall(self, words: str, *, limit: int) -> list[Recalled]:
+    async def _recall(self, words: str, *, limit: int) -> list[RecallMatch]:
         found = [text for text in self.cut if all(word in text for word in words.split())]
-        return [Recalled(message_id=MessageID("msg_cut"), by="user", excerpt=text) for text in found[:limit]]
+        return [
+            RecallMatch(message_id=MessageID("msg_cut"), by="user", excerpt=text) for text in found[:limit]
+        ]
 
     async def call(self, tool: AnyTool, /, **given: Any) -> ToolResult:
-        """As a run calls it: arguments judged, output bounded."""
-        return await bound(await tool.run(to_input(tool, given), self.context()), self.spill)
+        """Call a tool as a run does: check its arguments, and limit its output."""
+        return await truncate_result(await tool.run(to_input(tool, given), self.context()), self.spill)
 
     async def _ask(
         self,
@@ -113,19 +115,19 @@ class Bench:
         metadata: dict[str, Any] | None = None,
     ) -> None:
         del metadata
-        self.asked.append(Asked(permission=permission, patterns=patterns, always=always))
+        self.asked.append(AskedPermission(permission=permission, patterns=patterns, always=always))
         if permission in self.denied or "*" in self.denied:
-            raise DeniedError(permission, " ".join(patterns), "the bench says no")
+            raise DeniedError(permission, " ".join(patterns), "denied by the bench")
 
     async def _report(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
         del title
         self.metadata.append(metadata or {})
 
-    async def _spawn(self, errand: Errand) -> Brought:
-        return Brought(session_id=SessionID("ses_child"), text=errand.prompt * 20_000, metadata={})
+    async def _spawn(self, errand: ChildTask) -> ChildResult:
+        return ChildResult(session_id=SessionID("ses_child"), text=errand.prompt * 20_000, metadata={})
 
     async def _call_also(self, tool: str, arguments: dict[str, Any], *, error: str = "") -> bool:
-        """Nothing is called; what would be is noted, with what keeps it from being."""
+        """Record a call of another tool without running it. Return False if `error` prevents it."""
         del arguments
         self.called.append((tool, error))
         return not error
@@ -135,7 +137,7 @@ class Bench:
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """A tool, arguments that it can carry out on the bench, and arguments that do not fit (None: it takes all)."""
+    """A tool, arguments that work on the bench, and arguments that do not fit (None if it accepts all)."""
 
     tool: AnyTool
     given: dict[str, Any]
@@ -183,7 +185,7 @@ async def it_does_what_it_can(trial: Trial, bench: Bench) -> None:
 
 async def its_output_is_bounded(trial: Trial, bench: Bench) -> None:
     result = await bench.call(trial.tool, **trial.given)
-    assert len(result.output.encode()) <= MAX_BYTES + SLACK
+    assert len(result.output.encode()) <= MAX_BYTES + MAX_FRAMING
     assert result.output.count("\n") <= MAX_LINES + 20
 
 
@@ -195,14 +197,14 @@ async def what_is_denied_changes_nothing(trial: Trial, bench: Bench) -> None:
     except NotPermittedError:
         pass
     else:
-        assert bench.asked == [], "it asked, was refused, and did it all the same"
+        assert bench.asked == [], "it was denied the permission and continued"
     assert contents(bench.directory) == before
 
 
 async def cancelled_it_leaves_no_process(trial: Trial, bench: Bench) -> None:
     calling = asyncio.ensure_future(bench.call(trial.tool, **trial.given))
     await asyncio.sleep(0)
-    while not calling.done() and not processes_in(bench.directory):  # noqa: ASYNC110  nobody tells of processes that start or end
+    while not calling.done() and not processes_in(bench.directory):  # noqa: ASYNC110  there is no event for processes that start or end
         await asyncio.sleep(0)
     calling.cancel()
     await asyncio.wait([calling])
@@ -222,22 +224,24 @@ TOOL_CHECKS: Final[tuple[Check, ...]] = (
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Every file below a directory."""
+    """Return the content of every file below a directory."""
     return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
 
 
 def processes_in(directory: Path) -> list[int]:
-    """The living processes that work in a directory (Linux), but for this one."""
+    """Return the other living processes that work in a directory (Linux only)."""
     return [
-        int(entry) for entry in _numbers("/proc") if int(entry) != os.getpid() and _is_in(entry, directory)
+        int(entry)
+        for entry in _list_pids("/proc")
+        if int(entry) != os.getpid() and _works_in(entry, directory)
     ]
 
 
-def _numbers(path: str) -> list[str]:
+def _list_pids(path: str) -> list[str]:
     return [name for name in os.listdir(path) if name.isdigit()] if os.path.isdir(path) else []
 
 
-def _is_in(pid: str, directory: Path) -> bool:
+def _works_in(pid: str, directory: Path) -> bool:
     try:
         where = os.readlink(f"/proc/{pid}/cwd")
         stat = Path(f"/proc/{pid}/stat").read_text()

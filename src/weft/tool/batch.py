@@ -1,15 +1,14 @@
-"""Call several tools at once."""
+"""The `batch` tool: call several tools at once."""
 
 import asyncio
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from weft.tool.contract import Tool, ToolContext, ToolResult
-from weft.tool.description import about
+from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
 
-MOST: Final = 25
-TOO_MANY: Final = f"Maximum of {MOST} tools allowed in batch"
+MAX_CALLS: Final = 25
+TOO_MANY: Final = f"Maximum of {MAX_CALLS} tools allowed in batch"
 NESTED: Final = "A batch cannot be called from a batch. Put its calls into this one."
 
 
@@ -20,32 +19,32 @@ class BatchCall(Struct, frozen=True, kw_only=True):
 
 class BatchInput(Struct, frozen=True, kw_only=True):
     tool_calls: Annotated[
-        tuple[BatchCall, ...], Meta(min_length=1, description=f"The calls, {MOST} at most.")
+        tuple[BatchCall, ...], Meta(min_length=1, description=f"The calls, {MAX_CALLS} at most.")
     ]
 
 
 async def batch(wanted: BatchInput, ctx: ToolContext) -> ToolResult:
     calls = wanted.tool_calls
-    went = await asyncio.gather(
-        *(_call(call, ctx, too_many=number > MOST) for number, call in enumerate(calls, 1))
+    outcomes = await asyncio.gather(
+        *(_call(call, ctx, too_many=number > MAX_CALLS) for number, call in enumerate(calls, 1))
     )
-    well = sum(went)
-    failed = len(calls) - well
+    succeeded = sum(outcomes)
+    failed = len(calls) - succeeded
     return ToolResult(
-        title=f"Batch execution ({well}/{len(calls)} successful)",
-        # What each brought stands with its own call, pictures too. OpenCode attaches those here once more.
+        title=f"Batch execution ({succeeded}/{len(calls)} successful)",
+        # Each result is stored with its own call, including pictures. OpenCode attaches the pictures here again.
         output=(
-            f"Executed {well}/{len(calls)} tools successfully. {failed} failed."
+            f"Executed {succeeded}/{len(calls)} tools successfully. {failed} failed."
             if failed
-            else f"All {well} tools executed successfully."
+            else f"All {succeeded} tools executed successfully."
         ),
         metadata={
             "totalCalls": len(calls),
-            "successful": well,
+            "successful": succeeded,
             "failed": failed,
             "tools": [call.tool for call in calls],
             "details": [
-                {"tool": call.tool, "success": success} for call, success in zip(calls, went, strict=True)
+                {"tool": call.tool, "success": success} for call, success in zip(calls, outcomes, strict=True)
             ],
         },
     )
@@ -56,4 +55,4 @@ async def _call(call: BatchCall, ctx: ToolContext, *, too_many: bool) -> bool:
     return await ctx.call(call.tool, call.parameters, error=error)
 
 
-BATCH = Tool(name="batch", about=about("batch"), takes=BatchInput, run=batch, announces=True)
+BATCH = Tool(name="batch", about=read_description("batch"), takes=BatchInput, run=batch, announces=True)

@@ -1,54 +1,58 @@
-"""Files as tools see them: on disk, or as an editor has them open with what is not saved yet."""
+"""Text files as tools see them: on disk, or as an editor has them open with unsaved changes."""
 
 import asyncio
 import hashlib
 from typing import Final
 
+from weft.api.editor import EditorFiles
 from weft.errors import ToolError
 from weft.model.ids import SessionID
-from weft.outlook import EditorFiles
 from weft.tool import files
-from weft.tool.files import TEXT_LIMIT, Stamp, Text, check_replaceable, told
+from weft.tool.files import MAX_TEXT_BYTES, Stamp, TextFile, check_replaceable, with_tool_errors
 
 _BOM: Final = "\ufeff"
 
 
-class Files:
-    """The text files of one session. Without an `editor` they are those on disk, and nothing else is asked."""
+class SessionFiles:
+    """The text files of one session. Without an `editor`, they are the files on disk."""
 
     def __init__(self, session: SessionID = SessionID(""), editor: EditorFiles | None = None) -> None:  # noqa: B008
         self._session = session
         self._editor = editor
 
-    async def find_text(self, path: str) -> Text | None:
-        """The whole of a text file that is to be changed, as the person sees it."""
+    async def find_text(self, path: str) -> TextFile | None:
+        """Return a whole text file with the person's unsaved changes, or None if there is no such file."""
         return await self.find_unsaved(path) or await files.find_text(path)
 
     async def find_stamp(self, path: str) -> Stamp | None:
+        """Return the stamp of a file with the person's unsaved changes, or None if there is no such file."""
         found = await self.find_unsaved(path)
         return found.stamp if found is not None else await files.find_stamp(path)
 
-    async def find_unsaved(self, path: str) -> Text | None:
-        """What the person has typed and not saved; None if the editor has nothing else than the disk."""
+    async def find_unsaved(self, path: str) -> TextFile | None:
+        """Return the text that the person has typed but not saved, or None if the editor has the same text as the disk."""
         if self._editor is None:
             return None
         stamp = await files.find_stamp(path)
-        if stamp is not None and stamp.size > TEXT_LIMIT:
+        if stamp is not None and stamp.size > MAX_TEXT_BYTES:
             return None
         disk = await files.find_text(path)
         if disk is not None and not _is_plain(disk.content):
             return None
-        held = await self._editor.read(self._session, path)
-        if held is None or not _is_plain(held) or _is_same(disk.content if disk else "", held):
+        buffer = await self._editor.read(self._session, path)
+        if buffer is None or not _is_plain(buffer) or _is_same(disk.content if disk else "", buffer):
             return None
-        digest = hashlib.sha256(held.encode()).hexdigest()
+        digest = hashlib.sha256(buffer.encode()).hexdigest()
         if disk is None:
-            return Text(content=held, stamp=Stamp(modified=0, size=-1, unsaved=digest))
+            return TextFile(content=buffer, stamp=Stamp(modified=0, size=-1, unsaved=digest))
         stamp = Stamp(modified=disk.stamp.modified, size=disk.stamp.size, unsaved=digest)
-        return Text(content=_in_form_of(disk.content, held), stamp=stamp)
+        return TextFile(content=_in_form_of(disk.content, buffer), stamp=stamp)
 
     async def save(self, path: str, content: str) -> None:
-        """Save what the person has typed, as theirs, before it is changed: undo then gives it back."""
+        """Save the person's unsaved text before a tool changes the file, so that undo brings their text back.
+
+        Raise `ToolError` if the editor cannot save it.
+        """
         assert self._editor is not None, "without an editor nothing is unsaved"
         if not await self._editor.write(self._session, path, content):
             raise ToolError(
@@ -58,20 +62,20 @@ class Files:
         await self._see_on_disk(path, content)
 
     async def write_text(self, path: str, content: str) -> Stamp:
-        """Put a text in a file's place: through the editor if it can, and on disk in any case."""
+        """Replace the text of a file, through the editor if it takes part, and on disk in any case."""
         if self._editor is not None and _is_plain(content):
-            await asyncio.to_thread(told(lambda: check_replaceable(path)))
+            await asyncio.to_thread(with_tool_errors(lambda: check_replaceable(path)))
             await self._editor.write(self._session, path, content)
         return await self._see_on_disk(path, content)
 
     async def show(self, path: str, known: str) -> None:
-        """Give the editor what stands on disk, if that is something else than what it has been given."""
-        stands = await files.find_text(path) if self._editor is not None else None
-        if self._editor is not None and stands and stands.content != known and _is_plain(stands.content):
-            await self._editor.write(self._session, path, stands.content)
+        """Send the text on disk to the editor if it differs from `known`, the text it was given."""
+        current = await files.find_text(path) if self._editor is not None else None
+        if self._editor is not None and current and current.content != known and _is_plain(current.content):
+            await self._editor.write(self._session, path, current.content)
 
     async def _see_on_disk(self, path: str, content: str) -> Stamp:
-        """An editor may have taken the text and not saved it, or saved it in another form."""
+        """Write the text to disk unless the editor already did. It may not have saved it, or saved it in another form."""
         if self._editor is not None:
             disk = await files.find_text(path)
             if disk is not None and disk.content == content:
@@ -80,7 +84,7 @@ class Files:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether an editor can have this text: what is not UTF-8, or not text, it would not give back as it was."""
+    """Return True if an editor would return this text unchanged: it is valid UTF-8 and has no NUL."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -88,17 +92,17 @@ def _is_plain(text: str) -> bool:
     return "\0" not in text
 
 
-def _is_same(disk: str, held: str) -> bool:
-    """Editors have their own ways with line endings, a byte order mark and the end of the last line."""
-    one, other = (text.removeprefix(_BOM).replace("\r\n", "\n").removesuffix("\n") for text in (disk, held))
+def _is_same(disk: str, buffer: str) -> bool:
+    """Compare texts regardless of line endings, the byte order mark and a final newline, which editors change."""
+    one, other = (text.removeprefix(_BOM).replace("\r\n", "\n").removesuffix("\n") for text in (disk, buffer))
     return one == other
 
 
-def _in_form_of(disk: str, held: str) -> str:
-    """What is held, with the line endings and the byte order mark of the file."""
-    body = held.removeprefix(_BOM).replace("\r\n", "\n")
+def _in_form_of(disk: str, buffer: str) -> str:
+    """Return the held text with the line endings and the byte order mark of the file on disk."""
+    body = buffer.removeprefix(_BOM).replace("\r\n", "\n")
     if disk.count("\r\n") == disk.count("\n") > 0:
         body = body.replace("\n", "\r\n")
     elif "\r\n" in disk:
-        body = held.removeprefix(_BOM)
+        body = buffer.removeprefix(_BOM)
     return (_BOM if disk.startswith(_BOM) else "") + body

@@ -1,6 +1,7 @@
-"""The tool contract: what an agent may do, and what a tool is given to do it with."""
+"""The tool contract: what a tool is, what it is given to work with, and what it returns."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -11,36 +12,37 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct
 
+from weft.api.editor import EditorTerminals
 from weft.errors import NobodyError, NotFoundError, ToolError
 from weft.host.clock import Clock
-from weft.host.processes import Command
+from weft.host.processes import ProcessCommand
 from weft.model.agent import Agent
 from weft.model.ids import MessageID, SessionID
 from weft.model.permission import CallRef, Question
-from weft.model.search import Recalled
+from weft.model.search import RecallMatch
 from weft.model.session import Todo
 from weft.model.wire import Wire
-from weft.outlook import EditorTerminals
-from weft.sandbox.policy import OPEN, Sandbox
-from weft.tool.buffers import Files
-from weft.tool.diagnostic import Lookout, Unwatched
+from weft.sandbox.policy import NO_SANDBOX, Sandbox
+from weft.tool.buffers import SessionFiles
+from weft.tool.diagnostic import LanguageServers, NoLanguageServers
 from weft.tool.files import Stamp
-from weft.tool.network import Reach
+from weft.tool.network import NetworkAccess
 from weft.tool.spill import Spill
 
 
-class Watch(Protocol):
-    """Around a change of these files, or with none named, of any: what they were like is kept.
+class WatchChanges(Protocol):
+    """Record what files were like before a change, so that the change can be undone.
 
-    Not around a question to a person: what they do while they think is theirs.
+    Used as `async with ctx.watch(*files)` around the change. Without names, every file may change. Do not hold it while
+    a person is asked something: what they change meanwhile is their own work and must not be undone with the tool's.
     """
 
     def __call__(self, *files: str) -> AbstractAsyncContextManager[None]: ...
 
 
 @asynccontextmanager
-async def unwatched(*files: str) -> AsyncIterator[None]:
-    """For where nothing can be taken back."""
+async def watch_nothing(*files: str) -> AsyncIterator[None]:
+    """Record nothing. For callers that cannot undo."""
     del files
     yield
 
@@ -48,45 +50,45 @@ async def unwatched(*files: str) -> AsyncIterator[None]:
 Answers = tuple[tuple[str, ...], ...]
 
 
-class Inquire(Protocol):
-    """Put questions to the person; gives a list of answers for each.
+class AskQuestions(Protocol):
+    """Ask the person questions and return a list of answers for each.
 
-    Raises `DismissedError` if they will not answer, and `NobodyError` if nobody is there.
+    Raise `DismissedError` if they decline to answer, and `NobodyError` if nobody is there to answer.
     """
 
     async def __call__(self, questions: Sequence[Question], *, agent: str, call: CallRef) -> Answers: ...
 
 
 class Handover(Protocol):
-    """The change from one agent to another within a session, and the plan it is about."""
+    """Hand a session over from one agent to another, with the plan they work on."""
 
     async def find_plan(self) -> str:
-        """Where the plan is written down."""
+        """Return the path of the plan file."""
         ...
 
     async def hand_to(self, agent: str, words: str) -> None:
-        """Go on as this agent, which is told these words."""
+        """Let this agent continue the session, starting with these words."""
         ...
 
 
-async def nobody(questions: Sequence[Question], *, agent: str, call: CallRef) -> Answers:
-    """For where there is no person."""
+async def refuse_questions(questions: Sequence[Question], *, agent: str, call: CallRef) -> Answers:
+    """Raise `NobodyError`. For runs without a person."""
     del questions, agent, call
     raise NobodyError
 
 
 class NoHandover:
-    """For where there is no other agent."""
+    """Refuse every handover. For callers that have only one agent."""
 
     async def find_plan(self) -> str:
-        raise ToolError("No plan is kept here.")
+        raise ToolError("There is no plan here.")
 
     async def hand_to(self, agent: str, words: str) -> None:
-        raise ToolError(f"The work cannot be handed to {agent} from here: {words}")
+        raise ToolError(f"The session cannot be handed over to {agent} here: {words}")
 
 
 class Job(Wire, frozen=True, kw_only=True):
-    """A command that goes on by itself: whose it is, what it does, where its output goes, and how it ended."""
+    """A command that runs in the background: its session, its output file, and how it ended."""
 
     id: str
     session_id: SessionID
@@ -99,22 +101,25 @@ class Job(Wire, frozen=True, kw_only=True):
 
 
 class Jobs(Protocol):
-    """Whatever a job started ends with it; it ends with its session at the latest."""
+    """The background jobs of sessions.
 
-    async def start(self, job: Job, command: Command) -> None:
-        """Raises `ToolError` when it cannot be started."""
+    Every process that a job started ends with the job, and a job ends with its session at the latest.
+    """
+
+    async def start(self, job: Job, command: ProcessCommand) -> None:
+        """Start a job. Raise `ToolError` if it cannot be started."""
 
     def list(self, session: SessionID) -> list[Job]:
-        """The jobs of a session, oldest first, those that have ended too."""
+        """Return the jobs of a session, oldest first, including those that have ended."""
 
     async def stop(self, session: SessionID, id: str) -> Job:
-        """End a job if it has not ended yet. Raises `NotFoundError`."""
+        """End a job if it is still running. Raise `NotFoundError` if the session has no such job."""
 
 
 class NoJobs:
-    """For where nobody sees to them."""
+    """No background jobs. For callers that do not manage any."""
 
-    async def start(self, job: Job, command: Command) -> None:
+    async def start(self, job: Job, command: ProcessCommand) -> None:
         del job, command
         raise ToolError("Commands cannot be run in the background here.")
 
@@ -127,38 +132,46 @@ class NoJobs:
         raise NotFoundError("job", id)
 
 
-class Guard:
-    """What a session has seen of files, by real path. One per session; `off` lets everything pass."""
+class ReadGuard:
+    """Refuse changes to files that the session has not read in their current state.
+
+    There is one guard per session. It remembers the stamp of every file the session has read, by real path. With `off`,
+    every check passes.
+    """
 
     def __init__(self, *, off: bool = False) -> None:
         self._off = off
-        self._seen: dict[str, Stamp] = {}
+        self._stamps: dict[str, Stamp] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def saw(self, path: str, stamp: Stamp) -> None:
-        self._seen[path] = stamp
+    def remember(self, path: str, stamp: Stamp) -> None:
+        """Remember the stamp of a file that the session has just read or written."""
+        self._stamps[path] = stamp
 
     def check(self, path: str, found: Stamp) -> None:
-        """Raises `ToolError` unless the file is just as it was when last seen."""
-        seen = self._seen.get(path)
-        if self._off or seen == found:
+        """Raise `ToolError` unless the file is unchanged since the session last read it."""
+        known = self._stamps.get(path)
+        if self._off or known == found:
             return
-        if seen is None:
+        if known is None:
             raise ToolError(f"You must read file {path} before overwriting it. Use the Read tool first")
         if found.unsaved:
             raise ToolError(
                 f"File {path} has been changed in the editor since it was last read, and is not saved. "
                 "Read it again before changing it."
             )
-        # OpenCode asks whether the file is newer than the reading of it. An older one (checked out again, moved
-        # into place) is another file just as well.
+        # OpenCode only refuses a file that is newer than the last read. An older one (checked out again, or moved into
+        # place) is a different file as well.
         raise ToolError(
-            f"File {path} has changed since it was last read (it was of {_time(seen)}, it is of {_time(found)}). "
+            f"File {path} has changed since it was last read (modified {_time(known)} then, {_time(found)} now). "
             "Read it again before changing it."
         )
 
     def lock(self, path: str) -> asyncio.Lock:
-        """Held while a file is changed, so that two calls in one step do not undo one another."""
+        """Return the lock of a file.
+
+        Hold it while changing the file, so that two calls in one step do not overwrite each other.
+        """
         lock = self._locks.get(path)
         if lock is None:
             self._locks[path] = lock = asyncio.Lock()
@@ -169,14 +182,14 @@ def _time(stamp: Stamp) -> str:
     return datetime.fromtimestamp(stamp.modified / 1e9, UTC).isoformat(timespec="milliseconds")
 
 
-class Edited(Protocol):
-    """Tell that a file was changed; returns when those who tidy it up (formatters) are done."""
+class AfterEdit(Protocol):
+    """Announce that a file was changed, and return when formatters are done with it."""
 
     async def __call__(self, path: str) -> None: ...
 
 
 class TodoList(Protocol):
-    """The session's list of what is to be done."""
+    """The todo list of the session."""
 
     async def read(self) -> Sequence[Todo]: ...
 
@@ -184,35 +197,38 @@ class TodoList(Protocol):
 
 
 class Recall(Protocol):
-    """Find words in what was summed up, and is no longer before the model."""
+    """Search the part of the conversation that compaction removed from the context."""
 
-    async def __call__(self, words: str, *, limit: int) -> Sequence[Recalled]: ...
+    async def __call__(self, words: str, *, limit: int) -> Sequence[RecallMatch]: ...
 
 
-class Desk(Struct, frozen=True, kw_only=True):
-    """`environment` is all that child processes see; make it with `tool_environment`. `sandbox` is put around them."""
+class ToolResources(Struct, frozen=True, kw_only=True):
+    """What the tools of one session work with.
 
-    guard: Guard
+    `environment` is the whole environment of child processes (see `tool_environment`), and `sandbox` confines them.
+    """
+
+    guard: ReadGuard
     spill: Spill
     todos: TodoList
-    edited: Edited
+    after_edit: AfterEdit
     recall: Recall
     environment: Mapping[str, str]
-    files: Files = Files()
+    files: SessionFiles = SessionFiles()
     terminals: EditorTerminals | None = None
-    lookout: Lookout = Unwatched()
-    reach: Reach = Reach()
-    inquire: Inquire = nobody
+    language_servers: LanguageServers = NoLanguageServers()
+    network: NetworkAccess = NetworkAccess()
+    inquire: AskQuestions = refuse_questions
     handover: Handover = NoHandover()
     jobs: Jobs = NoJobs()
-    sandbox: Sandbox = OPEN
+    sandbox: Sandbox = NO_SANDBOX
 
 
 Input = TypeVar("Input", bound=Struct)
 
 
 class Attachment(Struct, frozen=True, kw_only=True):
-    """A file handed back beside the text, as a `data:` URL."""
+    """A file that is returned beside the text, as a `data:` URL."""
 
     mime: str
     url: str
@@ -220,7 +236,7 @@ class Attachment(Struct, frozen=True, kw_only=True):
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):
-    """What came of a call: a title for people, the output for the model, metadata for screens."""
+    """The result of a call: a title for people, output for the model, metadata for clients."""
 
     title: str
     output: str
@@ -228,8 +244,11 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...] = ()
 
 
-class Ask(Protocol):
-    """May I? Returns when allowed, raises `NotPermittedError` when not."""
+class AskPermission(Protocol):
+    """Ask for permission. Return when it is granted, raise `NotPermittedError` when it is refused.
+
+    `always` are the patterns that an "always" reply would allow from then on.
+    """
 
     async def __call__(
         self,
@@ -241,25 +260,28 @@ class Ask(Protocol):
 
 
 class Permits(Protocol):
-    """Whether the rules let this pass without anybody being asked. It asks nobody, and grants do not count."""
+    """Return True if the rules allow this without a question.
+
+    Nobody is asked, and earlier "always" replies do not count.
+    """
 
     def __call__(self, permission: str, pattern: str) -> bool: ...
 
 
-def all_passes(permission: str, pattern: str) -> bool:
-    """For what a person does with their own hand."""
+def permit_all(permission: str, pattern: str) -> bool:
+    """Permit everything. For what a person does directly."""
     del permission, pattern
     return True
 
 
-class Report(Protocol):
-    """Tell how a call is getting on, while it runs."""
+class ReportProgress(Protocol):
+    """Report the progress of a call while it runs."""
 
     async def __call__(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None: ...
 
 
-class Errand(Struct, frozen=True, kw_only=True):
-    """A task for a child session, and the agent that is to do it there; `session_id` goes on with an earlier one."""
+class ChildTask(Struct, frozen=True, kw_only=True):
+    """A task for a child session, and the agent that does it. With `session_id`, continue an earlier child session."""
 
     description: str
     prompt: str
@@ -267,43 +289,46 @@ class Errand(Struct, frozen=True, kw_only=True):
     session_id: str | None = None
 
 
-class Brought(Struct, frozen=True, kw_only=True):
-    """What an errand brought back: the child's last words, and for screens what it did."""
+class ChildResult(Struct, frozen=True, kw_only=True):
+    """The result of a child session: its last answer, and metadata for clients."""
 
     session_id: SessionID
     text: str
     metadata: dict[str, Any]
 
 
-class Spawn(Protocol):
-    """Send a child session on an errand, and wait for it. It has settled when this returns, raises or is cancelled."""
+class SpawnChild(Protocol):
+    """Run a task in a child session and wait for it.
 
-    async def __call__(self, errand: Errand) -> Brought: ...
+    The child session has settled when this returns, raises or is cancelled.
+    """
+
+    async def __call__(self, errand: ChildTask) -> ChildResult: ...
 
 
-async def alone(errand: Errand) -> Brought:
-    """For where there is nobody to send."""
+async def refuse_spawn(errand: ChildTask) -> ChildResult:
+    """Raise `ToolError`. For callers that cannot start child sessions."""
     del errand
-    raise ToolError("No task can be handed on from here.")
+    raise ToolError("Tasks cannot be delegated here.")
 
 
-class CallAlso(Protocol):
-    """Have another tool called as if the model had called it: with a part, rules and limits of its own.
+class CallTool(Protocol):
+    """Call another tool as if the model had called it: with its own part, permission questions and limits.
 
-    Gives whether it went well. With `error` it is not called, and that is what its part says.
+    Return True if the call succeeded. With `error`, do not call the tool but store this error in its part.
     """
 
     async def __call__(self, tool: str, arguments: dict[str, Any], *, error: str = "") -> bool: ...
 
 
-async def nobody_calls(tool: str, arguments: dict[str, Any], *, error: str = "") -> bool:
-    """For a use of a tool outside of an answer, where there is no place for more calls."""
+async def refuse_tool_call(tool: str, arguments: dict[str, Any], *, error: str = "") -> bool:
+    """Raise `ToolError`. For uses of a tool outside of an answer, which cannot hold further calls."""
     del tool, arguments, error
     raise ToolError("Other tools cannot be called from here.")
 
 
 class ToolContext(Struct, frozen=True, kw_only=True):
-    """All that a tool may touch. Cancelling its task is how a call is aborted."""
+    """Everything that a tool may use. A call is aborted by cancelling its task."""
 
     session_id: SessionID
     message_id: MessageID
@@ -312,20 +337,21 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     directory: str
     worktree: str
     clock: Clock
-    ask: Ask
-    report: Report
-    desk: Desk
+    ask: AskPermission
+    report: ReportProgress
+    resources: ToolResources
     agents: Mapping[str, Agent] = {}
-    spawn: Spawn = alone
-    call: CallAlso = nobody_calls
-    watch: Watch = unwatched
-    permits: Permits = all_passes
+    spawn: SpawnChild = refuse_spawn
+    call: CallTool = refuse_tool_call
+    watch: WatchChanges = watch_nothing
+    permits: Permits = permit_all
 
 
 class Audience(Struct, frozen=True, kw_only=True):
-    """Who is told of tools: a model under its provider's name for it, and an agent that is `allowed` some things.
+    """The model and agent that tools are offered to.
 
-    `allowed` says of a permission and a pattern whether no rule denies it; `agents` are all there are.
+    `api_id` is the provider's own name for the model. `allowed` returns True if no rule denies a permission for a
+    pattern. `agents` are all agents there are.
     """
 
     provider_id: str
@@ -335,11 +361,12 @@ class Audience(Struct, frozen=True, kw_only=True):
 
 
 class Tool(Struct, Generic[Input], frozen=True, kw_only=True):
-    """A struct of what it takes, a function that does it, and a text that tells the model when to use it.
+    """A tool: a struct of its arguments, a function that does the work, and a description for the model.
 
-    `tell`, where the text depends on who reads it, gives that text, or None to whom the tool is not offered. A tool that
-    `announces` says by `ctx.watch` what it is about to change; of any other, all that changes while it runs is its doing.
-    One whose `schema` is somebody else's takes a `Given`: what was written reaches it as it is.
+    `tell`, if set, returns the description for an audience, or None if the tool is not offered to it. A tool that
+    `announces` declares the files it changes with `ctx.watch`; for any other tool, every change made while it runs
+    counts as its own. A tool with a `schema` of its own takes `RawArguments`: the arguments reach it as the model wrote
+    them.
     """
 
     name: str
@@ -354,14 +381,14 @@ class Tool(Struct, Generic[Input], frozen=True, kw_only=True):
 AnyTool = Tool[Any]
 
 
-class Given(Struct, frozen=True):
-    """Arguments as the model wrote them: any object, to be judged by whoever gave the schema."""
+class RawArguments(Struct, frozen=True):
+    """The arguments as the model wrote them. Whoever provided the schema must check them."""
 
     arguments: dict[str, Any]
 
 
 def schema_of(tool: AnyTool) -> dict[str, Any]:
-    """The JSON schema of what the tool takes, as the model is told it. It is the same object every time."""
+    """Return the JSON schema of a tool's arguments, as the model sees it. Every call returns the same object."""
     takes: type[Struct] = tool.takes
     return _schema_of(takes) if tool.schema is None else tool.schema
 
@@ -374,15 +401,23 @@ def _schema_of(takes: type[Struct]) -> dict[str, Any]:
 
 
 def to_input(tool: Tool[Input], given: dict[str, Any]) -> Input:
-    """The model's arguments as what the tool takes, or an error the model can act on."""
+    """Convert the model's arguments to the tool's input. Raise a `ToolError` that the model can act on."""
     given = given if tool.schema is None else {"arguments": given}
     try:
         return msgspec.convert(given, tool.takes)
     except msgspec.ValidationError as error:
-        # Some models put every value into quotes. What can only be meant one way is taken so.
+        # Some models quote every value. Accept the values that have only one meaning.
         with suppress(msgspec.ValidationError):
             return msgspec.convert(given, tool.takes, strict=False)
         raise ToolError(
             f"The {tool.name} tool was called with invalid arguments: {error}.\n"
             "Please rewrite the input so it satisfies the expected schema."
         ) from error
+
+
+@cache
+def read_description(name: str) -> str:
+    """Return the text of `about/<name>.md`, which describes a tool to models."""
+    path = os.path.join(os.path.dirname(__file__), "about", f"{name}.md")
+    with open(path, encoding="utf-8") as file:
+        return file.read().strip()

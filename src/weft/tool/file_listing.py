@@ -1,4 +1,4 @@
-"""List the files below a directory without ignored ones, and choose among them by glob."""
+"""List the files below a directory except ignored ones, and select among them by glob."""
 
 import asyncio
 import os
@@ -12,66 +12,73 @@ from typing import Final
 from msgspec import Struct
 
 from weft.errors import ToolError
-from weft.host.git import HARMLESS
-from weft.host.processes import Captured, Command, capture
+from weft.host.git import SAFE_OPTIONS
+from weft.host.processes import CapturedOutput, ProcessCommand, capture_output
 from weft.tool.contract import ToolContext
 
-LISTED_BYTES: Final = 64 << 20
-SECONDS: Final = 60.0
-TRUNCATED: Final = "(Results are truncated. Consider using a more specific path or pattern.)"
+MAX_LISTED_BYTES: Final = 64 << 20
+SEARCH_SECONDS: Final = 60.0
+TRUNCATED_NOTE: Final = "(Results are truncated. Consider using a more specific path or pattern.)"
 
 _VERSION_CONTROL: Final = frozenset({".git", ".hg", ".svn", ".jj"})
 
 
-class File(Struct, frozen=True, kw_only=True):
-    """A plain file by its path from the directory that was listed, and when it was last written (ns)."""
+class ListedFile(Struct, frozen=True, kw_only=True):
+    """A plain file: its path relative to the listed directory, and its modification time (ns)."""
 
     name: str
     modified: int
 
 
-async def list_files(directory: str, ctx: ToolContext) -> list[File]:
-    """Every plain file, newest first. Links are not followed: they may lead out of what was asked about."""
+async def list_files(directory: str, ctx: ToolContext) -> list[ListedFile]:
+    """Return all plain files, newest first. Links are not followed, because they may lead out of the directory."""
     names = await list_names(directory, ctx)
-    return await asyncio.to_thread(_newest_first, directory, names)
+    return await asyncio.to_thread(_sort_newest_first, directory, names)
 
 
 async def list_names(directory: str, ctx: ToolContext) -> list[str]:
-    """The names by whichever means there is: ripgrep, git where it is a repository, or walking the tree."""
-    if ripgrep := ripgrep_of(ctx):
+    """Return the paths of all files, found by ripgrep, by git in a repository, or by walking the tree."""
+    if ripgrep := find_ripgrep(ctx):
         argv = (ripgrep, "--files", "--hidden", "--no-messages", "--null", "--glob=!.git")
-        return _split((await capture_in(directory, argv, LISTED_BYTES, ctx)).output)
-    return await _by_git(directory, ctx) or await asyncio.to_thread(lambda: list(_walk(directory)))
+        return _split((await run_search(directory, argv, MAX_LISTED_BYTES, ctx)).output)
+    return await _list_by_git(directory, ctx) or await asyncio.to_thread(lambda: list(_walk(directory)))
 
 
-def ripgrep_of(ctx: ToolContext) -> str | None:
-    return shutil.which("rg", path=ctx.desk.environment.get("PATH"))
+def find_ripgrep(ctx: ToolContext) -> str | None:
+    return shutil.which("rg", path=ctx.resources.environment.get("PATH"))
 
 
-async def capture_in(directory: str, argv: tuple[str, ...], limit: int, ctx: ToolContext) -> Captured:
-    """What a search program says, run in a directory."""
-    command = Command(argv=argv, directory=directory, environment=ctx.desk.environment, timeout=SECONDS)
+async def run_search(directory: str, argv: tuple[str, ...], limit: int, ctx: ToolContext) -> CapturedOutput:
+    """Run a search program in a directory and return its output. Raise `ToolError` if it cannot be started."""
+    command = ProcessCommand(
+        argv=argv, directory=directory, environment=ctx.resources.environment, timeout=SEARCH_SECONDS
+    )
     try:
-        return await capture(command, limit=limit)
+        return await capture_output(command, limit=limit)
     except OSError as error:
         raise ToolError(f"The search could not be run: {error}") from error
 
 
-async def _by_git(directory: str, ctx: ToolContext) -> list[str]:
-    """Nothing when it is no repository, and when the directory itself is ignored: who asks for it means it."""
-    # The configuration of the repository itself may name a program, such as a file system monitor.
-    argv = ("git", *HARMLESS, "ls-files", "-coz", "--exclude-standard", "--deduplicate")
-    told = await capture_in(directory, argv, LISTED_BYTES, ctx)
-    if told.code != 0:
+async def _list_by_git(directory: str, ctx: ToolContext) -> list[str]:
+    """Return what git lists.
+
+    The list is empty outside of a repository. It is also empty for an ignored directory, so that the caller walks it:
+    someone who searches it explicitly wants its files.
+    """
+    # HARMLESS overrides settings by which the repository itself could name a program to run, such as a file system
+    # monitor.
+    argv = ("git", *SAFE_OPTIONS, "ls-files", "-coz", "--exclude-standard", "--deduplicate")
+    listed = await run_search(directory, argv, MAX_LISTED_BYTES, ctx)
+    if listed.code != 0:
         return []
-    plain, inner = await asyncio.to_thread(_apart, directory, _split(told.output))
+    plain, inner = await asyncio.to_thread(_separate_directories, directory, _split(listed.output))
     for name in inner:
         plain += [f"{name}/{each}" for each in await list_names(os.path.join(directory, name), ctx)]
     return plain
 
 
-def _apart(directory: str, names: list[str]) -> tuple[list[str], list[str]]:
-    """Files, and directories: those are other repositories inside this one."""
+def _separate_directories(directory: str, names: list[str]) -> tuple[list[str], list[str]]:
+    """Separate plain files from directories, which are other repositories inside this one."""
     plain: list[str] = []
     inner: list[str] = []
     for name in names:
@@ -92,42 +99,45 @@ def _walk(directory: str) -> Iterator[str]:
         yield from (name if below == "." else f"{below}/{name}" for name in names)
 
 
-def _newest_first(directory: str, names: Iterable[str]) -> list[File]:
+def _sort_newest_first(directory: str, names: Iterable[str]) -> list[ListedFile]:
     found = []
     for name in names:
         try:
             status = os.lstat(os.path.join(directory, name))
         except OSError:
-            continue  # removed since git noted it
+            continue  # it was removed since git recorded it
         if stat.S_ISREG(status.st_mode):
-            found.append(File(name=name, modified=status.st_mtime_ns))
+            found.append(ListedFile(name=name, modified=status.st_mtime_ns))
     return sorted(found, key=lambda file: (-file.modified, file.name))
 
 
-def fits(name: str, glob: str) -> bool:
-    """Whether a path fits a glob as ripgrep reads it: without a slash it is held against the last name only."""
+def matches_glob(name: str, glob: str) -> bool:
+    """Return True if a path matches a glob as ripgrep reads it.
+
+    A glob without a slash is compared with the last name of the path only.
+    """
     if "/" not in glob.rstrip("/"):
         name = name.rpartition("/")[2]
-    return _compiled(glob.strip("/")).fullmatch(name) is not None
+    return _compile_glob(glob.strip("/")).fullmatch(name) is not None
 
 
 @lru_cache(maxsize=256)
-def _compiled(glob: str) -> re.Pattern[str]:
+def _compile_glob(glob: str) -> re.Pattern[str]:
     try:
         return re.compile(_to_regex(glob), re.DOTALL)
     except re.error:
         return re.compile(re.escape(glob))
 
 
-_TOKENS: Final = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|\\.|[{},]|.", re.DOTALL)
-_MEANS: Final = {"**/": "(?:.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+_GLOB_TOKENS: Final = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|\\.|[{},]|.", re.DOTALL)
+_GLOB_REGEX: Final = {"**/": "(?:.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 def _to_regex(glob: str) -> str:
     pieces, depth = [], 0
-    for token in _TOKENS.findall(glob):
-        if token in _MEANS:
-            pieces.append(_MEANS[token])
+    for token in _GLOB_TOKENS.findall(glob):
+        if token in _GLOB_REGEX:
+            pieces.append(_GLOB_REGEX[token])
         elif token == "{":
             depth += 1
             pieces.append("(?:")

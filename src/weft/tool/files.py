@@ -1,4 +1,7 @@
-"""The files a tool was allowed to touch, opened as the very files they were judged to be. Off the event loop."""
+"""Open and replace the files that a tool was permitted to touch, and check that they are still those files.
+
+The async functions do their work in a thread.
+"""
 
 import asyncio
 import fcntl
@@ -16,34 +19,39 @@ from weft.errors import ToolError
 
 T = TypeVar("T")
 
-TEXT_LIMIT: Final = 16 << 20
-_MOVED: Final = "changed its place while it was being opened. Try again."
+MAX_TEXT_BYTES: Final = 16 << 20
+_MOVED: Final = "was moved while it was being opened. Try again."
 
 
 class Stamp(Struct, frozen=True, kw_only=True):
-    """By what a file is known to be as it was: when it was last written (ns), how long it is, and a digest of what an
-    editor has in its place and did not save."""
+    """What identifies the state of a file.
+
+    That is its modification time (ns), its size, and a digest of the text that an editor has not saved.
+    """
 
     modified: int
     size: int
     unsaved: str = ""
 
 
-class Text(Struct, frozen=True, kw_only=True):
-    """A text file's whole content and the stamp it had then. Bytes that are not UTF-8 survive being written back."""
+class TextFile(Struct, frozen=True, kw_only=True):
+    """The whole content of a text file and its stamp. Bytes that are not UTF-8 survive a round trip."""
 
     content: str
     stamp: Stamp
 
 
 @contextmanager
-def open_to_read(path: str) -> Generator[BinaryIO]:
-    """Open a real path. Raises `ToolError` when it is no plain file, or has become a link since it was judged."""
-    # Not blocking: opening a named pipe would wait for someone to write.
+def open_plain_file(path: str) -> Generator[BinaryIO]:
+    """Open a file by its real path for reading.
+
+    Raise `ToolError` if it is not a plain file, or if a link has replaced it since the path was resolved.
+    """
+    # Do not block: opening a named pipe would wait for a writer.
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         _check_plain(fd, path)
-        _check_place(fd, path)
+        _check_not_moved(fd, path)
     except BaseException:
         os.close(fd)
         raise
@@ -59,13 +67,13 @@ def _check_plain(fd: int, path: str) -> None:
         raise ToolError(f"{path} is not a plain file.")
 
 
-def _check_place(fd: int, path: str) -> None:
-    if _place_of(fd, path) != path:
+def _check_not_moved(fd: int, path: str) -> None:
+    if _find_real_path(fd, path) != path:
         raise ToolError(f"{path} {_MOVED}")
 
 
-def _place_of(fd: int, path: str) -> str:
-    """Where an open file really is, as far as the system tells."""
+def _find_real_path(fd: int, path: str) -> str:
+    """Return the real path of an open file, as far as the system reveals it."""
     if sys.platform == "darwin":
         return os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
     try:
@@ -80,7 +88,9 @@ def stamp_of(file: BinaryIO) -> Stamp:
 
 
 async def find_stamp(path: str) -> Stamp | None:
-    def look() -> Stamp | None:
+    """Return the stamp of a plain file, or None if there is none. Raise `ToolError` for anything else."""
+
+    def read_stamp() -> Stamp | None:
         try:
             found = os.stat(path, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -89,34 +99,37 @@ async def find_stamp(path: str) -> Stamp | None:
             raise ToolError(f"{path} is not a plain file.")
         return Stamp(modified=found.st_mtime_ns, size=found.st_size)
 
-    return await asyncio.to_thread(told(look))
+    return await asyncio.to_thread(with_tool_errors(read_stamp))
 
 
-async def find_text(path: str) -> Text | None:
-    """The whole of a text file that is to be changed."""
-    return await asyncio.to_thread(told(lambda: _find_text(path)))
+async def find_text(path: str) -> TextFile | None:
+    """Return a whole text file, or None if there is none. Raise `ToolError` if it is too large to be changed as text."""
+    return await asyncio.to_thread(with_tool_errors(lambda: _find_text(path)))
 
 
-def _find_text(path: str) -> Text | None:
+def _find_text(path: str) -> TextFile | None:
     try:
-        with open_to_read(path) as file:
+        with open_plain_file(path) as file:
             stamp = stamp_of(file)
-            if stamp.size > TEXT_LIMIT:
+            if stamp.size > MAX_TEXT_BYTES:
                 raise ToolError(
                     f"{path} has {stamp.size} bytes, too many to change as text. Use a shell command."
                 )
-            return Text(content=file.read().decode(errors="surrogateescape"), stamp=stamp)
+            return TextFile(content=file.read().decode(errors="surrogateescape"), stamp=stamp)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
 async def write_text(path: str, content: str) -> Stamp:
-    """Put a text in a file's place, with the directories it needs: all of it, or nothing changes."""
-    return await asyncio.to_thread(told(lambda: replace_text(path, content)))
+    """Replace the text of a file atomically, creating its directories."""
+    return await asyncio.to_thread(with_tool_errors(lambda: replace_text(path, content)))
 
 
 def replace_text(path: str, content: str, *, mode: int | None = None) -> Stamp:
-    """The same, on the thread of the caller; a new file gets `mode`, one that is there keeps its own."""
+    """Replace the text of a file atomically, in the caller's thread.
+
+    A new file gets `mode`; an existing one keeps its own. Raise `ToolError` if the file is read-only or not plain.
+    """
     try:
         raw = content.encode(errors="surrogateescape")
     except UnicodeEncodeError as error:
@@ -127,53 +140,53 @@ def replace_text(path: str, content: str, *, mode: int | None = None) -> Stamp:
 def _replace(path: str, raw: bytes, mode: int | None) -> Stamp:
     parent, name = os.path.split(path)
     os.makedirs(parent, exist_ok=True)
-    within = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+    parent_fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _check_place(within, parent)
-        own = _mode_of(name, within)
-        mode = mode if own is None else own
-        # OpenCode writes into the file itself, so that a full disk or a crash leaves it empty.
-        passing = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
-        fd = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=within)
+        _check_not_moved(parent_fd, parent)
+        existing_mode = _mode_of(name, parent_fd)
+        mode = mode if existing_mode is None else existing_mode
+        # OpenCode writes into the file itself, so a full disk or a crash leaves it empty.
+        temporary = f".{name[:100]}.{secrets.token_hex(6)}.tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=parent_fd)
         try:
-            stamp = _fill(fd, raw, mode)
-            os.replace(passing, name, src_dir_fd=within, dst_dir_fd=within)
+            stamp = _write_synced(fd, raw, mode)
+            os.replace(temporary, name, src_dir_fd=parent_fd, dst_dir_fd=parent_fd)
         except BaseException:
             with suppress(OSError):
-                os.unlink(passing, dir_fd=within)
+                os.unlink(temporary, dir_fd=parent_fd)
             raise
         return stamp
     finally:
-        os.close(within)
+        os.close(parent_fd)
 
 
 def check_replaceable(path: str) -> None:
-    """Raise `ToolError` if a file may not be replaced, as `replace_text` would."""
+    """Raise `ToolError` if `replace_text` could not replace the file."""
     parent, name = os.path.split(path)
     try:
-        within = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+        parent_fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
-        return  # it is made when the file is
+        return  # the directory is created with the file
     try:
-        _check_place(within, parent)
-        _mode_of(name, within)
+        _check_not_moved(parent_fd, parent)
+        _mode_of(name, parent_fd)
     finally:
-        os.close(within)
+        os.close(parent_fd)
 
 
-def _mode_of(name: str, within: int) -> int | None:
+def _mode_of(name: str, parent_fd: int) -> int | None:
     try:
-        found = os.stat(name, dir_fd=within, follow_symlinks=False)
+        found = os.stat(name, dir_fd=parent_fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(found.st_mode):
         raise ToolError(f"{name} is not a plain file.")
-    if not os.access(name, os.W_OK, dir_fd=within):
+    if not os.access(name, os.W_OK, dir_fd=parent_fd):
         raise ToolError(f"{name} is read-only.")
     return stat.S_IMODE(found.st_mode)
 
 
-def _fill(fd: int, raw: bytes, mode: int | None) -> Stamp:
+def _write_synced(fd: int, raw: bytes, mode: int | None) -> Stamp:
     with os.fdopen(fd, "wb") as file:
         if mode is not None:
             os.fchmod(fd, mode)
@@ -183,8 +196,8 @@ def _fill(fd: int, raw: bytes, mode: int | None) -> Stamp:
         return stamp_of(file)
 
 
-def told(work: Callable[[], T]) -> Callable[[], T]:
-    """The same work, its system errors told so that the model can act on them."""
+def with_tool_errors(work: Callable[[], T]) -> Callable[[], T]:
+    """Wrap a function so that it raises `OSError`s as `ToolError`s that the model can act on."""
 
     def run() -> T:
         try:

@@ -1,4 +1,4 @@
-"""Format changed files with the formatters that are installed; none is downloaded."""
+"""Format changed files with the formatters that are installed. None is downloaded."""
 
 import asyncio
 import os
@@ -7,18 +7,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from weft.host.processes import Command, run
-from weft.tool.programs import Ground, find_program, has_any, upwards
+from weft.host.processes import ProcessCommand, run_command
+from weft.tool.programs import ProgramContext, find_program, has_any, list_parents
 
-FILE: Final = "$FILE"
-READ: Final = 256 * 1024
+FILE_PLACEHOLDER: Final = "$FILE"
+MAX_READ_CHARACTERS: Final = 256 * 1024
 
 
-class Formatter(Struct, frozen=True, kw_only=True):
-    """A program that tidies up files with some endings; `$FILE` in its command is the file.
+class FileFormatter(Struct, frozen=True, kw_only=True):
+    """A program that formats files with certain endings. `$FILE` in its command stands for the file.
 
-    One we know is used where its program is installed and, if it says so, one of the files in `where` is there or one
-    of those in `named` speaks of it. One that is `careful` runs nothing of the project's own.
+    A formatter is used if its program is installed. If it has `where` or `named`, the project must also contain one of
+    the files in `where`, or a file of `named` that mentions the given word. One that is `careful` runs no code of the
+    project, and so it is also used in projects that are not trusted.
     """
 
     name: str
@@ -40,160 +41,186 @@ _PYTHON: Final = (".py", ".pyi")
 _C: Final = (".c", ".cc", ".cpp", ".cxx", ".c++", ".h", ".hh", ".hpp", ".hxx", ".h++", ".ino")
 _RUBY: Final = (".rb", ".rake", ".gemspec", ".ru")
 
-OXFMT: Final = Formatter(
-    name="oxfmt", argv=("oxfmt", FILE), endings=_SCRIPT, named=(("package.json", '"oxfmt"'),)
+OXFMT: Final = FileFormatter(
+    name="oxfmt", argv=("oxfmt", FILE_PLACEHOLDER), endings=_SCRIPT, named=(("package.json", '"oxfmt"'),)
 )
 
-FORMATTERS: Final[tuple[Formatter, ...]] = (
-    Formatter(name="gofmt", argv=("gofmt", "-w", FILE), endings=(".go",), careful=True),
-    Formatter(
+FORMATTERS: Final[tuple[FileFormatter, ...]] = (
+    FileFormatter(name="gofmt", argv=("gofmt", "-w", FILE_PLACEHOLDER), endings=(".go",), careful=True),
+    FileFormatter(
         name="mix",
-        argv=("mix", "format", FILE),
+        argv=("mix", "format", FILE_PLACEHOLDER),
         endings=(".ex", ".exs", ".eex", ".heex", ".leex", ".neex", ".sface"),
     ),
-    Formatter(
+    FileFormatter(
         name="prettier",
-        argv=("prettier", "--write", FILE),
+        argv=("prettier", "--write", FILE_PLACEHOLDER),
         endings=_WEB,
         named=(("package.json", '"prettier"'),),
     ),
-    Formatter(
+    FileFormatter(
         name="biome",
-        argv=("biome", "check", "--write", FILE),
+        argv=("biome", "check", "--write", FILE_PLACEHOLDER),
         endings=_WEB,
         where=("biome.json", "biome.jsonc"),
     ),
-    Formatter(name="zig", argv=("zig", "fmt", FILE), endings=(".zig", ".zon"), careful=True),
-    Formatter(
+    FileFormatter(name="zig", argv=("zig", "fmt", FILE_PLACEHOLDER), endings=(".zig", ".zon"), careful=True),
+    FileFormatter(
         name="clang-format",
-        argv=("clang-format", "-i", FILE),
+        argv=("clang-format", "-i", FILE_PLACEHOLDER),
         endings=_C,
         where=(".clang-format",),
         careful=True,
     ),
-    Formatter(name="ktlint", argv=("ktlint", "-F", FILE), endings=(".kt", ".kts"), careful=True),
-    Formatter(
+    FileFormatter(
+        name="ktlint", argv=("ktlint", "-F", FILE_PLACEHOLDER), endings=(".kt", ".kts"), careful=True
+    ),
+    FileFormatter(
         name="ruff",
-        argv=("ruff", "format", FILE),
+        argv=("ruff", "format", FILE_PLACEHOLDER),
         endings=_PYTHON,
         where=("ruff.toml", ".ruff.toml"),
         named=(("pyproject.toml", "ruff"), ("requirements.txt", "ruff"), ("Pipfile", "ruff")),
         careful=True,
     ),
-    Formatter(name="air", argv=("air", "format", FILE), endings=(".r",), careful=True),
-    Formatter(name="rubocop", argv=("rubocop", "--autocorrect", FILE), endings=_RUBY),
-    Formatter(name="standardrb", argv=("standardrb", "--fix", FILE), endings=_RUBY),
-    Formatter(
-        name="htmlbeautifier", argv=("htmlbeautifier", FILE), endings=(".erb", ".html.erb"), careful=True
+    FileFormatter(name="air", argv=("air", "format", FILE_PLACEHOLDER), endings=(".r",), careful=True),
+    FileFormatter(name="rubocop", argv=("rubocop", "--autocorrect", FILE_PLACEHOLDER), endings=_RUBY),
+    FileFormatter(name="standardrb", argv=("standardrb", "--fix", FILE_PLACEHOLDER), endings=_RUBY),
+    FileFormatter(
+        name="htmlbeautifier",
+        argv=("htmlbeautifier", FILE_PLACEHOLDER),
+        endings=(".erb", ".html.erb"),
+        careful=True,
     ),
-    Formatter(name="dart", argv=("dart", "format", FILE), endings=(".dart",), careful=True),
-    Formatter(
+    FileFormatter(name="dart", argv=("dart", "format", FILE_PLACEHOLDER), endings=(".dart",), careful=True),
+    FileFormatter(
         name="ocamlformat",
-        argv=("ocamlformat", "-i", FILE),
+        argv=("ocamlformat", "-i", FILE_PLACEHOLDER),
         endings=(".ml", ".mli"),
         where=(".ocamlformat",),
         careful=True,
     ),
-    Formatter(name="terraform", argv=("terraform", "fmt", FILE), endings=(".tf", ".tfvars"), careful=True),
-    Formatter(name="latexindent", argv=("latexindent", "-w", "-s", FILE), endings=(".tex",)),
-    Formatter(name="gleam", argv=("gleam", "format", FILE), endings=(".gleam",), careful=True),
-    Formatter(name="shfmt", argv=("shfmt", "-w", FILE), endings=(".sh", ".bash"), careful=True),
-    Formatter(name="nixfmt", argv=("nixfmt", FILE), endings=(".nix",), careful=True),
-    Formatter(name="rustfmt", argv=("rustfmt", FILE), endings=(".rs",)),
-    Formatter(
+    FileFormatter(
+        name="terraform",
+        argv=("terraform", "fmt", FILE_PLACEHOLDER),
+        endings=(".tf", ".tfvars"),
+        careful=True,
+    ),
+    FileFormatter(name="latexindent", argv=("latexindent", "-w", "-s", FILE_PLACEHOLDER), endings=(".tex",)),
+    FileFormatter(
+        name="gleam", argv=("gleam", "format", FILE_PLACEHOLDER), endings=(".gleam",), careful=True
+    ),
+    FileFormatter(
+        name="shfmt", argv=("shfmt", "-w", FILE_PLACEHOLDER), endings=(".sh", ".bash"), careful=True
+    ),
+    FileFormatter(name="nixfmt", argv=("nixfmt", FILE_PLACEHOLDER), endings=(".nix",), careful=True),
+    FileFormatter(name="rustfmt", argv=("rustfmt", FILE_PLACEHOLDER), endings=(".rs",)),
+    FileFormatter(
         name="pint",
-        argv=("vendor/bin/pint", FILE),
+        argv=("vendor/bin/pint", FILE_PLACEHOLDER),
         endings=(".php",),
         named=(("composer.json", '"laravel/pint"'),),
     ),
-    Formatter(name="ormolu", argv=("ormolu", "-i", FILE), endings=(".hs",), careful=True),
-    Formatter(
-        name="cljfmt", argv=("cljfmt", "fix", "--quiet", FILE), endings=(".clj", ".cljs", ".cljc", ".edn")
+    FileFormatter(name="ormolu", argv=("ormolu", "-i", FILE_PLACEHOLDER), endings=(".hs",), careful=True),
+    FileFormatter(
+        name="cljfmt",
+        argv=("cljfmt", "fix", "--quiet", FILE_PLACEHOLDER),
+        endings=(".clj", ".cljs", ".cljc", ".edn"),
     ),
-    Formatter(name="dfmt", argv=("dfmt", "-i", FILE), endings=(".d",), careful=True),
+    FileFormatter(name="dfmt", argv=("dfmt", "-i", FILE_PLACEHOLDER), endings=(".d",), careful=True),
 )
 
 
-def commands_for(
-    path: str, formatters: tuple[Formatter, ...], ground: Ground
-) -> Iterator[tuple[Formatter, tuple[str, ...]]]:
-    """The formatters for a file, each with its command. Looks at the disk."""
-    above = list(upwards(ground.directory, ground.worktree))
+def find_commands(
+    path: str, formatters: tuple[FileFormatter, ...], context: ProgramContext
+) -> Iterator[tuple[FileFormatter, tuple[str, ...]]]:
+    """Yield the formatters for a file, each with its command. This reads the disk."""
+    parents = list(list_parents(context.directory, context.worktree))
     for formatter in formatters:
-        if path.lower().endswith(formatter.endings) and _is_wanted(formatter, above, ground):
-            program = _program(formatter.argv[0], above, ground)
+        if path.lower().endswith(formatter.endings) and _is_wanted(formatter, parents, context):
+            program = _find_program(formatter.argv[0], parents, context)
             if program is not None:
-                yield formatter, (program, *(word.replace(FILE, path) for word in formatter.argv[1:]))
+                yield (
+                    formatter,
+                    (program, *(word.replace(FILE_PLACEHOLDER, path) for word in formatter.argv[1:])),
+                )
 
 
-def is_used(formatter: Formatter, ground: Ground) -> bool:
-    """Whether files with its endings are tidied up by it."""
-    above = list(upwards(ground.directory, ground.worktree))
-    return _is_wanted(formatter, above, ground) and _program(formatter.argv[0], above, ground) is not None
+def is_used(formatter: FileFormatter, context: ProgramContext) -> bool:
+    """Return True if this formatter is used for files with its endings."""
+    parents = list(list_parents(context.directory, context.worktree))
+    return (
+        _is_wanted(formatter, parents, context)
+        and _find_program(formatter.argv[0], parents, context) is not None
+    )
 
 
-def _is_wanted(formatter: Formatter, above: list[str], ground: Ground) -> bool:
-    if not (ground.trusted or formatter.careful):
+def _is_wanted(formatter: FileFormatter, parents: list[str], context: ProgramContext) -> bool:
+    if not (context.trusted or formatter.careful):
         return False
     if not formatter.where and not formatter.named:
         return True
-    return any(_settles(formatter, directory) for directory in above)
+    return any(_is_configured_in(formatter, directory) for directory in parents)
 
 
-def _settles(formatter: Formatter, directory: str) -> bool:
+def _is_configured_in(formatter: FileFormatter, directory: str) -> bool:
     if has_any(directory, formatter.where):
         return True
-    return any(word in _head(os.path.join(directory, name)) for name, word in formatter.named)
+    return any(word in _read_head(os.path.join(directory, name)) for name, word in formatter.named)
 
 
-def _head(path: str) -> str:
+def _read_head(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(READ)
+            return file.read(MAX_READ_CHARACTERS)
     except OSError:
         return ""
 
 
-def _program(name: str, above: list[str], ground: Ground) -> str | None:
-    if os.sep in name:  # as a person wrote it, or in a project that is trusted
-        paths = [os.path.join(directory, name) for directory in above]
+def _find_program(name: str, parents: list[str], context: ProgramContext) -> str | None:
+    if os.sep in name:  # configured by a person, or in a trusted project
+        paths = [os.path.join(directory, name) for directory in parents]
         return next((path for path in paths if os.access(path, os.X_OK)), None)
-    return find_program(name, [os.path.join(each, "node_modules", ".bin") for each in above], ground)
+    return find_program(name, [os.path.join(each, "node_modules", ".bin") for each in parents], context)
 
 
-SECONDS: Final = 20.0
+FORMAT_SECONDS: Final = 20.0
 
 
-class Tidy:
-    """Runs the formatters for a file, one after the other. One that fails or hangs costs its time, and nothing else."""
+class FormatterRunner:
+    """Runs the formatters for a file one after the other. One that fails or times out does not affect the others."""
 
     def __init__(
-        self, formatters: tuple[Formatter, ...], ground: Ground, *, seconds: float = SECONDS
+        self,
+        formatters: tuple[FileFormatter, ...],
+        context: ProgramContext,
+        *,
+        seconds: float = FORMAT_SECONDS,
     ) -> None:
         self._formatters = formatters
-        self._ground = ground
+        self._context = context
         self._seconds = seconds
 
     def list_formatters(self) -> list[tuple[str, tuple[str, ...], bool]]:
-        """Each by name, with its endings, and whether it is used here. Looks at the disk."""
-        return [(each.name, each.endings, is_used(each, self._ground)) for each in self._formatters]
+        """Return each formatter's name, its endings, and whether it is used here. This reads the disk."""
+        return [(each.name, each.endings, is_used(each, self._context)) for each in self._formatters]
 
     async def __call__(self, path: str) -> None:
         if not path.lower().endswith(tuple(end for each in self._formatters for end in each.endings)):
             return
-        found = await asyncio.to_thread(lambda: list(commands_for(path, self._formatters, self._ground)))
+        found = await asyncio.to_thread(lambda: list(find_commands(path, self._formatters, self._context)))
         for formatter, argv in found:
-            command = Command(
-                argv=self._ground.sandbox.around(argv),
-                directory=self._ground.directory,
-                environment={**self._ground.environment, **formatter.environment},
+            command = ProcessCommand(
+                argv=self._context.sandbox.wrap(argv),
+                directory=self._context.directory,
+                environment={**self._context.environment, **formatter.environment},
                 timeout=self._seconds,
             )
             try:
-                await run(command, _unheard)
+                await run_command(command, _ignore_output)
             except OSError:
-                continue  # not there after all
+                continue  # it was removed in the meantime
 
 
-async def _unheard(piece: bytes) -> None:
+async def _ignore_output(piece: bytes) -> None:
     del piece

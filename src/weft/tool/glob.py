@@ -1,4 +1,4 @@
-"""Find files by name."""
+"""The `glob` tool: find files by name."""
 
 import os
 from typing import Annotated, Final
@@ -6,12 +6,11 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from weft.errors import ToolError
-from weft.tool.contract import Tool, ToolContext, ToolResult
-from weft.tool.description import about
-from weft.tool.file_listing import TRUNCATED, fits, list_files
-from weft.tool.paths import enter, title_of
+from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
+from weft.tool.file_listing import TRUNCATED_NOTE, list_files, matches_glob
+from weft.tool.paths import format_title, resolve_path
 
-LIMIT: Final = 100
+MAX_FILES: Final = 100
 
 
 class GlobInput(Struct, frozen=True, kw_only=True):
@@ -24,23 +23,23 @@ class GlobInput(Struct, frozen=True, kw_only=True):
 async def glob(wanted: GlobInput, ctx: ToolContext) -> ToolResult:
     metadata = {"pattern": wanted.pattern, "path": wanted.path}
     await ctx.ask("glob", wanted.pattern, always=("*",), metadata=metadata)
-    place = await enter(wanted.path or ctx.directory, ctx, "directory")
+    place = await resolve_path(wanted.path or ctx.directory, ctx, "directory")
     if not place.is_directory:
         raise ToolError(f"There is no directory {place.path} to search.")
-    # A model that knows where it is often writes the whole path.
+    # Models that know the directory often write the whole path.
     pattern = wanted.pattern.removeprefix(place.path.rstrip("/") + "/")
-    # Newest first over all, where OpenCode sorts the first hundred it came upon: with the list cut short, what was
-    # touched last is what the model is after.
-    found = [file.name for file in await list_files(place.real, ctx) if fits(file.name, pattern)]
-    lines = [os.path.join(place.path, name) for name in found[:LIMIT]] or ["No files found"]
-    truncated = len(found) > LIMIT
+    # All files are sorted newest first; OpenCode sorts only the first hundred it finds. If the list is truncated, the
+    # model is most likely after the files that were changed last.
+    found = [file.name for file in await list_files(place.real, ctx) if matches_glob(file.name, pattern)]
+    lines = [os.path.join(place.path, name) for name in found[:MAX_FILES]] or ["No files found"]
+    truncated = len(found) > MAX_FILES
     if truncated:
-        lines += ["", TRUNCATED]
+        lines += ["", TRUNCATED_NOTE]
     return ToolResult(
-        title=title_of(place, ctx),
+        title=format_title(place, ctx),
         output="\n".join(lines),
-        metadata={"count": min(len(found), LIMIT), "truncated": truncated},
+        metadata={"count": min(len(found), MAX_FILES), "truncated": truncated},
     )
 
 
-GLOB = Tool(name="glob", about=about("glob"), takes=GlobInput, run=glob, announces=True)
+GLOB = Tool(name="glob", about=read_description("glob"), takes=GlobInput, run=glob, announces=True)

@@ -1,4 +1,4 @@
-"""Turn HTML into Markdown or plain text, in time linear in its length (pure)."""
+"""Convert HTML to Markdown or plain text, in time linear in its length (pure)."""
 
 import re
 from collections.abc import Iterator
@@ -10,18 +10,19 @@ _START: Final = re.compile(r"<(?=[A-Za-z!?]|/[A-Za-z])")
 _NAME: Final = re.compile(r"/?[A-Za-z][^\s/>]*")
 _STOP: Final = re.compile(r"[\"'>]")
 _ATTRIBUTE: Final = re.compile(r"([^\s=/>\"']+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+)))?")
-# What is in these is not HTML, up to their end.
+# The content of these elements is not HTML.
 _RAW: Final = {name: re.compile(rf"</{name}", re.IGNORECASE) for name in ("script", "style")}
 
 
 class Tag(NamedTuple):
-    """A tag by its name; `rest` is what stands behind the name."""
+    """A tag. `rest` is the text after its name."""
 
     name: str
     closes: bool
     rest: str = ""
 
     def attribute(self, wanted: str) -> str:
+        """Return the value of an attribute, or "" if there is none."""
         for name, *values in _ATTRIBUTE.findall(self.rest):
             if name.lower() == wanted:
                 return unescape("".join(values))
@@ -29,21 +30,23 @@ class Tag(NamedTuple):
 
 
 def read_tags(html: str) -> Iterator[Tag | str]:
-    """Tags, and the words between them. Comments, declarations and scripts are left out."""
-    reader = _Reader(html)
+    """Yield the tags and the text between them, without comments, declarations and scripts."""
+    reader = _TagReader(html)
     while (piece := reader.next()) is not None:
         if piece:
             yield piece
 
 
-class _Reader:
+class _TagReader:
+    """Reads HTML piece by piece."""
+
     def __init__(self, html: str) -> None:
         self._html = html
         self._at = 0
-        self._unclosed: set[str] = set()  # quotes that no longer come
+        self._unclosed: set[str] = set()  # quotes that do not occur any more
 
     def next(self) -> Tag | str | None:
-        """The next piece, "" where there is nothing to tell, None at the end."""
+        """Return the next piece, "" for a piece without content, or None at the end."""
         html, at = self._html, self._at
         if at >= len(html):
             return None
@@ -77,7 +80,7 @@ class _Reader:
         return Tag(word, closes, self._html[name.end() : end])
 
     def _end_of_tag(self, at: int) -> int:
-        """Where the tag ends: at a > that is not quoted."""
+        """Return the position of the > that ends the tag, ignoring quoted ones."""
         while found := _STOP.search(self._html, at):
             mark, at = found[0], found.end()
             if mark == ">":
@@ -90,12 +93,12 @@ class _Reader:
         return len(self._html)
 
 
-# Past this nobody reads on.
-LONGEST: Final = 2 << 20
-DEEPEST: Final = 20
+# Longer pages are cut.
+MAX_CHARACTERS: Final = 2 << 20
+MAX_NESTING: Final = 20
 
-_UNREAD_NAMES = "script style noscript template iframe object head svg math canvas"
-_UNREAD: Final = frozenset(_UNREAD_NAMES.split())
+_SKIPPED_NAMES = "script style noscript template iframe object head svg math canvas"
+_SKIPPED: Final = frozenset(_SKIPPED_NAMES.split())
 _BLOCK_NAMES = """
 address article aside body details dialog dd div dl dt fieldset figcaption figure footer form header html legend main
 nav p section summary
@@ -109,17 +112,17 @@ _MANY_BLANK_LINES: Final = re.compile(r"\n{3,}")
 
 
 def to_markdown(html: str, url: str = "") -> str:
-    """The page as markdown; links are made whole with the page's own `url`."""
-    return _Markdown(url).read(html)
+    """Convert a page to Markdown. Relative links are resolved against `url`."""
+    return _MarkdownReader(url).read(html)
 
 
 def to_text(html: str) -> str:
-    """The words alone, a line for each block."""
-    return _Text().read(html)
+    """Return the text of a page, with a line for each block."""
+    return _TextReader().read(html)
 
 
-class _Page:
-    """Collects lines. What stands between blocks is one line; blanks in it are one blank."""
+class _PageReader:
+    """Collects lines. The text between two blocks becomes one line, with whitespace collapsed."""
 
     def __init__(self) -> None:
         self._unread = ""
@@ -129,7 +132,7 @@ class _Page:
         self._verbatim = False
 
     def read(self, html: str) -> str:
-        for piece in read_tags(html[:LONGEST]):
+        for piece in read_tags(html[:MAX_CHARACTERS]):
             if isinstance(piece, Tag):
                 self._see(piece)
             elif not self._unread:
@@ -139,11 +142,11 @@ class _Page:
 
     def _see(self, tag: Tag) -> None:
         if self._unread:
-            # Up to the end of what is left out; the same may stand in it again.
+            # Skip to the end of the element, which may contain elements of the same name.
             if tag.name == self._unread and not tag.rest.endswith("/"):
                 self._depth += -1 if tag.closes else 1
                 self._unread = self._unread if self._depth else ""
-        elif tag.name in _UNREAD and not tag.closes:
+        elif tag.name in _SKIPPED and not tag.closes:
             self._unread, self._depth = tag.name, 1
         elif tag.closes:
             self._close(tag.name)
@@ -157,7 +160,7 @@ class _Page:
         raise NotImplementedError
 
     def _take(self) -> str:
-        """The words so far, as a line."""
+        """Return the text collected so far as a line, and start anew."""
         line = "".join(self._words)
         self._words = []
         return line.strip("\r\n") if self._verbatim else _BLANKS.sub(" ", line).strip()
@@ -167,8 +170,8 @@ class _Page:
             self._lines.append(line)
 
 
-class _Text(_Page):
-    """Words and line breaks."""
+class _TextReader(_PageReader):
+    """Reads text and line breaks only."""
 
     def _open(self, tag: Tag) -> None:
         if tag.name in _BREAKS or tag.name == "pre":
@@ -183,13 +186,13 @@ class _Text(_Page):
         self._verbatim &= name != "pre"
 
 
-class _Markdown(_Page):
-    """Words with their marks."""
+class _MarkdownReader(_PageReader):
+    """Reads text with Markdown markup."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
         self._url = url
-        self._lists: list[int | None] = []  # the number of the last item, None where they have none
+        self._lists: list[int | None] = []  # the number of the last item; None for bullets
         self._quotes = 0
         self._heading = ""
         self._item = ""
@@ -209,7 +212,7 @@ class _Markdown(_Page):
         elif name in ("td", "th"):
             self._end_cell()
             self._row = self._row or []
-            self._words = [""]  # something, so that an empty cell is a cell
+            self._words = [""]  # not empty, so that an empty cell counts as a cell
         elif name == "tr":
             self._end_row()
         elif self._row is None:
@@ -277,10 +280,10 @@ class _Markdown(_Page):
         elif name == "pre" and self._verbatim:
             self._fence()
 
-    # --- within a line ---
+    # --- inline elements ---
 
     def _mark(self, mark: str) -> None:
-        """The start or the end of what is marked; a mark around nothing is none."""
+        """Open or close an inline mark. A mark around nothing is removed."""
         if self._verbatim:
             return
         if self._words and self._words[-1] == mark:
@@ -327,7 +330,7 @@ class _Markdown(_Page):
         self._gap()
 
     def _quoted(self) -> str:
-        return "> " * min(self._quotes, DEEPEST)
+        return "> " * min(self._quotes, MAX_NESTING)
 
     def _open_list(self, tag: Tag) -> None:
         self._end_block()
@@ -335,7 +338,7 @@ class _Markdown(_Page):
             self._gap()
         start = tag.attribute("start")
         first = int(start) if re.fullmatch("[0-9]{1,6}", start) else 1
-        self._lists = [*self._lists[:DEEPEST], first - 1 if tag.name == "ol" else None]
+        self._lists = [*self._lists[:MAX_NESTING], first - 1 if tag.name == "ol" else None]
 
     def _next_item(self) -> str:
         number = self._lists[-1] if self._lists else None
@@ -365,7 +368,7 @@ class _Markdown(_Page):
         if line := self._take():
             self._put(f"{self._heading}{line}")
             self._heading = ""
-            # What follows in the same item stands below its words.
+            # Further text of the same item is indented below it.
             self._item = " " * len(self._item)
 
     def _part(self) -> None:

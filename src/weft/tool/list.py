@@ -1,4 +1,4 @@
-"""List a directory as a tree. Not offered to models: it is how a directory is attached to a prompt."""
+"""The `list` tool: list a directory as a tree. It is not offered to models; prompts use it to attach directories."""
 
 from collections.abc import Iterator
 from typing import Annotated, Final
@@ -6,20 +6,20 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from weft.errors import ToolError
-from weft.tool.contract import Tool, ToolContext, ToolResult
-from weft.tool.description import about
-from weft.tool.file_listing import fits, list_names
-from weft.tool.paths import enter, title_of
+from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
+from weft.tool.file_listing import list_names, matches_glob
+from weft.tool.paths import format_title, resolve_path
 
-LIMIT: Final = 100
+MAX_FILES: Final = 100
 
-# Made, not written. Below the top only what is never anything else: there is a `bin` in many a source tree.
-_EVERYWHERE: Final = frozenset({"node_modules", "__pycache__", ".git", ".venv"})
-_AT_TOP_NAMES = """
+# Generated directories. Below the top, only names that never mean anything else are ignored: many source trees have a
+# `bin`.
+_IGNORED_ANYWHERE: Final = frozenset({"node_modules", "__pycache__", ".git", ".venv"})
+_IGNORED_AT_TOP_NAMES = """
 dist build target vendor bin obj .idea .vscode .zig-cache zig-out .coverage coverage tmp temp .cache cache logs
 venv env
 """
-_AT_TOP: Final = _EVERYWHERE | frozenset(_AT_TOP_NAMES.split())
+_IGNORED_AT_TOP: Final = _IGNORED_ANYWHERE | frozenset(_IGNORED_AT_TOP_NAMES.split())
 
 
 class ListInput(Struct, frozen=True, kw_only=True):
@@ -28,30 +28,30 @@ class ListInput(Struct, frozen=True, kw_only=True):
 
 
 async def list_directory(wanted: ListInput, ctx: ToolContext) -> ToolResult:
-    place = await enter(wanted.path or ctx.directory, ctx, "directory")
+    place = await resolve_path(wanted.path or ctx.directory, ctx, "directory")
     patterns = tuple(dict.fromkeys((place.path, place.real)))
     await ctx.ask("list", *patterns, always=("*",), metadata={"path": place.path})
     if not place.is_directory:
         raise ToolError(f"There is no directory {place.path}.")
     names = [name for name in await list_names(place.real, ctx) if not is_ignored(name, wanted.ignore)]
-    shown = sorted(names)[:LIMIT]
+    shown = sorted(names)[:MAX_FILES]
     return ToolResult(
-        title=title_of(place, ctx),
-        output="\n".join([f"{place.path.rstrip('/')}/", *tree(shown)]) + "\n",
-        metadata={"count": len(shown), "truncated": len(names) >= LIMIT},
+        title=format_title(place, ctx),
+        output="\n".join([f"{place.path.rstrip('/')}/", *format_tree(shown)]) + "\n",
+        metadata={"count": len(shown), "truncated": len(names) >= MAX_FILES},
     )
 
 
 def is_ignored(name: str, globs: tuple[str, ...]) -> bool:
     parents = name.split("/")[:-1]
-    if parents and (parents[0] in _AT_TOP or not _EVERYWHERE.isdisjoint(parents)):
+    if parents and (parents[0] in _IGNORED_AT_TOP or not _IGNORED_ANYWHERE.isdisjoint(parents)):
         return True
-    above = ["/".join(parents[: depth + 1]) for depth in range(len(parents))]
-    return any(fits(each, glob) for glob in globs for each in [name, *above])
+    directories = ["/".join(parents[: depth + 1]) for depth in range(len(parents))]
+    return any(matches_glob(each, glob) for glob in globs for each in [name, *directories])
 
 
-def tree(names: list[str], depth: int = 1) -> Iterator[str]:
-    """Two blanks for each level, directories before files."""
+def format_tree(names: list[str], depth: int = 1) -> Iterator[str]:
+    """Yield the lines of a tree: two blanks per level, directories before files."""
     below: dict[str, list[str]] = {}
     files = []
     for name in names:
@@ -62,8 +62,8 @@ def tree(names: list[str], depth: int = 1) -> Iterator[str]:
             files.append(head)
     for directory in sorted(below):
         yield f"{'  ' * depth}{directory}/"
-        yield from tree(below[directory], depth + 1)
+        yield from format_tree(below[directory], depth + 1)
     yield from (f"{'  ' * depth}{file}" for file in sorted(files))
 
 
-LIST = Tool(name="list", about=about("list"), takes=ListInput, run=list_directory, announces=True)
+LIST = Tool(name="list", about=read_description("list"), takes=ListInput, run=list_directory, announces=True)

@@ -1,4 +1,4 @@
-"""Which network addresses a tool may reach without asking: public ones only."""
+"""Which network addresses a tool may reach without a question: public ones only."""
 
 import asyncio
 import socket
@@ -11,14 +11,14 @@ from msgspec import Struct
 
 from weft.errors import ToolError
 
-# Addresses that stand for IPv4 ones behind a translator.
+# Addresses that a NAT64 gateway translates to IPv4.
 _NAT64: Final = ip_network("64:ff9b::/96")
 
 Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
 
 
 async def resolve(host: str, port: int) -> tuple[str, ...]:
-    """The addresses of a name."""
+    """Return the addresses of a host name. Raise `ToolError` if there are none."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -27,16 +27,16 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is anybody's to reach. What cannot be told is not."""
+    """Return True for a public address, and False for a private or invalid one."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    return _seen_through(found).is_global and not found.is_multicast
+    return _unwrap_ipv4(found).is_global and not found.is_multicast
 
 
-def _seen_through(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address within an IPv6 one, if that is where it leads."""
+def _unwrap_ipv4(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """Return the IPv4 address that an IPv6 address leads to, or the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:
@@ -44,20 +44,24 @@ def _seen_through(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Addre
     return address.ipv4_mapped or address.sixtofour or address
 
 
-class Reach(Struct, frozen=True, kw_only=True):
-    """How names are looked up, and which addresses are public. Tests have a small world of their own."""
+class NetworkAccess(Struct, frozen=True, kw_only=True):
+    """How names are resolved, and which addresses are public. Tests replace both."""
 
     resolve: Resolve = resolve
     is_public: Callable[[str], bool] = is_public
 
 
-def proxy_for(url: str, environment: Mapping[str, str]) -> str | None:
-    """The proxy that the environment names for a URL."""
+def find_proxy(url: str, environment: Mapping[str, str]) -> str | None:
+    """Return the proxy that the environment configures for a URL, or None."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if any(_is_exempt(host, each.strip()) for each in _either(environment, "no_proxy").split(",")):
+    if any(_is_exempt(host, each.strip()) for each in _get_either_case(environment, "no_proxy").split(",")):
         return None
-    return _either(environment, f"{parts.scheme}_proxy") or _either(environment, "all_proxy") or None
+    return (
+        _get_either_case(environment, f"{parts.scheme}_proxy")
+        or _get_either_case(environment, "all_proxy")
+        or None
+    )
 
 
 def _is_exempt(host: str, pattern: str) -> bool:
@@ -65,5 +69,5 @@ def _is_exempt(host: str, pattern: str) -> bool:
     return pattern == "*" or (bool(bare) and (host == bare or host.endswith(f".{bare}")))
 
 
-def _either(environment: Mapping[str, str], name: str) -> str:
+def _get_either_case(environment: Mapping[str, str], name: str) -> str:
     return environment.get(name) or environment.get(name.upper()) or ""

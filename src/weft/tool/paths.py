@@ -1,4 +1,4 @@
-"""Where a path leads, and asking before it leaves the project."""
+"""Resolve paths that a tool is given, and ask before a path leads out of the project."""
 
 import asyncio
 import os
@@ -10,11 +10,14 @@ from msgspec import Struct
 from weft.errors import ToolError
 from weft.tool.contract import ToolContext
 
-_ACTING: Final = frozenset({".git", ".opencode", "opencode.json", "opencode.jsonc"})
+_SELF_ACTIVATING: Final = frozenset({".git", ".opencode", "opencode.json", "opencode.jsonc"})
 
 
-class Place(Struct, frozen=True, kw_only=True):
-    """A path as people know it, and the one behind all its links: the one that is judged and opened."""
+class ToolPath(Struct, frozen=True, kw_only=True):
+    """A path as people write it, and the real path behind its links.
+
+    Rules are checked against both; the real one is opened.
+    """
 
     path: str
     real: str
@@ -23,11 +26,14 @@ class Place(Struct, frozen=True, kw_only=True):
     is_link: bool = False
 
 
-async def enter(given: str, ctx: ToolContext, kind: Literal["file", "directory"] = "file") -> Place:
-    """Where a given path leads. Outside of the project that is asked about first."""
+async def resolve_path(given: str, ctx: ToolContext, kind: Literal["file", "directory"] = "file") -> ToolPath:
+    """Resolve a path that a model gave. If it is outside of the project, ask for `external_directory` first.
+
+    Raise `ToolError` if it is not a valid path.
+    """
     try:
-        place, inside = await asyncio.to_thread(locate, given, ctx.directory, ctx.worktree)
-    except ValueError as error:  # a NUL in it, or half a character
+        place, inside = await asyncio.to_thread(locate_path, given, ctx.directory, ctx.worktree)
+    except ValueError as error:  # it contains a NUL or a lone surrogate
         raise ToolError(f"{given!r} is not a path: {error}") from error
     if not inside:
         parent = place.real if kind == "directory" else os.path.dirname(place.real)
@@ -37,13 +43,13 @@ async def enter(given: str, ctx: ToolContext, kind: Literal["file", "directory"]
     return place
 
 
-def locate(given: str, directory: str, worktree: str) -> tuple[Place, bool]:
-    """The place, and whether it is inside the directory or the worktree."""
+def locate_path(given: str, directory: str, worktree: str) -> tuple[ToolPath, bool]:
+    """Return the resolved path, and whether it is inside the directory or the worktree."""
     joined = os.path.join(directory, os.path.expanduser(given))
-    # OpenCode compares the texts of paths: a link in the project then leads anywhere, unasked.
+    # OpenCode compares paths as text, so a link in the project leads anywhere without a question.
     real = os.path.realpath(joined)
     plain = os.path.normpath(joined)
-    place = Place(
+    place = ToolPath(
         path=plain if os.path.realpath(plain) == real else real,
         real=real,
         is_directory=os.path.isdir(real),
@@ -58,34 +64,38 @@ def _is_within(path: str, root: str) -> bool:
     return os.path.commonpath((path, root)) == root
 
 
-def title_of(place: Place, ctx: ToolContext) -> str:
-    """The path from the worktree, as people read it."""
+def format_title(place: ToolPath, ctx: ToolContext) -> str:
+    """Return the path relative to the worktree, for people."""
     return os.path.relpath(place.path, ctx.worktree)
 
 
-def patterns_of(place: Place, ctx: ToolContext) -> tuple[str, ...]:
-    """What `edit` rules are held against."""
+def list_edit_patterns(place: ToolPath, ctx: ToolContext) -> tuple[str, ...]:
+    """Return the patterns that `edit` rules are checked against."""
     return list_patterns((place.path, ctx.worktree), (place.real, os.path.realpath(ctx.worktree)))
 
 
-def list_patterns(*ways: tuple[str, str]) -> tuple[str, ...]:
-    """A path from the worktree, each given with it: as people know both, and as they really are.
+def list_patterns(*pairs: tuple[str, str]) -> tuple[str, ...]:
+    """Return a path relative to the worktree, once for each given pair of path and worktree.
 
-    What runs by itself (hooks, settings of git's, what configures agents) counts wherever it lies as if it lay at the top:
-    one rule covers it there, in a checkout within the checkout, and in any directory that agents are started in.
+    Pairs are the paths as people write them and the real ones. Files that act by themselves (git hooks and settings,
+    agent configuration) are also listed as if they were at the top of the worktree. One rule then covers them there, in
+    nested checkouts, and in every directory that an agent may be started in.
     """
-    found = (os.path.relpath(path, worktree) for path, worktree in dict.fromkeys(ways))
-    return tuple(dict.fromkeys(pattern for each in found for pattern in (each, *_at_top(each))))
+    found = (os.path.relpath(path, worktree) for path, worktree in dict.fromkeys(pairs))
+    return tuple(dict.fromkeys(pattern for each in found for pattern in (each, *_list_top_patterns(each))))
 
 
-def lasting_edit(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """What a lasting yes to a change covers: every change, as in OpenCode; of what runs by itself, this one alone."""
-    acts = any(pattern.partition("/")[0] in _ACTING for pattern in patterns)
+def list_lasting_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the patterns that an "always" reply to an edit allows.
+
+    That is every edit, as in OpenCode. For files that act by themselves it is only this one.
+    """
+    acts = any(pattern.partition("/")[0] in _SELF_ACTIVATING for pattern in patterns)
     return patterns if acts else ("*",)
 
 
-def _at_top(path: str) -> Iterator[str]:
+def _list_top_patterns(path: str) -> Iterator[str]:
     parts = path.split("/")
     for place, part in enumerate(parts[1:], 1):
-        if part in _ACTING:
+        if part in _SELF_ACTIVATING:
             yield "/".join(parts[place:])

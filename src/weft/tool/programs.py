@@ -1,4 +1,4 @@
-"""Find and run the programs that help tools: formatters and language servers."""
+"""Find the programs that assist tools: formatters and language servers."""
 
 import os
 import shutil
@@ -6,24 +6,25 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from weft.sandbox.policy import OPEN, Sandbox
+from weft.sandbox.policy import NO_SANDBOX, Sandbox
 
 
-class Ground(Struct, frozen=True, kw_only=True):
-    """The directory we work in, the top of its checkout, and the environment that programs see.
+class ProgramContext(Struct, frozen=True, kw_only=True):
+    """Where and how assisting programs run.
 
-    Nothing that a project brings along is run if it is not `trusted`; nothing at all if the `sandbox` refuses.
+    Programs that the project brings along are only used if it is `trusted`. If the `sandbox` has a refusal, no program
+    is used.
     """
 
     directory: str
     worktree: str
     environment: Mapping[str, str]
     trusted: bool = False
-    sandbox: Sandbox = OPEN
+    sandbox: Sandbox = NO_SANDBOX
 
 
-def upwards(start: str, top: str) -> Iterator[str]:
-    """A directory and those above it, up to `top`; of one that is elsewhere, that one alone."""
+def list_parents(start: str, top: str) -> Iterator[str]:
+    """Yield a directory and its parents up to `top`. For a directory outside of `top`, yield it alone."""
     directory, top = os.path.normpath(start), os.path.normpath(top)
     if os.path.commonpath((directory, top)) != top:
         yield directory
@@ -36,18 +37,19 @@ def upwards(start: str, top: str) -> Iterator[str]:
 
 
 def has_any(directory: str, names: Iterable[str]) -> bool:
+    """Return True if a directory contains one of these names."""
     return any(os.path.exists(os.path.join(directory, name)) for name in names)
 
 
-def find_program(name: str, near: Iterable[str], ground: Ground) -> str | None:
-    """Where a program is installed: in one of the directories `near`, if the project is trusted, else in PATH."""
-    if ground.sandbox.refusal:
+def find_program(name: str, directories: Iterable[str], context: ProgramContext) -> str | None:
+    """Return the path of a program, or None. Directories `near` count only in trusted projects and come before PATH."""
+    if context.sandbox.refusal:
         return None
-    if os.sep in name:  # as a person wrote it
-        path = os.path.join(ground.directory, os.path.expanduser(name))
+    if os.sep in name:  # configured as a path
+        path = os.path.join(context.directory, os.path.expanduser(name))
         return path if os.access(path, os.X_OK) else None
-    own = [os.path.join(directory, name) for directory in near] if ground.trusted else []
-    found = shutil.which(name, path=ground.environment.get("PATH", ""))
-    # A relative entry in PATH leads into the project.
-    paths = [*own, *([found] if found and os.path.isabs(found) else ())]
+    project_paths = [os.path.join(directory, name) for directory in directories] if context.trusted else []
+    found = shutil.which(name, path=context.environment.get("PATH", ""))
+    # A relative entry in PATH would lead into the project.
+    paths = [*project_paths, *([found] if found and os.path.isabs(found) else ())]
     return next((path for path in paths if os.access(path, os.X_OK)), None)

@@ -1,4 +1,4 @@
-"""Ask the person something, with answers to choose from."""
+"""The `question` tool: ask the person something, with answers to choose from."""
 
 from typing import Annotated
 
@@ -6,11 +6,10 @@ from msgspec import Meta, Struct
 
 from weft.errors import NobodyError
 from weft.model.permission import CallRef, Option, Question
-from weft.tool.contract import Tool, ToolContext, ToolResult
-from weft.tool.description import about
+from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
 
-SHORT = 30
-NOBODY = (
+MAX_LABEL = 30
+UNATTENDED = (
     "Nobody is there to answer: this run is unattended. Decide by yourself what is most likely wanted and can be undone, "
     "say in your answer what you decided and why, and do not ask again."
 )
@@ -18,7 +17,7 @@ NOBODY = (
 
 class OptionInput(Struct, frozen=True, kw_only=True):
     label: Annotated[
-        str, Meta(description="The answer, in one to five words.", extra_json_schema={"maxLength": SHORT})
+        str, Meta(description="The answer, in one to five words.", extra_json_schema={"maxLength": MAX_LABEL})
     ]
     description: Annotated[str, Meta(description="What choosing it means.")]
 
@@ -26,7 +25,7 @@ class OptionInput(Struct, frozen=True, kw_only=True):
 class QuestionItem(Struct, frozen=True, kw_only=True):
     question: Annotated[str, Meta(description="The whole question.")]
     header: Annotated[
-        str, Meta(description="A name for it, very short.", extra_json_schema={"maxLength": SHORT})
+        str, Meta(description="A name for it, very short.", extra_json_schema={"maxLength": MAX_LABEL})
     ]
     options: Annotated[tuple[OptionInput, ...], Meta(description="The answers to choose from.")]
     multiple: Annotated[bool, Meta(description="Whether several may be chosen.")] = False
@@ -41,10 +40,10 @@ async def question(wanted: QuestionInput, ctx: ToolContext) -> ToolResult:
     title = f"Asked {len(asked)} question{'s' * (len(asked) != 1)}"
     call = CallRef(message_id=ctx.message_id, call_id=ctx.call_id)
     try:
-        answers = await ctx.desk.inquire(asked, agent=ctx.agent, call=call)
+        answers = await ctx.resources.inquire(asked, agent=ctx.agent, call=call)
     except NobodyError:
-        # OpenCode waits for ever: nobody can answer a run without a terminal.
-        return ToolResult(title=title, output=NOBODY, metadata={"answers": []})
+        # OpenCode waits forever if a run has no terminal and nobody can answer.
+        return ToolResult(title=title, output=UNATTENDED, metadata={"answers": []})
     said = ", ".join(
         f'"{each.question}"="{", ".join(given) or "Unanswered"}"'
         for each, given in zip(asked, answers, strict=True)
@@ -60,4 +59,6 @@ def _to_question(item: QuestionItem) -> Question:
     return Question(question=item.question, header=item.header, options=options, multiple=item.multiple)
 
 
-QUESTION = Tool(name="question", about=about("question"), takes=QuestionInput, run=question, announces=True)
+QUESTION = Tool(
+    name="question", about=read_description("question"), takes=QuestionInput, run=question, announces=True
+)

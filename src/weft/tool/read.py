@@ -1,4 +1,4 @@
-"""Read a file: text by lines, pictures and PDFs whole."""
+"""The `read` tool: read text files by lines, and pictures and PDFs as attachments."""
 
 import asyncio
 import os
@@ -10,21 +10,20 @@ from typing import Annotated, BinaryIO, Final
 from msgspec import Meta, Struct
 
 from weft.errors import ToolError
-from weft.tool.contract import Attachment, Tool, ToolContext, ToolResult
-from weft.tool.description import about
-from weft.tool.files import Stamp, Text, open_to_read, stamp_of, told
-from weft.tool.paths import Place, enter, title_of
+from weft.tool.contract import Attachment, Tool, ToolContext, ToolResult, read_description
+from weft.tool.files import Stamp, TextFile, open_plain_file, stamp_of, with_tool_errors
+from weft.tool.paths import ToolPath, format_title, resolve_path
 
-LINES: Final = 2000
-LINE_LENGTH: Final = 2000
+DEFAULT_LINES: Final = 2000
+MAX_LINE_LENGTH: Final = 2000
 MAX_BYTES: Final = 51200
 PREVIEW_LINES: Final = 20
-SNIFFED: Final = 4096
-UNPRINTABLE: Final = 0.3
-SUGGESTED: Final = 3
-# What the large providers take: five megabytes of picture once it is written in base64, and PDFs some times that.
-PICTURE_LIMIT: Final = 3_750_000
-PDF_LIMIT: Final = 20_000_000
+SNIFF_BYTES: Final = 4096
+MAX_UNPRINTABLE: Final = 0.3
+MAX_SUGGESTIONS: Final = 3
+# What the large providers accept: pictures of 5 MB in base64, and PDFs several times that size.
+MAX_PICTURE_BYTES: Final = 3_750_000
+MAX_PDF_BYTES: Final = 20_000_000
 
 _MAGIC: Final = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 _BINARY_NAMES = """
@@ -39,11 +38,13 @@ class ReadInput(Struct, frozen=True, kw_only=True, rename="camel"):
         str, Meta(description="The file: an absolute path, or one from the working directory.")
     ]
     offset: Annotated[int, Meta(ge=0, description="How many lines to skip before the first one shown.")] = 0
-    limit: Annotated[int, Meta(ge=1, description="How many lines to show at most; 2000 if left out.")] = LINES
+    limit: Annotated[int, Meta(ge=1, description="How many lines to show at most; 2000 if left out.")] = (
+        DEFAULT_LINES
+    )
 
 
-class Page(Struct, frozen=True, kw_only=True):
-    """The lines shown, the number of the last one, and what comes after it."""
+class FilePage(Struct, frozen=True, kw_only=True):
+    """The shown lines, the number of the last one, whether the size limit was reached, and whether more lines follow."""
 
     lines: list[str]
     last: int
@@ -51,25 +52,25 @@ class Page(Struct, frozen=True, kw_only=True):
     more: bool
 
 
-class Found(Struct, frozen=True, kw_only=True):
-    """A file as read: a page of text, or the whole thing to attach."""
+class ReadFile(Struct, frozen=True, kw_only=True):
+    """A file as read: a page of text, or an attachment with the whole file."""
 
     stamp: Stamp
-    page: Page | None = None
+    page: FilePage | None = None
     attachment: Attachment | None = None
 
 
 async def read(wanted: ReadInput, ctx: ToolContext) -> ToolResult:
-    place = await enter(wanted.file_path, ctx)
-    # Where a link leads counts as well: a rule for `.env` is not to be passed under another name.
+    place = await resolve_path(wanted.file_path, ctx)
+    # The target of a link counts as well, so that a link cannot evade a rule for `.env`.
     await ctx.ask("read", *dict.fromkeys((place.path, place.real)), always=("*",))
-    unsaved = await ctx.desk.files.find_unsaved(place.real)
+    unsaved = await ctx.resources.files.find_unsaved(place.real)
     found = await asyncio.to_thread(
-        told(lambda: _read(place, wanted) if unsaved is None else _held(unsaved, wanted))
+        with_tool_errors(lambda: _read(place, wanted) if unsaved is None else _read_unsaved(unsaved, wanted))
     )
-    ctx.desk.guard.saw(place.real, found.stamp)
-    ctx.desk.lookout.warm(place.path)
-    title = title_of(place, ctx)
+    ctx.resources.guard.remember(place.real, found.stamp)
+    ctx.resources.language_servers.warm_up(place.path)
+    title = format_title(place, ctx)
     if found.attachment is not None:
         kind = "PDF" if found.attachment.mime == "application/pdf" else "Image"
         output = f"{kind} read successfully"
@@ -79,33 +80,36 @@ async def read(wanted: ReadInput, ctx: ToolContext) -> ToolResult:
             metadata={"preview": output, "truncated": False},
             attachments=(found.attachment,),
         )
-    page = found.page or Page(lines=[], last=0, full=False, more=False)
+    page = found.page or FilePage(lines=[], last=0, full=False, more=False)
     metadata = {"preview": "\n".join(page.lines[:PREVIEW_LINES]), "truncated": page.full or page.more}
-    return ToolResult(title=title, output=_shown(page, wanted.offset), metadata=metadata)
+    return ToolResult(title=title, output=_format_page(page, wanted.offset), metadata=metadata)
 
 
-def _held(unsaved: Text, wanted: ReadInput) -> Found:
-    """What an editor has open and did not save."""
-    return Found(stamp=unsaved.stamp, page=_page(BytesIO(unsaved.content.encode()), wanted))
+def _read_unsaved(unsaved: TextFile, wanted: ReadInput) -> ReadFile:
+    """Return a page of the text that an editor has open and not saved."""
+    return ReadFile(stamp=unsaved.stamp, page=_read_page(BytesIO(unsaved.content.encode()), wanted))
 
 
-def _read(place: Place, wanted: ReadInput) -> Found:
+def _read(place: ToolPath, wanted: ReadInput) -> ReadFile:
     try:
-        with open_to_read(place.real) as file:
+        with open_plain_file(place.real) as file:
             stamp = stamp_of(file)
-            head = file.read(SNIFFED)
+            head = file.read(SNIFF_BYTES)
             file.seek(0)
-            if mime := sniff(head):
-                return Found(stamp=stamp, attachment=_attached(place, mime, stamp.size, file))
+            if mime := sniff_mime(head):
+                return ReadFile(stamp=stamp, attachment=_attach(place, mime, stamp.size, file))
             if is_binary(place.real, head):
                 raise ToolError(f"Cannot read binary file: {place.path}")
-            return Found(stamp=stamp, page=_page(file, wanted))
+            return ReadFile(stamp=stamp, page=_read_page(file, wanted))
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise ToolError(_missing(place)) from error
+        raise ToolError(_describe_missing(place)) from error
 
 
-def sniff(head: bytes) -> str | None:
-    """The kind of picture or document a provider takes. By content, not by name: a name that lies poisons the history."""
+def sniff_mime(head: bytes) -> str | None:
+    """Return the media type of a picture or document that providers accept, or None.
+
+    Judge by content: an attachment with a wrong type would make providers refuse the history from then on.
+    """
     for magic, mime in _MAGIC:
         if head.startswith(magic):
             return mime
@@ -115,14 +119,15 @@ def sniff(head: bytes) -> str | None:
 
 
 def is_binary(path: str, head: bytes) -> bool:
+    """Return True if the extension or the first bytes say that a file is not text."""
     if os.path.splitext(path)[1].lower().removeprefix(".") in _BINARY or b"\0" in head:
         return True
-    odd = sum(byte < ord("\t") or ord("\r") < byte < ord(" ") for byte in head)
-    return odd > len(head) * UNPRINTABLE
+    unprintable = sum(byte < ord("\t") or ord("\r") < byte < ord(" ") for byte in head)
+    return unprintable > len(head) * MAX_UNPRINTABLE
 
 
-def _attached(place: Place, mime: str, size: int, file: BinaryIO) -> Attachment:
-    limit = PDF_LIMIT if mime == "application/pdf" else PICTURE_LIMIT
+def _attach(place: ToolPath, mime: str, size: int, file: BinaryIO) -> Attachment:
+    limit = MAX_PDF_BYTES if mime == "application/pdf" else MAX_PICTURE_BYTES
     if size > limit:
         raise ToolError(
             f"{place.path} has {size} bytes, and a model takes at most {limit}. Make a smaller copy, and read that."
@@ -130,62 +135,62 @@ def _attached(place: Place, mime: str, size: int, file: BinaryIO) -> Attachment:
     return Attachment(mime=mime, url=f"data:{mime};base64,{b64encode(file.read(limit)).decode()}")
 
 
-def _page(file: BinaryIO, wanted: ReadInput) -> Page:
-    """Read no further than needed: the file may be a log of many gigabytes."""
+def _read_page(file: BinaryIO, wanted: ReadInput) -> FilePage:
+    """Read no further than needed, because the file may be a log of many gigabytes."""
     shown: list[str] = []
     used = number = 0
-    for line in _lines(file):
+    for line in _iter_lines(file):
         number += 1
         if number <= wanted.offset:
             continue
         size = len(line.encode()) + bool(shown)
         if used + size > MAX_BYTES:
-            return Page(lines=shown, last=number - 1, full=True, more=True)
+            return FilePage(lines=shown, last=number - 1, full=True, more=True)
         if len(shown) == wanted.limit:
-            return Page(lines=shown, last=number - 1, full=False, more=True)
+            return FilePage(lines=shown, last=number - 1, full=False, more=True)
         shown.append(line)
         used += size
-    return Page(lines=shown, last=number, full=False, more=False)
+    return FilePage(lines=shown, last=number, full=False, more=False)
 
 
-def _lines(file: BinaryIO) -> Iterator[str]:
-    """What stands between newlines, long lines cut; after the last newline there is one more, empty or not."""
-    longest = 4 * LINE_LENGTH + 4
+def _iter_lines(file: BinaryIO) -> Iterator[str]:
+    """Yield the lines, long ones cut. There is one more line after the last newline, even if it is empty."""
+    longest = 4 * MAX_LINE_LENGTH + 4
     while True:
         raw = file.readline(longest)
         rest = raw
         while rest and not rest.endswith(b"\n"):
             rest = file.readline(longest)
         text = raw.removesuffix(b"\n").decode(errors="replace")
-        yield text if len(text) <= LINE_LENGTH else text[:LINE_LENGTH] + "..."
+        yield text if len(text) <= MAX_LINE_LENGTH else text[:MAX_LINE_LENGTH] + "..."
         if not rest:
             return
 
 
-def _shown(page: Page, offset: int) -> str:
+def _format_page(page: FilePage, offset: int) -> str:
     lines = [f"{number:05d}| {line}" for number, line in enumerate(page.lines, offset + 1)]
-    beyond = f"Use 'offset' parameter to read beyond line {page.last})"
+    hint = f"Use 'offset' parameter to read beyond line {page.last})"
     if page.full:
-        end = f"(Output truncated at {MAX_BYTES} bytes. {beyond}"
+        end = f"(Output truncated at {MAX_BYTES} bytes. {hint}"
     elif page.more:
-        end = f"(File has more lines. {beyond}"
+        end = f"(File has more lines. {hint}"
     else:
         end = f"(End of file - total {page.last} lines)"
     return "\n".join(["<file>", *(lines or [""]), "", end, "</file>"])
 
 
-def _missing(place: Place) -> str:
+def _describe_missing(place: ToolPath) -> str:
     parent, name = os.path.split(place.path)
     try:
         entries = sorted(os.listdir(parent))
     except OSError:
         entries = []
-    near = [each for each in entries if each.lower() in name.lower() or name.lower() in each.lower()]
-    said = f"File not found: {place.path}"
-    if not near:
-        return said
-    meant = "\n".join(os.path.join(parent, each) for each in near[:SUGGESTED])
-    return f"{said}\n\nDid you mean one of these?\n{meant}"
+    similar = [each for each in entries if each.lower() in name.lower() or name.lower() in each.lower()]
+    message = f"File not found: {place.path}"
+    if not similar:
+        return message
+    suggestions = "\n".join(os.path.join(parent, each) for each in similar[:MAX_SUGGESTIONS])
+    return f"{message}\n\nDid you mean one of these?\n{suggestions}"
 
 
-READ = Tool(name="read", about=about("read"), takes=ReadInput, run=read, announces=True)
+READ = Tool(name="read", about=read_description("read"), takes=ReadInput, run=read, announces=True)

@@ -1,12 +1,11 @@
-"""The list of tools, which of them an agent is offered, and the answer to a call that cannot be carried out."""
+"""The list of tools, which of them exist in a configuration, and the tool that answers invalid calls."""
 
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
 from weft.tool.batch import BATCH
-from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
-from weft.tool.description import about
+from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult, read_description
 from weft.tool.edit import EDIT, MULTIEDIT
 from weft.tool.glob import GLOB
 from weft.tool.grep import GREP
@@ -19,11 +18,11 @@ from weft.tool.read import READ
 from weft.tool.recall import RECALL
 from weft.tool.shell.bash import BASH
 from weft.tool.shell.jobs import JOBS
-from weft.tool.skill import SKILL, Shelf, skill_tool
+from weft.tool.skill import SKILL, SkillSource, make_skill_tool
 from weft.tool.task import TASK
 from weft.tool.todo import TODOREAD, TODOWRITE
 from weft.tool.webfetch import WEBFETCH
-from weft.tool.websearch import CODESEARCH, WEBSEARCH, search_tools
+from weft.tool.websearch import CODESEARCH, WEBSEARCH, make_search_tools
 from weft.tool.write import WRITE
 
 
@@ -38,10 +37,12 @@ async def invalid(wanted: InvalidInput, ctx: ToolContext) -> ToolResult:
     return ToolResult(title="Invalid Tool", output=output)
 
 
-INVALID = Tool(name="invalid", about=about("invalid"), takes=InvalidInput, run=invalid, announces=True)
+INVALID = Tool(
+    name="invalid", about=read_description("invalid"), takes=InvalidInput, run=invalid, announces=True
+)
 
 
-# In the order models are told of them.
+# Models are told about the tools in this order.
 TOOLS: Final[tuple[AnyTool, ...]] = (
     INVALID,
     QUESTION,
@@ -67,36 +68,36 @@ TOOLS: Final[tuple[AnyTool, ...]] = (
     JOBS,
 )
 
-# Offered where plans are kept in files.
-PLANNING: Final[tuple[AnyTool, ...]] = (PLAN_EXIT, PLAN_ENTER)
+# These exist only if plans are kept in files.
+PLAN_TOOLS: Final[tuple[AnyTool, ...]] = (PLAN_EXIT, PLAN_ENTER)
 
-# Of these a model is not told: where a broken call goes, how a directory is attached, and what one that was brought
-# up on it may call all the same.
-UNSEEN: Final = frozenset({"invalid", "list", "multiedit"})
+# Models are not told about these: `invalid` answers broken calls, `list` attaches directories to prompts, and
+# `multiedit` is there for models that were trained on it.
+HIDDEN_TOOLS: Final = frozenset({"invalid", "list", "multiedit"})
 
-# Of use only where something was summed up, and where something was started in the background.
-AFTER_A_CUT: Final = frozenset({"recall"})
-AFTER_A_JOB: Final = frozenset({"jobs"})
+# `recall` is only useful after a compaction, `jobs` only after a background job was started.
+AFTER_COMPACTION: Final = frozenset({"recall"})
+AFTER_BACKGROUND_JOB: Final = frozenset({"jobs"})
 
 
-class Equipment(Struct, frozen=True, kw_only=True):
-    """What is there for tools to work with, as configured: skills, a search service, which experiments are on."""
+class ToolSetup(Struct, frozen=True, kw_only=True):
+    """What is configured for tools: skills, a search service, and which experimental tools are on."""
 
-    shelf: Shelf | None = None
+    shelf: SkillSource | None = None
     search: str | None = None
     lsp: bool = False
     batch: bool = False
     planning: bool = False
 
 
-def equipped(equipment: Equipment) -> tuple[AnyTool, ...]:
-    """The tools there are with this equipment."""
+def list_tools(equipment: ToolSetup) -> tuple[AnyTool, ...]:
+    """Return the tools that exist in this configuration."""
     off = {name for name, on in (("lsp", equipment.lsp), ("batch", equipment.batch)) if not on}
-    made: dict[str, AnyTool] = {tool.name: tool for tool in search_tools(equipment.search)}
+    configured: dict[str, AnyTool] = {tool.name: tool for tool in make_search_tools(equipment.search)}
     if equipment.shelf is not None:
-        made["skill"] = skill_tool(equipment.shelf)
-    tools = (*TOOLS, *PLANNING) if equipment.planning else TOOLS
-    return tuple(made.get(tool.name, tool) for tool in tools if tool.name not in off)
+        configured["skill"] = make_skill_tool(equipment.shelf)
+    tools = (*TOOLS, *PLAN_TOOLS) if equipment.planning else TOOLS
+    return tuple(configured.get(tool.name, tool) for tool in tools if tool.name not in off)
 
 
 def find_tool(name: str) -> AnyTool | None:

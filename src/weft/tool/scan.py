@@ -1,19 +1,20 @@
-"""Search files for a pattern, where there is no ripgrep. Run as a program: limit, pattern, file with the names.
+"""Search files for a pattern where ripgrep is not installed.
 
-Says what ripgrep says with `--null`: name, NUL, line number, colon, line. Needs nothing but the standard library.
+A script that `grep` runs in a separate process with `limit pattern file-with-names`. It prints what ripgrep prints with
+`--null`: name, NUL, line number, colon, line. It imports the standard library only.
 """
 
 import os
 import re
 import sys
 
-LONGEST = 10_000
-SNIFFED = 8192
-BIGGEST = 256 << 20
+MAX_LINE_LENGTH = 10_000
+SNIFF_BYTES = 8192
+MAX_FILE_BYTES = 256 << 20
 
 
 def scan(limit: int, pattern: str, names: list[bytes]) -> int:
-    """Print up to `limit` matches. Gives 2 when some file could not be read, else 0."""
+    """Print up to `limit` matches. Return 2 if a file could not be read, else 0."""
     wanted = re.compile(pattern)
     code = 0
     for name in names:
@@ -29,13 +30,13 @@ def scan(limit: int, pattern: str, names: list[bytes]) -> int:
 def _scan_file(name: bytes, wanted: "re.Pattern[str]", limit: int) -> int:
     out = sys.stdout.buffer
     with open(name, "rb") as file:
-        if b"\0" in file.read(SNIFFED) or os.fstat(file.fileno()).st_size > BIGGEST:
+        if b"\0" in file.read(SNIFF_BYTES) or os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
             return limit
         file.seek(0)
         for number, raw in enumerate(file, 1):
             line = raw.rstrip(b"\r\n").decode(errors="replace")
             if wanted.search(line):
-                out.write(b"%s\0%d:%s\n" % (name, number, line[:LONGEST].encode()))
+                out.write(b"%s\0%d:%s\n" % (name, number, line[:MAX_LINE_LENGTH].encode()))
                 limit -= 1
                 if limit <= 0:
                     break

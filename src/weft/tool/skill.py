@@ -1,4 +1,4 @@
-"""Load a skill: instructions for one kind of task, left there by people."""
+"""The `skill` tool: load a skill, which is a text with instructions for one kind of task."""
 
 import asyncio
 import os
@@ -10,25 +10,24 @@ from msgspec import Meta, Struct
 
 from weft.errors import ConfigError, ToolError
 from weft.model.agent import Skill
-from weft.tool.contract import Audience, Tool, ToolContext, ToolResult
-from weft.tool.description import about
+from weft.tool.contract import Audience, Tool, ToolContext, ToolResult, read_description
 
 
 class SkillInput(Struct, frozen=True, kw_only=True):
     name: Annotated[str, Meta(description="The skill, by its name in the list of this tool.")]
 
 
-class Shelf(Struct, frozen=True, kw_only=True):
-    """Where skills are: `find` gives those there are, `read` what one of them says. Both look at the disk."""
+class SkillSource(Struct, frozen=True, kw_only=True):
+    """Where skills come from: `find` lists them, `read` returns the text of one. Both read the disk."""
 
     find: Callable[[], Sequence[Skill]]
     read: Callable[[Skill], str]
 
 
-async def skill(shelf: Shelf, wanted: SkillInput, ctx: ToolContext) -> ToolResult:
+async def load_skill(shelf: SkillSource, wanted: SkillInput, ctx: ToolContext) -> ToolResult:
     found = {each.name: each for each in await asyncio.to_thread(shelf.find)}
     if wanted.name not in found:
-        # OpenCode lists numbers where it means the names.
+        # OpenCode prints numbers here instead of names.
         known = ", ".join(found) or "none"
         raise ToolError(f'Skill "{wanted.name}" not found. Available skills: {known}')
     chosen = found[wanted.name]
@@ -45,26 +44,29 @@ async def skill(shelf: Shelf, wanted: SkillInput, ctx: ToolContext) -> ToolResul
     )
 
 
-def told(shelf: Shelf, audience: Audience) -> str | None:
-    """What a model reads: the skills its agent may load. With none there is nothing to offer.
+def describe_skills(shelf: SkillSource, audience: Audience) -> str | None:
+    """Return the tool's description with the skills that the agent may load, or None if there are none.
 
-    OpenCode offers the tool all the same, to say that there are no skills.
+    OpenCode offers the tool in any case, with a note that there are no skills.
     """
     allowed = [each for each in shelf.find() if audience.allowed("skill", each.name)]
     if not allowed:
         return None
-    return "\n".join([about("skill"), "", *(f"- {each.name}: {each.description}" for each in allowed)])
+    return "\n".join(
+        [read_description("skill"), "", *(f"- {each.name}: {each.description}" for each in allowed)]
+    )
 
 
-def skill_tool(shelf: Shelf) -> Tool[SkillInput]:
+def make_skill_tool(shelf: SkillSource) -> Tool[SkillInput]:
+    """Return the tool for these skills."""
     return Tool(
         name="skill",
-        about=about("skill"),
+        about=read_description("skill"),
         takes=SkillInput,
-        run=partial(skill, shelf),
-        tell=partial(told, shelf),
+        run=partial(load_skill, shelf),
+        tell=partial(describe_skills, shelf),
         announces=True,
     )
 
 
-SKILL = skill_tool(Shelf(find=lambda: (), read=lambda each: each.description))
+SKILL = make_skill_tool(SkillSource(find=lambda: (), read=lambda each: each.description))

@@ -1,4 +1,4 @@
-"""The spill: where a tool's output goes whole when it is too long for the model."""
+"""Files with the whole output of tools, for outputs that are too long for the model."""
 
 import asyncio
 import os
@@ -12,23 +12,23 @@ KEPT_MS: Final = 7 * 24 * 60 * 60 * 1000
 
 
 class Spill:
-    """A directory of outputs, each under an id of its own."""
+    """A directory of output files, each named by its own id."""
 
     def __init__(self, directory: str, mint: Mint) -> None:
         self.directory = directory
         self._mint = mint
 
     def new_path(self) -> str:
-        """A path that nobody has, in a directory that is there and that only its owner can read."""
+        """Return a new path in the directory, which is created for its owner alone."""
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         return os.path.join(self.directory, self._mint.tool_output())
 
-    async def keep(self, text: str) -> str:
-        """Store a text, and give its path."""
+    async def store(self, text: str) -> str:
+        """Store a text and return its path. Raise `ToolError` if it cannot be stored."""
 
         def write() -> str:
             path = self.new_path()
-            with open(path, "x", encoding="utf-8", errors="replace", newline="", opener=for_owner) as file:
+            with open(path, "x", encoding="utf-8", errors="replace", newline="", opener=open_private) as file:
                 file.write(text)
             return path
 
@@ -38,11 +38,11 @@ class Spill:
             raise ToolError(f"The output is too long, and could not be saved: {error}") from error
 
     async def sweep(self, now: int) -> int:
-        """Remove what has lain there for a week, and give how many that was. What cannot be removed stays."""
+        """Remove outputs that are older than a week, and return how many. Skip files that cannot be removed."""
         return await asyncio.to_thread(self._sweep, now - KEPT_MS)
 
     def _sweep(self, before: int) -> int:
-        # OpenCode reads the age out of the id, which wraps every 795 days; the file itself knows.
+        # OpenCode reads the age from the id, which wraps around every 795 days. The modification time does not.
         try:
             found = list(os.scandir(self.directory))
         except OSError:
@@ -59,5 +59,5 @@ class Spill:
         return removed
 
 
-def for_owner(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

@@ -1,4 +1,4 @@
-"""Hand a task to a subagent, which does it in a session of its own."""
+"""The `task` tool: hand a task to a subagent, which does it in a child session."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -8,12 +8,11 @@ from msgspec.structs import replace
 
 from weft.errors import ToolError
 from weft.model.agent import Agent
-from weft.tool.contract import Audience, Errand, Tool, ToolContext, ToolResult
-from weft.tool.description import about
-from weft.tool.truncate import bound
+from weft.tool.contract import Audience, ChildTask, Tool, ToolContext, ToolResult, read_description
+from weft.tool.truncate import truncate_result
 
-AGENTS = "{agents}"
-ABOUT = about("task")
+AGENTS_PLACEHOLDER = "{agents}"
+DESCRIPTION = read_description("task")
 
 
 class TaskInput(Struct, frozen=True, kw_only=True):
@@ -29,48 +28,49 @@ class TaskInput(Struct, frozen=True, kw_only=True):
 
 async def task(wanted: TaskInput, ctx: ToolContext) -> ToolResult:
     agent = ctx.agents.get(wanted.subagent_type)
-    # OpenCode looks for the name alone, so that a planning agent can have its plan carried out by `build`.
+    # OpenCode accepts any agent by name, so a planning agent can have its plan carried out by `build`.
     if agent is None or agent.mode == "primary":
-        raise unknown(wanted.subagent_type, ctx.agents)
-    asked = {"description": wanted.description, "subagent_type": wanted.subagent_type}
-    await ctx.ask("task", wanted.subagent_type, always=("*",), metadata=asked)
-    return await hand_over(wanted, ctx)
+        raise unknown_agent_error(wanted.subagent_type, ctx.agents)
+    metadata = {"description": wanted.description, "subagent_type": wanted.subagent_type}
+    await ctx.ask("task", wanted.subagent_type, always=("*",), metadata=metadata)
+    return await run_child_task(wanted, ctx)
 
 
-async def hand_over(wanted: TaskInput, ctx: ToolContext) -> ToolResult:
-    """The task done, by whatever agent, and nobody asked: for what a person ordered themselves."""
-    errand = Errand(
+async def run_child_task(wanted: TaskInput, ctx: ToolContext) -> ToolResult:
+    """Run the task with any agent, without asking for permission. For tasks that a person started directly."""
+    errand = ChildTask(
         description=wanted.description,
         prompt=wanted.prompt,
         agent=wanted.subagent_type,
         session_id=(wanted.session_id or "").strip() or None,
     )
-    brought = await ctx.spawn(errand)
-    said = ToolResult(title=wanted.description, output=brought.text, metadata=brought.metadata)
-    # Bounded here, so that however long the answer is, what comes after it is read.
-    short = await bound(said, ctx.desk.spill)
-    tail = f"<task_metadata>\nsession_id: {brought.session_id}\n</task_metadata>"
-    return replace(short, output=f"{short.output}\n\n{tail}")
+    child = await ctx.spawn(errand)
+    result = ToolResult(title=wanted.description, output=child.text, metadata=child.metadata)
+    # Truncate here, so that the model always sees the metadata below the answer.
+    truncated = await truncate_result(result, ctx.resources.spill)
+    tail = f"<task_metadata>\nsession_id: {child.session_id}\n</task_metadata>"
+    return replace(truncated, output=f"{truncated.output}\n\n{tail}")
 
 
-def unknown(name: str, agents: Mapping[str, Agent]) -> ToolError:
-    there = ", ".join(offered(agents)) or "none"
+def unknown_agent_error(name: str, agents: Mapping[str, Agent]) -> ToolError:
+    """Return the error for an agent that does not exist or cannot be used for tasks."""
+    there = ", ".join(list_offered(agents)) or "none"
     return ToolError(f"Unknown agent type: {name} is not a valid agent type. There are: {there}.")
 
 
-def offered(agents: Mapping[str, Agent]) -> dict[str, Agent]:
-    """The agents a model is told of. A hidden one can be used by whoever knows its name, as in OpenCode."""
+def list_offered(agents: Mapping[str, Agent]) -> dict[str, Agent]:
+    """Return the agents that models are told about. Hidden ones can still be used by name, as in OpenCode."""
     return {name: agent for name, agent in agents.items() if agent.mode != "primary" and not agent.hidden}
 
 
-def tell(audience: Audience) -> str | None:
-    """What a model reads of the tool: with the agents that it may use. Where there are none, there is no tool."""
+def describe_task(audience: Audience) -> str | None:
+    """Return the tool's description with the agents that may be used, or None if there are none."""
     usable = [
         f"- {name}: {agent.description or 'for what the user says it is for'}"
-        for name, agent in offered(audience.agents).items()
+        for name, agent in list_offered(audience.agents).items()
         if audience.allowed("task", name)
     ]
-    return ABOUT.replace(AGENTS, "\n".join(usable)) if usable else None
+    return DESCRIPTION.replace(AGENTS_PLACEHOLDER, "\n".join(usable)) if usable else None
 
 
-TASK = Tool(name="task", about=ABOUT, takes=TaskInput, run=task, tell=tell, announces=True)
+TASK = Tool(name="task", about=DESCRIPTION, takes=TaskInput, run=task, tell=describe_task, announces=True)

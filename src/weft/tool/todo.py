@@ -1,4 +1,4 @@
-"""Read and write the todo list of the session."""
+"""The `todowrite` and `todoread` tools: write and read the todo list of the session."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -7,8 +7,7 @@ from msgspec import Meta, Struct
 
 from weft.model.session import Todo
 from weft.model.wire import encode_pretty, to_plain
-from weft.tool.contract import Tool, ToolContext, ToolResult
-from weft.tool.description import about
+from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
 
 
 class TodoItem(Struct, frozen=True, kw_only=True):
@@ -32,23 +31,25 @@ async def todowrite(wanted: TodoWriteInput, ctx: ToolContext) -> ToolResult:
         Todo(content=item.content, status=item.status, priority=item.priority, id=item.id)
         for item in wanted.todos
     )
-    await ctx.desk.todos.write(todos)
-    return _told(todos)
+    await ctx.resources.todos.write(todos)
+    return _to_result(todos)
 
 
 async def todoread(wanted: TodoReadInput, ctx: ToolContext) -> ToolResult:
     del wanted
     await ctx.ask("todoread", "*", always=("*",))
-    return _told(await ctx.desk.todos.read())
+    return _to_result(await ctx.resources.todos.read())
 
 
-def _told(todos: Sequence[Todo]) -> ToolResult:
+def _to_result(todos: Sequence[Todo]) -> ToolResult:
     left = sum(todo.status != "completed" for todo in todos)
     output = encode_pretty(list(todos)).decode()
     return ToolResult(title=f"{left} todos", output=output, metadata={"todos": to_plain(list(todos))})
 
 
 TODOWRITE = Tool(
-    name="todowrite", about=about("todowrite"), takes=TodoWriteInput, run=todowrite, announces=True
+    name="todowrite", about=read_description("todowrite"), takes=TodoWriteInput, run=todowrite, announces=True
 )
-TODOREAD = Tool(name="todoread", about=about("todoread"), takes=TodoReadInput, run=todoread, announces=True)
+TODOREAD = Tool(
+    name="todoread", about=read_description("todoread"), takes=TodoReadInput, run=todoread, announces=True
+)

@@ -1,4 +1,4 @@
-"""The `webfetch` tool: fetch a page over http or https, no further than is allowed."""
+"""The `webfetch` tool: fetch a page over HTTP, and ask before reaching a private address."""
 
 import asyncio
 import re
@@ -14,69 +14,76 @@ from urllib.parse import urljoin, urlsplit
 from msgspec import Meta, Struct
 
 from weft.errors import ToolError
-from weft.tool.contract import Attachment, Tool, ToolContext, ToolResult
-from weft.tool.description import about
+from weft.tool.contract import Attachment, Tool, ToolContext, ToolResult, read_description
 from weft.tool.html import to_markdown, to_text
-from weft.tool.network import proxy_for
-from weft.tool.read import PDF_LIMIT, PICTURE_LIMIT, sniff
+from weft.tool.network import find_proxy
+from weft.tool.read import MAX_PDF_BYTES, MAX_PICTURE_BYTES, sniff_mime
 from weft.version import VERSION
 
-LIMIT: Final = 5 * 1024 * 1024
-HOPS: Final = 10
-TRIED: Final = 3
-PRIVATE: Final = "webfetch_private"
+MAX_RESPONSE_BYTES: Final = 5 * 1024 * 1024
+MAX_REDIRECTS: Final = 10
+MAX_ADDRESSES: Final = 3
+PRIVATE_PERMISSION: Final = "webfetch_private"
 
-_MOVED: Final = frozenset({301, 302, 303, 307, 308})
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PORTS: Final = {"http": 80, "https": 443}
 _TOO_LARGE: Final = "Response too large (exceeds 5MB limit)"
 
 
-class Page(Struct, frozen=True, kw_only=True):
-    """What a URL gave in the end: the kind of content it says it is, and the bytes."""
+class FetchedPage(Struct, frozen=True, kw_only=True):
+    """The page that a URL finally led to, its declared content type, and its bytes."""
 
     url: str
     kind: str
     raw: bytes
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
-    """A URL, what to accept, and how many seconds it may take in all."""
+async def fetch_page(
+    url: str, ctx: ToolContext, *, accept: str, seconds: float, metadata: dict[str, Any]
+) -> FetchedPage:
+    """Fetch a page within a time limit, following redirects.
 
-    url: str
-    accept: str
-    seconds: float
-    metadata: dict[str, Any]
-
-
-async def fetch(wanted: Wanted, ctx: ToolContext) -> Page:
-    """Follow a URL to its end. Every hop is held against the rules, and against the addresses that are not public."""
-    async with AsyncExitStack() as held:
-        getter, url = _Getter(wanted, ctx, held), wanted.url
-        for _ in range(HOPS + 1):
-            found = await getter.get(url)
-            if isinstance(found, Page):
+    Every redirect is checked against the rules, and against private addresses. `metadata` is shown with permission
+    questions. Raise `ToolError` on failure.
+    """
+    async with AsyncExitStack() as stack:
+        fetch = _PageFetch(url, ctx, stack, accept=accept, seconds=seconds, metadata=metadata)
+        location = url
+        for _ in range(MAX_REDIRECTS + 1):
+            found = await fetch.get(location)
+            if isinstance(found, FetchedPage):
                 return found
-            url = found
-    raise ToolError(f"{wanted.url} leads on and on: more than {HOPS} redirects.")
+            location = found
+    raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times.")
 
 
-class _Getter:
-    """A fetch under way: which hosts were allowed, and how much time is left."""
+class _PageFetch:
+    """One fetch with its redirects: the clients in use, the private hosts that were permitted, and the remaining time."""
 
-    def __init__(self, wanted: Wanted, ctx: ToolContext, held: AsyncExitStack) -> None:
-        self._wanted = wanted
+    def __init__(
+        self,
+        url: str,
+        ctx: ToolContext,
+        stack: AsyncExitStack,
+        *,
+        accept: str,
+        seconds: float,
+        metadata: dict[str, Any],
+    ) -> None:
+        self._url = url
         self._ctx = ctx
-        self._held = held
+        self._stack = stack
+        self._accept = accept
+        self._seconds = self._seconds_left = seconds
+        self._metadata = metadata
         self._clients: dict[str | None, Any] = {}
-        self._left = wanted.seconds
         self._private: set[str] = set()
 
-    async def get(self, url: str) -> Page | str:
-        """The page, or the URL it is to be had from."""
+    async def get(self, url: str) -> FetchedPage | str:
+        """Return the page, or the URL that it redirects to."""
         _check_url(url)
-        metadata = self._wanted.metadata
-        await self._ctx.ask("webfetch", url, always=("*",), metadata=metadata)
-        proxy = proxy_for(url, self._ctx.desk.environment)
+        await self._ctx.ask("webfetch", url, always=("*",), metadata=self._metadata)
+        proxy = find_proxy(url, self._ctx.resources.environment)
         async with self._timed():
             addresses = await self._addresses(url, proxied=proxy is not None)
         await self._ask_if_private(url, addresses)
@@ -85,82 +92,85 @@ class _Getter:
 
     @asynccontextmanager
     async def _timed(self) -> AsyncIterator[None]:
-        """What is done within counts; a person's thinking does not."""
+        """Count the time that the block takes against the limit. Time in which a person is asked does not count."""
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            async with asyncio.timeout(self._left):
+            async with asyncio.timeout(self._seconds_left):
                 yield
         except TimeoutError:
-            said = f"{self._wanted.seconds:g} seconds"
-            raise ToolError(f"{self._wanted.url} did not answer within {said}.") from None
+            raise ToolError(f"{self._url} did not answer within {self._seconds:g} seconds.") from None
         finally:
-            self._left = max(0.0, self._left - (clock() - began))
+            self._seconds_left = max(0.0, self._seconds_left - (clock() - began))
 
     async def _addresses(self, url: str, *, proxied: bool) -> tuple[str, ...]:
-        """Where the host is. Behind a proxy only what the name itself says is known."""
-        host, port = _host(url), _port(url)
-        if (address := _as_address(host)) is not None:
+        """Return the addresses of the host. Behind a proxy, only an address in the URL itself is known."""
+        host, port = _get_host(url), _get_port(url)
+        if (address := _parse_address(host)) is not None:
             return (address,)
         if proxied:
             return ("127.0.0.1",) if host == "localhost" or host.endswith(".localhost") else ()
-        return await self._ctx.desk.reach.resolve(host, port)
+        return await self._ctx.resources.network.resolve(host, port)
 
     async def _ask_if_private(self, url: str, addresses: tuple[str, ...]) -> None:
-        """OpenCode fetches whatever it is told to: the router, the database, the cloud's own credentials."""
-        reach = self._ctx.desk.reach
+        """Ask for permission if an address is not public.
+
+        OpenCode fetches any address: the router, a database, the credential service of a cloud.
+        """
+        reach = self._ctx.resources.network
         origin = f"{urlsplit(url).scheme}://{urlsplit(url).netloc}"
         if origin in self._private or all(reach.is_public(each) for each in addresses):
             return
-        metadata = {**self._wanted.metadata, "addresses": list(addresses)}
-        await self._ctx.ask(PRIVATE, url, always=(f"{origin}/*",), metadata=metadata)
+        metadata = {**self._metadata, "addresses": list(addresses)}
+        await self._ctx.ask(PRIVATE_PERMISSION, url, always=(f"{origin}/*",), metadata=metadata)
         self._private.add(origin)
 
-    async def _try_each(self, url: str, addresses: tuple[str, ...], proxy: str | None) -> Page | str:
-        """Go to the very address that was judged: looked up again, the name may lead elsewhere."""
-        httpx2 = import_module("httpx2")  # late: most runs fetch nothing
-        through: tuple[str | None, ...] = (None,) if proxy else addresses[:TRIED]
+    async def _try_each(self, url: str, addresses: tuple[str, ...], proxy: str | None) -> FetchedPage | str:
+        """Connect to the addresses that were checked. Resolving the name again could return others."""
+        httpx2 = import_module("httpx2")  # imported late, because most runs fetch nothing
+        through: tuple[str | None, ...] = (None,) if proxy else addresses[:MAX_ADDRESSES]
         error: Exception | None = None
         if proxy not in self._clients:
             client = httpx2.AsyncClient(trust_env=False, proxy=proxy, timeout=None)
-            self._clients[proxy] = await self._held.enter_async_context(client)
+            self._clients[proxy] = await self._stack.enter_async_context(client)
         for address in through:
             try:
                 return await self._take(self._clients[proxy], httpx2.URL(url), address)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as failed:
                 error = failed
             except (httpx2.HTTPError, httpx2.InvalidURL) as failed:
-                raise ToolError(_unanswered(url, failed)) from failed
-        raise ToolError(_unanswered(url, error)) from error
+                raise ToolError(_describe_no_answer(url, failed)) from failed
+        raise ToolError(_describe_no_answer(url, error)) from error
 
-    async def _take(self, client: Any, url: Any, address: str | None) -> Page | str:
+    async def _take(self, client: Any, url: Any, address: str | None) -> FetchedPage | str:
+        """Request a URL from an address and return the page, or the URL that it redirects to."""
         headers = {
-            "accept": self._wanted.accept,
+            "accept": self._accept,
             "accept-encoding": "gzip",
             "accept-language": "en-US,en;q=0.9",
             "host": url.netloc.decode("ascii"),
-            # OpenCode says that it is a browser.
+            # OpenCode pretends to be a browser.
             "user-agent": f"weft/{VERSION}",
         }
         name = {"sni_hostname": url.raw_host.decode("ascii")}
         where = url if address is None else url.copy_with(host=address)
         async with client.stream("GET", where, headers=headers, extensions=name) as response:
-            if response.status_code in _MOVED and (location := response.headers.get("location")):
+            if response.status_code in _REDIRECTS and (location := response.headers.get("location")):
                 return urljoin(str(url), str(location))
             if not response.is_success:
                 raise ToolError(f"Request failed with status code: {response.status_code}")
-            raw = await _body(response)
-            return Page(url=str(url), kind=response.headers.get("content-type", ""), raw=raw)
+            raw = await _read_body(response)
+            return FetchedPage(url=str(url), kind=response.headers.get("content-type", ""), raw=raw)
 
 
-async def _body(response: Any) -> bytes:
+async def _read_body(response: Any) -> bytes:
     said = response.headers.get("content-length", "")
-    if said.isdecimal() and int(said) > LIMIT:
+    if said.isdecimal() and int(said) > MAX_RESPONSE_BYTES:
         raise ToolError(_TOO_LARGE)
     raw = bytearray()
     async for piece in response.aiter_bytes():
         raw += piece
-        if len(raw) > LIMIT:
+        if len(raw) > MAX_RESPONSE_BYTES:
             raise ToolError(_TOO_LARGE)
     return bytes(raw)
 
@@ -177,17 +187,17 @@ def _check_url(url: str) -> None:
         raise ToolError(f"{url!r} is not an address.")
 
 
-def _host(url: str) -> str:
+def _get_host(url: str) -> str:
     return (urlsplit(url).hostname or "").rstrip(".")
 
 
-def _port(url: str) -> int:
+def _get_port(url: str) -> int:
     parts = urlsplit(url)
     return parts.port or _PORTS[parts.scheme.lower()]
 
 
-def _as_address(host: str) -> str | None:
-    """The address that a host is written as, if it is; also in the old ways, as `127.1` or `0x7f000001`."""
+def _parse_address(host: str) -> str | None:
+    """Return the address if the host is written as one, also in old notations such as `127.1` and `0x7f000001`."""
     try:
         return str(ip_address(host))
     except ValueError:
@@ -198,14 +208,14 @@ def _as_address(host: str) -> str | None:
         return None
 
 
-def _unanswered(url: str, error: Exception | None) -> str:
+def _describe_no_answer(url: str, error: Exception | None) -> str:
     reason = str(error) or type(error).__name__ if error else "no address"
     return f"{url} did not answer: {reason}"
 
 
 DEFAULT_SECONDS: Final = 30
-MOST_SECONDS: Final = 120
-SNIFFED: Final = 4096
+MAX_SECONDS: Final = 120
+SNIFF_BYTES: Final = 4096
 
 _ACCEPT: Final = {
     "markdown": "text/markdown;q=1.0, text/x-markdown;q=0.9, text/plain;q=0.8, text/html;q=0.7, */*;q=0.1",
@@ -228,27 +238,25 @@ class WebFetchInput(Struct, frozen=True, kw_only=True):
 
 
 async def webfetch(wanted: WebFetchInput, ctx: ToolContext) -> ToolResult:
-    page = await fetch(
-        Wanted(
-            url=wanted.url,
-            accept=_ACCEPT[wanted.format],
-            seconds=min(wanted.timeout or DEFAULT_SECONDS, MOST_SECONDS),
-            metadata={"url": wanted.url, "format": wanted.format, "timeout": wanted.timeout},
-        ),
+    page = await fetch_page(
+        wanted.url,
         ctx,
+        accept=_ACCEPT[wanted.format],
+        seconds=min(wanted.timeout or DEFAULT_SECONDS, MAX_SECONDS),
+        metadata={"url": wanted.url, "format": wanted.format, "timeout": wanted.timeout},
     )
     title = f"{wanted.url} ({page.kind})"
-    # OpenCode hands a picture's bytes to the model as if they were words.
-    if mime := sniff(page.raw[:SNIFFED]):
-        return _attached(title, mime, page)
-    if b"\0" in page.raw[:SNIFFED] and not page.raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+    # OpenCode passes a picture's bytes to the model as text.
+    if mime := sniff_mime(page.raw[:SNIFF_BYTES]):
+        return _attach(title, mime, page)
+    if b"\0" in page.raw[:SNIFF_BYTES] and not page.raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ToolError(f"{wanted.url} is not text: it says it is {page.kind or 'nothing'}.")
-    output = await asyncio.to_thread(_read, page, wanted.format)
+    output = await asyncio.to_thread(_convert, page, wanted.format)
     return ToolResult(title=title, output=output)
 
 
-def _attached(title: str, mime: str, page: Page) -> ToolResult:
-    limit = PDF_LIMIT if mime == "application/pdf" else PICTURE_LIMIT
+def _attach(title: str, mime: str, page: FetchedPage) -> ToolResult:
+    limit = MAX_PDF_BYTES if mime == "application/pdf" else MAX_PICTURE_BYTES
     if len(page.raw) > limit:
         raise ToolError(f"{page.url} has {len(page.raw)} bytes, and a model takes at most {limit} of {mime}.")
     kind = "PDF" if mime == "application/pdf" else "Image"
@@ -256,27 +264,29 @@ def _attached(title: str, mime: str, page: Page) -> ToolResult:
     return ToolResult(title=title, output=f"{kind} fetched successfully", attachments=(attachment,))
 
 
-def _read(page: Page, format: Literal["text", "markdown", "html"]) -> str:
-    text = to_characters(page.kind, page.raw)
+def _convert(page: FetchedPage, format: Literal["text", "markdown", "html"]) -> str:
+    text = decode_page(page.kind, page.raw)
     if format == "html" or not _is_html(page):
         return text
     return to_markdown(text, page.url) if format == "markdown" else to_text(text)
 
 
-def _is_html(page: Page) -> bool:
+def _is_html(page: FetchedPage) -> bool:
     kind = page.kind.partition(";")[0].strip().lower()
     return kind in ("text/html", "application/xhtml+xml")
 
 
-def to_characters(kind: str, raw: bytes) -> str:
-    """Bytes as text, in the encoding that the answer, a mark at the start or the page itself names; else UTF-8."""
+def decode_page(kind: str, raw: bytes) -> str:
+    """Decode a page by its byte order mark, the charset of the response or of the page, or as UTF-8."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         return raw.decode("utf-16", errors="replace")
-    named = _CHARSET.search(kind.encode(errors="replace")) or _CHARSET.search(raw[:SNIFFED])
+    named = _CHARSET.search(kind.encode(errors="replace")) or _CHARSET.search(raw[:SNIFF_BYTES])
     try:
         return raw.decode(named[1].decode() if named else "utf-8", errors="replace").removeprefix("\ufeff")
     except (LookupError, UnicodeError):
         return raw.decode(errors="replace").removeprefix("\ufeff")
 
 
-WEBFETCH = Tool(name="webfetch", about=about("webfetch"), takes=WebFetchInput, run=webfetch, announces=True)
+WEBFETCH = Tool(
+    name="webfetch", about=read_description("webfetch"), takes=WebFetchInput, run=webfetch, announces=True
+)

@@ -1,4 +1,4 @@
-"""Search the web, and code and its documentation, through the service that OpenCode uses."""
+"""The `websearch` and `codesearch` tools: search the web and code documentation with the service that OpenCode uses."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -10,21 +10,20 @@ import msgspec
 from msgspec import Meta, Struct
 
 from weft.errors import ToolError
-from weft.tool.contract import AnyTool, Audience, Tool, ToolContext, ToolResult
-from weft.tool.description import about
-from weft.tool.network import proxy_for
+from weft.tool.contract import AnyTool, Audience, Tool, ToolContext, ToolResult, read_description
+from weft.tool.network import find_proxy
 from weft.version import VERSION
 
 SERVICE: Final = "https://mcp.exa.ai/mcp"
-# Who is served by it without asking for it by name.
-INCLUDED: Final = "opencode"
+# Models of this provider get the search tools without any configuration.
+INCLUDED_PROVIDER: Final = "opencode"
 WEB_SECONDS: Final = 25.0
 CODE_SECONDS: Final = 30.0
-LIMIT: Final = 5 * 1024 * 1024
-RESULTS: Final = 8
-TOKENS: Final = 5000
-FEWEST: Final = 1000
-MOST: Final = 50_000
+MAX_RESPONSE_BYTES: Final = 5 * 1024 * 1024
+DEFAULT_RESULTS: Final = 8
+DEFAULT_TOKENS: Final = 5000
+MIN_TOKENS: Final = 1000
+MAX_TOKENS: Final = 50_000
 
 _NO_RESULTS: Final = "No search results found. Please try a different query."
 _NO_CODE: Final = (
@@ -35,7 +34,9 @@ _NO_CODE: Final = (
 
 class WebSearchInput(Struct, frozen=True, kw_only=True, rename="camel"):
     query: Annotated[str, Meta(description="What to look for.")]
-    num_results: Annotated[int, Meta(ge=1, le=100, description="How many results; 8 if left out.")] = RESULTS
+    num_results: Annotated[int, Meta(ge=1, le=100, description="How many results; 8 if left out.")] = (
+        DEFAULT_RESULTS
+    )
     livecrawl: Annotated[
         Literal["fallback", "preferred"],
         Meta(description="Whether pages are fetched anew only if no copy is kept, or whenever possible."),
@@ -54,17 +55,11 @@ class CodeSearchInput(Struct, frozen=True, kw_only=True, rename="camel"):
         str, Meta(description="What to find out: a library, an interface, a way of doing something.")
     ]
     tokens_num: Annotated[
-        int, Meta(ge=FEWEST, le=MOST, description="How much to bring back, in tokens; 5000 if left out.")
-    ] = TOKENS
-
-
-class Errand(Struct, frozen=True, kw_only=True):
-    """What the service is asked to do, how long it may take, and what it is called when it goes wrong."""
-
-    tool: str
-    arguments: dict[str, Any]
-    seconds: float
-    named: str
+        int,
+        Meta(
+            ge=MIN_TOKENS, le=MAX_TOKENS, description="How much to bring back, in tokens; 5000 if left out."
+        ),
+    ] = DEFAULT_TOKENS
 
 
 async def websearch(url: str, wanted: WebSearchInput, ctx: ToolContext) -> ToolResult:
@@ -77,72 +72,79 @@ async def websearch(url: str, wanted: WebSearchInput, ctx: ToolContext) -> ToolR
     if wanted.context_max_characters is not None:
         given["contextMaxCharacters"] = wanted.context_max_characters
     await ctx.ask("websearch", wanted.query, always=("*",), metadata=dict(given))
-    errand = Errand(tool="web_search_exa", arguments=given, seconds=WEB_SECONDS, named="Search")
-    found = await _run(url, errand, ctx)
+    found = await _call_service(
+        url, ctx, tool="web_search_exa", arguments=given, seconds=WEB_SECONDS, label="Search"
+    )
     return ToolResult(title=f"Web search: {wanted.query}", output=found or _NO_RESULTS)
 
 
 async def codesearch(url: str, wanted: CodeSearchInput, ctx: ToolContext) -> ToolResult:
     given = {"query": wanted.query, "tokensNum": wanted.tokens_num}
     await ctx.ask("codesearch", wanted.query, always=("*",), metadata=dict(given))
-    errand = Errand(tool="get_code_context_exa", arguments=given, seconds=CODE_SECONDS, named="Code search")
-    found = await _run(url, errand, ctx)
+    found = await _call_service(
+        url, ctx, tool="get_code_context_exa", arguments=given, seconds=CODE_SECONDS, label="Code search"
+    )
     return ToolResult(title=f"Code search: {wanted.query}", output=found or _NO_CODE)
 
 
-def search_tools(url: str | None = None) -> tuple[AnyTool, AnyTool]:
-    """Both tools. Without a `url` of a service, only models that come with one are offered them."""
-    for_some = None if url else _tell_included
+def make_search_tools(url: str | None = None) -> tuple[AnyTool, AnyTool]:
+    """Return both tools. Without a `url` of a service, they are only offered to models of the included provider."""
+    for_some = None if url else _describe_if_included
     return (
         Tool(
             name="websearch",
-            about=about("websearch"),
+            about=read_description("websearch"),
             takes=WebSearchInput,
             run=partial(websearch, url or SERVICE),
-            tell=for_some and partial(for_some, about("websearch")),
+            tell=for_some and partial(for_some, read_description("websearch")),
             announces=True,
         ),
         Tool(
             name="codesearch",
-            about=about("codesearch"),
+            about=read_description("codesearch"),
             takes=CodeSearchInput,
             run=partial(codesearch, url or SERVICE),
-            tell=for_some and partial(for_some, about("codesearch")),
+            tell=for_some and partial(for_some, read_description("codesearch")),
             announces=True,
         ),
     )
 
 
-def _tell_included(text: str, audience: Audience) -> str | None:
-    return text if audience.provider_id == INCLUDED else None
+def _describe_if_included(text: str, audience: Audience) -> str | None:
+    return text if audience.provider_id == INCLUDED_PROVIDER else None
 
 
-async def _run(url: str, errand: Errand, ctx: ToolContext) -> str:
-    """What the service answers, "" if that is nothing."""
+async def _call_service(
+    url: str, ctx: ToolContext, *, tool: str, arguments: dict[str, Any], seconds: float, label: str
+) -> str:
+    """Call a tool of the service and return the first text that it answers, or "".
+
+    Raise a `ToolError` on failure, whose message starts with `label`.
+    """
     call = {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "tools/call",
-        "params": {"name": errand.tool, "arguments": errand.arguments},
+        "params": {"name": tool, "arguments": arguments},
     }
     try:
-        async with asyncio.timeout(errand.seconds):
-            status, body = await _post(url, msgspec.json.encode(call), ctx.desk.environment)
+        async with asyncio.timeout(seconds):
+            status, body = await _post(url, msgspec.json.encode(call), ctx.resources.environment)
     except TimeoutError:
-        raise ToolError(f"{errand.named} request timed out") from None
+        raise ToolError(f"{label} request timed out") from None
     if status // 100 != 2:  # noqa: PLR2004  any success
-        raise ToolError(f"{errand.named} error ({status}): {body[:1000]}")
-    return next((text for text in _texts(body, errand.named) if text), "")
+        raise ToolError(f"{label} error ({status}): {body[:1000]}")
+    return next((text for text in _parse_texts(body, label) if text), "")
 
 
 async def _post(url: str, body: bytes, environment: Mapping[str, str]) -> tuple[int, str]:
-    httpx2 = import_module("httpx2")  # late: most runs search nothing
+    httpx2 = import_module("httpx2")  # imported late, because most runs search nothing
     headers = {
         "accept": "application/json, text/event-stream",
         "content-type": "application/json",
         "user-agent": f"weft/{VERSION}",
     }
-    proxy = proxy_for(url, environment)
+    proxy = find_proxy(url, environment)
     try:
         async with (
             httpx2.AsyncClient(trust_env=False, proxy=proxy, timeout=None) as client,
@@ -151,32 +153,32 @@ async def _post(url: str, body: bytes, environment: Mapping[str, str]) -> tuple[
             raw = bytearray()
             async for piece in response.aiter_bytes():
                 raw += piece
-                if len(raw) > LIMIT:
+                if len(raw) > MAX_RESPONSE_BYTES:
                     raise ToolError("The search brought back more than 5 MB.")
             return response.status_code, raw.decode(errors="replace")
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        # Never with the address: a person's key may stand in it.
+        # Do not show the URL, which may contain a person's key.
         raise ToolError(f"The search service did not answer: {type(error).__name__}") from None
 
 
-def _texts(body: str, named: str) -> Iterator[str]:
-    """The words in an answer: one document, or a stream of events with one in each."""
+def _parse_texts(body: str, label: str) -> Iterator[str]:
+    """Yield the texts of an answer, which is one document or a stream of events with a document each."""
     lines = [line[len("data:") :] for line in body.splitlines() if line.startswith("data:")] or [body]
     for line in lines:
         try:
-            said = msgspec.json.decode(line)
+            answer = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeEncodeError):
             continue
-        match said:
+        match answer:
             case {"error": {"message": str(message)}}:
-                raise ToolError(f"{named} error: {message[:1000]}")
+                raise ToolError(f"{label} error: {message[:1000]}")
             case {"result": {"content": [{"text": str(text)}, *_], **rest}}:
                 # OpenCode takes an error of the service for a result.
                 if rest.get("isError"):
-                    raise ToolError(f"{named} error: {text[:1000]}")
+                    raise ToolError(f"{label} error: {text[:1000]}")
                 yield text
             case _:
                 continue
 
 
-WEBSEARCH, CODESEARCH = search_tools()
+WEBSEARCH, CODESEARCH = make_search_tools()

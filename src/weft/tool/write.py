@@ -1,16 +1,15 @@
-"""Write a file."""
+"""The `write` tool: write a file. The other editing tools use its functions, too."""
 
 import asyncio
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from weft.tool.changes import diff, write_to_others
-from weft.tool.contract import Tool, ToolContext, ToolResult
-from weft.tool.description import about
-from weft.tool.diagnostic import to_metadata, told_of, told_of_others
+from weft.tool.changes import describe_write, make_diff
+from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
+from weft.tool.diagnostic import format_errors, format_other_errors, to_metadata
 from weft.tool.files import Stamp, find_stamp
-from weft.tool.paths import Place, enter, lasting_edit, patterns_of, title_of
+from weft.tool.paths import ToolPath, format_title, list_edit_patterns, list_lasting_patterns, resolve_path
 
 
 class WriteInput(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -21,58 +20,66 @@ class WriteInput(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 async def write(wanted: WriteInput, ctx: ToolContext) -> ToolResult:
-    place = await enter(wanted.file_path, ctx)
-    before = await ctx.desk.files.find_text(place.real)
+    place = await resolve_path(wanted.file_path, ctx)
+    before = await ctx.resources.files.find_text(place.real)
     if before is not None:
-        ctx.desk.guard.check(place.real, before.stamp)
+        ctx.resources.guard.check(place.real, before.stamp)
     old = before.content if before else ""
     await ask_to_edit(place, old, wanted.content, ctx)
-    async with ctx.desk.guard.lock(place.real):
+    async with ctx.resources.guard.lock(place.real):
         await check_unchanged(place, ctx, new=before is None)
-        await put(place, wanted.content, ctx)
-    found = await ctx.desk.lookout.look(place.path)
-    output = "Wrote file successfully." + told_of(place.path, found) + told_of_others(place.path, found)
+        await write_file(place, wanted.content, ctx)
+    found = await ctx.resources.language_servers.diagnose(place.path)
+    output = (
+        "Wrote file successfully." + format_errors(place.path, found) + format_other_errors(place.path, found)
+    )
     metadata = {
         "diagnostics": to_metadata(found, place.path),
         "filepath": place.path,
         "exists": before is not None,
     }
-    return ToolResult(title=title_of(place, ctx), output=output, metadata=metadata)
+    return ToolResult(title=format_title(place, ctx), output=output, metadata=metadata)
 
 
-async def ask_to_edit(place: Place, before: str, after: str, ctx: ToolContext) -> None:
-    shown = await asyncio.to_thread(diff, place.path, before, after)
+async def ask_to_edit(place: ToolPath, before: str, after: str, ctx: ToolContext) -> None:
+    """Ask for permission to edit a file, showing the diff."""
+    shown = await asyncio.to_thread(make_diff, place.path, before, after)
     metadata = {"filepath": place.path, "diff": shown.text.encode(errors="replace").decode()}
-    patterns = patterns_of(place, ctx)
-    await ctx.ask("edit", *patterns, always=lasting_edit(patterns), metadata=metadata)
+    patterns = list_edit_patterns(place, ctx)
+    await ctx.ask("edit", *patterns, always=list_lasting_patterns(patterns), metadata=metadata)
 
 
-async def check_unchanged(place: Place, ctx: ToolContext, *, new: bool) -> None:
-    """Nobody changed or made the file while the person was thinking: asking may take an hour."""
-    found = await ctx.desk.files.find_stamp(place.real)
+async def check_unchanged(place: ToolPath, ctx: ToolContext, *, new: bool) -> None:
+    """Raise `ToolError` if somebody changed or created the file while the person was asked, which may take an hour."""
+    found = await ctx.resources.files.find_stamp(place.real)
     if found is not None or not new:
-        ctx.desk.guard.check(place.real, found or Stamp(modified=0, size=-1))
+        ctx.resources.guard.check(place.real, found or Stamp(modified=0, size=-1))
 
 
-async def put(place: Place, content: str, ctx: ToolContext) -> None:
-    """Write it, have it tidied up, and remember how it then stands."""
+async def write_file(place: ToolPath, content: str, ctx: ToolContext) -> None:
+    """Write a file, have it formatted, and remember its resulting state."""
     await save_unsaved(place, ctx)
     async with ctx.watch(place.real):
-        ctx.desk.guard.saw(place.real, await ctx.desk.files.write_text(place.real, content))
-        await ctx.desk.edited(place.path)
-    await ctx.desk.files.show(place.real, content)
+        ctx.resources.guard.remember(place.real, await ctx.resources.files.write_text(place.real, content))
+        await ctx.resources.after_edit(place.path)
+    await ctx.resources.files.show(place.real, content)
     if (tidied := await find_stamp(place.real)) is not None:
-        ctx.desk.guard.saw(place.real, tidied)
+        ctx.resources.guard.remember(place.real, tidied)
 
 
-async def save_unsaved(place: Place, ctx: ToolContext) -> None:
-    """Save what the person has typed. Not while changes are watched: it is their work, and undo has to leave it."""
-    unsaved = await ctx.desk.files.find_unsaved(place.real)
+async def save_unsaved(place: ToolPath, ctx: ToolContext) -> None:
+    """Save the person's unsaved text. Do this before `ctx.watch`: it is their work, and undo must keep it."""
+    unsaved = await ctx.resources.files.find_unsaved(place.real)
     if unsaved is not None:
-        ctx.desk.guard.check(place.real, unsaved.stamp)
-        await ctx.desk.files.save(place.real, unsaved.content)
+        ctx.resources.guard.check(place.real, unsaved.stamp)
+        await ctx.resources.files.save(place.real, unsaved.content)
 
 
 WRITE = Tool(
-    name="write", about=about("write"), takes=WriteInput, run=write, tell=write_to_others, announces=True
+    name="write",
+    about=read_description("write"),
+    takes=WriteInput,
+    run=write,
+    tell=describe_write,
+    announces=True,
 )

@@ -1,4 +1,4 @@
-"""Bundles: several sessions with their attachments in one zip file, written and read with suspicion."""
+"""Bundles: several sessions and their attachments in one zip file. Everything in a bundle is checked before it is used."""
 
 import base64
 import binascii
@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from weft.errors import BundleError, DocumentError, NewerFormatError
 from weft.model.ids import SessionID
-from weft.model.parcel import Counts, Parcel, count
 from weft.model.part import AnyPart, CompletedState, FilePart, ToolPart
+from weft.model.transfer import ExportCounts, SessionExport, count_export
 from weft.model.wire import Wire, always, encode, encode_pretty, from_plain, parse
-from weft.transfer.document import sound
+from weft.transfer.document import check_parcel
 from weft.version import VERSION
 
 KIND = "weft-bundle"
@@ -31,7 +31,7 @@ MANIFEST_LIMIT = 64 << 20
 FILE_LIMIT = 512 << 20
 TOTAL_LIMIT = 8 << 30
 FILES_LIMIT = 200_000
-# No honest text packs this well as a whole; what does was made to fill a disk or a memory.
+# No genuine text compresses this well as a whole. A bundle that does is made to fill a disk or the memory.
 RATIO_LIMIT = 250
 RATIO_FROM = 64 << 20
 
@@ -40,19 +40,25 @@ ATTACHMENT_NAME = re.compile(r"attachments/[0-9a-f]{64}")
 
 
 class BundledFile(Wire, frozen=True, kw_only=True):
+    """A file in the archive."""
+
     name: str
     size: int
     sha256: str
 
 
 class BundledSession(Wire, frozen=True, kw_only=True):
+    """A session in the archive, with the numbers of its documents."""
+
     id: SessionID
     title: str = always("")
     file: BundledFile
-    counts: Counts
+    counts: ExportCounts
 
 
 class Manifest(Wire, frozen=True, kw_only=True):
+    """The list of all files in a bundle."""
+
     kind: str
     format: int
     version: str
@@ -62,11 +68,11 @@ class Manifest(Wire, frozen=True, kw_only=True):
 
 
 _DATA_URL = re.compile(r"data:([^,]*);base64,([A-Za-z0-9+/]*={0,2})")
-LONG_AGO = (1980, 1, 1, 0, 0, 0)
+FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def write_bundle(file: IO[bytes], parcels: Iterable[Parcel], *, redacted: bool = False) -> Manifest:
-    """Write sessions as they come; parents are to come before their children."""
+def write_bundle(file: IO[bytes], parcels: Iterable[SessionExport], *, redacted: bool = False) -> Manifest:
+    """Write sessions in the given order; parents must precede their children. Return the manifest."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         attachments: dict[str, BundledFile] = {}
         sessions = [_put_session(archive, parcel, attachments) for parcel in parcels]
@@ -83,10 +89,10 @@ def write_bundle(file: IO[bytes], parcels: Iterable[Parcel], *, redacted: bool =
 
 
 def _put_session(
-    archive: zipfile.ZipFile, parcel: Parcel, attachments: dict[str, BundledFile]
+    archive: zipfile.ZipFile, parcel: SessionExport, attachments: dict[str, BundledFile]
 ) -> BundledSession:
-    def take_out(url: str) -> str:
-        raw = data_of(url)
+    def extract(url: str) -> str:
+        raw = decode_data_url(url)
         if raw is None:
             return url
         name = f"attachments/{sha256(raw).hexdigest()}"
@@ -95,20 +101,20 @@ def _put_session(
         header = url.partition(",")[0].removeprefix("data:").removesuffix(";base64")
         return f"{ATTACHMENT}{attachments[name].sha256},{header}"
 
-    file = _put(archive, f"sessions/{parcel.info.id}.json", encode(with_urls(parcel, take_out)))
-    return BundledSession(id=parcel.info.id, title=parcel.info.title, file=file, counts=count(parcel))
+    file = _put(archive, f"sessions/{parcel.info.id}.json", encode(map_urls(parcel, extract)))
+    return BundledSession(id=parcel.info.id, title=parcel.info.title, file=file, counts=count_export(parcel))
 
 
 def _put(archive: zipfile.ZipFile, name: str, raw: bytes) -> BundledFile:
-    entry = zipfile.ZipInfo(name, LONG_AGO)
+    entry = zipfile.ZipInfo(name, FIXED_TIME)
     entry.compress_type = zipfile.ZIP_DEFLATED
     entry.external_attr = 0o600 << 16
     archive.writestr(entry, raw)
     return BundledFile(name=name, size=len(raw), sha256=sha256(raw).hexdigest())
 
 
-def data_of(url: str) -> bytes | None:
-    """What a `data:` URL holds, if writing it again gives the very same URL."""
+def decode_data_url(url: str) -> bytes | None:
+    """Decode a `data:` URL. Return None unless encoding the result gives exactly the same URL."""
     found = _DATA_URL.fullmatch(url)
     if found is None:
         return None
@@ -119,10 +125,10 @@ def data_of(url: str) -> bytes | None:
     return raw if base64.b64encode(raw).decode() == found[2] else None
 
 
-def with_urls(parcel: Parcel, turn: Callable[[str], str]) -> Parcel:
-    """The parcel with the URL of every file in it turned."""
+def map_urls(parcel: SessionExport, turn: Callable[[str], str]) -> SessionExport:
+    """Return the parcel with `turn` applied to the URL of every file."""
 
-    def turned(part: AnyPart) -> AnyPart:
+    def map_part(part: AnyPart) -> AnyPart:
         match part:
             case FilePart(url=url):
                 return replace(part, url=turn(url))
@@ -133,15 +139,15 @@ def with_urls(parcel: Parcel, turn: Callable[[str], str]) -> Parcel:
                 return part
 
     messages = tuple(
-        replace(message, parts=tuple(turned(part) for part in message.parts)) for message in parcel.messages
+        replace(message, parts=tuple(map_part(part) for part in message.parts)) for message in parcel.messages
     )
     return replace(parcel, messages=messages)
 
 
 MAGIC = b"PK"
 BLOCK = 1 << 20
-# All that `zipfile` raises over bytes that are no zip, or one it has no use for.
-BROKEN = (
+# Everything that `zipfile` raises for input that is not a zip file or uses unsupported features.
+BROKEN_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -158,28 +164,30 @@ def is_bundle(head: bytes) -> bool:
 
 
 class Bundle:
-    """A bundle whose every file has the size and the hash its manifest says. Open one with `open_bundle`."""
+    """A checked bundle: every file has the size and hash in the manifest. Create it with `open_bundle`."""
 
     def __init__(self, path: str, archive: zipfile.ZipFile) -> None:
         self._path = path
         self._archive = archive
-        self.manifest = self._checked_manifest()
+        self.manifest = self._read_manifest()
         self._attachments = {file.sha256: file for file in self.manifest.attachments}
         for _ in self.parcels():
-            pass  # each one is sound, or nothing of the bundle is used
+            pass  # read everything once, so that nothing of a bad bundle is used
 
-    def parcels(self) -> Iterator[Parcel]:
+    def parcels(self) -> Iterator[SessionExport]:
         for session in self.manifest.sessions:
             yield self.read(session)
 
-    def read(self, session: BundledSession) -> Parcel:
+    def read(self, session: BundledSession) -> SessionExport:
         plain = parse(self._read(session.file), where=session.file.name)
-        parcel = sound(from_plain(plain, Parcel, where=session.file.name), where=session.file.name)
-        if parcel.info.id != session.id or count(parcel) != session.counts:
-            raise self._error(f"{session.file.name} is not the session its manifest says")
-        return with_urls(parcel, self._put_back)
+        parcel = check_parcel(
+            from_plain(plain, SessionExport, where=session.file.name), where=session.file.name
+        )
+        if parcel.info.id != session.id or count_export(parcel) != session.counts:
+            raise self._error(f"{session.file.name} does not match its manifest")
+        return map_urls(parcel, self._embed)
 
-    def _put_back(self, url: str) -> str:
+    def _embed(self, url: str) -> str:
         if not url.startswith(ATTACHMENT):
             return url
         digest, _, header = url.removeprefix(ATTACHMENT).partition(",")
@@ -190,23 +198,23 @@ class Bundle:
 
     # --- checking ---
 
-    def _checked_manifest(self) -> Manifest:
-        names = self._checked_names()
+    def _read_manifest(self) -> Manifest:
+        names = self._list_names()
         if MANIFEST not in names:
-            raise self._error("it has no manifest.json, so it is no bundle of weft")
+            raise self._error("it has no manifest.json, so it is not a bundle of weft")
         plain = parse(self._bytes(MANIFEST, MANIFEST_LIMIT), where=f"{self._path}: {MANIFEST}")
         if not isinstance(plain, dict) or plain.get("kind") != KIND:
-            raise self._error("its manifest is not one of weft")
+            raise self._error("its manifest is not that of a bundle")
         found = plain.get("format")
         if not isinstance(found, int) or found < 1:
-            raise self._error(f"its format is {found!r}, which is none")
+            raise self._error(f"its format is {found!r}, which is not valid")
         if found > FORMAT:
             raise NewerFormatError(self._path, found, FORMAT)
         manifest = from_plain(plain, Manifest, where=f"{self._path}: {MANIFEST}")
         self._compare(manifest, names)
         return manifest
 
-    def _checked_names(self) -> set[str]:
+    def _list_names(self) -> set[str]:
         entries = self._archive.infolist()
         if len(entries) > FILES_LIMIT:
             raise self._error(f"it has {len(entries)} files, more than the {FILES_LIMIT} allowed")
@@ -226,10 +234,10 @@ class Bundle:
             escapes = (
                 name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name
             )
-            reason = "reaches out of the bundle" if escapes else "has no place in a bundle"
+            reason = "points outside the bundle" if escapes else "does not belong in a bundle"
             raise self._error(f"{name[:200]!r} {reason}")
         if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise self._error(f"{name} is packed in a way bundles are not")
+            raise self._error(f"{name} is encrypted or uses an unsupported compression")
         if entry.file_size > FILE_LIMIT:
             raise self._error(
                 f"{name} unpacks to {entry.file_size} bytes, more than the {FILE_LIMIT} allowed"
@@ -238,7 +246,7 @@ class Bundle:
     def _check_total(self, size: int) -> None:
         packed = os.path.getsize(self._path)
         if size > TOTAL_LIMIT or (size > RATIO_FROM and size > RATIO_LIMIT * packed):
-            raise self._error(f"it is {packed} bytes and unpacks to {size}: more than any session needs")
+            raise self._error(f"it is {packed} bytes and unpacks to {size}, more than any session needs")
 
     def _compare(self, manifest: Manifest, names: set[str]) -> None:
         files = [*(session.file for session in manifest.sessions), *manifest.attachments]
@@ -246,8 +254,8 @@ class Bundle:
         if len(set(listed)) != len(listed):
             raise self._error("its manifest names a file twice")
         if odd := sorted(names.symmetric_difference([*listed, MANIFEST])):
-            told = "lists, and it is not there" if odd[0] in listed else "does not list"
-            raise self._error(f"{odd[0][:200]!r} is a file its manifest {told}")
+            problem = "lists, but it is missing" if odd[0] in listed else "does not list"
+            raise self._error(f"{odd[0][:200]!r} is a file that its manifest {problem}")
         for file in files:
             self._check_hash(file)
 
@@ -257,7 +265,7 @@ class Bundle:
             hashed.update(block)
             size += len(block)
         if size != file.size or hashed.hexdigest() != file.sha256:
-            raise self._error(f"{file.name} is not what it was when the bundle was made")
+            raise self._error(f"{file.name} has changed since the bundle was written")
 
     # --- reading ---
 
@@ -276,7 +284,7 @@ class Bundle:
                     if left < 0:
                         raise self._error(f"{name} unpacks to more than the {limit} bytes allowed")
                     yield block
-        except BROKEN as error:
+        except BROKEN_ERRORS as error:
             raise self._error(f"{name} is damaged: {error}") from error
 
     def _error(self, reason: str) -> BundleError:
@@ -285,11 +293,11 @@ class Bundle:
 
 @contextmanager
 def open_bundle(path: str) -> Generator[Bundle]:
-    """A bundle, checked. `BundleError` says what is wrong with it, `NewerFormatError` that we are too old for it."""
+    """Open and check a bundle. Raise `BundleError` if it is bad, `NewerFormatError` if a later version wrote it."""
     try:
         archive = zipfile.ZipFile(path)
-    except BROKEN as error:
-        reason = f"it is cut short or damaged: {error}" if not isinstance(error, OSError) else str(error)
+    except BROKEN_ERRORS as error:
+        reason = f"it is truncated or damaged: {error}" if not isinstance(error, OSError) else str(error)
         raise BundleError(path, reason) from error
     with archive:
         try:

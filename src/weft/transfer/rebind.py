@@ -1,4 +1,4 @@
-"""Give an imported session the paths of its new place, and new ids where it lives beside its original."""
+"""Change the paths of an imported session to its new location, and its ids if the original is already here."""
 
 import os
 import re
@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from weft.errors import InvalidInputError
 from weft.model.ids import ALPHABET, HEX_LENGTH, RANDOM_LENGTH, MessageID, PartID, SessionID
 from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts
-from weft.model.parcel import Parcel
 from weft.model.part import AnyPart, CompletedState, FilePart, ToolPart
 from weft.model.session import SessionRevert
+from weft.model.transfer import SessionExport
 from weft.model.wire import from_plain, to_plain
 
-# Words, not places, even if they happen to be nothing but a path.
-WORDS = frozenset(
+# Fields that hold text, which must not change even if it looks like a path.
+TEXT_FIELDS = frozenset(
     {
         *("text", "output", "raw", "title", "content", "prompt", "description", "error", "system"),
         *("oldString", "newString", "patchText", "before", "after", "diff", "preview", "id", "slug"),
@@ -28,21 +28,21 @@ WORDS = frozenset(
 
 
 class Rebind(Struct, frozen=True):
-    """What lay below `old` lies below `new`."""
+    """Paths below `old` become paths below `new`."""
 
     old: str
     new: str
 
 
 def parse_rebind(text: str) -> Rebind:
-    """`OLD=NEW`, both absolute."""
+    """Parse `OLD=NEW`. Both must be absolute; raise `InvalidInputError` otherwise."""
     old, equals, new = text.partition("=")
     if not equals or not os.path.isabs(old) or not os.path.isabs(new):
         raise InvalidInputError("--rebind", f"{text!r} is not OLD=NEW with two absolute paths")
-    return Rebind(_bare(old), _bare(new))
+    return Rebind(_strip_slash(old), _strip_slash(new))
 
 
-def moved(path: str, rebinds: Sequence[Rebind]) -> str:
+def rebind_path(path: str, rebinds: Sequence[Rebind]) -> str:
     for rebind in rebinds:
         if path == rebind.old:
             return rebind.new
@@ -51,33 +51,33 @@ def moved(path: str, rebinds: Sequence[Rebind]) -> str:
     return path
 
 
-def rebound(parcel: Parcel, rebinds: Sequence[Rebind]) -> Parcel:
-    """The first rebind that fits a path is the one that turns it."""
+def rebind_parcel(parcel: SessionExport, rebinds: Sequence[Rebind]) -> SessionExport:
+    """Change all paths of a parcel. For each path the first matching rebind applies."""
     meant = [rebind for rebind in rebinds if rebind.old != rebind.new]
     if not meant:
         return parcel
     urls = [Rebind(f"file://{quote(each.old)}", f"file://{quote(each.new)}") for each in meant]
-    plain: Any = _turned(to_plain(parcel), (*meant, *urls))
-    return from_plain(plain, Parcel, where=parcel.info.id)
+    plain: Any = _rebind_value(to_plain(parcel), (*meant, *urls))
+    return from_plain(plain, SessionExport, where=parcel.info.id)
 
 
-def _turned(value: Any, rebinds: Sequence[Rebind]) -> Any:
+def _rebind_value(value: Any, rebinds: Sequence[Rebind]) -> Any:
     match value:
         case str():
-            return moved(value, rebinds) if value[:1] == "/" or value[:5] == "file:" else value
+            return rebind_path(value, rebinds) if value[:1] == "/" or value[:5] == "file:" else value
         case Mapping():
             return {
-                key: item if key in WORDS and isinstance(item, str) else _turned(item, rebinds)
+                key: item if key in TEXT_FIELDS and isinstance(item, str) else _rebind_value(item, rebinds)
                 for key, item in value.items()
             }
         case list() | tuple():
-            return [_turned(item, rebinds) for item in value]
+            return [_rebind_value(item, rebinds) for item in value]
         case _:
             return value
 
 
-def checkout(parcel: Parcel) -> str:
-    """The top of the checkout a session was made in, as far as it says so; else its directory."""
+def find_origin_checkout(parcel: SessionExport) -> str:
+    """Return the root of the checkout in which a session was made, if its messages tell; otherwise its directory."""
     directory = parcel.info.directory
     for message in parcel.messages:
         if isinstance(message.info, AssistantMessage) and message.info.path is not None:
@@ -87,25 +87,25 @@ def checkout(parcel: Parcel) -> str:
     return directory
 
 
-def rebinds_between(incoming: Parcel, present: Parcel) -> tuple[Rebind, ...]:
-    """What turns the paths of one state of a session into those of another that lives elsewhere."""
+def find_rebinds(incoming: SessionExport, present: SessionExport) -> tuple[Rebind, ...]:
+    """Return what turns the paths of one state of a session into those of another state in a different place."""
     if not incoming.info.directory or incoming.info.directory == present.info.directory:
         return ()
-    old, new = checkout(incoming), checkout(present)
+    old, new = find_origin_checkout(incoming), find_origin_checkout(present)
     if incoming.info.directory[len(old) :] != present.info.directory[len(new) :]:
         old, new = incoming.info.directory, present.info.directory
     return (Rebind(old, new),)
 
 
-def _bare(path: str) -> str:
+def _strip_slash(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
 _TIMED = re.compile(rf"([a-z]+_[0-9a-f]{{{HEX_LENGTH}}})[0-9A-Za-z]+")
 
 
-def letters(*words: str, length: int = RANDOM_LENGTH) -> str:
-    """Letters that follow from the words and look like nothing."""
+def make_letters(*words: str, length: int = RANDOM_LENGTH) -> str:
+    """Return letters that look random but are derived from the words."""
     number = int.from_bytes(sha256("\0".join(words).encode("utf-8", "surrogatepass")).digest())
     found = []
     for _ in range(length):
@@ -114,28 +114,28 @@ def letters(*words: str, length: int = RANDOM_LENGTH) -> str:
     return "".join(found)
 
 
-def renamed_id(id: str, why: str) -> str:
+def rename_id(id: str, why: str) -> str:
     timed = _TIMED.fullmatch(id)
     prefix = id.partition("_")[0]
     head = timed[1] if timed else f"{prefix}_{int(sha256(id.encode()).hexdigest()[:HEX_LENGTH], 16):012x}"
-    return head + letters(why, id)
+    return head + make_letters(why, id)
 
 
-class Renaming:
-    """Every id of one parcel, and what it becomes."""
+class IdRenamer:
+    """Gives a parcel and everything in it new ids."""
 
-    def __init__(self, parcel: Parcel, why: str) -> None:
+    def __init__(self, parcel: SessionExport, why: str) -> None:
         self._parcel = parcel
         self._why = why
         self._messages = {message.info.id for message in parcel.messages}
 
-    def parcel(self) -> Parcel:
+    def parcel(self) -> SessionExport:
         info = self._parcel.info
         revert = info.revert
-        session = SessionID(renamed_id(info.id, self._why))
+        session = SessionID(rename_id(info.id, self._why))
         return replace(
             self._parcel,
-            # A link that was shared leads to the original and not to this one.
+            # A shared link belongs to the original.
             info=replace(
                 info, id=session, share=None, revert=None if revert is None else self._revert(revert)
             ),
@@ -143,11 +143,11 @@ class Renaming:
         )
 
     def _revert(self, revert: SessionRevert) -> SessionRevert:
-        part = None if revert.part_id is None else PartID(renamed_id(revert.part_id, self._why))
+        part = None if revert.part_id is None else PartID(rename_id(revert.part_id, self._why))
         return replace(revert, message_id=self._message_id(revert.message_id), part_id=part)
 
     def _message_id(self, id: MessageID) -> MessageID:
-        return MessageID(renamed_id(id, self._why)) if id in self._messages else id
+        return MessageID(rename_id(id, self._why)) if id in self._messages else id
 
     def _message(self, message: MessageWithParts, session: SessionID) -> MessageWithParts:
         id = self._message_id(message.info.id)
@@ -155,7 +155,7 @@ class Renaming:
             message,
             info=self._info(message.info, id, session),
             parts=tuple(
-                placed(part, id, session, lambda old: PartID(renamed_id(old, self._why)))
+                move_part(part, id, session, lambda old: PartID(rename_id(old, self._why)))
                 for part in message.parts
             ),
         )
@@ -166,14 +166,14 @@ class Renaming:
         return replace(info, id=id, session_id=session)
 
 
-def _same(id: PartID) -> PartID:
+def _keep_id(id: PartID) -> PartID:
     return id
 
 
-def placed(
-    part: AnyPart, message: MessageID, session: SessionID, name: Callable[[PartID], PartID] = _same
+def move_part(
+    part: AnyPart, message: MessageID, session: SessionID, name: Callable[[PartID], PartID] = _keep_id
 ) -> AnyPart:
-    """The part as one of this message, the files a call brought back included."""
+    """Return the part as one of this message, with its attachments."""
     part = replace(part, id=name(part.id), message_id=message, session_id=session)
     if not (isinstance(part, ToolPart) and isinstance(part.state, CompletedState) and part.state.attachments):
         return part

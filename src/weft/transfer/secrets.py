@@ -1,4 +1,4 @@
-"""Recognise credentials by their shape and by the names beside them."""
+"""Recognise credentials by their form and by the names next to them."""
 
 import base64
 import binascii
@@ -11,8 +11,8 @@ from typing import NamedTuple
 _WORD = r"[A-Za-z0-9_-]"
 
 
-class Shape(NamedTuple):
-    """`marks` are what the pattern cannot match without: looking for them is much faster than matching."""
+class SecretShape(NamedTuple):
+    """A form of credential. Every match contains one of `marks`; searching for those is much faster than matching."""
 
     kind: str
     marks: tuple[str, ...]
@@ -20,102 +20,102 @@ class Shape(NamedTuple):
 
 
 SHAPES = (
-    Shape("private-key", ("-----BEGIN",), r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----[\s\S]{16,16384}?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"),
-    # Cut off before its end, it is a key all the same.
-    Shape("private-key", ("-----BEGIN",), r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:\\[rn]|[\sA-Za-z0-9+/=:,-]){32,}"),
-    Shape("private-key", ("AGE-SECRET-KEY",), r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
-    Shape("anthropic-key", ("sk-ant-",), rf"sk-ant-{_WORD}{{16,}}"),
-    Shape("openrouter-key", ("sk-or-",), r"sk-or-(?:v\d-)?[0-9a-f]{32,}"),
-    Shape("openai-key", ("sk-", "sess-"), rf"(?:sk|sess)-(?:proj-|svcacct-|admin-|None-)?(?=[A-Za-z_-]*\d){_WORD}{{20,}}"),
-    Shape("aws-key", ("AKIA", "ASIA", "ABIA", "ACCA"), r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}"),
-    Shape("github-token", ("gh",), r"gh[pousr]_[A-Za-z0-9]{20,}"),
-    Shape("github-token", ("github_pat_",), r"github_pat_[A-Za-z0-9_]{20,}"),
-    Shape("gitlab-token", ("gl",), rf"gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent)-{_WORD}{{20,}}"),
-    Shape("google-key", ("AIza",), rf"AIza{_WORD}{{35}}"),
-    Shape("google-token", ("ya29.",), rf"ya29\.{_WORD}{{20,}}"),
-    Shape("google-secret", ("GOCSPX-",), rf"GOCSPX-{_WORD}{{20,}}"),
-    Shape("slack-token", ("xox",), r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
-    Shape("slack-token", ("xapp-",), r"xapp-\d-[A-Za-z0-9-]{20,}"),
-    Shape("slack-webhook", ("hooks.slack.com",), r"(?<=hooks\.slack\.com/services/)T[A-Z0-9]+/B[A-Z0-9]+/[A-Za-z0-9]{16,}"),
-    Shape("discord-webhook", ("/api/webhooks/",), rf"(?<=/api/webhooks/)\d{{15,}}/{_WORD}{{40,}}"),
-    Shape("discord-token", (".",), rf"[MNO]{_WORD}{{23,27}}\.{_WORD}{{6}}\.{_WORD}{{27,}}"),
-    Shape("telegram-token", (":AA",), rf"\d{{8,10}}:AA{_WORD}{{33}}"),
-    Shape("stripe-key", ("k_live_", "k_test_"), r"(?:sk|rk|pk)_(?:live|test)_[0-9A-Za-z]{16,}"),
-    Shape("webhook-secret", ("whsec_",), r"whsec_[A-Za-z0-9+/]{20,}=*"),
-    Shape("twilio-key", ("SK",), r"SK[0-9a-f]{32}"),
-    Shape("sendgrid-key", ("SG.",), rf"SG\.{_WORD}{{16,}}\.{_WORD}{{16,}}"),
-    Shape("mailgun-key", ("key-",), r"key-[0-9a-f]{32}"),
-    Shape("mailchimp-key", ("-us",), r"[0-9a-f]{32}-us\d{1,2}"),
-    Shape("npm-token", ("npm_",), r"npm_[A-Za-z0-9]{36}"),
-    Shape("pypi-token", ("pypi-",), rf"pypi-{_WORD}{{50,}}"),
-    Shape("rubygems-key", ("rubygems_",), r"rubygems_[0-9a-f]{48}"),
-    Shape("docker-token", ("dckr_pat_",), rf"dckr_pat_{_WORD}{{20,}}"),
-    Shape("huggingface-token", ("hf_",), r"hf_[A-Za-z0-9]{30,}"),
-    Shape("replicate-token", ("r8_",), r"r8_[A-Za-z0-9]{30,}"),
-    Shape("groq-key", ("gsk_",), r"gsk_[A-Za-z0-9]{20,}"),
-    Shape("xai-key", ("xai-",), r"xai-[A-Za-z0-9]{20,}"),
-    Shape("perplexity-key", ("pplx-",), r"pplx-[A-Za-z0-9]{20,}"),
-    Shape("cerebras-key", ("csk-",), r"csk-[a-z0-9]{20,}"),
-    Shape("fireworks-key", ("fw_",), r"fw_[A-Za-z0-9]{20,}"),
-    Shape("digitalocean-token", ("_v1_",), r"do[opr]_v1_[0-9a-f]{64}"),
-    Shape("shopify-token", ("shp",), r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
-    Shape("square-token", ("sq0",), rf"sq0(?:atp|csp|idp)-{_WORD}{{22,}}"),
-    Shape("databricks-token", ("dapi",), r"dapi[0-9a-f]{32}"),
-    Shape("linear-key", ("lin_",), r"lin_(?:api|oauth)_[A-Za-z0-9]{32,}"),
-    Shape("notion-token", ("ntn_", "secret_"), r"(?:ntn|secret)_[A-Za-z0-9]{40,}"),
-    Shape("figma-token", ("figd_",), rf"figd_{_WORD}{{30,}}"),
-    Shape("planetscale-token", ("pscale_",), r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{30,}"),
-    Shape("doppler-token", ("dp.",), r"dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{30,}"),
-    Shape("vault-token", ("hv",), rf"hv[sbr]\.{_WORD}{{20,}}"),
-    Shape("terraform-token", (".atlasv1.",), rf"[A-Za-z0-9]{{14}}\.atlasv1\.{_WORD}{{60,}}"),
-    Shape("grafana-token", ("glsa_", "glc_"), r"gl(?:sa|c)_[A-Za-z0-9_+/=]{32,}"),
-    Shape("newrelic-key", ("NR",), r"NR(?:AK|JS|RA|II)-[A-Z0-9a-z]{19,}"),
-    Shape("sentry-token", ("sntry",), r"sntry[su]_[A-Za-z0-9+/=_-]{40,}"),
-    Shape("postman-key", ("PMAK-",), r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
-    Shape("atlassian-token", ("ATATT3",), rf"ATATT3{_WORD}{{30,}}(?:=[0-9A-F]{{8}})?"),
-    Shape("bitbucket-password", ("ATBB",), r"ATBB[A-Za-z0-9]{24,}"),
-    Shape("airtable-token", ("pat",), r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
-    Shape("supabase-key", ("sbp_", "sbs_", "sb_"), r"sb(?:p|s|_secret|_publishable)_[A-Za-z0-9_-]{30,}"),
-    Shape("tailscale-key", ("tskey-",), r"tskey-[a-z]+-[A-Za-z0-9]+-[A-Za-z0-9]{16,}"),
-    Shape("heroku-key", ("HRKU-",), rf"HRKU-{_WORD}{{30,}}"),
-    Shape("flyio-token", ("fo1_",), r"fo1_[A-Za-z0-9_-]{30,}"),
-    Shape("cloudflare-key", ("v1.0-",), r"v1\.0-[0-9a-f]{24}-[0-9a-f]{100,}"),
-    Shape("netlify-token", ("nfp_",), r"nfp_[A-Za-z0-9]{36,}"),
-    Shape("pinecone-key", ("pcsk_",), r"pcsk_[A-Za-z0-9_]{40,}"),
-    Shape("langsmith-key", ("lsv2_",), r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
-    Shape("onepassword-token", ("ops_eyJ",), rf"ops_eyJ{_WORD}{{100,}}"),
-    Shape("facebook-token", ("EAA",), r"EAA[A-Za-z0-9]{80,}"),
-    Shape("mapbox-token", ("sk.eyJ",), rf"sk\.eyJ{_WORD}{{20,}}\.{_WORD}{{20,}}"),
-    Shape("resend-key", ("re_",), r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{24}"),
-    Shape("neon-key", ("napi_",), r"napi_[A-Za-z0-9]{40,}"),
-    Shape("vercel-token", ("vercel_blob_rw_",), r"vercel_blob_rw_[A-Za-z0-9]{8,}_[A-Za-z0-9]{20,}"),
-    Shape("dropbox-token", ("sl.",), rf"sl\.{_WORD}{{100,}}"),
-    Shape("google-token", ("1//0",), rf"1//0{_WORD}{{40,}}"),
-    Shape("jwt", ("eyJ",), rf"eyJ{_WORD}{{8,}}\.eyJ{_WORD}{{8,}}\.{_WORD}{{8,}}"),
+    SecretShape("private-key", ("-----BEGIN",), r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----[\s\S]{16,16384}?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"),
+    # A key that is cut off before its end is still a key.
+    SecretShape("private-key", ("-----BEGIN",), r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:\\[rn]|[\sA-Za-z0-9+/=:,-]){32,}"),
+    SecretShape("private-key", ("AGE-SECRET-KEY",), r"AGE-SECRET-KEY-1[0-9A-Z]{50,}"),
+    SecretShape("anthropic-key", ("sk-ant-",), rf"sk-ant-{_WORD}{{16,}}"),
+    SecretShape("openrouter-key", ("sk-or-",), r"sk-or-(?:v\d-)?[0-9a-f]{32,}"),
+    SecretShape("openai-key", ("sk-", "sess-"), rf"(?:sk|sess)-(?:proj-|svcacct-|admin-|None-)?(?=[A-Za-z_-]*\d){_WORD}{{20,}}"),
+    SecretShape("aws-key", ("AKIA", "ASIA", "ABIA", "ACCA"), r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}"),
+    SecretShape("github-token", ("gh",), r"gh[pousr]_[A-Za-z0-9]{20,}"),
+    SecretShape("github-token", ("github_pat_",), r"github_pat_[A-Za-z0-9_]{20,}"),
+    SecretShape("gitlab-token", ("gl",), rf"gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent)-{_WORD}{{20,}}"),
+    SecretShape("google-key", ("AIza",), rf"AIza{_WORD}{{35}}"),
+    SecretShape("google-token", ("ya29.",), rf"ya29\.{_WORD}{{20,}}"),
+    SecretShape("google-secret", ("GOCSPX-",), rf"GOCSPX-{_WORD}{{20,}}"),
+    SecretShape("slack-token", ("xox",), r"xox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    SecretShape("slack-token", ("xapp-",), r"xapp-\d-[A-Za-z0-9-]{20,}"),
+    SecretShape("slack-webhook", ("hooks.slack.com",), r"(?<=hooks\.slack\.com/services/)T[A-Z0-9]+/B[A-Z0-9]+/[A-Za-z0-9]{16,}"),
+    SecretShape("discord-webhook", ("/api/webhooks/",), rf"(?<=/api/webhooks/)\d{{15,}}/{_WORD}{{40,}}"),
+    SecretShape("discord-token", (".",), rf"[MNO]{_WORD}{{23,27}}\.{_WORD}{{6}}\.{_WORD}{{27,}}"),
+    SecretShape("telegram-token", (":AA",), rf"\d{{8,10}}:AA{_WORD}{{33}}"),
+    SecretShape("stripe-key", ("k_live_", "k_test_"), r"(?:sk|rk|pk)_(?:live|test)_[0-9A-Za-z]{16,}"),
+    SecretShape("webhook-secret", ("whsec_",), r"whsec_[A-Za-z0-9+/]{20,}=*"),
+    SecretShape("twilio-key", ("SK",), r"SK[0-9a-f]{32}"),
+    SecretShape("sendgrid-key", ("SG.",), rf"SG\.{_WORD}{{16,}}\.{_WORD}{{16,}}"),
+    SecretShape("mailgun-key", ("key-",), r"key-[0-9a-f]{32}"),
+    SecretShape("mailchimp-key", ("-us",), r"[0-9a-f]{32}-us\d{1,2}"),
+    SecretShape("npm-token", ("npm_",), r"npm_[A-Za-z0-9]{36}"),
+    SecretShape("pypi-token", ("pypi-",), rf"pypi-{_WORD}{{50,}}"),
+    SecretShape("rubygems-key", ("rubygems_",), r"rubygems_[0-9a-f]{48}"),
+    SecretShape("docker-token", ("dckr_pat_",), rf"dckr_pat_{_WORD}{{20,}}"),
+    SecretShape("huggingface-token", ("hf_",), r"hf_[A-Za-z0-9]{30,}"),
+    SecretShape("replicate-token", ("r8_",), r"r8_[A-Za-z0-9]{30,}"),
+    SecretShape("groq-key", ("gsk_",), r"gsk_[A-Za-z0-9]{20,}"),
+    SecretShape("xai-key", ("xai-",), r"xai-[A-Za-z0-9]{20,}"),
+    SecretShape("perplexity-key", ("pplx-",), r"pplx-[A-Za-z0-9]{20,}"),
+    SecretShape("cerebras-key", ("csk-",), r"csk-[a-z0-9]{20,}"),
+    SecretShape("fireworks-key", ("fw_",), r"fw_[A-Za-z0-9]{20,}"),
+    SecretShape("digitalocean-token", ("_v1_",), r"do[opr]_v1_[0-9a-f]{64}"),
+    SecretShape("shopify-token", ("shp",), r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
+    SecretShape("square-token", ("sq0",), rf"sq0(?:atp|csp|idp)-{_WORD}{{22,}}"),
+    SecretShape("databricks-token", ("dapi",), r"dapi[0-9a-f]{32}"),
+    SecretShape("linear-key", ("lin_",), r"lin_(?:api|oauth)_[A-Za-z0-9]{32,}"),
+    SecretShape("notion-token", ("ntn_", "secret_"), r"(?:ntn|secret)_[A-Za-z0-9]{40,}"),
+    SecretShape("figma-token", ("figd_",), rf"figd_{_WORD}{{30,}}"),
+    SecretShape("planetscale-token", ("pscale_",), r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{30,}"),
+    SecretShape("doppler-token", ("dp.",), r"dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{30,}"),
+    SecretShape("vault-token", ("hv",), rf"hv[sbr]\.{_WORD}{{20,}}"),
+    SecretShape("terraform-token", (".atlasv1.",), rf"[A-Za-z0-9]{{14}}\.atlasv1\.{_WORD}{{60,}}"),
+    SecretShape("grafana-token", ("glsa_", "glc_"), r"gl(?:sa|c)_[A-Za-z0-9_+/=]{32,}"),
+    SecretShape("newrelic-key", ("NR",), r"NR(?:AK|JS|RA|II)-[A-Z0-9a-z]{19,}"),
+    SecretShape("sentry-token", ("sntry",), r"sntry[su]_[A-Za-z0-9+/=_-]{40,}"),
+    SecretShape("postman-key", ("PMAK-",), r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    SecretShape("atlassian-token", ("ATATT3",), rf"ATATT3{_WORD}{{30,}}(?:=[0-9A-F]{{8}})?"),
+    SecretShape("bitbucket-password", ("ATBB",), r"ATBB[A-Za-z0-9]{24,}"),
+    SecretShape("airtable-token", ("pat",), r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    SecretShape("supabase-key", ("sbp_", "sbs_", "sb_"), r"sb(?:p|s|_secret|_publishable)_[A-Za-z0-9_-]{30,}"),
+    SecretShape("tailscale-key", ("tskey-",), r"tskey-[a-z]+-[A-Za-z0-9]+-[A-Za-z0-9]{16,}"),
+    SecretShape("heroku-key", ("HRKU-",), rf"HRKU-{_WORD}{{30,}}"),
+    SecretShape("flyio-token", ("fo1_",), r"fo1_[A-Za-z0-9_-]{30,}"),
+    SecretShape("cloudflare-key", ("v1.0-",), r"v1\.0-[0-9a-f]{24}-[0-9a-f]{100,}"),
+    SecretShape("netlify-token", ("nfp_",), r"nfp_[A-Za-z0-9]{36,}"),
+    SecretShape("pinecone-key", ("pcsk_",), r"pcsk_[A-Za-z0-9_]{40,}"),
+    SecretShape("langsmith-key", ("lsv2_",), r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    SecretShape("onepassword-token", ("ops_eyJ",), rf"ops_eyJ{_WORD}{{100,}}"),
+    SecretShape("facebook-token", ("EAA",), r"EAA[A-Za-z0-9]{80,}"),
+    SecretShape("mapbox-token", ("sk.eyJ",), rf"sk\.eyJ{_WORD}{{20,}}\.{_WORD}{{20,}}"),
+    SecretShape("resend-key", ("re_",), r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{24}"),
+    SecretShape("neon-key", ("napi_",), r"napi_[A-Za-z0-9]{40,}"),
+    SecretShape("vercel-token", ("vercel_blob_rw_",), r"vercel_blob_rw_[A-Za-z0-9]{8,}_[A-Za-z0-9]{20,}"),
+    SecretShape("dropbox-token", ("sl.",), rf"sl\.{_WORD}{{100,}}"),
+    SecretShape("google-token", ("1//0",), rf"1//0{_WORD}{{40,}}"),
+    SecretShape("jwt", ("eyJ",), rf"eyJ{_WORD}{{8,}}\.eyJ{_WORD}{{8,}}\.{_WORD}{{8,}}"),
 )  # fmt: skip
 
-# Letters or digits in front or behind make it part of a longer word; an escaped newline in front of it does not.
+# Letters or digits next to it make it part of a longer word; an escaped newline before it does not.
 _EDGE, _EDGE_AFTER = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))", r"(?![A-Za-z0-9])"
 ARMOUR = "-----BEGIN"
 _PATTERNS = [(shape, re.compile(f"{_EDGE}{shape.pattern}{_EDGE_AFTER}")) for shape in SHAPES]
 _ARMOURED = [each for each in _PATTERNS if ARMOUR in each[0].marks]
 _COMPACT = [each for each in _PATTERNS if ARMOUR not in each[0].marks]
-# Most words hold no mark at all: one look tells.
+# Most words contain no mark, so one search rules them out.
 _MARKED = re.compile("|".join(sorted({re.escape(mark) for shape, _ in _COMPACT for mark in shape.marks})))
-# Only long words are looked at closely: text has few of them.
+# Only long words are examined, and text has few of them.
 LONG_WORD = re.compile(r"[A-Za-z0-9_+/=.:-]{16,}")
 
 
-class Span(NamedTuple):
-    """Where in a text a secret stands, and of what kind it is."""
+class SecretSpan(NamedTuple):
+    """The position of a secret in a text, and its kind."""
 
     start: int
     end: int
     kind: str
 
 
-def find_shapes(text: str) -> Iterator[Span]:
-    """The credentials that give themselves away. They may overlap."""
+def find_shapes(text: str) -> Iterator[SecretSpan]:
+    """Yield credentials that are recognisable by their form. They may overlap."""
     if ARMOUR in text:
         yield from _find(_ARMOURED, text, 0, len(text))
     for word in LONG_WORD.finditer(text):
@@ -126,16 +126,18 @@ def find_shapes(text: str) -> Iterator[Span]:
         yield from _find(meant, text, word.start(), word.end())
 
 
-def _find(patterns: list[tuple[Shape, re.Pattern[str]]], text: str, start: int, end: int) -> Iterator[Span]:
+def _find(
+    patterns: list[tuple[SecretShape, re.Pattern[str]]], text: str, start: int, end: int
+) -> Iterator[SecretSpan]:
     for shape, pattern in patterns:
         for found in pattern.finditer(text, start, end):
-            yield Span(*found.span(), shape.kind)
+            yield SecretSpan(*found.span(), shape.kind)
 
 
 SHORTEST, SHORT = 8, 6
 ENTROPY = 2.75
 
-# The word that says so comes last in a name: TOKEN_FILE names a file, and PASSWORD_LENGTH a length.
+# The telling word comes last in a name: TOKEN_FILE names a file, and PASSWORD_LENGTH a length.
 _SECRET = (
     r"api[_-]?key|(?:secret|access|private|auth|signing|encryption|master|license|account|app|service[_-]?role)[_-]?key"
     r"|secret[_-]?key[_-]?base|secret|token|password|passwd|passphrase|passcode|credentials?|cookie|authorization"
@@ -147,7 +149,7 @@ PASSWORD = re.compile(r".*(?:password|passwd|passphrase|passcode|pwd|pass)(?:[_-
 PASSWORD_NAME = "password"
 ENVIRONMENT = re.compile(r"[A-Z][A-Z0-9_]*")
 
-# Begins where a name ends, for few names end like this: what stands before is looked at afterwards.
+# Starts at the end of a name, because few names end like this. The rest of the name is examined afterwards.
 _ASSIGNED = re.compile(
     r"(?i:key|secret|token|pass(?:word|wd|phrase|code)?|credentials?|cookie|auth(?:orization)?|pwd|pat)"
     r"(?P<suffix>[A-Za-z0-9_-]{0,12})(?:\\*[\"'])?(?P<sign>\s{0,4}(?:=>|:=|[:=])\s{0,4})"
@@ -163,13 +165,13 @@ _NETRC = re.compile(r"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(?P<value>\S{4,
 _COOKIE = re.compile(r"^(?:set-)?cookie:[ \t]*(?P<value>[^\s\"'][^\r\n]{7,})", re.IGNORECASE | re.MULTILINE)
 _SIGNED = re.compile(r"[?&]sig(?:nature)?=(?P<value>[A-Za-z0-9%._~+/=-]{16,})", re.IGNORECASE)
 _PUTTY = re.compile(r"\bPrivate-Lines: \d+\s+(?P<value>[A-Za-z0-9+/=\s]{32,}[A-Za-z0-9+/=])")
-# Commands that take a password as the short flag that means something else to most.
+# Commands with a short flag for a password that means something else in most other commands.
 _SHORT_FLAGS = re.compile(
     r"\bcurl\b[^\n|;&]{0,300}?\s-u\s+[\"']?[^\s:\"']{1,100}:(?P<user>[^\s\"'`]{4,200})"
     r"|\b(?:sshpass|login)\b[^\n|;&]{0,300}?\s-p\s+[\"']?(?P<apart>[^\s\"'`]{4,200})"
     r"|\bmysql(?:dump|admin)?\b[^\n|;&]{0,300}?\s-p(?P<joined>[^\s\"'`]{4,200})"
 )
-# A name and its value where no sign stands between them: images, deployments, settings in XML.
+# A name and its value without a sign between them: images, deployments, settings in XML.
 _PAIRS = (
     re.compile(
         r"^\s*(?:ENV|ARG|set\s+-\w+)\s+(?P<name>[A-Z][A-Z0-9_]{2,80})\s+(?P<value>[^\s\"']{6,})", re.MULTILINE
@@ -194,60 +196,62 @@ _SPOKEN = re.compile(
 )
 
 
-def find_named(text: str) -> Iterator[Span]:
-    """Values that a name, a header, a URL or a flag declares to be secret."""
+def find_named(text: str) -> Iterator[SecretSpan]:
+    """Yield values that a name, header, URL or flag declares to be secret."""
     for found in _ASSIGNED.finditer(text):
         which = "quoted" if found["quoted"] is not None else "bare"
         name = _whole_name(text, found)
         if is_secret_name(name) and _is_assigned_secret(name, found, which):
-            yield Span(*found.span(which), _kind(name))
+            yield SecretSpan(*found.span(which), _to_kind(name))
     if "--" in text:
         for found in _FLAG.finditer(text):
             if is_secret_name(found["name"]) and _is_worth_hiding(found["name"], found["value"]):
-                yield Span(*found.span("value"), _kind(found["name"]))
+                yield SecretSpan(*found.span("value"), _to_kind(found["name"]))
     if "value" in text or "</" in text or "ENV" in text or "ARG" in text or "set " in text:
         yield from _find_pairs(text)
     yield from _find_declared(text)
 
 
-def _find_pairs(text: str) -> Iterator[Span]:
+def _find_pairs(text: str) -> Iterator[SecretSpan]:
     for pattern in _PAIRS:
         for found in pattern.finditer(text):
             if is_secret_name(found["name"]) and _is_worth_hiding(found["name"], found["value"]):
-                yield Span(*found.span("value"), _kind(found["name"]))
+                yield SecretSpan(*found.span("value"), _to_kind(found["name"]))
 
 
-def _find_declared(text: str) -> Iterator[Span]:
+def _find_declared(text: str) -> Iterator[SecretSpan]:
     lower = text.lower()
     if "bearer" in lower or "token " in lower or "ssws " in lower:
-        yield from _values(_BEARER, text, "bearer-token", looks_random)
+        yield from _find_values(_BEARER, text, "bearer-token", looks_random)
     if "basic " in lower:
-        yield from _values(_BASIC, text, "basic-auth", _is_basic)
+        yield from _find_values(_BASIC, text, "basic-auth", _is_basic)
     if "://" in text:
-        yield from _values(_URL, text, "url-password", _is_real)
+        yield from _find_values(_URL, text, "url-password", _is_real)
     if "machine" in lower:
-        yield from _values(_NETRC, text, "password", _is_real)
+        yield from _find_values(_NETRC, text, "password", _is_real)
     if "cookie:" in lower:
-        yield from _values(_COOKIE, text, "cookie", _is_real)
+        yield from _find_values(_COOKIE, text, "cookie", _is_real)
     if "sig" in lower:
-        yield from _values(_SIGNED, text, "signature", looks_random)
+        yield from _find_values(_SIGNED, text, "signature", looks_random)
     if "private-lines" in lower:
-        yield from _values(_PUTTY, text, "private-key", _is_real)
+        yield from _find_values(_PUTTY, text, "private-key", _is_real)
     if " -p" in text or " -u" in text:
         yield from _find_short_flags(text)
 
 
-def _find_short_flags(text: str) -> Iterator[Span]:
+def _find_short_flags(text: str) -> Iterator[SecretSpan]:
     for found in _SHORT_FLAGS.finditer(text):
         which = found.lastgroup or ""
         if _is_worth_hiding(PASSWORD_NAME, found[which]) and not found[which].isdigit():
-            yield Span(*found.span(which), "password")
+            yield SecretSpan(*found.span(which), "password")
 
 
-def _values(pattern: re.Pattern[str], text: str, kind: str, judge: Callable[[str], bool]) -> Iterator[Span]:
+def _find_values(
+    pattern: re.Pattern[str], text: str, kind: str, judge: Callable[[str], bool]
+) -> Iterator[SecretSpan]:
     for found in pattern.finditer(text):
         if judge(found["value"]):
-            yield Span(*found.span("value"), kind)
+            yield SecretSpan(*found.span("value"), kind)
 
 
 def _is_real(value: str) -> bool:
@@ -264,7 +268,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_field(name: str, value: str) -> bool:
-    """The same for a field of an object: its name, and its whole value."""
+    """Return True if a field of an object holds a secret, judged by its name and value."""
     return is_secret_name(name) and _is_worth_hiding(name, value)
 
 
@@ -272,11 +276,11 @@ def _is_assigned_secret(name: str, found: re.Match[str], which: str) -> bool:
     value = found[which]
     if which == "bare" and (found["after"] or value.startswith(("/", "./", "~", "=", ":")) or "://" in value):
         return False
-    # `NAME=value` is how an environment is written: there even a plain word is a password.
+    # In an environment (`NAME=value`) even a plain word can be a password.
     if ENVIRONMENT.fullmatch(name) and found["sign"] in ("=", ":="):
         return len(value) >= SHORT and not is_placeholder(value) and not _ATTRIBUTES.fullmatch(value)
     if which == "bare" and (_ATTRIBUTES.fullmatch(value) or value.replace("_", "").isalpha()):
-        return False  # a name in code
+        return False  # an identifier in code
     return _is_worth_hiding(name, value)
 
 
@@ -288,20 +292,20 @@ def _is_worth_hiding(name: str, value: str) -> bool:
 
 
 def is_placeholder(value: str) -> bool:
-    """What stands where a secret would stand: a variable, an example, a type."""
+    """Return True for text in the place of a secret: a variable, an example, a type."""
     return _PLACEHOLDER.fullmatch(value) is not None
 
 
 def looks_random(value: str) -> bool:
-    """Whether somebody drew it by lot: letters and digits mixed, few of them twice. No word, no number, no path."""
+    """Return True if the value looks random: letters and digits mixed, with few repeats; not a word, number or path."""
     if len(value) < SHORTEST or value.startswith(("/", "./")) or is_placeholder(value) or " " in value:
         return False
     mixed = any(map(str.isalpha, value)) and (any(map(str.isdigit, value)) or _changes_case(value))
-    return mixed and entropy(value) >= ENTROPY and _SPOKEN.fullmatch(value) is None
+    return mixed and measure_entropy(value) >= ENTROPY and _SPOKEN.fullmatch(value) is None
 
 
-def entropy(value: str) -> float:
-    """Bits a character, as far as the value itself tells."""
+def measure_entropy(value: str) -> float:
+    """Return the entropy of the value in bits per character."""
     return -sum(n / len(value) * math.log2(n / len(value)) for n in Counter(value).values())
 
 
@@ -319,7 +323,7 @@ def _is_basic(value: str) -> bool:
     return ":" in said and said.isprintable()
 
 
-def _kind(name: str) -> str:
+def _to_kind(name: str) -> str:
     if PASSWORD.fullmatch(name):
         return "password"
     return "token" if "token" in name.lower() else "secret"

@@ -1,4 +1,4 @@
-"""Decide whether a project is trusted as it is now, and record what a person says."""
+"""Decide whether a project is trusted in its current state, and record the person's decision."""
 
 import os
 from collections.abc import Mapping
@@ -7,132 +7,139 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from weft.config.instructions import list_held, to_sources
-from weft.config.load import Loaded, load_config
-from weft.config.skills import list_scripted
-from weft.config.sources import Situation
+from weft.config.instructions import list_held_instructions, to_sources
+from weft.config.load import LoadedConfig, load_config
+from weft.config.skills import list_scripted_skills
+from weft.config.sources import ConfigScope
 from weft.config.store_address import find_own_setting
-from weft.config.trust import Held
+from weft.config.trust import HeldItem
 from weft.errors import ConfigError, DirectoryError
 from weft.host.paths import Paths, paths_from
-from weft.project.look import look
-from weft.trust.fingerprint import find_root, seal
-from weft.trust.records import Book, Vouched
+from weft.project.checkout import find_checkout
+from weft.trust.fingerprint import find_root, take_fingerprint
+from weft.trust.records import TrustRecord, TrustRecords
 
-KEY = ("experimental", "weft", "trusted")
-SHOWN = 6
+TRUSTED_KEY = ("experimental", "weft", "trusted")
+MAX_SHOWN = 6
 
-# By its path from the top, each file that could act, with its hash.
-Seal = dict[str, str]
+# The hash of each file that can have an effect, by its path from the root.
+Fingerprint = dict[str, str]
 
-Why = Literal["environment", "configured", "given", "refused", "changed", "unknown"]
+TrustReason = Literal["environment", "configured", "given", "refused", "changed", "unknown"]
 
 
-class Change(Struct, frozen=True, kw_only=True):
-    """A file that is not as it was when the person vouched for the project."""
+class TrustChange(Struct, frozen=True, kw_only=True):
+    """A file that has changed since the person trusted the project."""
 
     what: Literal["new", "changed"]
     name: str
 
 
-class Standing(Struct, frozen=True, kw_only=True):
-    """Whether a project is trusted, and by what; `changes` are why one that was is not any more."""
+class TrustStatus(Struct, frozen=True, kw_only=True):
+    """Whether a project is trusted, and why. `changes` are the reason why a trusted project no longer is."""
 
     trusted: bool
-    why: Why
-    changes: tuple[Change, ...] = ()
+    why: TrustReason
+    changes: tuple[TrustChange, ...] = ()
 
 
-class Trusting:
+class ProjectTrust:
     """The trust in the project of one directory."""
 
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, situation: ConfigScope) -> None:
         self._situation = situation
-        self._book = Book(situation.paths)
+        self._records = TrustRecords(situation.paths)
         self.root = find_root(situation)
 
-    def standing(self) -> Standing:
+    def get_status(self) -> TrustStatus:
+        """Return whether the project is trusted now, and why."""
         if self._situation.env.get("WEFT_TRUST") == "1":
-            return Standing(trusted=True, why="environment")
-        if self._is_named():
-            return Standing(trusted=True, why="configured")
-        found = self._book.find(self.root)
+            return TrustStatus(trusted=True, why="environment")
+        if self._is_configured():
+            return TrustStatus(trusted=True, why="configured")
+        found = self._records.find(self.root)
         if found is None:
-            return Standing(trusted=False, why="unknown")
+            return TrustStatus(trusted=False, why="unknown")
         changes = self._changes(found)
         if changes:
-            return Standing(trusted=False, why="changed", changes=changes)
-        return Standing(trusted=not found.refused, why="refused" if found.refused else "given")
+            return TrustStatus(trusted=False, why="changed", changes=changes)
+        return TrustStatus(trusted=not found.refused, why="refused" if found.refused else "given")
 
-    def held_back(self) -> list[Held]:
-        """All that the project brings along and that does nothing as long as it is not trusted."""
+    def list_held_back(self) -> list[HeldItem]:
+        """Return everything of the project that has no effect while it is not trusted."""
         untrusted = replace(self._situation, trusted=False)
         return list_held_back(load_config(untrusted), untrusted)
 
-    def take_seal(self) -> Seal:
-        """The content as it is now. Taken before anything of it is shown, it is what the person has seen."""
-        return seal(self._situation)
+    def take_fingerprint(self) -> Fingerprint:
+        """Return the fingerprint of the current content. Take it before showing anything, so that it is what the
+        person saw."""
+        return take_fingerprint(self._situation)
 
-    def trust(self, now: int, seen: Seal | None = None) -> Vouched:
-        """Vouch for the project as it was seen, else as it is now. What was vouched for elsewhere in it stays so."""
-        found = self._book.find(self.root)
+    def trust(self, now: int, seen: Fingerprint | None = None) -> TrustRecord:
+        """Trust the project as it was `seen`, or as it is now. Files that were trusted before stay trusted."""
+        found = self._records.find(self.root)
         before = {} if found is None or found.refused else found.files
-        files = self.take_seal() if seen is None else seen
-        return self._book.put(self.root, files=before | files, time=now)
+        files = self.take_fingerprint() if seen is None else seen
+        return self._records.put(self.root, files=before | files, time=now)
 
-    def refuse(self, now: int, seen: Seal | None = None) -> Vouched:
-        """Remember that the person was asked, and said no to what was seen, else to what is there now."""
-        files = self.take_seal() if seen is None else seen
-        return self._book.put(self.root, files=files, time=now, refused=True)
+    def refuse(self, now: int, seen: Fingerprint | None = None) -> TrustRecord:
+        """Record that the person refused to trust what was `seen`, or what is there now."""
+        files = self.take_fingerprint() if seen is None else seen
+        return self._records.put(self.root, files=files, time=now, refused=True)
 
     def revoke(self) -> bool:
-        """Forget what was said of the project. Gives whether anything was."""
-        return self._book.remove(self.root)
+        """Forget the decision about the project. Return False if there was none."""
+        return self._records.remove(self.root)
 
-    def _is_named(self) -> bool:
-        named = find_own_setting(self._situation.paths, KEY)
+    def _is_configured(self) -> bool:
+        configured = find_own_setting(self._situation.paths, TRUSTED_KEY)
         known = {self._situation.worktree, self.root}
-        return isinstance(named, list) and any(
-            isinstance(each, str) and (each in known or os.path.realpath(each) == self.root) for each in named
+        return isinstance(configured, list) and any(
+            isinstance(each, str) and (each in known or os.path.realpath(each) == self.root)
+            for each in configured
         )
 
-    def _changes(self, found: Vouched) -> tuple[Change, ...]:
+    def _changes(self, found: TrustRecord) -> tuple[TrustChange, ...]:
         try:
-            now = seal(self._situation)
+            now = take_fingerprint(self._situation)
         except DirectoryError as error:
-            return (Change(what="changed", name=str(error)),)
+            return (TrustChange(what="changed", name=str(error)),)
         return tuple(
-            Change(what="changed" if name in found.files else "new", name=name)
+            TrustChange(what="changed" if name in found.files else "new", name=name)
             for name, digest in now.items()
             if found.files.get(name) != digest
         )
 
 
-def trusting_in(directory: str, env: Mapping[str, str]) -> Trusting:
-    """The trust in what lies around a directory."""
-    at = look(directory, fake_vcs=env.get("OPENCODE_FAKE_VCS", ""))
+def open_trust(directory: str, env: Mapping[str, str]) -> ProjectTrust:
+    """Return the trust in the project around a directory."""
+    at = find_checkout(directory, fake_vcs=env.get("OPENCODE_FAKE_VCS", ""))
     worktree = at.top or os.sep
-    return Trusting(
-        Situation(directory=at.directory, worktree=worktree, paths=paths_from(env), env=env, trusted=False)
+    return ProjectTrust(
+        ConfigScope(directory=at.directory, worktree=worktree, paths=paths_from(env), env=env, trusted=False)
     )
 
 
 def is_trusted(paths: Paths, env: Mapping[str, str], worktree: str, directory: str | None = None) -> bool:
-    """Whether what the project brings along may act. `directory` is where in it one is, its top if left out."""
-    situation = Situation(
+    """Return True if the project's own configuration and code may take effect. `directory` defaults to its root."""
+    situation = ConfigScope(
         directory=directory or worktree, worktree=worktree, paths=paths, env=env, trusted=False
     )
-    return Trusting(situation).standing().trusted
+    return ProjectTrust(situation).get_status().trusted
 
 
-def list_held_back(loaded: Loaded, situation: Situation) -> list[Held]:
-    """All that is held back of a project that is not trusted, given its configuration loaded as such."""
-    return [*loaded.held, *list_scripted(situation), *list_held(to_sources(loaded, situation))]
+def list_held_back(loaded: LoadedConfig, situation: ConfigScope) -> list[HeldItem]:
+    """Return everything that is held back of an untrusted project, given its configuration loaded as untrusted."""
+    return [
+        *loaded.held,
+        *list_scripted_skills(situation),
+        *list_held_instructions(to_sources(loaded, situation)),
+    ]
 
 
-def to_warning(situation: Situation, held: list[Held]) -> ConfigError:
-    """One line that says what was held back."""
-    named = [f"{each.kind} {each.name}" for each in held]
-    more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
-    said = f"not trusted, so held back: {', '.join(named[:SHOWN])}{more}; see: weft trust --show"
-    return ConfigError(find_root(situation), said)
+def to_warning(situation: ConfigScope, held: list[HeldItem]) -> ConfigError:
+    """Return a one-line warning that names what was held back."""
+    names = [f"{each.kind} {each.name}" for each in held]
+    more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+    message = f"not trusted, so held back: {', '.join(names[:MAX_SHOWN])}{more}; see: weft trust --show"
+    return ConfigError(find_root(situation), message)

@@ -1,4 +1,4 @@
-"""The fingerprint of a project: every file that could act, with the hash of its content."""
+"""The fingerprint of a project: every file that can have an effect, with the hash of its content."""
 
 import hashlib
 import os
@@ -8,72 +8,73 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from weft.config.commands import list_insertions, parse
+from weft.config.commands import list_insertions, parse_template
 from weft.config.flags import read_flags
-from weft.config.instructions import levels, list_held, to_sources
-from weft.config.layer import Layer
-from weft.config.load import Loaded, load_config
-from weft.config.sources import Directory, File, Situation, list_sources
+from weft.config.instructions import list_held_instructions, to_sources, walk_up
+from weft.config.layer import ConfigLayer
+from weft.config.load import LoadedConfig, load_config
+from weft.config.sources import ConfigDirectory, ConfigFile, ConfigScope, list_sources
 from weft.config.trust import is_inside
 from weft.errors import DirectoryError
 
-MOST_FILES = 5000
-MOST_BYTES = 256 << 20
-PIECE = 1 << 20
+MAX_FILES = 5000
+MAX_BYTES = 256 << 20
+CHUNK_BYTES = 1 << 20
 
-# What weft, OpenCode and Python write there themselves.
-PASSED_OVER = frozenset({"node_modules", "plans", "__pycache__", ".git"})
-WRITTEN_HERE = frozenset({".gitignore", "package.json", "package-lock.json", "bun.lock", "bun.lockb"})
+# Written there by weft, OpenCode and Python themselves.
+IGNORED_DIRECTORIES = frozenset({"node_modules", "plans", "__pycache__", ".git"})
+IGNORED_FILES = frozenset({".gitignore", "package.json", "package-lock.json", "bun.lock", "bun.lockb"})
 
 
-def find_root(situation: Situation) -> str:
-    """The project that is vouched for: the checkout, or without one the directory; its real path."""
+def find_root(situation: ConfigScope) -> str:
+    """Return the real path of the project that is trusted: the checkout or, without one, the directory."""
     has_checkout = os.path.normpath(situation.worktree) != os.sep
     return os.path.realpath(situation.worktree if has_checkout else situation.directory)
 
 
-def seal(situation: Situation) -> dict[str, str]:
-    """Each file that matters, by its path from the root, with the hash of its content."""
+def take_fingerprint(situation: ConfigScope) -> dict[str, str]:
+    """Return the hash of each file that matters, by its path from the root. Raise `DirectoryError` if there are too
+    many."""
     root = find_root(situation)
-    # Loading looks things up, and lets nothing out; what is held back must be in sight here.
+    # Loading has no effect, and here we must see what would be held back.
     loaded = load_config(replace(situation, trusted=True))
-    sealed: dict[str, str] = {}
+    fingerprint: dict[str, str] = {}
     size = 0
     for path in dict.fromkeys((*_list_files(situation), *_list_named(loaded, situation, root))):
-        found = _hash(path)
+        found = _hash_file(path)
         if found is None:
             continue
         digest, length = found
         size += length
-        if len(sealed) >= MOST_FILES or size > MOST_BYTES:
-            raise DirectoryError(root, "it brings along more than can be looked at for trust")
-        sealed[_named(path, root)] = digest
+        if len(fingerprint) >= MAX_FILES or size > MAX_BYTES:
+            raise DirectoryError(root, "it contains more files than weft can check for trust")
+        fingerprint[_format_path(path, root)] = digest
     untrusted = replace(situation, trusted=False)
-    for held in list_held(to_sources(loaded, untrusted)):
-        sealed[f"{_named(held.path, root)} -> {held.name}"] = os.path.realpath(held.path)
-    return sealed
+    for held in list_held_instructions(to_sources(loaded, untrusted)):
+        fingerprint[f"{_format_path(held.path, root)} -> {held.name}"] = os.path.realpath(held.path)
+    return fingerprint
 
 
-def _named(path: str, root: str) -> str:
-    """From the root, as the checkout may be reached by several ways; as it is, where it lies elsewhere."""
+def _format_path(path: str, root: str) -> str:
+    """Return a path relative to the root, which may be reached by several paths; unchanged if it is elsewhere."""
     real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
     shown = os.path.relpath(real, root) if real.startswith(root.rstrip(os.sep) + os.sep) else path
     return os.fsencode(shown).decode("utf-8", "backslashreplace")
 
 
-def _list_files(situation: Situation) -> Iterator[str]:
+def _list_files(situation: ConfigScope) -> Iterator[str]:
     for source in list_sources(situation, read_flags(situation.env)):
         if source.origin.own:
             continue
         match source:
-            case File(origin):
+            case ConfigFile(origin):
                 yield origin.path
-            case Directory(origin):
+            case ConfigDirectory(origin):
                 yield from _walk(origin.path)
             case _:
                 pass
     home = os.path.normpath(situation.paths.home)
-    for level in levels(situation):
+    for level in walk_up(situation):
         if level != home:
             yield from _walk(os.path.join(level, ".claude", "skills"))
 
@@ -82,16 +83,16 @@ def _walk(top: str) -> Iterator[str]:
     seen: set[str] = set()
     for directory, below, files in os.walk(top, followlinks=True):
         real = os.path.realpath(directory)
-        if real in seen or len(seen) >= MOST_FILES:
+        if real in seen or len(seen) >= MAX_FILES:
             below.clear()
             continue
         seen.add(real)
-        below[:] = sorted(name for name in below if name not in PASSED_OVER)
-        yield from (os.path.join(directory, name) for name in sorted(files) if name not in WRITTEN_HERE)
+        below[:] = sorted(name for name in below if name not in IGNORED_DIRECTORIES)
+        yield from (os.path.join(directory, name) for name in sorted(files) if name not in IGNORED_FILES)
 
 
-def _list_named(loaded: Loaded, situation: Situation, root: str) -> Iterator[str]:
-    """The files of the project that its own settings and commands name as something to run."""
+def _list_named(loaded: LoadedConfig, situation: ConfigScope, root: str) -> Iterator[str]:
+    """Yield the files of the project that its own settings and commands run."""
     for layer in loaded.layers:
         if layer.origin.own:
             continue
@@ -101,28 +102,28 @@ def _list_named(loaded: Loaded, situation: Situation, root: str) -> Iterator[str
             yield from (path for path in paths if "\0" not in path and is_inside(path, root))
 
 
-def _list_words(layer: Layer) -> Iterator[str]:
+def _list_words(layer: ConfigLayer) -> Iterator[str]:
     data = layer.data
     yield from data.get("plugin", ())
     for section in ("mcp", "formatter", "lsp"):
-        yield from _command_words(data.get(section))
+        yield from _list_command_words(data.get(section))
     for hooks in data.get("experimental", {}).get("weft", {}).get("hooks", {}).values():
         yield from (word for hook in hooks for word in hook.get("command") or ())
     for command in data.get("command", {}).values():
-        for inserted in list_insertions(parse(str(command.get("template", "")))):
+        for inserted in list_insertions(parse_template(str(command.get("template", "")))):
             yield from (word.strip("'\"") for word in inserted.split())
 
 
-def _command_words(entries: Any) -> Iterable[str]:
+def _list_command_words(entries: Any) -> Iterable[str]:
     if not isinstance(entries, dict):
         return ()
     return [word for entry in entries.values() for word in entry.get("command") or ()]
 
 
-def _hash(path: str) -> tuple[str, int] | None:
-    """The hash and the length of a file; None for what is none."""
+def _hash_file(path: str) -> tuple[str, int] | None:
+    """Return the hash and the length of a file, None if it is not a regular file."""
     try:
-        # Not blocking: opening a pipe that nobody writes to would wait for ever.
+        # Non-blocking: opening a pipe without a writer would wait for ever.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
@@ -132,7 +133,7 @@ def _hash(path: str) -> tuple[str, int] | None:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return None
         digest, length = hashlib.sha256(), 0
-        while length <= MOST_BYTES and (piece := file.read(PIECE)):
+        while length <= MAX_BYTES and (piece := file.read(CHUNK_BYTES)):
             digest.update(piece)
             length += len(piece)
     return digest.hexdigest(), length

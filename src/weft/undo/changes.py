@@ -1,4 +1,4 @@
-"""Add up what sessions and prompts changed in files, step by step."""
+"""Add up the file changes of sessions and prompts, incrementally."""
 
 import os
 from collections import OrderedDict
@@ -9,15 +9,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.errors import GitError, SnapshotMissingError
-from weft.model.diff import FILES, FileDiff, Patch, cap_diffs
+from weft.model.diff import MAX_FILES, FileDiff, Patch, cap_diffs
 from weft.model.session import SessionSummary
 from weft.snapshot.contract import Snapshots
 
 REMEMBERED: Final = 32
 
 
-class Sum(Struct, frozen=True, kw_only=True):
-    """What patches came to, file by file (within bounds), and how many files that is."""
+class ChangeSum(Struct, frozen=True, kw_only=True):
+    """The total of some patches: a diff for each file, within bounds, and the number of files."""
 
     diffs: tuple[FileDiff, ...] = ()
     files: int = 0
@@ -31,47 +31,47 @@ class Sum(Struct, frozen=True, kw_only=True):
         )
 
 
-class _Known(Struct, frozen=True, kw_only=True):
-    """Patches that were added up, as one, and what it says of each file; `diffs` is empty if there are too many."""
+class _Total(Struct, frozen=True, kw_only=True):
+    """Patches that were added up: folded into one, with a diff for each file. `diffs` is empty if there are too many files."""
 
     patches: tuple[Patch, ...]
     folded: Patch
     diffs: dict[str, FileDiff]
 
 
-class Tally:
-    """Remembers what it added up last. `root` is the directory that names in diffs are relative to."""
+class ChangeTotals:
+    """Adds up patches, and caches the last totals. File names in diffs are relative to `root`."""
 
     def __init__(self, snapshots: Snapshots, root: str) -> None:
         self._snapshots = snapshots
         self._root = os.fsencode(os.path.realpath(root)).decode(errors="backslashreplace").rstrip("/") + "/"
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._totals: OrderedDict[str, _Total] = OrderedDict()
 
     @property
     def root(self) -> str:
         return self._root.rstrip("/") or "/"
 
-    async def add_up(self, of: str, patches: Sequence[Patch]) -> Sum | None:
-        """What these patches came to; `of` is whose they are. None if git cannot say."""
+    async def add_up(self, of: str, patches: Sequence[Patch]) -> ChangeSum | None:
+        """Return the total of these patches, or None if git cannot tell. `of` is the id of their session or message, for the cache."""
         if not patches:
-            self._known.pop(of, None)
-            return Sum()
+            self._totals.pop(of, None)
+            return ChangeSum()
         try:
-            known = await self._go_on(of, tuple(patches))
+            known = await self._extend(of, tuple(patches))
             if known.diffs:
                 diffs = cap_diffs([known.diffs[name] for name in sorted(known.diffs)])
                 known = replace(known, diffs={diff.file: diff for diff in diffs})
             else:
                 diffs = await self._snapshots.diff(known.folded.hash, known.folded.until)
         except (GitError, SnapshotMissingError, OSError):
-            self._known.pop(of, None)
+            self._totals.pop(of, None)
             return None
         self._remember(of, known)
-        return Sum(diffs=diffs, files=len(known.folded.files))
+        return ChangeSum(diffs=diffs, files=len(known.folded.files))
 
-    async def _go_on(self, of: str, patches: tuple[Patch, ...]) -> _Known:
-        """From what is known of the first of them, if anything is."""
-        known = self._known.get(of)
+    async def _extend(self, of: str, patches: tuple[Patch, ...]) -> _Total:
+        """Add the new patches to the cached total of the others, if there is one."""
+        known = self._totals.get(of)
         if known is None or not known.diffs or patches[: len(known.patches)] != known.patches:
             return await self._begin(patches)
         new = patches[len(known.patches) :]
@@ -79,29 +79,29 @@ class Tally:
             return known
         try:
             folded = await self._snapshots.fold((known.folded, *new))
-        except SnapshotMissingError:  # swept away: nobody keeps what is only added up
+        except SnapshotMissingError:  # garbage collection removed it: totals are not pinned
             return await self._begin(patches)
         names = {file for patch in new for file in patch.files}
         diffs = {file: diff for file, diff in known.diffs.items() if self._root + file not in names}
-        diffs |= await self._diffs(folded, sorted(names))
-        return self._whole(patches, folded, diffs)
+        diffs |= await self._read_diffs(folded, sorted(names))
+        return self._to_total(patches, folded, diffs)
 
-    async def _begin(self, patches: tuple[Patch, ...]) -> _Known:
+    async def _begin(self, patches: tuple[Patch, ...]) -> _Total:
         folded = await self._fold(patches)
-        return self._whole(patches, folded, await self._diffs(folded, None))
+        return self._to_total(patches, folded, await self._read_diffs(folded, None))
 
-    def _whole(self, patches: tuple[Patch, ...], folded: Patch, diffs: dict[str, FileDiff]) -> _Known:
-        """Past a number of files not all of them are told of, and nothing can be added to what is not known."""
-        return _Known(
-            patches=patches, folded=folded, diffs=diffs if len(diffs) == len(folded.files) < FILES else {}
+    def _to_total(self, patches: tuple[Patch, ...], folded: Patch, diffs: dict[str, FileDiff]) -> _Total:
+        """Return the total to cache. Its diffs are dropped if they do not include all files, since nothing can be added to them."""
+        return _Total(
+            patches=patches, folded=folded, diffs=diffs if len(diffs) == len(folded.files) < MAX_FILES else {}
         )
 
-    async def _diffs(self, folded: Patch, files: Sequence[str] | None) -> dict[str, FileDiff]:
+    async def _read_diffs(self, folded: Patch, files: Sequence[str] | None) -> dict[str, FileDiff]:
         found = await self._snapshots.diff(folded.hash, folded.until, files)
         return {diff.file: diff for diff in found}
 
     async def _fold(self, patches: Sequence[Patch]) -> Patch:
-        """Without those that cannot be read any more: what is left is better than nothing."""
+        """Fold patches into one, without those whose snapshots are gone."""
         try:
             return await self._snapshots.fold(patches)
         except SnapshotMissingError:
@@ -114,14 +114,14 @@ class Tally:
             return False
         return True
 
-    def _remember(self, of: str, known: _Known) -> None:
-        self._known[of] = known
-        self._known.move_to_end(of)
-        while len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
+    def _remember(self, of: str, known: _Total) -> None:
+        self._totals[of] = known
+        self._totals.move_to_end(of)
+        while len(self._totals) > REMEMBERED:
+            self._totals.popitem(last=False)
 
 
 def is_within(root: str, patches: Iterable[Patch]) -> bool:
-    """Whether all that was changed lies in a directory."""
+    """Return True if all changed files are in a directory."""
     below = root.rstrip("/") + "/"
     return all(file.startswith(below) for patch in patches for file in patch.files)

@@ -1,4 +1,4 @@
-"""Remove what was undone when a session goes on, and release its snapshots."""
+"""Remove undone messages when a session continues, and release their snapshots."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -11,11 +11,17 @@ from weft.model.diff import FileDiff
 from weft.model.event import Durable, MessageRemoved, PartRemoved, TodoUpdated
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import CompletedState, ToolPart
-from weft.model.session import Session, Todo, own_of, with_own
+from weft.model.session import Session, Todo, get_weft_data, with_weft_data
 from weft.model.wire import from_plain
-from weft.session.messages import diffs_of
-from weft.session.revert_point import Cut, cut_at, patches_in, trees_in, trees_of
-from weft.session.totals import keep_count
+from weft.session.messages import list_diffs
+from weft.session.revert_point import (
+    HistoryCut,
+    cut_at_revert,
+    get_history_trees,
+    get_patch_trees,
+    list_patches,
+)
+from weft.session.totals import update_ledger
 from weft.undo.recovery import Undoer
 
 TODO_TOOL: Final = "todowrite"
@@ -24,31 +30,33 @@ TODO_TOOL: Final = "todowrite"
 async def clean_up(
     undoer: Undoer, session: Session, history: Sequence[MessageWithParts]
 ) -> tuple[Session, list[Durable]]:
-    """Remove what goes; gives the session as it is then, and what happened. What it cost is not forgotten.
+    """Remove the messages that were undone. Return the session and the events. The cost of the messages still counts.
 
-    OpenCode leaves the parts of removed messages behind, and the todo list as the removed ones had it.
+    OpenCode leaves the parts of removed messages behind, and keeps their todo list.
     """
     if session.revert is None:
         return session, []
-    parted = cut_at(session.revert, history)
-    await keep_count(undoer.journal, session.id, [message.info for message in history])
-    removed = [*removals(parted), *_todos(session, parted)]
+    cut = cut_at_revert(session.revert, history)
+    await update_ledger(undoer.journal, session.id, [message.info for message in history])
+    removed = [*list_removals(cut), *_list_todo_events(session, cut)]
     if removed:
         await undoer.journal.commit(*removed)
-    undone = own_of(session).undo
-    session = await undoer.tell(
+    undone = get_weft_data(session).undo
+    session = await undoer.update_session(
         session.id,
-        patches_in(parted.kept),
-        lambda it: with_own(replace(it, revert=None), replace(own_of(it), undo=())),
+        list_patches(cut.kept),
+        lambda it: with_weft_data(replace(it, revert=None), replace(get_weft_data(it), undo=())),
     )
-    await undoer.let_go(session.id, trees_in(parted.gone) | trees_of(undone), still=parted.kept)
+    await undoer.release_trees(
+        session.id, get_history_trees(cut.gone) | get_patch_trees(undone), still=cut.kept
+    )
     return session, removed
 
 
-def removals(parted: Cut) -> Iterator[Durable]:
-    """Whole messages; of one that was cut through, the parts that go."""
-    stays = {message.info.id for message in parted.kept}
-    for message in parted.gone:
+def list_removals(cut: HistoryCut) -> Iterator[Durable]:
+    """Yield the removal of whole messages, and of parts for the message that is cut."""
+    stays = {message.info.id for message in cut.kept}
+    for message in cut.gone:
         session, id = message.info.session_id, message.info.id
         if id not in stays:
             yield MessageRemoved(session_id=session, message_id=id)
@@ -57,14 +65,14 @@ def removals(parted: Cut) -> Iterator[Durable]:
             yield PartRemoved(session_id=session, message_id=id, part_id=part.id)
 
 
-def _todos(session: Session, parted: Cut) -> Iterator[Durable]:
-    """The list as what stays left it, if what goes has changed it."""
-    if find_todos(parted.gone) is not None:
-        yield TodoUpdated(session_id=session.id, todos=find_todos(parted.kept) or ())
+def _list_todo_events(session: Session, cut: HistoryCut) -> Iterator[Durable]:
+    """Yield the todo list of the messages that stay, if the others changed it."""
+    if find_todos(cut.gone) is not None:
+        yield TodoUpdated(session_id=session.id, todos=find_todos(cut.kept) or ())
 
 
 def find_todos(messages: Iterable[MessageWithParts]) -> tuple[Todo, ...] | None:
-    """The list as it was last written there; None if it was not."""
+    """Return the todo list that was last written in these messages, or None."""
     found: tuple[Todo, ...] | None = None
     for message in messages:
         for part in message.parts:
@@ -77,31 +85,32 @@ def find_todos(messages: Iterable[MessageWithParts]) -> tuple[Todo, ...] | None:
     return found
 
 
-async def pin_all(undoer: Undoer, session: Session) -> None:
-    """Keep what a session names that came to be as a copy: the original may go."""
+async def pin_session(undoer: Undoer, session: Session) -> None:
+    """Keep the snapshots of a session that is a copy, because its original may be removed."""
     history = await undoer.store.list_messages(session.id)
-    trees = trees_in(history) | trees_of(own_of(session).undo)
+    trees = get_history_trees(history) | get_patch_trees(get_weft_data(session).undo)
     if trees:
         await undoer.snapshots.pin(session.id, sorted(trees))
 
 
-async def release_all(undoer: Undoer, gone: Iterable[Session]) -> None:
+async def release_sessions(undoer: Undoer, gone: Iterable[Session]) -> None:
+    """Release the snapshots of removed sessions."""
     for session in gone:
         await undoer.snapshots.release(session.id)
 
 
-async def diff_of(undoer: Undoer, message: MessageWithParts) -> list[FileDiff]:
-    """What a prompt led to in files, or what one answer to it did; nothing if it cannot be said any more."""
+async def list_message_diffs(undoer: Undoer, message: MessageWithParts) -> list[FileDiff]:
+    """Return the file changes of a prompt or of an answer; empty if they can no longer be read."""
     if isinstance(message.info, UserMessage):
-        return diffs_of(message)
-    found = await undoer.tally.add_up(message.info.id, patches_in([message]))
+        return list_diffs(message)
+    found = await undoer.totals.add_up(message.info.id, list_patches([message]))
     return [] if found is None else list(found.diffs)
 
 
-async def diff_text_of(undoer: Undoer, messages: Iterable[MessageWithParts]) -> str:
-    """What messages did to files, all together, as a unified diff."""
+async def make_diff_text(undoer: Undoer, messages: Iterable[MessageWithParts]) -> str:
+    """Return the file changes of messages as one unified diff; empty if they can no longer be read."""
     try:
-        whole = await undoer.snapshots.fold(patches_in(messages))
+        whole = await undoer.snapshots.fold(list_patches(messages))
         return await undoer.snapshots.diff_text(whole.hash, whole.until)
     except (GitError, SnapshotMissingError):
         return ""

@@ -1,4 +1,4 @@
-"""What an undo needs, and finishing what dead processes left of undos and of changes that no session knows of."""
+"""Recover after a crash: finish or roll back an undo, and store file changes that no session recorded."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -12,30 +12,32 @@ from weft.model.diff import Patch, Tree
 from weft.model.event import PartUpdated, SessionDiffed
 from weft.model.ids import Mint, SessionID
 from weft.model.message import AssistantMessage, MessageWithParts
-from weft.model.part import ErrorState, PatchOwn, PatchPart, ToolPart
-from weft.model.session import Session, own_of
-from weft.session.revert_point import cut_at, patches_in, trees_in, trees_of
+from weft.model.part import ErrorState, PatchPart, ToolPart, WeftPatchData
+from weft.model.session import Session, get_weft_data
+from weft.session.revert_point import cut_at_revert, get_history_trees, get_patch_trees, list_patches
 from weft.snapshot.contract import Snapshots
 from weft.store.contract import Store
-from weft.undo.changes import Tally
+from weft.undo.changes import ChangeTotals
 
-Editor = Callable[[Session], Session]
+SessionEditor = Callable[[Session], Session]
 
 
 class Undoer(Struct, frozen=True, kw_only=True):
+    """What undoing needs. `opencode_snapshots` is the directory with those of OpenCode, one repository for each project."""
+
     store: Store
     journal: Journal
     clock: Clock
     mint: Mint
     snapshots: Snapshots
-    tally: Tally
-    theirs: str = ""  # where OpenCode keeps its snapshots, a repository for each project
+    totals: ChangeTotals
+    opencode_snapshots: str = ""
 
-    async def tell(
-        self, session: SessionID, patches: Sequence[Patch], editor: Editor = lambda it: it
+    async def update_session(
+        self, session: SessionID, patches: Sequence[Patch], editor: SessionEditor = lambda it: it
     ) -> Session:
-        """Change a session, and say what it did to files, if these are all the patches it has."""
-        found = await self.tally.add_up(session, patches)
+        """Change a session, and store its total of file changes. `patches` are all its patches."""
+        found = await self.totals.add_up(session, patches)
         now = self.clock.now()
 
         def edited(it: Session) -> Session:
@@ -45,48 +47,49 @@ class Undoer(Struct, frozen=True, kw_only=True):
 
         if found is not None:
             await self.journal.commit(SessionDiffed(session_id=session, diff=found.diffs))
-        # Last of all, for where files are restored: with it stands, or falls, what was done to them.
+        # Last: whether restored files stay restored depends on this change being stored.
         return await self.journal.edit(session, edited)
 
-    async def let_go(
+    async def release_trees(
         self, session: SessionID, gone: Iterable[Tree], *, still: Iterable[MessageWithParts]
     ) -> None:
-        """Snapshots are needed no more, unless something that is still there names them, or files are yet to be restored
-        from them."""
+        """Release snapshots, unless remaining messages name them or files still have to be restored from them."""
         if await self.snapshots.is_unsettled(session):
             return
-        await self.snapshots.unpin(session, sorted({*gone} - trees_in(still)))
+        await self.snapshots.unpin(session, sorted({*gone} - get_history_trees(still)))
 
 
 async def recover(undoer: Undoer) -> list[WeftError]:
-    """Finish a restoring if its session says that it was taken back, else roll it back; store what was not stored.
+    """Finish an interrupted undo if its session records it, else roll it back. Store file changes that were not stored.
 
-    Return what could not be settled. It stays as it is until the next opening, and keeps nobody from working.
+    Return the errors of what could not be settled. That waits for the next opening, and does not keep anybody from working.
     """
 
     async def wanted(session: SessionID, note: str) -> bool:
         try:
-            return own_of(await undoer.store.get_session(session)).restored == note
+            return get_weft_data(await undoer.store.get_session(session)).restored == note
         except UnreadableError:
-            raise  # nobody can say; once the session is repaired it will
+            raise  # unknown until the session is repaired
         except NotFoundError:
             return False
 
     try:
         found = await undoer.snapshots.recover(wanted)
     except (WeftError, OSError) as error:
-        return [_unsettled("what a dead process left of undoing", error)]
+        return [_to_unsettled_error("the undo of a dead process", error)]
     unsettled: list[WeftError] = []
     for session in dict.fromkeys(session for session, _ in found.patches):
         patches = [patch for whose, patch in found.patches if whose == session]
         try:
             await _settle(undoer, session, patches)
         except (WeftError, OSError) as error:
-            unsettled.append(_unsettled(f"what a dead run of session {session} did to files", error))
+            unsettled.append(
+                _to_unsettled_error(f"the file changes of a dead run of session {session}", error)
+            )
     return unsettled
 
 
-def _unsettled(what: str, error: Exception) -> WeftError:
+def _to_unsettled_error(what: str, error: Exception) -> WeftError:
     return StoreError(f"{what} is not settled yet: {error}", hint="the next opening tries again")
 
 
@@ -94,40 +97,42 @@ async def _settle(undoer: Undoer, session: SessionID, patches: Sequence[Patch]) 
     try:
         await _store(undoer, session, patches)
     except UnreadableError:
-        raise  # its snapshots are needed again once it is repaired
+        raise  # its snapshots are needed when it is repaired
     except NotFoundError:
         await undoer.snapshots.release(session)
     await undoer.snapshots.stored(session)
 
 
 async def _store(undoer: Undoer, session: SessionID, patches: Sequence[Patch], call_id: str = "") -> None:
-    """Put them with the last answer, which is the one that was cut short; and with that of who had sent the session."""
+    """Store patches with the last answer, which was cut short, and with the call in the parent that started the session."""
     info = await undoer.store.get_session(session)
     history = await undoer.store.list_messages(session)
-    known = {(patch.hash, patch.until) for patch in patches_in(history)}
+    known = {(patch.hash, patch.until) for patch in list_patches(history)}
     new = [patch for patch in patches if (patch.hash, patch.until) not in known]
-    answer = _last_answer(history)
+    answer = _find_last_answer(history)
     if new and answer is not None:
-        owned = [PatchOwn(patch=patch, call_id=call_id) for patch in new]
-        await undoer.journal.commit(*(PartUpdated(part=_part(undoer, answer, own)) for own in owned))
+        owned = [WeftPatchData(patch=patch, call_id=call_id) for patch in new]
+        await undoer.journal.commit(*(PartUpdated(part=_make_part(undoer, answer, own)) for own in owned))
         history = await undoer.store.list_messages(session)
-        await undoer.tell(session, patches_in(cut_at(info.revert, history).kept))
+        await undoer.update_session(session, list_patches(cut_at_revert(info.revert, history).kept))
     if info.parent_id is not None:
-        await _store_above(undoer, info.parent_id, session, patches)
+        await _store_in_parent(undoer, info.parent_id, session, patches)
 
 
-async def _store_above(undoer: Undoer, parent: SessionID, child: SessionID, patches: Sequence[Patch]) -> None:
-    """What a child did is the doing of who sent it, too, if it died in that call."""
+async def _store_in_parent(
+    undoer: Undoer, parent: SessionID, child: SessionID, patches: Sequence[Patch]
+) -> None:
+    """Store the changes of a child in its parent, too, if the last answer there has the call that started it."""
     for message in reversed(await undoer.store.list_messages(parent)):
         if isinstance(message.info, AssistantMessage):
-            call = next((part for part in message.parts if _has_sent(part, child)), None)
+            call = next((part for part in message.parts if _has_started(part, child)), None)
             if isinstance(call, ToolPart):
-                await undoer.snapshots.pin(parent, sorted(trees_of(patches)))
+                await undoer.snapshots.pin(parent, sorted(get_patch_trees(patches)))
                 await _store(undoer, parent, patches, call.call_id)
             return
 
 
-def _has_sent(part: object, child: SessionID) -> bool:
+def _has_started(part: object, child: SessionID) -> bool:
     match part:
         case ToolPart(state=ErrorState(metadata=dict(metadata))):
             return metadata.get("sessionId") == child
@@ -135,12 +140,12 @@ def _has_sent(part: object, child: SessionID) -> bool:
             return False
 
 
-def _last_answer(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
+def _find_last_answer(history: Sequence[MessageWithParts]) -> AssistantMessage | None:
     answers = (message.info for message in reversed(history) if isinstance(message.info, AssistantMessage))
     return next(answers, None)
 
 
-def _part(undoer: Undoer, answer: AssistantMessage, own: PatchOwn) -> PatchPart:
+def _make_part(undoer: Undoer, answer: AssistantMessage, own: WeftPatchData) -> PatchPart:
     return PatchPart(
         id=undoer.mint.part(),
         session_id=answer.session_id,

@@ -1,6 +1,6 @@
-"""Take a session back to a message, its files too; bring it forward again.
+"""Undo a session and its files back to a message, and redo it.
 
-Whoever calls this holds the session's lease. Nothing is removed yet: `cleanup` does that when the session goes on.
+The caller holds the session's lease. No message is removed yet: `cleanup` does that when the session continues.
 """
 
 import os
@@ -15,183 +15,185 @@ from weft.errors import InvalidInputError
 from weft.model.diff import FileFate, Patch
 from weft.model.ids import MessageID, PartID
 from weft.model.message import MessageWithParts
-from weft.model.session import Reverted, Session, SessionRevert, own_of, with_own
+from weft.model.session import RevertResult, Session, SessionRevert, get_weft_data, with_weft_data
 from weft.session.revert_point import (
-    cut,
-    cut_at,
+    cut_at_revert,
+    cut_history,
+    find_opencode_trees,
     find_point,
-    foreign_in,
-    left_in,
-    patches_in,
-    ran_commands,
-    trees_of,
-    untold_in,
+    get_patch_trees,
+    has_commands,
+    list_foreign_files,
+    list_patches,
+    list_unrecorded_files,
 )
-from weft.snapshot.contract import Plan, Restoration
+from weft.snapshot.contract import Restoration, RestorePlan
 from weft.undo.changes import is_within
 from weft.undo.recovery import Undoer, recover
 
 DIFF_LIMIT: Final = 256 << 10
-COMMANDS: Final = (
-    "what commands did to ignored files, to repositories within, and outside of the project is not undone"
-)
+COMMANDS: Final = "changes that commands made to ignored files, nested repositories and files outside the project are not undone"
 _HEAD: Final = "diff --git "
 
 
-Target = tuple[MessageID, PartID | None]
+RevertTarget = tuple[MessageID, PartID | None]
 
 
-class Wish(Struct, frozen=True, kw_only=True):
-    """What of it is to be done to files: all, or only to `files` (absolute); with `dry_run`, nothing."""
+class RevertScope(Struct, frozen=True, kw_only=True):
+    """Which files to restore: all, or only `files` (absolute paths). With `dry_run`, nothing is changed."""
 
     files: tuple[str, ...] | None = None
     dry_run: bool = False
 
 
-ALL: Final = Wish()
+WHOLE_REVERT: Final = RevertScope()
 
 
 async def revert(
     undoer: Undoer,
     session: Session,
     history: Sequence[MessageWithParts],
-    to: Target,
-    wish: Wish = ALL,
-) -> Reverted:
-    """Take it back to a message, or to a part of one. From where it was taken back before, that may be further back
-    or forward: what was undone then and stays now is brought back."""
+    to: RevertTarget,
+    scope: RevertScope = WHOLE_REVERT,
+) -> RevertResult:
+    """Undo back to a message, or to a part of one. If the session is undone already, this may go further back or forward."""
     point = find_point(history, *to)
-    parted = cut(history, point)
-    _check_foreign_mark(session, history, parted.gone)
-    undone = own_of(session).undo
-    plan = _plan(undoer, session, [*patches_in(parted.gone), *undone], wish)
-    others = _asked_for([*untold_in(parted.gone), *foreign_in(parted.gone)], wish)
-    caution = COMMANDS if wish.files is None and ran_commands(parted.gone) else ""
-    if wish.dry_run:
+    cut = cut_history(history, point)
+    _check_foreign_mark(session, history, cut.gone)
+    undone = get_weft_data(session).undo
+    plan = _make_plan(undoer, session, [*list_patches(cut.gone), *undone], scope)
+    others = _select([*list_unrecorded_files(cut.gone), *list_foreign_files(cut.gone)], scope)
+    caution = COMMANDS if scope.files is None and has_commands(cut.gone) else ""
+    if scope.dry_run:
         preview = await undoer.snapshots.preview(plan)
-        return Reverted(session=session, files=_told(preview, others), caution=caution)
-    async with _restoring(undoer, plan) as restored:
-        way_back = undone if restored.undo is None else (*undone, restored.undo)
+        return RevertResult(session=session, files=_list_fates(preview, others), caution=caution)
+    async with _restore(undoer, plan) as restored:
+        redo = undone if restored.undo is None else (*undone, restored.undo)
         mark = SessionRevert(
             message_id=point.message_id,
             part_id=point.part_id,
             snapshot=None if session.revert is None else session.revert.snapshot,
-            diff=await _diff(undoer, way_back),
+            diff=await _make_diff(undoer, redo),
         )
-        taken = await undoer.tell(
+        changed = await undoer.update_session(
             session.id,
-            patches_in(parted.kept),
-            lambda it: with_own(
-                replace(it, revert=mark), replace(own_of(it), undo=way_back, restored=plan.note)
+            list_patches(cut.kept),
+            lambda it: with_weft_data(
+                replace(it, revert=mark), replace(get_weft_data(it), undo=redo, restored=plan.note)
             ),
         )
-    return Reverted(session=taken, files=_told(restored, others), caution=caution)
+    return RevertResult(session=changed, files=_list_fates(restored, others), caution=caution)
 
 
 async def unrevert(
-    undoer: Undoer, session: Session, history: Sequence[MessageWithParts], wish: Wish = ALL
-) -> Reverted:
-    """Bring all of it back. What the person changed in between stays as it is. Not taken back, it is as it was.
+    undoer: Undoer, session: Session, history: Sequence[MessageWithParts], scope: RevertScope = WHOLE_REVERT
+) -> RevertResult:
+    """Redo all that was undone. What the person changed meanwhile stays. A session that is not undone is returned unchanged.
 
-    What OpenCode took back is read from its own snapshots. Raise `SnapshotMissingError` if they are gone: the session
-    stays as it is, and OpenCode's way back is not lost.
+    If OpenCode did the undo, the files come from its snapshots. Raise `SnapshotMissingError` if they are gone; the session then
+    stays as it is, so that OpenCode can still redo it.
     """
     if session.revert is None:
-        return Reverted(session=session)
-    parted = cut_at(session.revert, history)
-    undone = (*await _foreign(undoer, session, parted.gone, wish), *own_of(session).undo)
-    plan = _plan(undoer, session, undone, wish)
-    foreign = _asked_for(foreign_in(parted.gone), wish)
-    if wish.dry_run:
+        return RevertResult(session=session)
+    cut = cut_at_revert(session.revert, history)
+    undone = (*await _read_opencode_undo(undoer, session, cut.gone, scope), *get_weft_data(session).undo)
+    plan = _make_plan(undoer, session, undone, scope)
+    foreign = _select(list_foreign_files(cut.gone), scope)
+    if scope.dry_run:
         preview = await undoer.snapshots.preview(plan)
-        return Reverted(session=session, files=_told(preview, foreign))
-    async with _restoring(undoer, plan) as restored:
-        back = await undoer.tell(
+        return RevertResult(session=session, files=_list_fates(preview, foreign))
+    async with _restore(undoer, plan) as restored:
+        back = await undoer.update_session(
             session.id,
-            patches_in(history),
-            lambda it: with_own(replace(it, revert=None), replace(own_of(it), undo=(), restored=plan.note)),
+            list_patches(history),
+            lambda it: with_weft_data(
+                replace(it, revert=None), replace(get_weft_data(it), undo=(), restored=plan.note)
+            ),
         )
     spent = undone if restored.undo is None else (*undone, restored.undo)
-    await undoer.let_go(session.id, trees_of(spent), still=history)
-    return Reverted(session=back, files=_told(restored, foreign))
+    await undoer.release_trees(session.id, get_patch_trees(spent), still=history)
+    return RevertResult(session=back, files=_list_fates(restored, foreign))
 
 
-# --- what OpenCode took back ---
+# --- undone by OpenCode ---
 
 
-async def _foreign(
-    undoer: Undoer, session: Session, gone: Sequence[MessageWithParts], wish: Wish
+async def _read_opencode_undo(
+    undoer: Undoer, session: Session, gone: Sequence[MessageWithParts], scope: RevertScope
 ) -> tuple[Patch, ...]:
-    """Return what OpenCode did to files when it took the session back."""
+    """Return the file changes that OpenCode made when it undid the session."""
     snapshot = None if session.revert is None else session.revert.snapshot
-    left = left_in(gone)
-    if snapshot is None or not left or wish.files == ():
+    left = find_opencode_trees(gone)
+    if snapshot is None or not left or scope.files == ():
         return ()
-    git_dir = os.path.join(undoer.theirs, session.project_id)
+    git_dir = os.path.join(undoer.opencode_snapshots, session.project_id)
     return (await undoer.snapshots.borrow(git_dir, snapshot, left),)
 
 
 def _check_foreign_mark(
     session: Session, history: Sequence[MessageWithParts], gone: Sequence[MessageWithParts]
 ) -> None:
-    """Raise `InvalidInputError` if messages would come back without the files that OpenCode took back with them."""
+    """Raise `InvalidInputError` if messages would be redone without the files that OpenCode undid with them."""
     if session.revert is None or session.revert.snapshot is None:
         return
-    if not left_in(cut_at(session.revert, history).gone).keys() <= left_in(gone).keys():
+    if (
+        not find_opencode_trees(cut_at_revert(session.revert, history).gone).keys()
+        <= find_opencode_trees(gone).keys()
+    ):
         raise InvalidInputError(
             "message",
-            "OpenCode took this session back further than to there",
-            hint="bring it forward first: weft redo",
+            "OpenCode undid this session to a point before that",
+            hint="redo it first: weft redo",
         )
 
 
 # --- the plan ---
 
 
-def _plan(undoer: Undoer, session: Session, patches: Iterable[Patch], wish: Wish) -> Plan:
-    if wish.files == ():
+def _make_plan(undoer: Undoer, session: Session, patches: Iterable[Patch], scope: RevertScope) -> RestorePlan:
+    if scope.files == ():
         patches = ()
     wanted = tuple(patches)
-    if not is_within(undoer.tally.root, wanted):
+    if not is_within(undoer.totals.root, wanted):
         raise InvalidInputError(
             "session",
-            f"it changed files elsewhere than in {undoer.tally.root}",
-            hint=f"take it back from where it worked: --dir {session.directory}",
+            f"it changed files outside of {undoer.totals.root}",
+            hint=f"undo it from its own directory: --dir {session.directory}",
         )
-    return Plan(session=session.id, patches=wanted, files=wish.files, note=undoer.mint.part())
+    return RestorePlan(session=session.id, patches=wanted, files=scope.files, note=undoer.mint.part())
 
 
 @asynccontextmanager
-async def _restoring(undoer: Undoer, plan: Plan) -> AsyncIterator[Restoration]:
-    """The files are as planned, and stay so if the body does not raise."""
+async def _restore(undoer: Undoer, plan: RestorePlan) -> AsyncIterator[Restoration]:
+    """Restore the files. They stay restored if the body does not raise."""
     if not plan.patches:
         yield Restoration(session=plan.session, fates=(), note=plan.note)
         return
-    await recover(undoer)  # an earlier attempt that ran out of space
+    await recover(undoer)  # finish an earlier attempt that ran out of space
     async with undoer.snapshots.restoring(plan) as restored:
         yield restored
 
 
-def _asked_for(fates: list[FileFate], wish: Wish) -> list[FileFate]:
-    return fates if wish.files is None else [each for each in fates if each.file in wish.files]
+def _select(fates: list[FileFate], scope: RevertScope) -> list[FileFate]:
+    return fates if scope.files is None else [each for each in fates if each.file in scope.files]
 
 
-def _told(restored: Restoration, others: Iterable[FileFate]) -> tuple[FileFate, ...]:
-    told = {each.file: each for each in (*others, *restored.fates)}
-    return tuple(told[file] for file in sorted(told))
+def _list_fates(restored: Restoration, others: Iterable[FileFate]) -> tuple[FileFate, ...]:
+    fates = {each.file: each for each in (*others, *restored.fates)}
+    return tuple(fates[file] for file in sorted(fates))
 
 
-async def _diff(undoer: Undoer, way_back: Sequence[Patch]) -> str | None:
-    """What was done to files since the session was first taken back, as a unified diff; screens list its files."""
-    if not way_back:
+async def _make_diff(undoer: Undoer, redo: Sequence[Patch]) -> str | None:
+    """Return the changes since the session was first undone, as a unified diff. Screens list its files."""
+    if not redo:
         return None
-    whole = await undoer.snapshots.fold(way_back)
+    whole = await undoer.snapshots.fold(redo)
     text = await undoer.snapshots.diff_text(whole.hash, whole.until)
-    return bounded(text) or None
+    return cut_diff(text) or None
 
 
-def bounded(text: str, limit: int = DIFF_LIMIT) -> str:
-    """As many whole files of a unified diff as fit."""
+def cut_diff(text: str, limit: int = DIFF_LIMIT) -> str:
+    """Cut a unified diff to a limit, at the end of a file."""
     if len(text) <= limit:
         return text
     end = text.rfind(f"\n{_HEAD}", 0, limit)

@@ -1,4 +1,4 @@
-"""What was done in a worktree, and whether it is anywhere else yet."""
+"""The state of a worktree: what was done in it, and whether that exists anywhere else."""
 
 import os
 from contextlib import suppress
@@ -6,16 +6,18 @@ from contextlib import suppress
 from msgspec import Struct
 
 from weft.errors import GitError
-from weft.project.look import read_text
-from weft.worktree.checkouts import Checkouts
-from weft.worktree.place import BRANCH, MERGED, Repository, Worktree
+from weft.project.checkout import read_text
+from weft.worktree.git import WorktreeGit
+from weft.worktree.repository import BRANCH_PREFIX, MERGED_PREFIX, Worktree, WorktreeRepository
 
 ATTRIBUTES_LIMIT = 1 << 20
 
 
-class State(Struct, frozen=True, kw_only=True):
-    """How a worktree stands: `changed` paths that are not committed in it, `ahead` commits of its own; whether all of
-    it is `merged`, or somewhere else anyway. One that is `missing` has no files any more."""
+class WorktreeState(Struct, frozen=True, kw_only=True):
+    """`changed` paths are not committed, `ahead` commits are in no other branch.
+
+    `merged` is True if everything in it was merged; `missing` if its files are gone.
+    """
 
     changed: tuple[str, ...] = ()
     ahead: int = 0
@@ -28,45 +30,45 @@ class State(Struct, frozen=True, kw_only=True):
 
     @property
     def is_safe(self) -> bool:
-        """Whether nothing would be lost with it."""
+        """True if removing the worktree loses nothing."""
         return self.merged or not self.has_work
 
 
-def look_into(repository: Repository, worktree: Worktree) -> State:
+def read_state(repository: WorktreeRepository, worktree: Worktree) -> WorktreeState:
     if not os.path.exists(os.path.join(worktree.directory, ".git")):
-        return State(missing=True)
+        return WorktreeState(missing=True)
     inside = repository.inside(worktree)
     changed = tuple(inside.list_changed())
     head = inside.find_commit() or ""
     of = repository.checkouts.find_commit() or "HEAD"
     ahead = 0 if _is_held(inside, head, worktree) else inside.count_ahead(head, of=of)
-    return State(changed=changed, ahead=ahead, merged=_is_merged(inside, worktree))
+    return WorktreeState(changed=changed, ahead=ahead, merged=_is_merged(inside, worktree))
 
 
-def _is_held(inside: Checkouts, head: str, worktree: Worktree) -> bool:
-    """Whether another branch has what was committed."""
+def _is_held(inside: WorktreeGit, head: str, worktree: Worktree) -> bool:
+    """Return True if another branch contains the commit."""
     return any(name != f"refs/heads/{worktree.branch}" for name in inside.list_holding(head))
 
 
-def _is_merged(inside: Checkouts, worktree: Worktree) -> bool:
-    """Whether it stands as it did when it was last merged."""
-    last = inside.find_commit(MERGED + worktree.name)
-    return last is not None and inside.tree_of(last) == inside.capture(untracked=True)
+def _is_merged(inside: WorktreeGit, worktree: Worktree) -> bool:
+    """Return True if nothing changed since the last merge."""
+    last = inside.find_commit(MERGED_PREFIX + worktree.name)
+    return last is not None and inside.find_tree(last) == inside.capture(untracked=True)
 
 
-def keep_state(repository: Repository, worktree: Worktree) -> str:
-    """All that stands in it, as a commit that no branch has: it can be brought back for as long as git keeps it."""
+def commit_state(repository: WorktreeRepository, worktree: Worktree) -> str:
+    """Commit everything in the worktree without a branch. It can be restored until git drops it."""
     inside = repository.inside(worktree)
     head = inside.find_commit() or ""
     tree = inside.capture(untracked=True)
-    last = inside.find_commit(MERGED + worktree.name)
-    if last is None and tree == inside.tree_of(head):
+    last = inside.find_commit(MERGED_PREFIX + worktree.name)
+    if last is None and tree == inside.find_tree(head):
         return head
     return inside.commit_tree(tree, head, *([last] if last else []), message=f"worktree {worktree.name}")
 
 
 def list_hints(worktree: Worktree) -> list[str]:
-    """What a new checkout does not bring along by itself."""
+    """Return hints about what a new checkout lacks."""
     hints = []
     if os.path.exists(os.path.join(worktree.directory, ".gitmodules")):
         hints.append("submodules are empty in it: git submodule update --init")
@@ -75,12 +77,12 @@ def list_hints(worktree: Worktree) -> list[str]:
     return hints
 
 
-def discard(repository: Repository, worktree: Worktree) -> str:
-    """Remove it, its branch and what was remembered of it. Gives a commit with all that stood in it, "" for nothing."""
-    state = look_into(repository, worktree)
-    kept = "" if state.missing or not state.has_work else keep_state(repository, worktree)
+def discard_worktree(repository: WorktreeRepository, worktree: Worktree) -> str:
+    """Remove a worktree, its branch and its merge ref. Return a commit with all unmerged work, "" if there is none."""
+    state = read_state(repository, worktree)
+    kept = "" if state.missing or not state.has_work else commit_state(repository, worktree)
     repository.checkouts.remove(worktree.directory)
-    for ref in (f"refs/heads/{BRANCH}{worktree.name}", f"{MERGED}{worktree.name}"):
-        with suppress(GitError):  # it was gone already
+    for ref in (f"refs/heads/{BRANCH_PREFIX}{worktree.name}", f"{MERGED_PREFIX}{worktree.name}"):
+        with suppress(GitError):  # it does not exist
             repository.checkouts.delete_ref(ref)
     return kept

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.acp.tool_calls import Call, told
+from weft.acp.tool_calls import EditorToolCall, to_text_content
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.part import AnyToolState, CallTime, CompletedState, ErrorState, ToolPart
 
@@ -10,7 +10,7 @@ TIME = CallTime(start=1, end=2)
 NOTES = "no\n\n\n<bash_metadata>\nexit code 3\n</bash_metadata>"
 
 
-def call(tool: str, state: AnyToolState) -> Call:
+def call(tool: str, state: AnyToolState) -> EditorToolCall:
     part = ToolPart(
         id=PartID("prt_1"),
         session_id=SessionID("ses_1"),
@@ -19,10 +19,10 @@ def call(tool: str, state: AnyToolState) -> Call:
         tool=tool,
         state=state,
     )
-    return Call(part=part, directory="/work")
+    return EditorToolCall(part=part, directory="/work")
 
 
-def done(name: str, output: str, **input: str) -> Call:
+def done(name: str, output: str, **input: str) -> EditorToolCall:
     return call(
         name, CompletedState(input=input, output=output, title="Invalid Tool", metadata={}, time=TIME)
     )
@@ -31,8 +31,8 @@ def done(name: str, output: str, **input: str) -> Call:
 @pytest.mark.parametrize(
     "shown", [done("bash", NOTES), call("bash", ErrorState(input={}, error=NOTES, time=TIME))]
 )
-def test_an_output_comes_without_the_tags_for_the_model(shown: Call) -> None:
-    assert shown.content() == [told("no\n(exit code 3)")]
+def test_an_output_comes_without_the_tags_for_the_model(shown: EditorToolCall) -> None:
+    assert shown.content() == [to_text_content("no\n(exit code 3)")]
 
 
 def test_a_call_that_made_no_sense_is_titled_by_the_tool_that_was_meant() -> None:

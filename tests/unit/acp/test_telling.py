@@ -4,8 +4,8 @@ from acp.schema import AgentMessageChunk, AgentThoughtChunk, ToolCallProgress, T
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.acp.agent import to_page
-from weft.acp.updates import Teller, Update
+from weft.acp.agent import paginate
+from weft.acp.updates import Update, UpdateStream
 from weft.model.event import Event, MessageUpdated, PartGrew, PartRemoved, PartUpdated
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts
@@ -35,8 +35,8 @@ def growth(pieces: list[str]) -> list[Event]:
     return [*events, PartUpdated(part=text(so_far))]
 
 
-def teller() -> Teller:
-    return Teller("/project", "/project", {})
+def teller() -> UpdateStream:
+    return UpdateStream("/project", "/project", {})
 
 
 def words(updates: list[Update]) -> str:
@@ -95,10 +95,10 @@ def test_sessions_come_in_pages_without_gap_or_repetition() -> None:
         for number in range(250)
     ]
     seen: list[Session] = []
-    page, cursor = to_page(sessions, None)
+    page, cursor = paginate(sessions, None)
     while True:
         seen += page
         if cursor is None:
             break
-        page, cursor = to_page(sessions, cursor)
+        page, cursor = paginate(sessions, cursor)
     assert seen == sessions

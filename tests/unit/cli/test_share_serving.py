@@ -1,24 +1,24 @@
-"""What `weft serve --share` changes about a server, and what it refuses to."""
+"""`weft serve --share`: the address of its pages, and who may see them."""
 
 from argparse import Namespace
 
 import pytest
 
-from weft.cli.serving.door import Entrance
-from weft.cli.share.serving import let_look, to_pages
-from weft.config.schema import Config, Enterprise
+from weft.cli.serve import open_pages, to_pages_url
+from weft.cli.serve_access import ServerAccess
+from weft.config.schema import Config, EnterpriseConfig
 from weft.errors import InvalidInputError
-from weft.server.access import Door
+from weft.server.access import AccessPolicy
 from weft.share.contract import ShareSettings, to_share_settings
 
-LOCKED, OPEN = Entrance(door=Door(password="pw")), Entrance(door=Door(password=None))
+LOCKED, OPEN = ServerAccess(door=AccessPolicy(password="pw")), ServerAccess(door=AccessPolicy(password=None))
 
 
-def test_pages_are_where_the_server_is_or_where_others_reach_it() -> None:
+def test_pages_are_at_the_address_of_the_server_or_at_share_url() -> None:
     here = "http://127.0.0.1:4096"
-    assert to_pages(Namespace(share=False, share_url=None), here) == ""
-    assert to_pages(Namespace(share=True, share_url=None), here) == here
-    assert to_pages(Namespace(share=True, share_url="https://e.test/x/"), here) == "https://e.test/x"
+    assert to_pages_url(Namespace(share=False, share_url=None), here) == ""
+    assert to_pages_url(Namespace(share=True, share_url=None), here) == here
+    assert to_pages_url(Namespace(share=True, share_url="https://e.test/x/"), here) == "https://e.test/x"
 
 
 @pytest.mark.parametrize(
@@ -32,20 +32,20 @@ def test_pages_are_where_the_server_is_or_where_others_reach_it() -> None:
 )
 def test_an_address_that_nobody_could_use_is_refused(share: bool, share_url: str | None, url: str) -> None:
     with pytest.raises(InvalidInputError, match="--share-url"):
-        to_pages(Namespace(share=share, share_url=share_url), url)
+        to_pages_url(Namespace(share=share, share_url=share_url), url)
 
 
 def test_a_server_without_a_password_is_not_shown_to_the_world() -> None:
-    assert let_look(LOCKED, "") == LOCKED
-    door = let_look(LOCKED, "https://e.test").door
+    assert open_pages(LOCKED, "") == LOCKED
+    door = open_pages(LOCKED, "https://e.test").door
     assert (door.password, door.open_to_all, door.hosts) == ("pw", "/s/", frozenset({"e.test"}))
-    assert let_look(OPEN, "http://127.0.0.1:4096").door.open_to_all == "/s/"
+    assert open_pages(OPEN, "http://127.0.0.1:4096").door.open_to_all == "/s/"
     with pytest.raises(InvalidInputError, match="no password"):
-        let_look(OPEN, "https://e.test")
+        open_pages(OPEN, "https://e.test")
 
 
-def test_settings_say_whether_and_where() -> None:
-    company = Config(share="auto", enterprise=Enterprise(url="https://share.test/"))
+def test_settings_and_environment_choose_the_mode_and_the_server() -> None:
+    company = Config(share="auto", enterprise=EnterpriseConfig(url="https://share.test/"))
     assert to_share_settings(Config(), {}, "") == ShareSettings()
     assert to_share_settings(company, {}, "") == ShareSettings(mode="auto", server="https://share.test")
     assert to_share_settings(Config(), {"OPENCODE_AUTO_SHARE": "1"}, "x").mode == "auto"

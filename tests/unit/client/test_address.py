@@ -14,7 +14,7 @@ from weft.errors import (
     ServerError,
     SessionBusyError,
 )
-from weft.server.response import to_refusal
+from weft.server.response import to_error_response
 
 
 def kept(home: Path, *, mode: int = 0o600) -> dict[str, str]:
@@ -55,7 +55,7 @@ def test_a_password_that_others_could_have_written_is_not_believed(tmp_path: Pat
     ],
 )
 def test_an_error_is_the_same_on_the_other_side(error: Exception) -> None:
-    refusal = to_refusal(error)
+    refusal = to_error_response(error)
     made = to_error(refusal.status, refusal.body(), "/session")
     assert (type(made), str(made), vars(made)) == (type(error), str(error), vars(error))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.client.events import PER_SERVER, Cursors, Frame, FrameReader
+from weft.client.events import PER_SERVER, CursorMap, EventFrame, EventFrameReader
 from weft.errors import CursorLostError
 
 STREAM = 'id: boot.7\ndata: {"a":"\u2028\x0b"}\n\n: a comment\nevent: x\ndata: one\ndata: two\r\n\r\ndata: cut'.encode()
@@ -14,25 +14,25 @@ STREAM = 'id: boot.7\ndata: {"a":"\u2028\x0b"}\n\n: a comment\nevent: x\ndata: o
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
 def test_frames_are_the_same_however_their_bytes_are_cut(places: list[int]) -> None:
-    reader, cuts = FrameReader(), [0, *sorted(places), len(STREAM)]
+    reader, cuts = EventFrameReader(), [0, *sorted(places), len(STREAM)]
     pieces = [STREAM[start:end] for start, end in pairwise(cuts)]
     frames = [frame for piece in pieces for frame in reader.feed(piece)]
-    assert frames == [Frame("boot.7", '{"a":"\u2028\x0b"}'.encode()), Frame(None, b"one\ntwo")]
+    assert frames == [EventFrame("boot.7", '{"a":"\u2028\x0b"}'.encode()), EventFrame(None, b"one\ntwo")]
 
 
-def test_an_id_and_its_number_stand_for_one_another() -> None:
-    cursors = Cursors()
-    first = cursors.number("one.5", 0)
-    later = cursors.number("two.1", first)
+def test_an_id_becomes_a_cursor_and_back() -> None:
+    cursors = CursorMap()
+    first = cursors.to_cursor("one.5", 0)
+    later = cursors.to_cursor("two.1", first)
     assert first < later
-    assert (cursors.id(first), cursors.id(later)) == ("one.5", "two.1")
-    assert cursors.number(None, later) == later
+    assert (cursors.to_id(first), cursors.to_id(later)) == ("one.5", "two.1")
+    assert cursors.to_cursor(None, later) == later
     with pytest.raises(CursorLostError):
-        cursors.id(9 * PER_SERVER)
+        cursors.to_id(9 * PER_SERVER)
 
 
-def test_what_has_no_ids_is_counted_and_cannot_be_gone_back_to() -> None:
-    cursors = Cursors()
-    assert cursors.number(None, cursors.number(None, 0)) == 2
+def test_events_without_ids_get_cursors_that_cannot_be_resumed() -> None:
+    cursors = CursorMap()
+    assert cursors.to_cursor(None, cursors.to_cursor(None, 0)) == 2
     with pytest.raises(CursorLostError):
-        cursors.id(2)
+        cursors.to_id(2)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from weft.config.load import Loaded, load_config
+from weft.config.load import LoadedConfig, load_config
 from weft.config.remote import Fetch
-from weft.config.sources import Situation
+from weft.config.sources import ConfigScope
 from weft.host.paths import Paths, paths_from
 
 
@@ -31,8 +31,8 @@ class Home:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return path
 
-    def situation(self, directory: Path | None = None, *, trusted: bool = True) -> Situation:
-        return Situation(
+    def situation(self, directory: Path | None = None, *, trusted: bool = True) -> ConfigScope:
+        return ConfigScope(
             directory=str(directory or self.project),
             worktree=str(self.project),
             paths=self.paths,
@@ -42,7 +42,7 @@ class Home:
 
     def load(
         self, directory: Path | None = None, *, fetch: Fetch | None = None, strict: bool = False
-    ) -> Loaded:
+    ) -> LoadedConfig:
         return load_config(self.situation(directory), fetch=fetch, strict=strict)
 
     def with_env(self, env: Mapping[str, str]) -> "Home":

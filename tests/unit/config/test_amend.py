@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.config.edit import amend, merged
-from weft.config.jsonc import Document
+from weft.config.edit import amend_text, merge_change
+from weft.config.jsonc import JsoncDocument
 from weft.errors import ConfigError
 
 
 def amended(text: str, change: dict[str, Any]) -> str:
-    return amend("opencode.jsonc", text, change)
+    return amend_text("opencode.jsonc", text, change)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_key_is_changed_where_it_stands(text: str, change: dict[str, Any], aft
     found = amended(text, change)
     if after is not None:
         assert found == after
-    assert Document("f", found).value == merged(Document("f", text).value, change)
+    assert JsoncDocument("f", found).value == merge_change(JsoncDocument("f", text).value, change)
 
 
 @pytest.mark.parametrize("text", ["[]", '"x"', '{"a": }', '{"a" 1}', "{", '{"a": 1', "nonsense"])
@@ -91,7 +91,7 @@ def test_the_text_says_what_merging_says_whatever_is_changed(
 ) -> None:
     text = commented(value, 'a "note" { , : }') if comments else json.dumps(value, ensure_ascii=False)
     found = amended(text, change)
-    assert Document("f", found).value == merged(value, change)
+    assert JsoncDocument("f", found).value == merge_change(value, change)
     if comments:
         note = '/* a "note" { , : } */'
         assert (found.startswith(note), found.endswith('// a "note" { , : }\n')) == (True, True)

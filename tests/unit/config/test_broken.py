@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.config.check import check
-from weft.config.jsonc import Document
-from weft.config.load import Loaded
+from weft.config.check import check_config
+from weft.config.jsonc import JsoncDocument
+from weft.config.load import LoadedConfig
 from weft.config.schema import Config
 from weft.errors import ConfigError
 
@@ -31,7 +31,7 @@ WRONG_VALUES = [
     ('{"server": {"port": "80"}}', 1, "server.port", "expected a whole number above 0, found a string", ""),
     ('{"server": {"port": 1e999}}', 1, "server.port", "expected a whole number above 0, found a number", ""),
     ('{"tui": {"scroll_speed": 0}}', 1, "tui.scroll_speed", "expected a number of at least 0.001", ""),
-    ('{"tui": {"scroll_acceleration": {}}}', 1, "tui.scroll_acceleration", 'needs "enabled"', ""),
+    ('{"tui": {"scroll_acceleration": {}}}', 1, "tui.scroll_acceleration", '"enabled" is missing', ""),
     ('{"agent": []}', 1, "agent", "expected an object, found a list", ""),
     ('{"agent": {"x":\n {"steps": -1}}}', 2, "agent.x.steps", "expected a whole number above 0", ""),
     (
@@ -63,7 +63,7 @@ WRONG_VALUES = [
         "expected true or false, found a string",
         "",
     ),
-    ('{"command": {"c": {"description": "d"}}}', 1, "command.c", 'needs "template"', ""),
+    ('{"command": {"c": {"description": "d"}}}', 1, "command.c", '"template" is missing', ""),
     ('{"mcp": {"s":\n{"type": "locl"}}}', 2, "mcp.s.type", 'expected "local" or "remote"', "local"),
     (
         '{"mcp": {"s": {"type": "local", "command": "run"}}}',
@@ -72,8 +72,8 @@ WRONG_VALUES = [
         "expected a list, found a string",
         "",
     ),
-    ('{"mcp": {"s": {"type": "remote"}}}', 1, "mcp.s", 'needs "url"', ""),
-    ('{"mcp": {"s": {"command": ["run"]}}}', 1, "mcp.s", 'needs "type"', ""),
+    ('{"mcp": {"s": {"type": "remote"}}}', 1, "mcp.s", '"url" is missing', ""),
+    ('{"mcp": {"s": {"command": ["run"]}}}', 1, "mcp.s", '"type" is missing', ""),
     ('{"provider": {"p": {"npm": 1}}}', 1, "provider.p.npm", "expected a string, found a number", ""),
     (
         '{"provider": {"p": {"options": {"timeout": "5"}}}}',
@@ -86,7 +86,7 @@ WRONG_VALUES = [
         '{"provider": {"p": {"models": {"m": {"cost": {"input": 1}}}}}}',
         1,
         "provider.p.models.m.cost",
-        'needs "output"',
+        '"output" is missing',
         "",
     ),
     ('{"formatter": "no"}', 1, "formatter", "expected true or false or an object, found a string", ""),
@@ -175,7 +175,7 @@ def test_a_rule_that_cannot_be_read_asks(home: Any, permission: str, taken: dict
     loaded = home.load()
     assert loaded.config.permission == taken
     assert [error.reason for error in loaded.problems] == [
-        'expected "ask", "allow" or "deny"; taken as "ask"'
+        'expected "ask", "allow" or "deny"; treated as "ask"'
     ]
 
 
@@ -268,7 +268,7 @@ SPOTS = [
 ]
 
 
-def told(loaded: Loaded) -> str:
+def told(loaded: LoadedConfig) -> str:
     return "\n".join(f"{error} {error.hint} {error.reason}" for error in (*loaded.problems, *loaded.warnings))
 
 
@@ -327,10 +327,10 @@ def test_however_a_file_is_broken_its_secrets_stay_in_it(at: int, gone: int, put
 
 def _told_of(text: str) -> list[str]:
     try:
-        document = Document("f", text)
+        document = JsoncDocument("f", text)
     except ConfigError as error:
         return [str(error), error.hint]
-    _, findings = check(document.value)
+    _, findings = check_config(document.value)
     return [f"{finding.reason} {finding.near}" for finding in findings]
 
 

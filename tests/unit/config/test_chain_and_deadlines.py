@@ -6,11 +6,11 @@ from unit.config.conftest import Home
 from weft.config.agents import build_agents
 from weft.config.schema import Config
 from weft.errors import ConfigError
-from weft.local.models import to_waits
+from weft.local.models import to_provider_deadlines
 from weft.local.open import to_deadlines
 from weft.model.part import ModelRef
-from weft.provider.endpoint import Deadlines as Waits
-from weft.run.kit import Deadlines
+from weft.provider.endpoint import StreamDeadlines as Waits
+from weft.run.runtime import RunDeadlines
 
 A, B, C = (ModelRef(provider_id="mill", model_id=name) for name in "abc")
 
@@ -43,14 +43,14 @@ def test_one_model_said_later_takes_the_place_of_a_whole_chain(home: Home) -> No
 
 
 def test_deadlines_have_generous_defaults_and_are_set_one_by_one(home: Home) -> None:
-    assert to_deadlines(Config()) == Deadlines(tool=3600, turn=21600)
-    assert to_waits(Config()) == Waits(connect=30, first_byte=60, between=120)
+    assert to_deadlines(Config()) == RunDeadlines(tool=3600, turn=21600)
+    assert to_provider_deadlines(Config()) == Waits(connect=30, first_byte=60, between=120)
 
     said = '{"experimental": {"weft": {"deadlines": {"turn": 900, "firstByte": 20, "chunk": 7}}}}'
     home.write(home.project / "opencode.json", said)
     config = home.load().config
-    assert to_deadlines(config) == Deadlines(tool=3600, turn=900)
-    assert to_waits(config) == Waits(connect=30, first_byte=20, between=7)
+    assert to_deadlines(config) == RunDeadlines(tool=3600, turn=900)
+    assert to_provider_deadlines(config) == Waits(connect=30, first_byte=20, between=7)
 
 
 @pytest.mark.parametrize("value", ["0", "-5", '"soon"', "true"])

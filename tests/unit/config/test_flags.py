@@ -75,12 +75,12 @@ def test_numbers_and_names_are_read() -> None:
 def test_a_bad_number_is_a_warning_and_the_default(value: str) -> None:
     assert read_flags({"OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX": value}) == Flags(
         warnings=(
-            "OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX: expected a whole number above 0; the default is used",
+            "OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX: expected a whole number above 0; using the default",
         )
     )
 
 
 def test_an_unknown_order_is_a_warning() -> None:
     assert read_flags({"WEFT_CONFIG_ORDER": "mine"}) == Flags(
-        warnings=('WEFT_CONFIG_ORDER: expected "weft" or "opencode"; "weft" is used',)
+        warnings=('WEFT_CONFIG_ORDER: expected "weft" or "opencode"; using "weft"',)
     )

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from unit.config.conftest import Home
-from weft.config.instructions import LIMIT, read_instructions, to_sources
+from weft.config.instructions import MAX_INSTRUCTION_BYTES, read_instructions, to_sources
 from weft.config.load import load_config
 from weft.config.remote import Fetch
 from weft.errors import WeftError
@@ -174,10 +174,10 @@ def test_what_cannot_be_read_is_named_with_the_reason(home: Home) -> None:
 
 
 def test_a_long_file_is_cut_and_says_so(home: Home) -> None:
-    home.write(home.project / "AGENTS.md", "é" * LIMIT)
+    home.write(home.project / "AGENTS.md", "é" * MAX_INSTRUCTION_BYTES)
     ((_, text),) = read(home)
 
-    assert text == "é" * (LIMIT // 2) + "\n[cut here: the first 65,536 of 131,072 bytes]"
+    assert text == "é" * (MAX_INSTRUCTION_BYTES // 2) + "\n[cut here: the first 65,536 of 131,072 bytes]"
 
 
 def test_an_empty_file_says_nothing_and_broken_text_is_shown_as_far_as_it_goes(home: Home) -> None:

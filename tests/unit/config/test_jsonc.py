@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.config.jsonc import Document, Finding
-from weft.config.substitute import resolver
+from weft.config.jsonc import ConfigFinding, JsoncDocument
+from weft.config.substitution import make_resolver
 from weft.errors import ConfigError
 
 
@@ -20,7 +20,7 @@ def resolve(kind: str, name: str) -> str:
 
 @pytest.mark.parametrize("text", ["", "  \n", "// nothing\n", "/* nothing */", "\ufeff", "{}", "\ufeff{}"])
 def test_an_empty_text_says_nothing(text: str) -> None:
-    assert Document("f", text).value == {}
+    assert JsoncDocument("f", text).value == {}
 
 
 def test_comments_and_trailing_commas_are_allowed() -> None:
@@ -29,15 +29,15 @@ def test_comments_and_trailing_commas_are_allowed() -> None:
       "a": [1, 2,], /* a
       block */ "b": {"c": "// not a comment /* nor this */",},
     }"""
-    assert Document("f", text).value == {"a": [1, 2], "b": {"c": "// not a comment /* nor this */"}}
+    assert JsoncDocument("f", text).value == {"a": [1, 2], "b": {"c": "// not a comment /* nor this */"}}
 
 
 def test_a_comma_inside_a_string_stays() -> None:
-    assert Document("f", '{"a": ",]", "b": ",}"}').value == {"a": ",]", "b": ",}"}
+    assert JsoncDocument("f", '{"a": ",]", "b": ",}"}').value == {"a": ",]", "b": ",}"}
 
 
 def test_every_key_has_its_place() -> None:
-    document = Document("f", '{\n  "a": 1,\n  "b": {"c": [{"d": 1}, 2],\n    "e": "x"}\n}')
+    document = JsoncDocument("f", '{\n  "a": 1,\n  "b": {"c": [{"d": 1}, 2],\n    "e": "x"}\n}')
     places = {
         path: document.at(tuple(path.split("."))) for path in ("a", "b", "b.c", "b.c.0.d", "b.c.1", "b.e")
     }
@@ -52,60 +52,69 @@ def test_every_key_has_its_place() -> None:
 
 
 def test_a_key_that_is_not_there_has_the_place_of_the_one_above_it() -> None:
-    assert Document("f", '{\n"a": {}}').at(("a", "b", "c")) == (2, 1)
+    assert JsoncDocument("f", '{\n"a": {}}').at(("a", "b", "c")) == (2, 1)
 
 
 def test_a_key_given_twice_is_noted_and_the_later_holds() -> None:
-    document = Document("f", '{"a": {"x": 1},\n"a": {"x": 2}}')
+    document = JsoncDocument("f", '{"a": {"x": 1},\n"a": {"x": 2}}')
     assert document.value == {"a": {"x": 2}}
-    assert document.findings == [Finding(path=("a",), reason="given twice; the later one holds", mild=True)]
+    assert document.findings == [
+        ConfigFinding(path=("a",), reason="occurs twice; the later one is used", mild=True)
+    ]
     assert document.at(("a",)) == (2, 1)
 
 
 def test_environment_values_are_escaped_inside_quotes_and_taken_as_they_are_outside() -> None:
     text = '{"a": "x {env:QUOTE}y", "b": {env:PORT}, "c": "{env:NONE}", "d": "{env:DOLLAR}"}'
-    assert Document("f", text, resolve).value == {"a": 'x say "hi"\ny', "b": 80, "c": "", "d": "$& $1 $$"}
+    assert JsoncDocument("f", text, resolve).value == {
+        "a": 'x say "hi"\ny',
+        "b": 80,
+        "c": "",
+        "d": "$& $1 $$",
+    }
 
 
 def test_placeholders_in_comments_are_not_looked_up() -> None:
     text = '{ // {file:a}\n /* {file:b} */ "a": 1 }'
-    document = Document("f", text, resolve)
+    document = JsoncDocument("f", text, resolve)
     assert (document.value, document.findings) == ({"a": 1}, [])
 
 
 def test_an_address_in_a_string_is_not_a_comment() -> None:
-    assert Document("f", '{"a": "https://x/{env:PORT}"}', resolve).value == {"a": "https://x/80"}
+    assert JsoncDocument("f", '{"a": "https://x/{env:PORT}"}', resolve).value == {"a": "https://x/80"}
 
 
 def test_a_file_that_cannot_be_had_costs_its_key_only() -> None:
-    document = Document("f", '{"a": 1,\n "b": {"c": "{file:x}", "d": ["{file:y}", 1], "e": 2}}', resolve)
+    document = JsoncDocument("f", '{"a": 1,\n "b": {"c": "{file:x}", "d": ["{file:y}", 1], "e": 2}}', resolve)
     assert document.value == {"a": 1, "b": {"e": 2}}
     assert [(document.at(each.path), each) for each in document.findings] == [
-        ((2, 8), Finding(path=("b", "c"), reason="no such file")),
-        ((2, 31), Finding(path=("b", "d", "0"), reason="no such file")),
+        ((2, 8), ConfigFinding(path=("b", "c"), reason="no such file")),
+        ((2, 31), ConfigFinding(path=("b", "d", "0"), reason="no such file")),
     ]
 
 
 def test_places_are_those_of_the_text_before_substitution() -> None:
-    document = Document("f", '{"a": "{env:QUOTE}", "b": {env:PORT}, "c": 1,\n"d": 2}', resolve)
+    document = JsoncDocument("f", '{"a": "{env:QUOTE}", "b": {env:PORT}, "c": 1,\n"d": 2}', resolve)
     assert (document.at(("c",)), document.at(("d",))) == ((1, 39), (2, 1))
 
 
 def test_an_error_behind_a_placeholder_has_the_place_it_has_in_the_file() -> None:
     with pytest.raises(ConfigError) as caught:
-        Document("f", '{"a": "{env:QUOTE}",\n "b": {env:QUOTE}, "c": x}', resolve)
+        JsoncDocument("f", '{"a": "{env:QUOTE}",\n "b": {env:QUOTE}, "c": x}', resolve)
     assert (caught.value.line, caught.value.column, caught.value.key) == (2, 7, "b")
 
 
 def test_nothing_is_substituted_without_a_resolver() -> None:
-    assert Document("f", '{"a": "{env:HOME}"}').value == {"a": "{env:HOME}"}
+    assert JsoncDocument("f", '{"a": "{env:HOME}"}').value == {"a": "{env:HOME}"}
 
 
 def test_files_are_refused_where_there_is_no_directory() -> None:
-    document = Document("f", '{"a": "{file:/etc/hostname}"}', resolver({}, directory=None, home="/h"))
+    document = JsoncDocument(
+        "f", '{"a": "{file:/etc/hostname}"}', make_resolver({}, directory=None, home="/h")
+    )
     assert (document.value, [each.reason for each in document.findings]) == (
         {},
-        ["a file cannot be named here"],
+        ["a file cannot be referenced here"],
     )
 
 
@@ -124,26 +133,29 @@ def test_files_are_refused_where_there_is_no_directory() -> None:
         ('{"a": }', "f:1:7: a: a value is expected here"),
         ('{"a": tru}', "f:1:7: a: a value is expected here"),
         ('{"a": "x}', "f:1:7: a: this string has no closing quote"),
-        ('{"a": "x\n"}', "f:1:9: a: a string goes over the end of its line, or holds a control character"),
-        ('{"a": "\\q"}', "f:1:8: a: a backslash that means nothing in JSON (write two for one)"),
+        ('{"a": "x\n"}', "f:1:9: a: this string contains a line break or a control character"),
+        (
+            '{"a": "\\q"}',
+            "f:1:8: a: this backslash escape is not valid in JSON (write \\\\ for one backslash)",
+        ),
         ('{"a": "\\u12"}', "f:1:9: a: \\u needs four hexadecimal digits"),
         ('{"a": 1} x', "f:1:10: nothing may follow the closing bracket"),
         ('{"a": /* x', "f:1:7: a: this comment is not closed"),
-        ('{"a": NaN}', "f:1:7: a: a number that JSON does not have"),
-        ('{"a": ' + "1" * 5000 + "}", "f:1:7: a: a number that JSON does not have"),
+        ('{"a": NaN}', "f:1:7: a: this is not a number in JSON"),
+        ('{"a": ' + "1" * 5000 + "}", "f:1:7: a: this is not a number in JSON"),
         ("[1]", "f:1:1: expected an object"),
         ('"a"', "f:1:1: expected an object"),
     ],
 )
 def test_a_broken_text_is_told_by_line_column_and_key(text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Document("f", text)
+        JsoncDocument("f", text)
     assert str(caught.value) == expected
 
 
 def test_a_text_nested_too_deeply_is_refused() -> None:
     with pytest.raises(ConfigError, match="nested too deeply"):
-        Document("f", '{"a":' * 100_000)
+        JsoncDocument("f", '{"a":' * 100_000)
 
 
 values = st.recursive(
@@ -155,10 +167,10 @@ values = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=5), values, max_size=4), st.sampled_from([None, 2]))
 def test_whatever_is_json_is_read_as_json(value: dict[str, object], indent: int | None) -> None:
-    assert Document("f", json.dumps(value, indent=indent)).value == value
+    assert JsoncDocument("f", json.dumps(value, indent=indent)).value == value
 
 
 @given(st.text(alphabet='{}[]:,"\\/*a1 \n-.e', max_size=40))
 def test_whatever_is_not_json_is_refused_and_nothing_else_happens(text: str) -> None:
     with suppress(ConfigError):
-        assert isinstance(Document("f", text, resolve).value, dict)
+        assert isinstance(JsoncDocument("f", text, resolve).value, dict)

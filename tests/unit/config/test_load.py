@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from weft.config.layer import Origin
-from weft.config.load import Loaded, load_config
-from weft.config.provider_schema import McpLocal
-from weft.config.schema import AgentConfig, CommandConfig, Compaction
+from weft.config.layer import ConfigOrigin
+from weft.config.load import LoadedConfig, load_config
+from weft.config.provider_schema import McpLocalConfig
+from weft.config.schema import AgentConfig, CommandConfig, CompactionConfig
 from weft.errors import ConfigError
 
 
-def themes(loaded: Loaded) -> str | None:
+def themes(loaded: LoadedConfig) -> str | None:
     return loaded.config.theme
 
 
@@ -31,7 +31,7 @@ def test_without_any_file_only_the_defaults_are_in_force(home: Any) -> None:
         (),
     )
     assert loaded.config.keybinds["leader"] == "ctrl+x"
-    assert loaded.origins[("username",)] == Origin(kind="default", path="", own=True)
+    assert loaded.origins[("username",)] == ConfigOrigin(kind="default", path="", own=True)
 
 
 def test_loading_writes_nothing(home: Any) -> None:
@@ -243,7 +243,7 @@ def test_the_permission_variable_is_laid_over_the_files(home: Any) -> None:
     home.with_env({"OPENCODE_PERMISSION": '{"bash": {"b": "deny"}, "edit": "deny"}'})
     loaded = home.load()
     assert loaded.config.permission == {"bash": {"a": "ask", "b": "deny"}, "edit": "deny"}
-    assert loaded.origins[("permission", "edit")] == Origin(
+    assert loaded.origins[("permission", "edit")] == ConfigOrigin(
         kind="environment", path="OPENCODE_PERMISSION", own=True
     )
 
@@ -257,7 +257,7 @@ def test_a_broken_permission_variable_is_a_problem_and_everything_asks(home: Any
     loaded = home.with_env({"OPENCODE_PERMISSION": '{"bash": "sk-secret'}).load()
     assert [str(error) for error in loaded.problems] == [
         "OPENCODE_PERMISSION:1:10: bash: this string has no closing quote",
-        'OPENCODE_PERMISSION: permission: expected "ask", "allow" or "deny"; taken as "ask"',
+        'OPENCODE_PERMISSION: permission: expected "ask", "allow" or "deny"; treated as "ask"',
     ]
     assert loaded.config.permission == {"*": "ask"}
 
@@ -269,16 +269,16 @@ def test_a_broken_file_that_spoke_of_permissions_makes_everything_ask(home: Any)
     assert list(loaded.config.permission.items()) == [("bash", "allow"), ("*", "ask")]
     assert [str(error) for error in loaded.problems] == [
         f"{broken}:1:32: permission: a comma or a closing bracket is missing before this",
-        f'{broken}: permission: rules that cannot be read; until they can, everything is "ask"',
+        f'{broken}: permission: the rules cannot be read; until the file is corrected, every permission is "ask"',
     ]
 
 
 def test_switches_force_compaction_off(home: Any) -> None:
     home.write(home.project / "opencode.json", '{"compaction": {"auto": true, "prune": true}}')
     home.with_env({"OPENCODE_DISABLE_AUTOCOMPACT": "1"})
-    assert home.load().config.compaction == Compaction(auto=False, prune=True)
+    assert home.load().config.compaction == CompactionConfig(auto=False, prune=True)
     home.with_env({"OPENCODE_DISABLE_PRUNE": "true"})
-    assert home.load().config.compaction == Compaction(auto=False, prune=False)
+    assert home.load().config.compaction == CompactionConfig(auto=False, prune=False)
 
 
 def test_the_old_autoshare_means_share(home: Any) -> None:
@@ -322,14 +322,14 @@ def test_part_of_a_server_may_be_in_one_layer_and_part_in_another(home: Any) -> 
     home.write(home.config / "opencode.json", '{"mcp": {"s": {"type": "local", "command": ["x", "y"]}}}')
     home.write(home.project / "opencode.json", '{"mcp": {"s": {"enabled": false}, "t": {"enabled": true}}}')
     loaded = home.load()
-    assert loaded.config.mcp == {"s": McpLocal(command=("x", "y"), enabled=False)}
+    assert loaded.config.mcp == {"s": McpLocalConfig(command=("x", "y"), enabled=False)}
     assert (loaded.problems, [error.key for error in loaded.warnings]) == ((), ["mcp.t"])
 
 
 def test_what_no_layer_completes_is_told_of_the_one_that_began_it(home: Any) -> None:
     path = home.write(home.project / "opencode.json", '{\n"command": {"c": {"agent": "build"}}}')
     loaded = home.load()
-    assert [str(error) for error in loaded.problems] == [f'{path}:2:13: command.c: needs "template"']
+    assert [str(error) for error in loaded.problems] == [f'{path}:2:13: command.c: "template" is missing']
     assert loaded.config.command == {}
 
 
@@ -339,11 +339,11 @@ def test_every_setting_tells_its_file_and_whose_word_it_is(home: Any) -> None:
     )
     theirs = home.write(home.project / "opencode.json", '{"agent": {"x": {"steps": 2}}}')
     origins = home.load().origins
-    own = Origin(kind="global", path=str(mine), own=True)
+    own = ConfigOrigin(kind="global", path=str(mine), own=True)
     assert {key: origin for key, origin in origins.items() if key[0] not in ("keybinds", "username")} == {
         ("model",): own,
         ("agent", "x", "prompt"): own,
-        ("agent", "x", "steps"): Origin(kind="project", path=str(theirs), own=False),
+        ("agent", "x", "steps"): ConfigOrigin(kind="project", path=str(theirs), own=False),
     }
 
 
@@ -381,7 +381,9 @@ def test_a_project_nobody_vouched_for_gets_nothing_spliced_in(home: Any) -> None
 
 def test_a_named_file_that_is_not_there_is_a_problem(home: Any) -> None:
     loaded = home.with_env({"OPENCODE_CONFIG": "nowhere.json"}).load()
-    assert [str(error) for error in loaded.problems] == [f"{home.project}/nowhere.json: does not exist"]
+    assert [str(error) for error in loaded.problems] == [
+        f"{home.project}/nowhere.json: does not exist, but OPENCODE_CONFIG names it"
+    ]
 
 
 def test_a_broken_file_leaves_the_others_in_force(home: Any) -> None:
@@ -429,7 +431,7 @@ def test_what_an_organisation_publishes_is_the_weakest_layer(home: Any) -> None:
     # Nobody here can mend what an organisation publishes: it keeps nobody from starting.
     assert (loaded.problems, [error.reason for error in loaded.warnings]) == (
         (),
-        ["a file cannot be named here"],
+        ["a file cannot be referenced here"],
     )
     # The next to ask, also without a network, has the same.
     assert (home.load().config, len(asked)) == (loaded.config, 1)
@@ -464,7 +466,7 @@ def test_an_organisation_that_does_not_answer_keeps_nobody_from_starting(home: A
 
 def test_without_a_way_to_fetch_it_is_said_that_nothing_was(home: Any) -> None:
     auth(home)
-    assert [error.reason for error in home.load().warnings] == ["not fetched yet"]
+    assert [error.reason for error in home.load().warnings] == ["has not been fetched yet"]
 
 
 def test_when_an_organisation_does_not_answer_its_last_word_holds(home: Any) -> None:
@@ -478,7 +480,7 @@ def test_when_an_organisation_does_not_answer_its_last_word_holds(home: Any) -> 
     ):
         loaded = home.load(fetch=fetch, strict=True)
         assert loaded.config.theme == "org"
-        assert [error.reason for error in loaded.warnings] == [f"{told}; the copy of an earlier time is used"]
+        assert [error.reason for error in loaded.warnings] == [f"{told}; using an earlier copy"]
     assert home.load(fetch=lambda _: b'{"config": {"theme": "new"}}').config.theme == "new"
     assert home.load(fetch=unreachable).config.theme == "new"  # it is fresh: nobody is asked
 

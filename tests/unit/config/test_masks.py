@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.config.secrets import MASK, mask, secret_values
+from weft.config.secrets import MASK, list_secret_values, mask_secrets
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,12 @@ from weft.config.secrets import MASK, mask, secret_values
     ],
 )
 def test_what_is_or_looks_like_a_secret_is_covered(value: object, shown: object) -> None:
-    assert mask(value) == shown
+    assert mask_secrets(value) == shown
 
 
 def test_what_the_environment_calls_a_secret_is_covered_anywhere() -> None:
     env = {"MY_TOKEN": "abcdefgh", "SHORT_KEY": "abc", "PATH": "/usr/bin:/bin"}
-    assert secret_values(env) == {"abcdefgh"}
-    assert mask({"x": "pre-abcdefgh-post"}, secrets=secret_values(env)) == {"x": f"pre-{MASK}-post"}
+    assert list_secret_values(env) == {"abcdefgh"}
+    assert mask_secrets({"x": "pre-abcdefgh-post"}, secrets=list_secret_values(env)) == {
+        "x": f"pre-{MASK}-post"
+    }

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from weft.config.skills import SkillFinder, find_skills, read_skill
-from weft.config.sources import Situation
+from weft.config.sources import ConfigScope
 from weft.errors import ConfigError
 from weft.host.paths import paths_from
 from weft.model.agent import Skill
@@ -31,9 +31,9 @@ class Place:
         file.write_text(f"---\nname: {name or file.parent.name}\ndescription: {description}\n---\n{body}\n")
         return file
 
-    def situation(self, *, trusted: bool = False, **env: str) -> Situation:
+    def situation(self, *, trusted: bool = False, **env: str) -> ConfigScope:
         given = {"HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / ".config"), **env}
-        return Situation(
+        return ConfigScope(
             directory=str(self.deep),
             worktree=str(self.project),
             paths=paths_from(given),
@@ -145,7 +145,7 @@ def test_a_skill_that_is_gone_or_broken_says_so(place: Place) -> None:
     with pytest.raises(ConfigError, match="front matter"):
         read_skill(skill)
     file.unlink()
-    with pytest.raises(ConfigError, match="is gone"):
+    with pytest.raises(ConfigError, match="no longer exists"):
         read_skill(skill)
 
 

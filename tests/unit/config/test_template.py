@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.config.commands import (
-    Insertion,
-    Words,
+    ShellInsertion,
+    TemplateText,
     bind_arguments,
-    fill,
+    fill_template,
     list_hints,
     list_insertions,
-    parse,
+    parse_template,
     split_arguments,
 )
 
@@ -39,45 +39,60 @@ HARMLESS = st.text(alphabet="abc \n.", max_size=20)
     ],
 )
 def test_arguments_go_where_they_belong(template: str, arguments: str, filled: str) -> None:
-    assert fill(parse(template), arguments) == filled
+    assert fill_template(parse_template(template), arguments) == filled
 
 
 def test_a_template_is_words_and_insertions() -> None:
-    pieces = parse("a !`git diff $1` b !`ls`")
-    assert pieces == (Words("a "), Insertion("git diff $1"), Words(" b "), Insertion("ls"), Words(""))
-    assert fill(pieces, "x", ["one", "two $1"]) == "a one b two $1\n\nx"
-    assert list_insertions(parse("!`` !`a\nb` `!`c`")) == ["a\nb", "c"]
+    pieces = parse_template("a !`git diff $1` b !`ls`")
+    assert pieces == (
+        TemplateText("a "),
+        ShellInsertion("git diff $1"),
+        TemplateText(" b "),
+        ShellInsertion("ls"),
+        TemplateText(""),
+    )
+    assert fill_template(pieces, "x", ["one", "two $1"]) == "a one b two $1\n\nx"
+    assert list_insertions(parse_template("!`` !`a\nb` `!`c`")) == ["a\nb", "c"]
 
 
 def test_hints_are_the_placeholders_in_its_words() -> None:
-    assert list_hints(parse("$10 $2 $ARGUMENTS $2 !`awk '{print $1}'`")) == ["$2", "$10", "$ARGUMENTS"]
-    assert list_hints(parse("none")) == []
+    assert list_hints(parse_template("$10 $2 $ARGUMENTS $2 !`awk '{print $1}'`")) == [
+        "$2",
+        "$10",
+        "$ARGUMENTS",
+    ]
+    assert list_hints(parse_template("none")) == []
 
 
 @given(template=HARMLESS, arguments=TEXT)
 def test_arguments_stand_in_the_text_as_they_were_typed(template: str, arguments: str) -> None:
-    assert fill(parse(f"{template}<$ARGUMENTS>"), arguments) == f"{template}<{arguments}>".strip()
+    assert (
+        fill_template(parse_template(f"{template}<$ARGUMENTS>"), arguments)
+        == f"{template}<{arguments}>".strip()
+    )
 
 
 @given(template=TEXT, arguments=TEXT, outputs=st.lists(TEXT, max_size=5))
 def test_only_the_template_says_what_is_run(template: str, arguments: str, outputs: list[str]) -> None:
-    pieces = parse(template)
+    pieces = parse_template(template)
     before = list_insertions(pieces)
-    fill(pieces, arguments, outputs)
-    assert list_insertions(parse(template)) == before
+    fill_template(pieces, arguments, outputs)
+    assert list_insertions(parse_template(template)) == before
     assert all(f"!`{command}`" in template for command in before)
 
 
 @given(output=TEXT, arguments=TEXT)
 def test_what_a_command_said_stands_there_as_it_was_said(output: str, arguments: str) -> None:
-    assert fill(parse("<!`x`> $ARGUMENTS."), arguments, [output]) == f"<{output}> {arguments}."
+    assert (
+        fill_template(parse_template("<!`x`> $ARGUMENTS."), arguments, [output]) == f"<{output}> {arguments}."
+    )
 
 
 @given(words=st.lists(st.text(alphabet="abc$`!", min_size=1, max_size=5), max_size=6))
 def test_plain_words_are_arguments_and_the_last_placeholder_takes_what_is_left(words: list[str]) -> None:
     assert split_arguments(" ".join(words)) == words
     first, rest = "".join(words[:1]), " ".join(words[1:])
-    assert fill(parse("[$1|$2]"), " ".join(words)) == f"[{first}|{rest}]"
+    assert fill_template(parse_template("[$1|$2]"), " ".join(words)) == f"[{first}|{rest}]"
 
 
 @given(text=TEXT)
@@ -88,8 +103,8 @@ def test_whatever_is_typed_can_be_split_and_nothing_but_quotes_and_blanks_is_los
 
 @given(template=TEXT, arguments=TEXT)
 def test_a_template_takes_anything(template: str, arguments: str) -> None:
-    fill(parse(template), arguments)
-    list_hints(parse(template))
+    fill_template(parse_template(template), arguments)
+    list_hints(parse_template(template))
 
 
 def test_arguments_are_bound_by_name_and_else_by_their_place() -> None:

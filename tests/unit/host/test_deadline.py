@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from weft.errors import DeadlineError
-from weft.host.tasks import PIECE, Deadline, off_the_clock
+from weft.host.tasks import STEP_SECONDS, Deadline, pause_deadlines
 from weft.testing.clock import HandClock
 
 
@@ -18,7 +18,7 @@ async def turn(clock: HandClock, seconds: float) -> None:
     """Let time pass in the pieces in which a deadline counts it."""
     while seconds > 0:
         await clock.somebody_sleeps(0.001)
-        piece = min(seconds, PIECE)
+        piece = min(seconds, STEP_SECONDS)
         clock.turn(round(piece * 1000))
         seconds -= piece
         for _ in range(5):
@@ -100,7 +100,7 @@ async def test_while_a_person_is_waited_for_no_deadline_around_runs() -> None:
     outer, inner = Deadline("turn", 30, clock), Deadline("tool", 20, clock)
 
     async def ask() -> None:
-        with off_the_clock():
+        with pause_deadlines():
             await answered.wait()
         await forever()
 
@@ -122,7 +122,7 @@ async def test_a_task_that_was_begun_within_holds_the_deadline_it_was_begun_in()
     clock, answered = HandClock(), asyncio.Event()
 
     async def ask() -> None:
-        with off_the_clock():
+        with pause_deadlines():
             await answered.wait()
 
     async def hand_on() -> None:
@@ -136,5 +136,5 @@ async def test_a_task_that_was_begun_within_holds_the_deadline_it_was_begun_in()
 
 
 async def test_waiting_for_a_person_outside_of_any_deadline_is_just_waiting() -> None:
-    with off_the_clock():
+    with pause_deadlines():
         await asyncio.sleep(0)

@@ -9,16 +9,16 @@ import pytest
 
 from weft.host import files
 from weft.host.files import (
-    TIMED,
+    BATCH_SIZE,
     Disk,
+    hold_lock,
     is_settled,
-    locked,
     make_directory,
     read_bytes,
     read_file,
-    share_locked,
+    share_lock,
     stamp_of,
-    try_locked,
+    try_lock,
     write_atomic,
 )
 
@@ -133,19 +133,19 @@ def test_only_an_empty_directory_is_pruned(tmp_path: Path) -> None:
 
 def test_one_holds_a_lock_at_a_time(tmp_path: Path) -> None:
     path = f"{tmp_path}/locks/one"
-    with locked(path), try_locked(path) as second:
+    with hold_lock(path), try_lock(path) as second:
         assert not second
-    with try_locked(path) as free:
+    with try_lock(path) as free:
         assert free
 
 
 def test_readers_share_and_keep_writers_out(tmp_path: Path) -> None:
     path = f"{tmp_path}/lock"
-    with share_locked(path) as none:
+    with share_lock(path) as none:
         assert none is None
-    with locked(path):
+    with hold_lock(path):
         pass
-    with share_locked(path) as one, share_locked(path) as two, try_locked(path) as writer:
+    with share_lock(path) as one, share_lock(path) as two, try_lock(path) as writer:
         assert None not in (one, two)
         assert not writer
 
@@ -154,10 +154,10 @@ def test_who_waits_gets_the_lock_that_counts_even_if_its_file_was_removed(tmp_pa
     path, held = f"{tmp_path}/lock", []
 
     def hold() -> None:
-        with locked(path), try_locked(path) as other:
+        with hold_lock(path), try_lock(path) as other:
             held.append(other)
 
-    with locked(path):
+    with hold_lock(path):
         waiting = threading.Thread(target=hold)
         waiting.start()
         os.unlink(path)
@@ -171,7 +171,7 @@ def test_threads_count_right_under_a_lock(tmp_path: Path) -> None:
 
     def add() -> None:
         for _ in range(50):
-            with locked(path):
+            with hold_lock(path):
                 count.write_text(str(int(count.read_text()) + 1))
 
     threads = [threading.Thread(target=add) for _ in range(4)]
@@ -188,11 +188,11 @@ SPEEDS = pytest.mark.parametrize("slow_seconds", [0, float("inf")], ids=["slow",
 
 
 @SPEEDS
-@pytest.mark.parametrize("count", [TIMED, TIMED + 1, 3 * TIMED])
+@pytest.mark.parametrize("count", [BATCH_SIZE, BATCH_SIZE + 1, 3 * BATCH_SIZE])
 def test_many_are_all_written(
     tmp_path: Path, count: int, slow_seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "SLOW_SECONDS", slow_seconds)
+    monkeypatch.setattr(files, "SLOW_WRITE_SECONDS", slow_seconds)
     contents = {f"{tmp_path}/{number % 7}/{number}": b"%d" % number for number in range(count)}
     Disk().prepare_many(list(contents.items()))
     found = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -203,9 +203,9 @@ def test_many_are_all_written(
 def test_one_that_cannot_be_written_is_told(
     tmp_path: Path, slow_seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "SLOW_SECONDS", slow_seconds)
+    monkeypatch.setattr(files, "SLOW_WRITE_SECONDS", slow_seconds)
     (tmp_path / "directory").mkdir()
-    paths = [f"{tmp_path}/{number}" for number in range(2 * TIMED)]
+    paths = [f"{tmp_path}/{number}" for number in range(2 * BATCH_SIZE)]
     paths[-5] = f"{tmp_path}/directory"
     with pytest.raises(IsADirectoryError):
         Disk().prepare_many([(path, b"x") for path in paths])

@@ -3,7 +3,7 @@
 import pytest
 
 from weft.errors import DirectoryError
-from weft.host.paths import Paths, paths_from, user_name
+from weft.host.paths import Paths, find_user_name, paths_from
 
 
 def test_without_xdg_variables_everything_lies_below_home() -> None:
@@ -67,6 +67,6 @@ def test_without_a_home_the_error_says_what_to_set() -> None:
 
 
 def test_the_user_is_whom_the_environment_names() -> None:
-    assert user_name({"USER": "ada"}) == "ada"
-    assert user_name({"LOGNAME": "grace", "USER": "ada"}) == "grace"
-    assert user_name({}) is None
+    assert find_user_name({"USER": "ada"}) == "ada"
+    assert find_user_name({"LOGNAME": "grace", "USER": "ada"}) == "grace"
+    assert find_user_name({}) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.host.private_files import open_scratch
+from weft.host.private_files import open_temporary
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def looked_at(path: str) -> tuple[bytes, int]:
 
 
 async def test_it_holds_what_was_said_while_it_is_needed(place: Path) -> None:
-    async with open_scratch("x-", b"words") as path:
+    async with open_temporary("x-", b"words") as path:
         (name,) = os.listdir(place)
         assert path == str(place / name)
         assert name.startswith("x-")
@@ -31,7 +31,7 @@ async def test_it_holds_what_was_said_while_it_is_needed(place: Path) -> None:
 
 async def test_whoever_is_cancelled_while_it_is_written_leaves_none_behind(place: Path) -> None:
     async def use() -> None:
-        async with open_scratch("x-", b"w" * 1_000_000):
+        async with open_temporary("x-", b"w" * 1_000_000):
             raise AssertionError("cancelled before it was written")
 
     using = asyncio.ensure_future(use())
@@ -45,5 +45,5 @@ async def test_whoever_is_cancelled_while_it_is_written_leaves_none_behind(place
 async def test_one_that_cannot_be_written_is_told(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(place / "nowhere"))
     with pytest.raises(FileNotFoundError):
-        async with open_scratch("x-", b"words"):
+        async with open_temporary("x-", b"words"):
             pass

@@ -4,15 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.model.diff import (
-    FILES,
-    IN_ALL,
-    MARK,
-    PER_FILE,
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    MAX_TOTAL_BYTES,
+    TRUNCATED,
     FileDiff,
-    around_change,
     cap_diffs,
+    count_bytes,
     is_capped,
-    weight,
+    trim_unchanged,
 )
 from weft.model.wire import decode, encode
 
@@ -38,7 +38,7 @@ def test_a_large_file_with_a_small_change_keeps_the_lines_around_it() -> None:
         after="".join([*near[:3], "woven\n", *near[4:]]),
         additions=1,
         deletions=1,
-        extra_={MARK: True},
+        extra_={TRUNCATED: True},
     )
 
 
@@ -46,28 +46,28 @@ def test_a_large_change_is_cut_at_a_line_and_says_so() -> None:
     [capped] = cap_diffs(
         [diff("log", "", "x" * 99 + "\n" * 1 + ("y" * 99 + "\n") * 10_000, additions=10_001)]
     )
-    assert weight(capped) <= PER_FILE
+    assert count_bytes(capped) <= MAX_FILE_BYTES
     assert capped.after.endswith("\n")
-    assert (capped.additions, capped.extra_) == (10_001, {MARK: True})
+    assert (capped.additions, capped.extra_) == (10_001, {TRUNCATED: True})
 
 
 def test_many_files_share_the_room_and_those_beyond_the_last_are_summed() -> None:
-    many = [diff(f"f{number}", "", "z" * 1000 + "\n", additions=2) for number in range(FILES + 500)]
+    many = [diff(f"f{number}", "", "z" * 1000 + "\n", additions=2) for number in range(MAX_FILES + 500)]
     capped = cap_diffs(many)
-    assert len(capped) == FILES
-    assert sum(weight(each) for each in capped) <= IN_ALL
+    assert len(capped) == MAX_FILES
+    assert sum(count_bytes(each) for each in capped) <= MAX_TOTAL_BYTES
     assert sum(each.additions for each in capped) == sum(each.additions for each in many)
     assert capped[-1].file == "501 and more files"
 
 
 def test_the_lines_around_a_change_tell_the_same_change() -> None:
-    assert around_change("a\nb\n", "a\nc\n") == ("a\nb\n", "a\nc\n")
+    assert trim_unchanged("a\nb\n", "a\nc\n") == ("a\nb\n", "a\nc\n")
     same = "".join(f"{number}\n" for number in range(9))
-    assert around_change(f"{same}old\n{same}", f"{same}{same}") == (
+    assert trim_unchanged(f"{same}old\n{same}", f"{same}{same}") == (
         "6\n7\n8\nold\n0\n1\n2\n",
         "6\n7\n8\n0\n1\n2\n",
     )
-    assert around_change("", "x") == ("", "x")
+    assert trim_unchanged("", "x") == ("", "x")
 
 
 texts = st.text(alphabet="ab\né\ud800", max_size=60)
@@ -84,8 +84,8 @@ def test_whatever_the_diffs_the_bounds_hold_and_capping_twice_is_capping_once(
 ) -> None:
     capped = cap_diffs(diffs, per_file=per_file, in_all=in_all, files=files)
     assert len(capped) <= files
-    assert all(weight(each) <= per_file for each in capped)
-    assert sum(weight(each) for each in capped) <= in_all
+    assert all(count_bytes(each) <= per_file for each in capped)
+    assert sum(count_bytes(each) for each in capped) <= in_all
     assert sum(each.additions for each in capped) == sum(each.additions for each in diffs)
     assert sum(each.deletions for each in capped) == sum(each.deletions for each in diffs)
     assert cap_diffs(capped, per_file=per_file, in_all=in_all, files=files) == capped

@@ -120,7 +120,7 @@ def test_an_event_may_come_without_properties() -> None:
 
 @pytest.mark.parametrize("plain", [None, [], {}, {"type": 5}, {"properties": {}}, "session.idle"])
 def test_what_has_no_type_is_no_event(plain: Any) -> None:
-    with pytest.raises(DocumentError, match="an event has a type"):
+    with pytest.raises(DocumentError, match="the event has no type"):
         event_from_plain(plain)
 
 

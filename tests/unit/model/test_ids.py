@@ -15,10 +15,10 @@ from weft.model.ids import (
     PREFIXES,
     WRAP,
     Mint,
-    check_new,
-    checked,
-    file_name,
-    in_order,
+    check_file_name,
+    check_id,
+    check_new_id,
+    id_sort_key,
     unwrap,
 )
 from weft.testing.clock import HandClock
@@ -156,7 +156,7 @@ def test_ids_from_both_sides_of_a_wrap_stand_in_the_order_they_were_made(wrap: i
         made.append(mint.message())
         clock.turn(1)
     assert sorted(made) != made, "raw ids would not do"
-    assert sorted(made, key=lambda one: in_order(one, wrap)) == made
+    assert sorted(made, key=lambda one: id_sort_key(one, wrap)) == made
     assert [unwrap(one, wrap) // PER_MS for one in made] == [wrap - 3 + step for step in range(6)]
 
 
@@ -169,7 +169,7 @@ def test_who_knows_the_year_of_an_id_knows_its_millisecond(now: int, off: int, c
 
 @given(st.text(max_size=40), st.integers(0, 2**42))
 def test_an_id_that_is_not_ours_has_a_place_too(id: str, near: int) -> None:
-    number, text = in_order(id, near)
+    number, text = id_sort_key(id, near)
     assert abs(number - near * PER_MS) <= WRAP
     assert text == id
 
@@ -177,7 +177,7 @@ def test_an_id_that_is_not_ours_has_a_place_too(id: str, near: int) -> None:
 def test_ids_made_by_hand_stand_by_their_text_when_their_time_is_one() -> None:
     near = WRAPS[1]
     ids = ["msg_two", "msg_one", "msg_three"]
-    assert sorted(ids, key=lambda one: in_order(one, near)) == ["msg_one", "msg_three", "msg_two"]
+    assert sorted(ids, key=lambda one: id_sort_key(one, near)) == ["msg_one", "msg_three", "msg_two"]
 
 
 # --- what comes from outside ---
@@ -186,8 +186,8 @@ def test_ids_made_by_hand_stand_by_their_text_when_their_time_is_one() -> None:
 @pytest.mark.parametrize("kind", sorted(PREFIXES))
 def test_what_we_make_is_accepted_when_it_comes_back(kind: str) -> None:
     one = f"{PREFIXES[kind]}_{'0' * 26}"
-    assert check_new(kind, one) == checked(kind, one) == one
-    assert file_name(kind, one) == one
+    assert check_new_id(kind, one) == check_id(kind, one) == one
+    assert check_file_name(kind, one) == one
 
 
 HOSTILE = [
@@ -213,7 +213,7 @@ HOSTILE = [
 @pytest.mark.parametrize("given", HOSTILE)
 def test_what_is_no_session_id_is_no_name_for_a_new_one(given: str) -> None:
     with pytest.raises(InvalidIdError) as caught:
-        check_new("session", given)
+        check_new_id("session", given)
     assert (caught.value.kind, caught.value.given) == ("session", given)
 
 
@@ -223,13 +223,13 @@ UNUSUAL = ["ses", "ses_", "sesame", "ses_..", "ses_" + "0" * 41]
 
 @pytest.mark.parametrize("given", UNUSUAL)
 def test_what_another_program_may_have_called_a_session_is_looked_up(given: str) -> None:
-    assert checked("session", given) == file_name("session", given) == given
+    assert check_id("session", given) == check_file_name("session", given) == given
 
 
 @pytest.mark.parametrize("given", [each for each in HOSTILE if each not in UNUSUAL])
 def test_what_can_name_no_session_is_not_found(given: str) -> None:
     with pytest.raises(NotFoundError) as caught:
-        checked("session", given)
+        check_id("session", given)
     assert (caught.value.kind, caught.value.id) == ("session", given[:80])
 
 
@@ -238,13 +238,13 @@ def test_what_can_name_no_session_is_not_found(given: str) -> None:
 )
 def test_what_is_no_file_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidIdError):
-        file_name("message", name)
+        check_file_name("message", name)
 
 
 @given(st.text(max_size=200))
 def test_whatever_passes_as_a_file_name_names_one_file_here(text: str) -> None:
     try:
-        name = file_name("part", text)
+        name = check_file_name("part", text)
     except InvalidIdError:
         return
     assert name == text
@@ -256,14 +256,14 @@ def test_whatever_passes_as_a_file_name_names_one_file_here(text: str) -> None:
 @given(st.sampled_from(sorted(PREFIXES)), st.text(max_size=60))
 def test_whatever_passes_as_an_id_is_also_a_file_name(kind: str, text: str) -> None:
     try:
-        one = checked(kind, text)
+        one = check_id(kind, text)
     except NotFoundError:
         return
-    assert file_name(kind, one) == one
+    assert check_file_name(kind, one) == one
 
 
 def test_a_refusal_does_not_repeat_a_novel() -> None:
-    for check, refusal in ((checked, NotFoundError), (check_new, InvalidIdError)):
+    for check, refusal in ((check_id, NotFoundError), (check_new_id, InvalidIdError)):
         with pytest.raises(refusal) as caught:
             check("session", "x" * 10_000)
         assert len(str(caught.value)) < 200

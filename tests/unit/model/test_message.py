@@ -12,7 +12,7 @@ from weft.model.message import (
     AssistantMessage,
     AssistantTime,
     UserMessage,
-    message_order,
+    message_sort_key,
     sort_parts,
 )
 from weft.model.part import Moment, TextPart
@@ -32,7 +32,7 @@ def answer(id: str, created: int) -> AssistantMessage:
 
 
 def in_time(messages: Iterable[AnyMessage]) -> list[AnyMessage]:
-    return sorted(messages, key=message_order)
+    return sorted(messages, key=message_sort_key)
 
 
 def words(id: str) -> TextPart:

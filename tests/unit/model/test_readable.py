@@ -2,9 +2,9 @@
 
 import pytest
 
+from weft.model.display import called_tool, find_call_error, format_count, strip_tags
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.part import AnyToolState, CallTime, CompletedState, ErrorState, ToolPart
-from weft.model.readable import fault_of, name_of, plural, readable
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from weft.model.readable import fault_of, name_of, plural, readable
     ],
 )
 def test_an_output_is_shown_without_the_tags_of_its_tool(tool: str, output: str, shown: str) -> None:
-    assert readable(tool, output) == shown
+    assert strip_tags(tool, output) == shown
 
 
 def call(tool: str, state: AnyToolState) -> ToolPart:
@@ -50,20 +50,23 @@ def test_a_call_that_made_no_sense_is_shown_as_a_failed_call_of_the_tool_that_wa
     invalid = call(
         "invalid", CompletedState(input=given, output="…", title="Invalid Tool", metadata={}, time=time)
     )
-    assert (name_of(invalid), fault_of(invalid)) == (
+    assert (called_tool(invalid), find_call_error(invalid)) == (
         "rread",
         "there is no tool 'rread'",
     )
     done = call("read", CompletedState(input={}, output="x", title="a", metadata={}, time=time))
     failed = call("read", ErrorState(input={}, error="no", time=time))
-    assert [(name_of(each), fault_of(each)) for each in (done, failed)] == [("read", None), ("read", "no")]
+    assert [(called_tool(each), find_call_error(each)) for each in (done, failed)] == [
+        ("read", None),
+        ("read", "no"),
+    ]
 
 
 def test_one_is_not_many() -> None:
-    assert [plural(number, "file") for number in (0, 1, 2, 1200)] == [
+    assert [format_count(number, "file") for number in (0, 1, 2, 1200)] == [
         "0 files",
         "1 file",
         "2 files",
         "1,200 files",
     ]
-    assert plural(1, "session is", "sessions are") == "1 session is"
+    assert format_count(1, "session is", "sessions are") == "1 session is"

@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.model.ids import SessionID
-from weft.model.session import Session, SessionTime, default_title, is_default_title, newest_first
+from weft.model.session import Session, SessionTime, is_default_title, make_default_title, newest_sort_key
 
 NEW_YEAR_2026 = 1767225600000
 
 
 def test_a_session_without_a_title_says_when_it_was_made() -> None:
-    assert default_title(NEW_YEAR_2026 + 7) == "New session - 2026-01-01T00:00:00.007Z"
-    assert default_title(NEW_YEAR_2026, child=True) == "Child session - 2026-01-01T00:00:00.000Z"
+    assert make_default_title(NEW_YEAR_2026 + 7) == "New session - 2026-01-01T00:00:00.007Z"
+    assert make_default_title(NEW_YEAR_2026, child=True) == "Child session - 2026-01-01T00:00:00.000Z"
 
 
 @given(st.integers(0, 4_102_444_800_000), st.booleans())
 def test_a_default_title_is_known_again_and_exact_to_the_millisecond(now: int, child: bool) -> None:
-    title = default_title(now, child=child)
+    title = make_default_title(now, child=child)
     assert is_default_title(title)
     when = datetime.fromisoformat(title.partition(" - ")[2])
     assert (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1) == now
@@ -51,5 +51,5 @@ def test_sessions_stand_by_time_and_never_by_id() -> None:
     before_the_wrap = session("ses_000000000ffeAAAAAAAAAAAAAA", 1786706395135)
     after_the_wrap = session("ses_fffffffffffeAAAAAAAAAAAAAA", 1786706395136)
     oldest = session("ses_417d96fffffeAAAAAAAAAAAAAA", 1)
-    listed = sorted([before_the_wrap, oldest, after_the_wrap], key=newest_first)
+    listed = sorted([before_the_wrap, oldest, after_the_wrap], key=newest_sort_key)
     assert listed == [after_the_wrap, before_the_wrap, oldest]

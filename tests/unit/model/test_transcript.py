@@ -20,7 +20,7 @@ from weft.model.event import (
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AnyMessage, AssistantMessage, AssistantTime, MessageWithParts, UserMessage
 from weft.model.part import AnyPart, CompactionPart, Moment, ReasoningPart, Span, TextPart
-from weft.model.transcript import Transcript, grown
+from weft.model.transcript import Transcript, grow_part
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.testing.ids import seeded_mint
@@ -63,23 +63,23 @@ def folded(*events: Event) -> list[MessageWithParts]:
 
 def test_text_grows_where_it_ends() -> None:
     part = words("msg_1", "prt_1", "ab")
-    assert grown(part, growth("msg_1", "prt_1", "cd", 2)) == replace(part, text="abcd")
+    assert grow_part(part, growth("msg_1", "prt_1", "cd", 2)) == replace(part, text="abcd")
 
 
 def test_saying_it_twice_changes_nothing_also_when_more_was_said_in_between() -> None:
     part = words("msg_1", "prt_1", "abcd")
-    assert grown(part, growth("msg_1", "prt_1", "cd", 2)) == part
-    assert grown(part, growth("msg_1", "prt_1", "ab", 0)) == part
+    assert grow_part(part, growth("msg_1", "prt_1", "cd", 2)) == part
+    assert grow_part(part, growth("msg_1", "prt_1", "ab", 0)) == part
 
 
 def test_growth_that_overlaps_joins_on() -> None:
-    assert grown(words("msg_1", "prt_1", "abc"), growth("msg_1", "prt_1", "cd", 2)).text == "abcd"
+    assert grow_part(words("msg_1", "prt_1", "abc"), growth("msg_1", "prt_1", "cd", 2)).text == "abcd"
 
 
 def test_growth_with_a_gap_before_it_is_passed_over() -> None:
     part = words("msg_1", "prt_1", "ab")
-    assert grown(part, growth("msg_1", "prt_1", "d", 3)) == part
-    assert grown(part, growth("msg_1", "prt_1", "d", -1)) == part
+    assert grow_part(part, growth("msg_1", "prt_1", "d", 3)) == part
+    assert grow_part(part, growth("msg_1", "prt_1", "d", -1)) == part
 
 
 def test_thought_grows_too_and_what_has_no_text_does_not() -> None:
@@ -87,9 +87,9 @@ def test_thought_grows_too_and_what_has_no_text_does_not() -> None:
     thought = ReasoningPart(id=part, session_id=SESSION, message_id=message, text="a", time=Span(start=1))
     mark = CompactionPart(id=part, session_id=SESSION, message_id=message, auto=True)
     more = growth("msg_1", "prt_1", "b", 1)
-    assert grown(thought, more) == replace(thought, text="ab")
-    assert grown(mark, more) == mark
-    assert grown(thought, replace(more, field="title")) == thought
+    assert grow_part(thought, more) == replace(thought, text="ab")
+    assert grow_part(mark, more) == mark
+    assert grow_part(thought, replace(more, field="title")) == thought
 
 
 # --- folding ---

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from given.gate import rules
-from weft.model.permission import hole
-from weft.permission.rules import evaluate, judge, matches, may_match, surely_matches, watch_writers
+from weft.model.permission import mark_unknown
+from weft.permission.rules import ask_before_writers, evaluate, judge, matches, may_match, surely_matches
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ PATTERNS = st.text(alphabet="ab *?", max_size=6)
 @settings(max_examples=300, deadline=None)
 @given(LETTERS, LETTERS, LETTERS, PATTERNS)
 def test_whatever_fills_a_hole_was_foreseen(before: str, inside: str, after: str, pattern: str) -> None:
-    text, filled = before + hole("x") + after, before + inside + after
+    text, filled = before + mark_unknown("x") + after, before + inside + after
     if surely_matches(text, pattern):
         assert matches(filled, pattern)
     if matches(filled, pattern):
@@ -67,7 +67,7 @@ def test_somebody_looks_where_a_stricter_rule_may_turn_out_to_fit() -> None:
 
 def test_one_who_may_write_nothing_is_asked_before_programs_that_may() -> None:
     reader = (rules("*:*:allow", "edit:*:deny"),)
-    watched = watch_writers(reader, "bash", ["make", "⟦$X⟧"])
+    watched = ask_before_writers(reader, "bash", ["make", "⟦$X⟧"])
     assert judge("bash", "make", watched).action == "ask"
     assert judge("bash", "⟦$X⟧", watched).action == "ask"
     assert judge("bash", "ls", watched).action == "allow"
@@ -75,7 +75,7 @@ def test_one_who_may_write_nothing_is_asked_before_programs_that_may() -> None:
 
 def test_who_may_write_or_has_named_the_program_is_not() -> None:
     writer = (rules("*:*:allow"),)
-    assert watch_writers(writer, "bash", ["make"]) == writer
+    assert ask_before_writers(writer, "bash", ["make"]) == writer
     knower = (rules("*:*:allow", "edit:*:deny", "bash:make *:allow"),)
-    assert watch_writers(knower, "bash", ["make test"]) == knower
-    assert watch_writers(knower, "bash", []) == knower
+    assert ask_before_writers(knower, "bash", ["make test"]) == knower
+    assert ask_before_writers(knower, "bash", []) == knower

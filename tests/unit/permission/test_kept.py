@@ -11,7 +11,7 @@ import pytest
 from weft.errors import StoreError
 from weft.model.ids import GrantID
 from weft.model.permission import Grant
-from weft.permission.storage import Kept
+from weft.permission.storage import ItemFile
 
 
 def grant(number: int) -> Grant:
@@ -22,9 +22,9 @@ def grant(number: int) -> Grant:
 
 def test_what_is_kept_is_read_by_the_next_one(tmp_path: Path) -> None:
     path = str(tmp_path / "deep" / "grants.json")
-    assert Kept(path, Grant).read() == ()
-    Kept(path, Grant).change(lambda kept: (*kept, grant(1)))
-    assert Kept(path, Grant).read() == (grant(1),)
+    assert ItemFile(path, Grant).read() == ()
+    ItemFile(path, Grant).change(lambda kept: (*kept, grant(1)))
+    assert ItemFile(path, Grant).read() == (grant(1),)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
 
 
@@ -32,19 +32,19 @@ def test_those_who_change_it_at_once_lose_nothing(tmp_path: Path) -> None:
     path = str(tmp_path / "grants.json")
 
     def add(number: int) -> None:
-        Kept(path, Grant).change(lambda kept: (*kept, grant(number)))
+        ItemFile(path, Grant).change(lambda kept: (*kept, grant(number)))
 
     threads = [threading.Thread(target=add, args=(number,)) for number in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {each.created for each in Kept(path, Grant).read()} == set(range(16))
+    assert {each.created for each in ItemFile(path, Grant).read()} == set(range(16))
 
 
 def test_a_change_is_seen_by_who_has_read_before(tmp_path: Path) -> None:
     path = str(tmp_path / "grants.json")
-    mine, theirs = Kept(path, Grant), Kept(path, Grant)
+    mine, theirs = ItemFile(path, Grant), ItemFile(path, Grant)
     mine.change(lambda kept: (*kept, grant(1)))
     assert theirs.read() == (grant(1),)
     mine.change(lambda kept: (*kept, grant(2)))
@@ -55,7 +55,7 @@ def test_a_change_is_seen_by_who_has_read_before(tmp_path: Path) -> None:
 def test_what_cannot_be_read_grants_nothing_and_is_laid_aside(tmp_path: Path, broken: bytes) -> None:
     path = tmp_path / "grants.json"
     path.write_bytes(broken)
-    kept = Kept(str(path), Grant)
+    kept = ItemFile(str(path), Grant)
     assert kept.read() == ()
     kept.change(lambda found: (*found, grant(1)))
     assert kept.read() == (grant(1),)
@@ -64,13 +64,13 @@ def test_what_cannot_be_read_grants_nothing_and_is_laid_aside(tmp_path: Path, br
 
 def test_one_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
     path = tmp_path / "grants.json"
-    Kept(str(path), Grant).change(lambda _: (grant(1), grant(2)))
+    ItemFile(str(path), Grant).change(lambda _: (grant(1), grant(2)))
     entries = json.loads(path.read_text())
     path.write_text(json.dumps([{"scope": "galaxy"}, *entries]))
-    assert Kept(str(path), Grant).read() == (grant(1), grant(2))
+    assert ItemFile(str(path), Grant).read() == (grant(1), grant(2))
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError):
-        Kept(str(tmp_path / "file" / "grants.json"), Grant).change(lambda _: (grant(1),))
+        ItemFile(str(tmp_path / "file" / "grants.json"), Grant).change(lambda _: (grant(1),))

@@ -7,8 +7,8 @@ from given.gate import rules
 from weft.model.agent import Agent
 from weft.model.ids import SessionID
 from weft.model.permission import Rule, Ruleset
-from weft.model.session import Session, SessionOwn, SessionTime
-from weft.permission.rules import STRICTEST_FIRST, evaluate, hidden, judge, limits_for, narrowed
+from weft.model.session import Session, SessionTime, WeftSessionData
+from weft.permission.rules import STRICTEST_FIRST, evaluate, judge, list_hidden, narrow, to_limits
 
 NAMES = st.sampled_from(["*", "bash", "edit", "read", "b*"])
 PATTERNS = st.sampled_from(["*", "ls", "ls *", "rm *", "git *", "git push *", "*.env", "src/*"])
@@ -29,7 +29,7 @@ def session(permission: Ruleset | None = None, *limits: Ruleset) -> Session:
         id=SessionID("ses_1"),
         permission=permission,
         time=SessionTime(created=1, updated=1),
-        weft=SessionOwn(limits=limits),
+        weft=WeftSessionData(limits=limits),
     )
 
 
@@ -41,7 +41,7 @@ def test_a_further_ruleset_never_makes_freer(limits: list[Ruleset], further: Rul
 
 @given(RULESETS, RULESETS, THINGS)
 def test_what_is_narrowed_allows_no_more_than_either(own: Ruleset, above: Ruleset, thing: str) -> None:
-    both = judge("bash", thing, narrowed([own], [above]))
+    both = judge("bash", thing, narrow([own], [above]))
     assert strictness(both) == min(
         strictness(evaluate("bash", thing, own)), strictness(evaluate("bash", thing, above))
     )
@@ -53,8 +53,8 @@ def test_a_project_nobody_vouched_for_only_withholds(
 ) -> None:
     free = Agent(name="a", mode="primary", permission=person)
     bound = Agent(name="a", mode="primary", permission=person, limits=(project,))
-    alone = judge("bash", thing, limits_for(free, session(own)))
-    limited = judge("bash", thing, limits_for(bound, session(own)))
+    alone = judge("bash", thing, to_limits(free, session(own)))
+    limited = judge("bash", thing, to_limits(bound, session(own)))
     assert strictness(limited) <= strictness(alone)
 
 
@@ -63,15 +63,15 @@ def test_a_child_may_never_do_what_the_same_agent_may_not_above_it(
     agent: Ruleset, parent: Ruleset, child: Ruleset, thing: str
 ) -> None:
     one = Agent(name="a", mode="all", permission=agent)
-    above = judge("bash", thing, limits_for(one, session(parent)))
-    below = judge("bash", thing, limits_for(one, session(child, parent)))
+    above = judge("bash", thing, to_limits(one, session(parent)))
+    below = judge("bash", thing, to_limits(one, session(child, parent)))
     assert strictness(below) <= strictness(above)
 
 
 @given(RULESETS, RULESETS, THINGS)
 def test_with_one_voice_the_last_match_wins(agent: Ruleset, own: Ruleset, thing: str) -> None:
     one = Agent(name="a", mode="all", permission=agent)
-    assert judge("bash", thing, limits_for(one, session(own))) == evaluate("bash", thing, agent, own)
+    assert judge("bash", thing, to_limits(one, session(own))) == evaluate("bash", thing, agent, own)
 
 
 def test_without_any_rule_it_is_asked() -> None:
@@ -80,4 +80,4 @@ def test_without_any_rule_it_is_asked() -> None:
 
 def test_a_tool_that_one_of_them_forbids_for_good_is_hidden() -> None:
     limits = (rules("*:*:allow"), rules("*:*:allow", "bash:*:deny"))
-    assert hidden(["bash", "read"], limits) == {"bash"}
+    assert list_hidden(["bash", "read"], limits) == {"bash"}

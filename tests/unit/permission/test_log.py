@@ -8,25 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.permission.audit import Break, Entry, LogFiles, find_break, read_entries
+from weft.permission.audit import AuditEntry, AuditFiles, ChainBreak, find_break, read_entries
 
 
-def entry(number: int, **more: str) -> Entry:
-    return Entry(time=number, what="allowed", permission="bash", patterns=(f"echo {number}",), **more)
+def entry(number: int, **more: str) -> AuditEntry:
+    return AuditEntry(time=number, what="allowed", permission="bash", patterns=(f"echo {number}",), **more)
 
 
-def filled(directory: Path, count: int, **limits: int) -> LogFiles:
-    log = LogFiles(str(directory), "project", **limits)  # type: ignore[arg-type]
+def filled(directory: Path, count: int, **limits: int) -> AuditFiles:
+    log = AuditFiles(str(directory), "project", **limits)  # type: ignore[arg-type]
     for number in range(1, count + 1):
         log.append([entry(number)])
     return log
 
 
-def lines(log: LogFiles) -> list[bytes]:
+def lines(log: AuditFiles) -> list[bytes]:
     return Path(log.path).read_bytes().splitlines(keepends=True)
 
 
-def write(log: LogFiles, kept: list[bytes]) -> None:
+def write(log: AuditFiles, kept: list[bytes]) -> None:
     Path(log.path).write_bytes(b"".join(kept))
 
 
@@ -37,7 +37,7 @@ def test_what_is_written_is_read_back_and_holds(tmp_path: Path) -> None:
 
 
 def test_no_log_is_a_log_that_holds(tmp_path: Path) -> None:
-    assert find_break(LogFiles(str(tmp_path), "project")) == (0, None)
+    assert find_break(AuditFiles(str(tmp_path), "project")) == (0, None)
 
 
 def test_it_is_for_its_owner_alone(tmp_path: Path) -> None:
@@ -62,7 +62,9 @@ def test_the_last_record_cannot_be_changed_either_nor_healed_by_going_on(tmp_pat
     log = filled(tmp_path, 3)
     kept = lines(log)
     write(log, [*kept[:2], kept[2].replace(b"echo 3", b"echo 9")])
-    assert find_break(log)[1] == Break(seq=3, file=log.path, line=3, reason="is not the one that was written")
+    assert find_break(log)[1] == ChainBreak(
+        seq=3, file=log.path, line=3, reason="is not the one that was written"
+    )
     log.append([entry(4)])
     broken = find_break(log)[1]
     assert broken is not None
@@ -141,8 +143,8 @@ def test_old_files_go_and_the_log_says_so(tmp_path: Path) -> None:
 
 
 def test_what_must_not_be_written_down_is_covered(tmp_path: Path) -> None:
-    log = LogFiles(str(tmp_path), "project", clean=lambda text: text.replace("s3cret", "[covered]"))
-    log.append([Entry(time=1, what="answered", patterns=("curl -u me:s3cret",), message="use s3cret")])
+    log = AuditFiles(str(tmp_path), "project", redact=lambda text: text.replace("s3cret", "[covered]"))
+    log.append([AuditEntry(time=1, what="answered", patterns=("curl -u me:s3cret",), message="use s3cret")])
     [(_, found)] = read_entries(log)
     assert (found.patterns, found.message) == (("curl -u me:[covered]",), "use [covered]")
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from weft.model.permission import Action, Rule, Ruleset
 from weft.permission.rules import (
     STRICTEST_FIRST,
-    disabled,
     evaluate,
+    list_disabled,
     merge,
     permission_of,
     switch_tools,
@@ -70,7 +70,7 @@ def test_several_rulesets_are_read_as_one() -> None:
 def test_a_tool_is_hidden_when_all_of_it_is_denied(
     said: tuple[str, ...], tools: tuple[str, ...], gone: set[str]
 ) -> None:
-    assert disabled(tools, rules(*said)) == gone
+    assert list_disabled(tools, rules(*said)) == gone
 
 
 def test_a_later_deny_is_not_hidden_by_an_earlier_ask() -> None:
@@ -124,12 +124,12 @@ def test_the_order_of_patterns_does_not_matter(ruleset: Ruleset, wanted: list[st
 
 def test_a_later_rule_on_every_tool_brings_one_back() -> None:
     ruleset = rules("bash:*:deny", "*:*:ask")
-    assert disabled(["bash"], ruleset) == set()
+    assert list_disabled(["bash"], ruleset) == set()
 
 
 @given(some_rules)
 def test_what_is_hidden_would_always_be_denied(ruleset: Ruleset) -> None:
-    for tool in disabled(["bash", "write"], ruleset):
+    for tool in list_disabled(["bash", "write"], ruleset):
         assert evaluate(permission_of(tool), "anything", ruleset).action == "deny"
 
 
@@ -142,11 +142,11 @@ def test_a_rule_that_names_a_tool_switches_that_tool_off_and_no_other() -> None:
         Rule(permission="edit", pattern="*", action="allow"),
     )
 
-    assert disabled(tools, off) == {"write"}
-    assert disabled(tools, (*off, Rule(permission="edit", pattern="*", action="allow"))) == {"write"}
-    assert disabled(tools, on_again) == set()
-    assert disabled(tools, all_but_edit) == {"bash"}
-    assert disabled(tools, (Rule(permission="edit", pattern="*", action="deny"),)) == {"edit", "write"}
+    assert list_disabled(tools, off) == {"write"}
+    assert list_disabled(tools, (*off, Rule(permission="edit", pattern="*", action="allow"))) == {"write"}
+    assert list_disabled(tools, on_again) == set()
+    assert list_disabled(tools, all_but_edit) == {"bash"}
+    assert list_disabled(tools, (Rule(permission="edit", pattern="*", action="deny"),)) == {"edit", "write"}
 
 
 def test_switching_a_tool_replaces_its_rules_and_keeps_the_others() -> None:

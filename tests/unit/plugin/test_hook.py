@@ -13,7 +13,7 @@ from weft.model.input import FileInput, TextInput
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import AnyPart, ModelRef, Moment, TextPart
 from weft.model.wire import decode, encode
-from weft.plugin.chain import copied, judge
+from weft.plugin.chain import check_result, deep_copy
 from weft.plugin.hooks import (
     CHAT_MESSAGE,
     CHAT_PARAMS,
@@ -27,11 +27,11 @@ from weft.plugin.hooks import (
     ChatMessage,
     ChatParams,
     CommandParts,
-    Nothing,
+    NoChange,
     ShownMessages,
     hook,
 )
-from weft.plugin.loading import gather
+from weft.plugin.loader import collect
 
 NOW = ChatParams(temperature=0.5, top_p=None, top_k=None, options={"a": {"b": [1]}})
 
@@ -71,7 +71,7 @@ def test_a_module_carries_its_hooks_in_the_order_they_stand_in_it() -> None:
         def __getattr__(self, name: str) -> str:
             return "chat.params"
 
-    found = gather({"both": both, "again": both, "odd": Odd(), "second": second, "other": len})
+    found = collect({"both": both, "again": both, "odd": Odd(), "second": second, "other": len})
 
     assert [(each.hook, each.function) for each in found.hooks] == [
         ("tool.execute.after", both),
@@ -82,31 +82,31 @@ def test_a_module_carries_its_hooks_in_the_order_they_stand_in_it() -> None:
 
 
 def test_none_leaves_things_as_they_are() -> None:
-    assert judge(CHAT_PARAMS, NOW, None) is NOW
+    assert check_result(CHAT_PARAMS, NOW, None) is NOW
 
 
 def test_another_value_is_taken_and_nobody_else_holds_on_to_it() -> None:
     options = {"a": 1}
-    given = judge(CHAT_PARAMS, NOW, NOW.but(options=options, top_k=3))
+    given = check_result(CHAT_PARAMS, NOW, NOW.but(options=options, top_k=3))
     options["a"] = 2
 
     assert given == NOW.but(options={"a": 1}, top_k=3)
 
 
 def test_a_dict_names_what_is_to_be_otherwise() -> None:
-    assert judge(CHAT_PARAMS, NOW, {"topP": 0.1}) == NOW.but(top_p=0.1)
+    assert check_result(CHAT_PARAMS, NOW, {"topP": 0.1}) == NOW.but(top_p=0.1)
     with pytest.raises(WeftError, match="there is no 'top_p'") as raised:
-        judge(CHAT_PARAMS, NOW, {"top_p": 0.1})
+        check_result(CHAT_PARAMS, NOW, {"top_p": 0.1})
     assert raised.value.hint == "there is temperature, topP, topK, options"
 
 
 def test_what_only_hears_may_give_back_what_it_likes() -> None:
-    now = Nothing()
-    assert judge(EVENT, now, 3) is now
+    now = NoChange()
+    assert check_result(EVENT, now, 3) is now
 
 
 def test_a_copy_has_nothing_in_common_that_could_be_changed() -> None:
-    made = copied(NOW)
+    made = deep_copy(NOW)
     made.options["a"]["b"].append(2)
 
     assert made != NOW
@@ -129,7 +129,7 @@ CHANGES = st.dictionaries(st.sampled_from(["temperature", "topP", "topK", "optio
 @given(ANYTHING | PARAMS | CHANGES)
 def test_whatever_is_given_back_it_is_a_value_of_the_right_shape_or_refused(given: Any) -> None:
     try:
-        found = judge(CHAT_PARAMS, NOW, given)
+        found = check_result(CHAT_PARAMS, NOW, given)
     except (WeftError, TypeError, ValueError, OverflowError):
         return
     assert type(found) is ChatParams
@@ -142,7 +142,7 @@ def test_a_circle_is_refused() -> None:
     circle: dict[str, Any] = {}
     circle["self"] = circle
     with pytest.raises(WeftError):
-        judge(TOOL_BEFORE, CallArguments(args={}), CallArguments(args=circle))
+        check_result(TOOL_BEFORE, CallArguments(args={}), CallArguments(args=circle))
 
 
 def test_those_that_may_say_no_are_known() -> None:
@@ -175,6 +175,6 @@ def sample() -> list[tuple[Any, Any]]:
 
 @pytest.mark.parametrize(("hook", "now"), sample(), ids=lambda each: getattr(each, "name", ""))
 def test_what_is_given_back_as_it_was_is_as_it_was(hook: Any, now: Any) -> None:
-    assert judge(hook, now, copied(now)) == now
-    assert judge(hook, now, {}) == now
-    assert encode(judge(hook, now, now)) == encode(now)
+    assert check_result(hook, now, deep_copy(now)) == now
+    assert check_result(hook, now, {}) == now
+    assert encode(check_result(hook, now, now)) == encode(now)

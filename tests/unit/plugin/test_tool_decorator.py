@@ -9,7 +9,7 @@ import pytest
 from msgspec import Meta
 
 from weft.errors import InvalidInputError
-from weft.plugin.loading import gather
+from weft.plugin.loader import collect
 from weft.plugin.tools import MARK, CustomTool, ToolCallContext, name_in_file, tool
 
 
@@ -59,7 +59,7 @@ def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
 
 def test_a_function_stays_the_function_it_was() -> None:
     assert deploy.__name__ == "deploy"
-    assert [each.name for each in gather({"deploy": deploy}).tools] == ["deploy"]
+    assert [each.name for each in collect({"deploy": deploy}).tools] == ["deploy"]
 
 
 def no_hint(words) -> str:  # type: ignore[no-untyped-def]
@@ -104,12 +104,12 @@ def of_a_path(words: str, where: Path) -> str:
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (no_hint, "does not say what 'words' is"),
+        (no_hint, "has no type for 'words'"),
         (no_words, "has no docstring"),
         (any_number, r"takes \*words"),
         (by_any_name, r"takes \*\*words"),
-        (by_place, "cannot be told to a model"),
-        (of_nothing_known, "has a hint that means nothing"),
+        (by_place, "a model cannot send"),
+        (of_nothing_known, "has an invalid hint"),
         (of_no_json, r"takes words: .*Callable.*, which cannot be read from JSON"),
         (of_a_path, r"takes where: pathlib.*Path, which cannot be read from JSON"),
     ],

@@ -1,4 +1,4 @@
-"""Whatever happens to repositories, in whatever order we look at them: nothing is lost, nothing is mixed."""
+"""Random histories of repositories: no project is lost, and no two are mixed up."""
 
 from collections.abc import Callable
 from itertools import count
@@ -10,8 +10,16 @@ from msgspec.structs import replace
 
 from weft.model.ids import GLOBAL_PROJECT, ProjectID
 from weft.model.project import Project
-from weft.project.facts import Alias, Checkout, Facts, Home, Inode, Known, Resolution
-from weft.project.identify import identify, rivals, wants_roots
+from weft.project.facts import (
+    Checkout,
+    CheckoutFacts,
+    Inode,
+    KnownProjects,
+    LastPlace,
+    ProjectAlias,
+    Resolution,
+)
+from weft.project.identify import identify, list_rivals, needs_roots
 from weft.project.resolve import to_resolution
 
 PATHS = [f"/{letter}" for letter in "pqrst"]
@@ -19,7 +27,7 @@ ROOTS = [digit * 40 for digit in "123"]
 
 
 class Folder(Struct, frozen=True, kw_only=True):
-    """A directory on the made-up disk; `soul` is what makes it the same one in our eyes."""
+    """A directory on a simulated disk; `soul` identifies it across moves."""
 
     soul: int
     inode: str
@@ -32,7 +40,7 @@ class World:
     def __init__(self) -> None:
         self.disk: dict[str, Folder] = {}
         self.projects: dict[ProjectID, Project] = {}
-        self.aliases: dict[ProjectID, Alias] = {}
+        self.aliases: dict[ProjectID, ProjectAlias] = {}
         self.number = count(1)
 
     # what people do
@@ -61,18 +69,18 @@ class World:
             directory=path, top=path, main=path, common_dir=f"{path}/.git", sound=True, id=it.id, inode=inode
         )
 
-    def look_home(self, path: str) -> Home:
+    def look_home(self, path: str) -> LastPlace:
         it = self.disk.get(path)
         if it is None:
-            return Home()
+            return LastPlace()
         inode = Inode(number=it.inode, device="1")
-        return Home(exists=True, common_dir=f"{path}/.git", id=it.id if it.git else "", inode=inode)
+        return LastPlace(exists=True, common_dir=f"{path}/.git", id=it.id if it.git else "", inode=inode)
 
     def resolve(self, path: str) -> Resolution:
-        at, known = self.look(path), Known(projects=self.projects, aliases=self.aliases)
-        roots = (self.disk[path].root,) if wants_roots(at, known) else None
-        homes = {id: self.look_home(home) for id, home in rivals(at, known, roots).items()}
-        facts = Facts(checkout=at, roots=roots, homes=homes)
+        at, known = self.look(path), KnownProjects(projects=self.projects, aliases=self.aliases)
+        roots = (self.disk[path].root,) if needs_roots(at, known) else None
+        homes = {id: self.look_home(home) for id, home in list_rivals(at, known, roots).items()}
+        facts = CheckoutFacts(checkout=at, roots=roots, homes=homes)
         return to_resolution(identify(facts, known), facts, known, standing=(), now=next(self.number))
 
     def open(self, path: str) -> ProjectID:
@@ -91,7 +99,7 @@ class World:
 
 
 def happen(world: World, draw: Callable[..., object], *, strips: bool = True) -> None:
-    """One thing happens to the disk."""
+    """Apply one random change to the disk."""
     taken = sorted(world.disk)
     free = [path for path in PATHS if path not in world.disk]
     repositories = [path for path in taken if world.disk[path].git]
@@ -120,7 +128,7 @@ def happen(world: World, draw: Callable[..., object], *, strips: bool = True) ->
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_every_folder_keeps_its_project_and_no_two_share_one(data: st.DataObject) -> None:
+def test_every_directory_keeps_its_project_and_no_two_share_one(data: st.DataObject) -> None:
     world = World()
     named: dict[int, ProjectID] = {}
     for _ in range(data.draw(st.integers(1, 8))):
@@ -135,7 +143,7 @@ def test_every_folder_keeps_its_project_and_no_two_share_one(data: st.DataObject
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_no_two_folders_share_a_project_however_much_happened_unseen(data: st.DataObject) -> None:
+def test_no_two_directories_share_a_project_whatever_happened_unseen(data: st.DataObject) -> None:
     world = World()
     for _ in range(data.draw(st.integers(1, 4))):
         for _ in range(data.draw(st.integers(1, 4))):

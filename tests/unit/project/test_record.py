@@ -1,4 +1,4 @@
-"""What is stored once a project is known."""
+"""What is stored about a project once it is identified."""
 
 from msgspec.structs import replace
 
@@ -7,19 +7,19 @@ from weft.model.project import Place, Project, ProjectTime
 from weft.model.session import Session, SessionTime
 from weft.project.facts import (
     Adoption,
-    Alias,
     Checkout,
-    Facts,
+    CheckoutFacts,
     IdFile,
     Inode,
-    Known,
+    KnownProjects,
+    ProjectAlias,
+    ProjectIdentity,
     Resolution,
-    Verdict,
-    alias_from_plain,
     alias_key,
     alias_to_plain,
+    find_alias,
 )
-from weft.project.resolve import adopted, takes, to_resolution
+from weft.project.resolve import adopt_sessions, covers_checkout, to_resolution
 
 X, Y = ProjectID("a" * 40), ProjectID("b" * 40)
 LINKED = Checkout(
@@ -32,8 +32,8 @@ LINKED = Checkout(
     id=X,
     inode=Inode(number="7", device="1"),
 )
-VERDICT = Verdict(id=X, worktree="/linked", main="/loom", vcs="git", roots=(X,))
-ALIAS = Alias(worktree="/loom", common_dir="/loom/.git", inode="7", roots=(X,))
+VERDICT = ProjectIdentity(id=X, worktree="/linked", main="/loom", vcs="git", roots=(X,))
+ALIAS = ProjectAlias(worktree="/loom", common_dir="/loom/.git", inode="7", roots=(X,))
 GLOBAL = Project(id=GLOBAL_PROJECT, worktree="/", time=ProjectTime(created=1, updated=1))
 ADOPTION = Adoption(
     project=X,
@@ -49,13 +49,13 @@ def project(updated: int, *sandboxes: str) -> Project:
     return Project(id=X, worktree="/loom", vcs="git", name="Loom", time=time, sandboxes=sandboxes)
 
 
-def resolution(stored: Project | None, alias: Alias | None, at: Checkout = LINKED) -> Resolution:
+def resolution(stored: Project | None, alias: ProjectAlias | None, at: Checkout = LINKED) -> Resolution:
     projects = {GLOBAL_PROJECT: GLOBAL} | ({X: stored} if stored else {})
-    known = Known(projects=projects, aliases={X: alias} if alias else {})
-    return to_resolution(VERDICT, Facts(checkout=at), known, standing={"/linked", "/third"}, now=9)
+    known = KnownProjects(projects=projects, aliases={X: alias} if alias else {})
+    return to_resolution(VERDICT, CheckoutFacts(checkout=at), known, standing={"/linked", "/third"}, now=9)
 
 
-def test_where_nothing_changed_there_is_nothing_to_store() -> None:
+def test_nothing_is_stored_if_nothing_changed() -> None:
     stored = project(5, "/linked")
 
     found = resolution(stored, ALIAS)
@@ -71,7 +71,7 @@ def test_a_new_checkout_is_added_and_one_that_is_gone_is_dropped() -> None:
     assert not found.settled
 
 
-def test_a_new_project_is_recorded_whole_and_adopts_from_the_global_one() -> None:
+def test_a_new_project_is_recorded_and_adopts_global_sessions() -> None:
     found = resolution(None, None, replace(LINKED, id=""))
 
     fresh = Project(
@@ -92,13 +92,13 @@ def test_a_new_project_is_recorded_whole_and_adopts_from_the_global_one() -> Non
     )
 
 
-def test_the_global_record_is_written_once_and_turned_to_nobody() -> None:
-    verdict = Verdict(id=GLOBAL_PROJECT, worktree="/new", main="/new", vcs="git")
-    facts = Facts(checkout=Checkout(directory="/new", top="/new"))
+def test_the_global_record_is_written_once_and_never_changed() -> None:
+    verdict = ProjectIdentity(id=GLOBAL_PROJECT, worktree="/new", main="/new", vcs="git")
+    facts = CheckoutFacts(checkout=Checkout(directory="/new", top="/new"))
 
-    first = to_resolution(verdict, facts, Known(projects={}, aliases={}), standing=(), now=9)
+    first = to_resolution(verdict, facts, KnownProjects(projects={}, aliases={}), standing=(), now=9)
     again = to_resolution(
-        verdict, facts, Known(projects={GLOBAL_PROJECT: GLOBAL}, aliases={}), standing=(), now=9
+        verdict, facts, KnownProjects(projects={GLOBAL_PROJECT: GLOBAL}, aliases={}), standing=(), now=9
     )
 
     assert first.project == first.place.project
@@ -106,40 +106,42 @@ def test_the_global_record_is_written_once_and_turned_to_nobody() -> None:
     assert again.place.project.worktree == "/new"
 
 
-def test_an_alias_survives_being_kept_and_nonsense_is_none() -> None:
-    assert alias_from_plain(alias_to_plain(ALIAS)) == ALIAS
+def test_an_alias_is_read_back_and_an_invalid_one_is_none() -> None:
+    assert find_alias(alias_to_plain(ALIAS)) == ALIAS
     assert alias_to_plain(ALIAS) == {
         "worktree": "/loom",
         "commonDir": "/loom/.git",
         "inode": "7",
         "roots": [X],
     }
-    assert [alias_from_plain(kept) for kept in (None, [], {}, {"worktree": 1})] == [None] * 4
+    assert [find_alias(kept) for kept in (None, [], {}, {"worktree": 1})] == [None] * 4
     assert alias_key(X) == ("alias", X)
 
 
-def test_a_project_takes_what_lies_in_its_checkouts_and_in_nobody_elses() -> None:
+def test_a_project_adopts_sessions_in_its_own_checkouts_only() -> None:
     def place(directory: str, top: str = "", common_dir: str = "") -> Checkout:
         return Checkout(directory=directory, top=top, common_dir=common_dir)
 
-    assert takes(ADOPTION, place("/loom", "/loom", "/loom/.git"))
-    assert takes(ADOPTION, place("/loom/deep/gone", "/loom", "/loom/.git"))
-    assert takes(ADOPTION, place("/linked", "/linked", "/loom/.git"))
-    assert not takes(ADOPTION, place("/loomed"))
-    assert not takes(ADOPTION, place("/"))
-    assert not takes(ADOPTION, place("/loom/nested/src", "/loom/nested", "/loom/nested/.git"))
-    assert not takes(ADOPTION, place("/loom/lost/src", "/loom", "/loom/.git"))
+    assert covers_checkout(ADOPTION, place("/loom", "/loom", "/loom/.git"))
+    assert covers_checkout(ADOPTION, place("/loom/deep/gone", "/loom", "/loom/.git"))
+    assert covers_checkout(ADOPTION, place("/linked", "/linked", "/loom/.git"))
+    assert not covers_checkout(ADOPTION, place("/loomed"))
+    assert not covers_checkout(ADOPTION, place("/"))
+    assert not covers_checkout(ADOPTION, place("/loom/nested/src", "/loom/nested", "/loom/nested/.git"))
+    assert not covers_checkout(ADOPTION, place("/loom/lost/src", "/loom", "/loom/.git"))
 
 
-def test_a_project_without_git_takes_what_is_around_it_too() -> None:
+def test_a_project_without_git_adopts_sessions_in_outer_repositories() -> None:
     bare = replace(ADOPTION, common_dir="", strangers=())
 
-    assert takes(bare, Checkout(directory="/loom/src"))
-    assert takes(bare, Checkout(directory="/loom/src", top="/", common_dir="/.git"))
-    assert not takes(bare, Checkout(directory="/loom/src", top="/loom/src", common_dir="/loom/src/.git"))
+    assert covers_checkout(bare, Checkout(directory="/loom/src"))
+    assert covers_checkout(bare, Checkout(directory="/loom/src", top="/", common_dir="/.git"))
+    assert not covers_checkout(
+        bare, Checkout(directory="/loom/src", top="/loom/src", common_dir="/loom/src/.git")
+    )
 
 
-def test_sessions_without_a_directory_of_their_own_are_left_where_they_are() -> None:
+def test_sessions_without_a_directory_are_not_adopted() -> None:
     def session(id: str, directory: str, project: ProjectID = GLOBAL_PROJECT) -> Session:
         time = SessionTime(created=1, updated=1)
         return Session(id=SessionID(id), project_id=project, directory=directory, time=time)
@@ -152,4 +154,4 @@ def test_sessions_without_a_directory_of_their_own_are_left_where_they_are() -> 
         session("y", "/loom", Y),
     ]
 
-    assert adopted(ADOPTION, [*others, mine]) == [replace(mine, project_id=X)]
+    assert adopt_sessions(ADOPTION, [*others, mine]) == [replace(mine, project_id=X)]

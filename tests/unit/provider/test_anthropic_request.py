@@ -7,6 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from fake.anthropic import check, redacted, signature_of
+from fake.refusing import RefusedError
 from given.asked_models import request
 from given.models import CLAUDE
 from weft.provider.anthropic.request import to_body
@@ -14,16 +16,14 @@ from weft.provider.body import to_bytes
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
-    FileContent,
+    MediaContent,
     ReasoningContent,
     ResultContent,
     TextContent,
     ToolTurn,
     UserTurn,
 )
-from weft.provider.normalise import GO_ON, INTERRUPTED, NO_OUTPUT
-from weft.testing.fake.anthropic import check, redacted, signature_of
-from weft.testing.fake.refusing import RefusedError
+from weft.provider.normalise import CONTINUE_TEXT, INTERRUPTED, NO_OUTPUT
 from weft.testing.provider_stand import READ
 
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -135,9 +135,9 @@ def test_results_follow_their_calls() -> None:
 
 
 def test_files() -> None:
-    picture = FileContent(url=f"data:image/jpeg;base64,{PNG}", mime="image/jpeg")
-    paper = FileContent(url="https://example.com/a.pdf", mime="application/pdf", filename="a.pdf")
-    sketch = FileContent(url="data:image/svg+xml,<svg/>", mime="image/svg+xml", filename="a.svg")
+    picture = MediaContent(url=f"data:image/jpeg;base64,{PNG}", mime="image/jpeg")
+    paper = MediaContent(url="https://example.com/a.pdf", mime="application/pdf", filename="a.pdf")
+    sketch = MediaContent(url="data:image/svg+xml,<svg/>", mime="image/svg+xml", filename="a.svg")
     source = {"type": "base64", "media_type": "image/png", "data": PNG}
     assert messages(UserTurn(content=(picture, paper, sketch)))[0]["content"] == [
         {"type": "image", "source": source},
@@ -155,7 +155,7 @@ def test_files() -> None:
 
 def test_nothing_to_say_is_still_a_question() -> None:
     blank = UserTurn(content=(TextContent(text=" "),))
-    assert messages(blank) == [{"role": "user", "content": [{"type": "text", "text": GO_ON, **MARK}]}]
+    assert messages(blank) == [{"role": "user", "content": [{"type": "text", "text": CONTINUE_TEXT, **MARK}]}]
 
 
 @pytest.mark.parametrize(

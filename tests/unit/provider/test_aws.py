@@ -10,9 +10,9 @@ from msgspec import Raw
 
 from weft.errors import InvalidInputError, ProviderAuthError
 from weft.provider.catalog.access import Access
-from weft.provider.catalog.credentials import Key, Login
+from weft.provider.catalog.credentials import ProviderKey, StoredLogin
 from weft.provider.catalog.models import Catalogue
-from weft.provider.catalog.offers import Offer, Offers, Sources
+from weft.provider.catalog.offers import OfferSources, ProviderOffer, ProviderOffers
 from weft.provider.endpoint import AwsKeys
 
 CONFIG = """
@@ -59,11 +59,13 @@ def home(tmp_path: Path) -> str:
 
 
 def offer(
-    env: Mapping[str, str], options: dict[str, Any] | None = None, logins: Mapping[str, Login] | None = None
-) -> Offer:
+    env: Mapping[str, str],
+    options: dict[str, Any] | None = None,
+    logins: Mapping[str, StoredLogin] | None = None,
+) -> ProviderOffer:
     known = {"amazon-bedrock": Raw(msgspec.json.encode(SHELF))}
-    found = Offers(
-        Sources(
+    found = ProviderOffers(
+        OfferSources(
             catalogue=Catalogue(lambda: known),
             warn=pytest.fail,
             configured={"amazon-bedrock": {"options": options}} if options is not None else {},
@@ -76,7 +78,9 @@ def offer(
 
 
 def access(
-    env: Mapping[str, str], options: dict[str, Any] | None = None, logins: Mapping[str, Login] | None = None
+    env: Mapping[str, str],
+    options: dict[str, Any] | None = None,
+    logins: Mapping[str, StoredLogin] | None = None,
 ) -> Access:
     found = offer(env, options, logins)
     model = found.find("amazon.nova-pro-v1:0")
@@ -116,11 +120,11 @@ def test_keys_that_are_renewed_while_we_run_are_found(home: str) -> None:
 
 def test_a_token_of_bedrocks_own_comes_first() -> None:
     env = {**ENV, "AWS_BEARER_TOKEN_BEDROCK": " token "}
-    bearer = Key(secret="token", source="environment", variable="AWS_BEARER_TOKEN_BEDROCK")
+    bearer = ProviderKey(secret="token", source="environment", variable="AWS_BEARER_TOKEN_BEDROCK")
     assert access(env).key == bearer
-    login = {"amazon-bedrock": Login(provider="amazon-bedrock", type="api", secret="stored")}
-    assert access({}, None, login).key == Key(secret="stored", source="stored")
-    assert access(ENV).key == Key(secret="", source="environment", variable="AWS_ACCESS_KEY_ID")
+    login = {"amazon-bedrock": StoredLogin(provider="amazon-bedrock", type="api", secret="stored")}
+    assert access({}, None, login).key == ProviderKey(secret="stored", source="stored")
+    assert access(ENV).key == ProviderKey(secret="", source="environment", variable="AWS_ACCESS_KEY_ID")
 
 
 def test_keys_for_everything_make_it_available_but_a_file_alone_does_not(home: str) -> None:

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from fake.openai import OpenAIChatDialect
+from fake.responses import ResponsesDialect
 from given.asked_models import GPT_5, request
-from weft.provider.azure import AzureOpenAI, placed
-from weft.provider.endpoint import Endpoint
+from weft.provider.azure import AzureOpenAI, place_endpoint
+from weft.provider.endpoint import ModelEndpoint
 from weft.provider.scripted import Say
-from weft.testing.fake.openai import OpenAIChatDialect
-from weft.testing.fake.responses import ResponsesDialect
-from weft.testing.fake.server import Dialect, Received
+from weft.testing.fake_server import Dialect, ReceivedRequest
 from weft.testing.provider_stand import hear, open_stand
 
 BASE = "https://mine.openai.azure.com/openai"
@@ -37,7 +37,9 @@ BASE = "https://mine.openai.azure.com/openai"
     ],
 )
 def test_the_address_of_a_deployment(base: str, options: dict[str, Any], url: str, query: str) -> None:
-    found = placed(Endpoint(base_url=base, api_key="k", headers={"X-A": "1"}, options=options), "my gpt")
+    found = place_endpoint(
+        ModelEndpoint(base_url=base, api_key="k", headers={"X-A": "1"}, options=options), "my gpt"
+    )
     assert (found.base_url, found.query, found.api_key) == (url, query, "")
     assert found.headers == {"api-key": "k", "X-A": "1"}
 
@@ -52,12 +54,12 @@ class OnAzure:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def problem(self, asked: Received) -> str | None:
+    def problem(self, asked: ReceivedRequest) -> str | None:
         if asked.path != self._path or "api-key" not in asked.headers or "authorization" in asked.headers:
             return f"not found: {asked.path}"
         usual = "/v1/" + asked.path.partition("?")[0].removeprefix("/v1/").removeprefix("/deployments/gpt-5/")
         headers = {**asked.headers, "authorization": "Bearer k"}
-        return self._inner.problem(Received(path=usual, headers=headers, raw=asked.raw))
+        return self._inner.problem(ReceivedRequest(path=usual, headers=headers, raw=asked.raw))
 
 
 @pytest.mark.parametrize(
@@ -76,8 +78,8 @@ class OnAzure:
 async def test_the_wire_is_the_one_that_is_wanted(
     dialect: Dialect, options: dict[str, Any], path: str
 ) -> None:
-    def make(client: Any, endpoint: Endpoint) -> AzureOpenAI:
-        return AzureOpenAI(client, Endpoint(base_url=endpoint.base_url, api_key="k", options=options))
+    def make(client: Any, endpoint: ModelEndpoint) -> AzureOpenAI:
+        return AzureOpenAI(client, ModelEndpoint(base_url=endpoint.base_url, api_key="k", options=options))
 
     async with open_stand(OnAzure(dialect, path), make, GPT_5) as stand:
         stand.play([Say(text="fine")])

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from weft.errors import ConfigError, ProviderError
-from weft.provider.catalog.models import open_catalogue, read_snapshot, refresh
+from weft.provider.catalog.models import fetch_catalogue, open_catalogue, read_snapshot
 
 LOOM = b'{"loom": {"name": "Loom", "env": ["LOOM_API_KEY"], "npm": "x", "models": {"one": {"name": "One"}}}}'
 BROKEN = [b"", b"{", b"<html>busy</html>", b"[]", b"null", b'{"loom": 1}', b"{}", b'{"loom"', b"\xff\xfe"]
@@ -86,7 +86,7 @@ def test_refreshing_fetches_the_api_and_keeps_it_as_it_came(tmp_path: Path) -> N
         return LOOM
 
     path = tmp_path / "cache" / "models.json"
-    assert refresh(str(path), "https://models.test/", fetch) == 1
+    assert fetch_catalogue(str(path), "https://models.test/", fetch) == 1
     assert asked == ["https://models.test/api.json"]
     assert path.read_bytes() == LOOM
     assert [each.name for each in path.parent.iterdir()] == ["models.json"]
@@ -97,7 +97,7 @@ def test_an_answer_that_is_no_catalogue_replaces_nothing(raw: bytes, tmp_path: P
     path = tmp_path / "models.json"
     path.write_bytes(LOOM)
     with pytest.raises(ProviderError, match=r"models\.test"):
-        refresh(str(path), "https://models.test", lambda _: raw)
+        fetch_catalogue(str(path), "https://models.test", lambda _: raw)
     assert path.read_bytes() == LOOM
 
 

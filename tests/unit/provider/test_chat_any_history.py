@@ -7,6 +7,10 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
+from fake import anthropic as fake_anthropic
+from fake import openai as fake_openai
+from fake.anthropic import signature_of
+from fake.openai import STRICT, Manners
 from given.any_history import histories
 from given.asked_models import request
 from given.models import BLIND, CLAUDE, GPT, LOCAL, MISTRAL, ROUTED
@@ -17,10 +21,6 @@ from weft.model.part import AnyPart, ReasoningPart
 from weft.provider.anthropic import request as anthropic_request
 from weft.provider.body import to_bytes
 from weft.provider.openai_chat import request as openai_chat_request
-from weft.testing.fake import anthropic as fake_anthropic
-from weft.testing.fake import openai as fake_openai
-from weft.testing.fake.anthropic import signature_of
-from weft.testing.fake.openai import STRICT, Manners
 from weft.testing.provider_stand import READ
 
 MADE_BY = tuple((model.provider_id, model.id) for model in (CLAUDE, GPT, MISTRAL, ROUTED))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from weft.model.catalog import Capabilities, Cost, Limit, Modalities, Model, ModelApi
-from weft.provider.catalog.choice import best, small
+from weft.provider.catalog.choice import choose_best_model, choose_small_model
 
 
 def model(id: str, *, price: int = 10, **can: Any) -> Model:
@@ -32,20 +32,20 @@ def model(id: str, *, price: int = 10, **can: Any) -> Model:
     ],
 )
 def test_the_best_of_several(ids: list[str], chosen: str) -> None:
-    found = best(model(id) for id in ids)
+    found = choose_best_model(model(id) for id in ids)
     assert found is not None
     assert found.id == chosen
 
 
 def test_the_dearest_is_not_chosen_for_anyone() -> None:
-    found = best([model("gpt-5.5"), model("gpt-5.5-pro", price=180)])
+    found = choose_best_model([model("gpt-5.5"), model("gpt-5.5-pro", price=180)])
     assert found is not None
     assert found.id == "gpt-5.5"
 
 
 def test_one_that_cannot_work_is_not_chosen() -> None:
-    assert best([model("a", toolcall=False), model("b", output=Modalities(text=False))]) is None
-    assert best([]) is None
+    assert choose_best_model([model("a", toolcall=False), model("b", output=Modalities(text=False))]) is None
+    assert choose_best_model([]) is None
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_one_that_cannot_work_is_not_chosen() -> None:
     ],
 )
 def test_the_small_one(provider: str, ids: list[str], chosen: str | None) -> None:
-    assert small(provider, ids) == chosen
+    assert choose_small_model(provider, ids) == chosen

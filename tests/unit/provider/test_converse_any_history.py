@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
+from fake.converse_rules import check_request
 from given.any_history import histories
 from given.asked_models import READ, request
 from given.models import NOVA, ON_BEDROCK, QWEN_ON_BEDROCK
@@ -12,7 +13,6 @@ from weft.model.catalog import Model
 from weft.model.message import MessageWithParts
 from weft.provider.bedrock.request import to_body
 from weft.provider.body import to_bytes
-from weft.testing.fake.converse_rules import check_request
 
 MADE_BY = ((ON_BEDROCK.provider_id, ON_BEDROCK.id), ("anthropic", "claude-sonnet-4"), ("openai", "gpt-5"))
 THINKING = {"reasoningConfig": {"type": "enabled", "budgetTokens": 4000, "maxReasoningEffort": "low"}}

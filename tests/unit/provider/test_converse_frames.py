@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fake.converse import frame
 from weft.errors import ProviderError
-from weft.provider.bedrock.stream import FrameReader, to_headers
+from weft.provider.bedrock.stream import ConverseFrameReader, parse_headers
 from weft.provider.sse import SseEvent
-from weft.testing.fake.converse import frame
 
 EVENTS = [
     SseEvent("messageStart", b'{"role":"assistant"}'),
@@ -22,7 +22,7 @@ EVENTS = [
 RAW = b"".join(frame(each.data, event_type=each.name, message_type="event") for each in EVENTS)
 
 
-def read(reader: FrameReader, *pieces: bytes) -> list[SseEvent]:
+def read(reader: ConverseFrameReader, *pieces: bytes) -> list[SseEvent]:
     return [event for piece in pieces for event in reader.feed(piece)] + reader.end()
 
 
@@ -30,7 +30,7 @@ def read(reader: FrameReader, *pieces: bytes) -> list[SseEvent]:
 def test_cut_anywhere_the_events_are_the_same(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(RAW)]
     pieces = [RAW[start:end] for start, end in pairwise(places)]
-    assert read(FrameReader(), *pieces) == EVENTS
+    assert read(ConverseFrameReader(), *pieces) == EVENTS
 
 
 @given(st.integers(0, len(RAW) - 1), st.integers(1, 255))
@@ -38,25 +38,25 @@ def test_damage_anywhere_is_seen(place: int, change: int) -> None:
     damaged = bytearray(RAW)
     damaged[place] ^= change
     with pytest.raises(ProviderError) as caught:
-        read(FrameReader(), bytes(damaged))
+        read(ConverseFrameReader(), bytes(damaged))
     assert caught.value.kind == "protocol"
 
 
 @given(st.binary(max_size=300))
 def test_bytes_of_any_kind_are_read_or_refused(data: bytes) -> None:
     with suppress(ProviderError):
-        assert read(FrameReader(limit=1000), data) == []
+        assert read(ConverseFrameReader(limit=1000), data) == []
 
 
 def test_an_exception_is_named_for_what_it_is() -> None:
     raw = frame(b"{}", exception_type="throttlingException", message_type="exception")
-    assert FrameReader().feed(raw) == [SseEvent("throttlingException", b"{}")]
+    assert ConverseFrameReader().feed(raw) == [SseEvent("throttlingException", b"{}")]
 
 
 def test_headers_of_every_type_are_passed_over_but_text() -> None:
     values = {0: b"", 1: b"", 2: b"1", 3: b"12", 4: b"1234", 5: b"12345678", 8: b"12345678", 9: b"x" * 16}
     others = b"".join(b"\x01" + b"%d" % kind + bytes([kind]) + value for kind, value in values.items())
     held = b"\x01b\x06\x00\x03abc" + b"\x04name\x07" + struct.pack(">H", 5) + b"value"
-    assert to_headers(others + held) == {"name": "value"}
+    assert parse_headers(others + held) == {"name": "value"}
     with pytest.raises(ProviderError, match="headers"):
-        to_headers(b"\x09name")
+        parse_headers(b"\x09name")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.provider.catalog.access import placed_id
+from weft.provider.catalog.access import add_region_prefix
 
 CLAUDE = "anthropic.claude-sonnet-4-5-20250929-v1:0"
 
@@ -29,4 +29,4 @@ CLAUDE = "anthropic.claude-sonnet-4-5-20250929-v1:0"
     ],
 )
 def test_a_model_shared_by_regions_has_their_prefix(id: str, region: str, placed: str) -> None:
-    assert placed_id(id, region) == placed
+    assert add_region_prefix(id, region) == placed

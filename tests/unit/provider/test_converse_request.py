@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fake.converse_rules import signature_of
 from given.asked_models import READ, request
 from given.models import NOVA, ON_BEDROCK, QWEN_ON_BEDROCK
 from weft.provider.bedrock.request import to_body
@@ -12,7 +13,7 @@ from weft.provider.body import to_bytes
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
-    FileContent,
+    MediaContent,
     ModelMessage,
     ReasoningContent,
     ResultContent,
@@ -21,13 +22,12 @@ from weft.provider.contract import (
     UserTurn,
 )
 from weft.provider.normalise import INTERRUPTED
-from weft.testing.fake.converse_rules import signature_of
 
 MARK = {"cachePoint": {"type": "default"}}
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(24)).decode()
 PDF = base64.b64encode(b"%PDF-1.7\n" + bytes(24)).decode()
-PICTURE = FileContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")
-DOCUMENT = FileContent(url=f"data:application/pdf;base64,{PDF}", mime="application/pdf", filename="ä/b.pdf")
+PICTURE = MediaContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")
+DOCUMENT = MediaContent(url=f"data:application/pdf;base64,{PDF}", mime="application/pdf", filename="ä/b.pdf")
 IMAGE = {"image": {"format": "png", "source": {"bytes": PNG}}}
 TOOL = {"toolSpec": {"name": "read", "description": "Read a file.", "inputSchema": {"json": READ.schema}}}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.provider.bedrock.adapter import sign
+from weft.provider.bedrock.adapter import sign_request
 from weft.provider.endpoint import AwsKeys
 
 AT = 1_772_600_767_891  # 2026-03-04 05:06:07 UTC
@@ -41,7 +41,7 @@ PROFILE = "arn%3Aaws%3Abedrock%3Aus-east-1%3A123456789012%3Ainference-profile%2F
 def test_the_signature_is_amazons(url: str, body: bytes, token: str, region: str, signature: str) -> None:
     keys = AwsKeys(id=KEYS.id, secret=KEYS.secret, token=token)
     names = "host;x-amz-date" + (";x-amz-security-token" if token else "")
-    assert sign(url, body, keys, region, AT) == {
+    assert sign_request(url, body, keys, region, AT) == {
         "host": url.split("/")[2],
         "x-amz-date": "20260304T050607Z",
         **({"x-amz-security-token": token} if token else {}),

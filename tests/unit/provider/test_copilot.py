@@ -2,25 +2,25 @@
 
 import pytest
 
+from fake.openai import OpenAIChatDialect
+from fake.responses import ResponsesDialect
 from given.asked_models import GPT_4O, GPT_5, request
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
-    FileContent,
+    MediaContent,
     ModelMessage,
     ResultContent,
     TextContent,
     ToolTurn,
     UserTurn,
 )
-from weft.provider.copilot import SETTINGS, Copilot, own_headers, speaks_responses
+from weft.provider.copilot import SETTINGS, Copilot, build_headers, uses_responses_api
 from weft.provider.scripted import Say
-from weft.testing.fake.openai import OpenAIChatDialect
-from weft.testing.fake.responses import ResponsesDialect
 from weft.testing.provider_stand import hear, open_stand
 
 HELLO = UserTurn(content=(TextContent(text="hello"),))
-PICTURE = FileContent(url="data:image/png;base64,iVBORw0KGgo=", mime="image/png")
+PICTURE = MediaContent(url="data:image/png;base64,iVBORw0KGgo=", mime="image/png")
 CALL = AssistantTurn(content=(CallContent(call_id="a", tool="read", input={}),))
 ASKED = {"openai-intent": "conversation-edits"}
 
@@ -38,7 +38,7 @@ ASKED = {"openai-intent": "conversation-edits"}
     ],
 )
 def test_newer_models_speak_the_newer_api(id: str, newer: bool) -> None:
-    assert speaks_responses(id) is newer
+    assert uses_responses_api(id) is newer
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_newer_models_speak_the_newer_api(id: str, newer: bool) -> None:
 def test_it_is_told_who_asks_and_whether_there_is_something_to_see(
     messages: tuple[ModelMessage, ...], headers: dict[str, str]
 ) -> None:
-    assert own_headers(request(GPT_5, *messages)) == ASKED | headers
+    assert build_headers(request(GPT_5, *messages)) == ASKED | headers
 
 
 async def test_an_answer_over_either_api() -> None:
@@ -84,12 +84,12 @@ async def test_an_answer_over_either_api() -> None:
         (
             403,
             "nope",
-            "Copilot does not let this login in: sign in to GitHub Copilot again, and store the new login",
+            "Copilot refuses this login: sign in to GitHub Copilot again and store the new login",
         ),
         (
             400,
             "The requested model is not supported.",
-            f"The requested model is not supported.\n\nIt may have to be switched on for your account: {SETTINGS}",
+            f"The requested model is not supported.\n\nIt may have to be enabled for your account: {SETTINGS}",
         ),
         (400, "something else", "something else"),
     ],

@@ -8,10 +8,10 @@ import pytest
 
 from weft.errors import ConfigError
 from weft.provider.catalog.credentials import (
-    Key,
-    Login,
-    key_from_environment,
-    key_variables,
+    ProviderKey,
+    StoredLogin,
+    find_environment_key,
+    list_key_variables,
     list_logins,
     remove_login,
     store_key,
@@ -32,7 +32,9 @@ def path(tmp_path: Path) -> Path:
 def test_a_stored_key_is_as_opencode_stores_it(path: Path) -> None:
     store_key(str(path), "anthropic", "sk-1")
     assert json.loads(path.read_bytes()) == {"anthropic": {"type": "api", "key": "sk-1"}}
-    assert list_logins(str(path)) == {"anthropic": Login(provider="anthropic", type="api", secret="sk-1")}
+    assert list_logins(str(path)) == {
+        "anthropic": StoredLogin(provider="anthropic", type="api", secret="sk-1")
+    }
 
 
 def test_it_is_for_the_owner_alone_even_where_the_file_was_open_to_all(path: Path) -> None:
@@ -63,8 +65,8 @@ def test_a_login_of_copilot_is_a_key(path: Path) -> None:
         )
     )
     assert list_logins(str(path)) == {
-        "github-copilot": Login(provider="github-copilot", type="oauth", secret="gho_1"),
-        "github-copilot-enterprise": Login(
+        "github-copilot": StoredLogin(provider="github-copilot", type="oauth", secret="gho_1"),
+        "github-copilot-enterprise": StoredLogin(
             provider="github-copilot-enterprise",
             type="oauth",
             secret="gho_1",
@@ -77,10 +79,10 @@ def test_only_a_key_is_a_key(path: Path) -> None:
     path.parent.mkdir()
     path.write_text(json.dumps({**OTHERS, "hollow": {"type": "api"}, "odd": 3}))
     assert list_logins(str(path)) == {
-        "copilot": Login(provider="copilot", type="oauth"),
-        "https://corp.test": Login(provider="https://corp.test", type="wellknown"),
-        "later": Login(provider="later", type="something-new"),
-        "hollow": Login(provider="hollow", type="unusable"),
+        "copilot": StoredLogin(provider="copilot", type="oauth"),
+        "https://corp.test": StoredLogin(provider="https://corp.test", type="wellknown"),
+        "later": StoredLogin(provider="later", type="something-new"),
+        "hollow": StoredLogin(provider="hollow", type="unusable"),
     }
 
 
@@ -132,16 +134,19 @@ def test_an_empty_file_is_an_empty_store(path: Path) -> None:
     ],
 )
 def test_of_a_providers_variables_some_hold_its_key(env: tuple[str, ...], holding: list[str]) -> None:
-    assert key_variables(env) == holding
+    assert list_key_variables(env) == holding
 
 
 def test_any_variable_that_holds_a_key_will_do() -> None:
     names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-    found = key_from_environment(names, {"GEMINI_API_KEY": " abc \n", "GOOGLE_API_KEY": ""})
-    assert found == Key(secret="abc", source="environment", variable="GEMINI_API_KEY")
-    assert key_from_environment(names, {}) is None
+    found = find_environment_key(names, {"GEMINI_API_KEY": " abc \n", "GOOGLE_API_KEY": ""})
+    assert found == ProviderKey(secret="abc", source="environment", variable="GEMINI_API_KEY")
+    assert find_environment_key(names, {}) is None
 
 
 def test_showing_a_key_does_not_show_it() -> None:
-    key, login = Key(secret="sk-secret", source="config"), Login(provider="x", type="api", secret="sk-secret")
+    key, login = (
+        ProviderKey(secret="sk-secret", source="config"),
+        StoredLogin(provider="x", type="api", secret="sk-secret"),
+    )
     assert "sk-secret" not in f"{key} {key!r} {login} {login!r}"

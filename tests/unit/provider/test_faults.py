@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from weft.errors import ProviderAuthError, ProviderError
-from weft.provider.faults import MAX_BODY, MAX_MESSAGE, to_error, wait_of
+from weft.provider.faults import MAX_BODY_LENGTH, MAX_MESSAGE_LENGTH, parse_error, parse_wait
 
 NOW = 1_792_567_695_000  # Wed, 21 Oct 2026 07:28:15 GMT
 
@@ -18,7 +18,7 @@ RECORDED: list[dict[str, Any]] = msgspec.json.decode(
 
 @pytest.mark.parametrize("told", RECORDED, ids=lambda told: told["name"])
 def test_a_failure_is_of_its_kind(told: dict[str, Any]) -> None:
-    error = to_error(told["status"], told["headers"], told["body"].encode())
+    error = parse_error(told["status"], told["headers"], told["body"].encode())
     assert (error.kind, error.retryable, error.wait_ms) == (told["kind"], told["retryable"], told["wait_ms"])
     assert told["status"] in (None, error.status)
     assert error.body == told["body"]
@@ -26,10 +26,10 @@ def test_a_failure_is_of_its_kind(told: dict[str, Any]) -> None:
 
 
 def test_a_failure_says_what_the_provider_said() -> None:
-    nested = to_error(400, {}, b'{"error": {"message": "no such field"}}')
-    plain = to_error(400, {}, b'{"error": "no such field"}')
-    page = to_error(502, {}, b"<html>Bad Gateway</html>")
-    words = to_error(500, {}, b"boom")
+    nested = parse_error(400, {}, b'{"error": {"message": "no such field"}}')
+    plain = parse_error(400, {}, b'{"error": "no such field"}')
+    page = parse_error(502, {}, b"<html>Bad Gateway</html>")
+    words = parse_error(500, {}, b"boom")
     assert [str(each) for each in (nested, plain, page, words)] == [
         "no such field",
         "no such field",
@@ -39,8 +39,8 @@ def test_a_failure_says_what_the_provider_said() -> None:
 
 
 def test_what_is_kept_of_an_answer_is_bounded() -> None:
-    error = to_error(500, {}, b"x" * 1_000_000)
-    assert (len(error.body), len(str(error)) < MAX_MESSAGE + 100) == (MAX_BODY, True)
+    error = parse_error(500, {}, b"x" * 1_000_000)
+    assert (len(error.body), len(str(error)) < MAX_MESSAGE_LENGTH + 100) == (MAX_BODY_LENGTH, True)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_what_is_kept_of_an_answer_is_bounded() -> None:
     ],
 )
 def test_how_long_to_wait(headers: dict[str, str], ms: int | None) -> None:
-    assert wait_of(headers, lambda: NOW) == ms
+    assert parse_wait(headers, lambda: NOW) == ms
 
 
 def test_amazon_names_a_failure_beside_the_body() -> None:
     headers = {"X-Amzn-ErrorType": "ThrottlingException:http://internal.amazon.com/coral/com.amazon.bedrock/"}
-    error = to_error(400, headers, b'{"message": "Too many requests, please wait before trying again."}')
+    error = parse_error(400, headers, b'{"message": "Too many requests, please wait before trying again."}')
     assert (error.kind, error.retryable) == ("rate-limit", True)
 
 

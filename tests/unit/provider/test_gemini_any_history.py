@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
+from fake.gemini_rules import check_request
 from given.any_history import histories
 from given.asked_models import GEMINI_2, GEMINI_3, READ, request
 from weft.context.history import to_model_messages
@@ -11,7 +12,6 @@ from weft.model.catalog import Model
 from weft.model.message import MessageWithParts
 from weft.provider.body import to_bytes
 from weft.provider.gemini.request import to_body
-from weft.testing.fake.gemini_rules import check_request
 
 MADE_BY = (("google", "gemini-2.5-flash"), ("google", "gemini-3-pro-preview"), ("openai", "gpt-5"))
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fake.gemini_rules import RefusedError, check_request
 from given.any_history import PDF, PNG, SIGNATURE
 from given.asked_models import GEMINI_2, GEMINI_3, READ, model, request
 from weft.model.catalog import Model
@@ -11,7 +12,7 @@ from weft.provider.body import to_bytes
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
-    FileContent,
+    MediaContent,
     ModelMessage,
     ReasoningContent,
     ResultContent,
@@ -20,10 +21,9 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.gemini.request import UNSIGNED, is_newer, to_body
-from weft.testing.fake.gemini_rules import RefusedError, check_request
+from weft.provider.gemini.request import SKIP_SIGNATURE, is_gemini_3, to_body
 
-IMAGE = FileContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")
+IMAGE = MediaContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")
 INLINE = {"inlineData": {"mimeType": "image/png", "data": PNG}}
 
 
@@ -176,8 +176,8 @@ def test_a_call_of_another_model_is_marked_as_unsigned() -> None:
     assert [
         part.get("thoughtSignature") for each in made for part in each["parts"] if "functionCall" in part
     ] == [
-        UNSIGNED,
-        UNSIGNED,
+        SKIP_SIGNATURE,
+        SKIP_SIGNATURE,
     ]
     older = contents(*turns, model=GEMINI_2)
     assert [part for each in older for part in each["parts"] if "thoughtSignature" in part] == []
@@ -194,7 +194,9 @@ def test_two_answers_in_a_row_are_one() -> None:
     made = contents(said("hi"), answer(TextContent(text="a")), answer(call()), done(result()))
     assert made == [
         user({"text": "hi"}),
-        told({"text": "a"}, {"functionCall": {"name": "read", "args": {}}, "thoughtSignature": UNSIGNED}),
+        told(
+            {"text": "a"}, {"functionCall": {"name": "read", "args": {}}, "thoughtSignature": SKIP_SIGNATURE}
+        ),
         user(response(response={"output": "ok"})),
     ]
 
@@ -213,9 +215,9 @@ def test_pictures_stand_in_a_response_or_beside_it() -> None:
 
 
 def test_files_of_the_user_are_shown() -> None:
-    document = FileContent(url=f"data:application/pdf;base64,{PDF}", mime="application/pdf")
-    linked = FileContent(url="https://example.com/c.png", mime="image/png")
-    drawn = FileContent(url="data:image/svg+xml;base64,PHN2Zz4=", mime="image/svg+xml", filename="d.svg")
+    document = MediaContent(url=f"data:application/pdf;base64,{PDF}", mime="application/pdf")
+    linked = MediaContent(url="https://example.com/c.png", mime="image/png")
+    drawn = MediaContent(url="data:image/svg+xml;base64,PHN2Zz4=", mime="image/svg+xml", filename="d.svg")
     assert contents(UserTurn(content=(IMAGE, document, linked, drawn))) == [
         user(
             INLINE,
@@ -240,7 +242,7 @@ def test_files_of_the_user_are_shown() -> None:
     ],
 )
 def test_which_models_insist_on_signatures(id: str, newer: bool) -> None:
-    assert is_newer(id) is newer
+    assert is_gemini_3(id) is newer
 
 
 def test_what_was_sent_stays_a_prefix_as_the_conversation_grows() -> None:

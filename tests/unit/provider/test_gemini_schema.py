@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fake.gemini_rules import check_request
 from weft.provider.gemini.request import to_parameters, to_schema
-from weft.testing.fake.gemini_rules import check_request
 from weft.tool.contract import schema_of
 from weft.tool.registry import TOOLS
 

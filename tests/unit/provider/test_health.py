@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 
 from weft.errors import FaultKind, ProviderError
 from weft.model.part import ModelRef
-from weft.provider.health import COOL_LONG_MS, COOL_MS, LONGEST_MS, Health, cool_ms
+from weft.provider.health import (
+    COOL_DOWN_MS,
+    LONG_COOL_DOWN_MS,
+    MAX_COOL_DOWN_MS,
+    ModelHealth,
+    compute_cool_down,
+)
 
 NOW = 1_790_000_000_000
 A, B, C = (ModelRef(provider_id="mill", model_id=name) for name in "abc")
@@ -18,19 +24,19 @@ def fault(kind: FaultKind = "overload", *, wait_ms: int | None = None) -> Provid
 
 
 def test_a_chain_stands_as_written_while_all_are_well() -> None:
-    assert Health().order((A, B, C), NOW) == (A, B, C)
+    assert ModelHealth().order((A, B, C), NOW) == (A, B, C)
 
 
 def test_a_model_that_failed_is_asked_last_until_it_has_cooled() -> None:
-    health = Health()
+    health = ModelHealth()
     health.fail(A, fault(), NOW)
 
-    assert health.order((A, B, C), NOW + COOL_MS - 1) == (B, C, A)
-    assert health.order((A, B, C), NOW + COOL_MS) == (A, B, C)
+    assert health.order((A, B, C), NOW + COOL_DOWN_MS - 1) == (B, C, A)
+    assert health.order((A, B, C), NOW + COOL_DOWN_MS) == (A, B, C)
 
 
 def test_with_all_of_them_cooling_the_one_that_is_back_first_is_asked_first() -> None:
-    health = Health()
+    health = ModelHealth()
     health.fail(A, fault("auth"), NOW)
     health.fail(B, fault(), NOW)
 
@@ -38,25 +44,29 @@ def test_with_all_of_them_cooling_the_one_that_is_back_first_is_asked_first() ->
 
 
 def test_one_that_answered_is_held_against_nothing() -> None:
-    health = Health()
+    health = ModelHealth()
     health.fail(A, fault(), NOW)
-    health.work(A)
+    health.succeed(A)
     health.fail(A, fault(), NOW)
 
-    assert health.order((A, B), NOW + COOL_MS) == (A, B)
+    assert health.order((A, B), NOW + COOL_DOWN_MS) == (A, B)
 
 
 def test_who_fails_again_is_left_alone_for_twice_as_long() -> None:
-    assert [cool_ms(fault(), times) for times in (1, 2, 3)] == [COOL_MS, 2 * COOL_MS, 4 * COOL_MS]
+    assert [compute_cool_down(fault(), times) for times in (1, 2, 3)] == [
+        COOL_DOWN_MS,
+        2 * COOL_DOWN_MS,
+        4 * COOL_DOWN_MS,
+    ]
 
 
 def test_what_only_a_person_can_mend_cools_for_longer() -> None:
-    assert cool_ms(fault("auth"), 1) == cool_ms(fault("quota"), 1) == COOL_LONG_MS
+    assert compute_cool_down(fault("auth"), 1) == compute_cool_down(fault("quota"), 1) == LONG_COOL_DOWN_MS
 
 
 def test_what_a_provider_asks_for_is_kept_to_however_long() -> None:
-    assert cool_ms(fault("rate-limit", wait_ms=5 * LONGEST_MS), 1) == 5 * LONGEST_MS
-    assert cool_ms(fault("rate-limit", wait_ms=1), 1) == COOL_MS
+    assert compute_cool_down(fault("rate-limit", wait_ms=5 * MAX_COOL_DOWN_MS), 1) == 5 * MAX_COOL_DOWN_MS
+    assert compute_cool_down(fault("rate-limit", wait_ms=1), 1) == COOL_DOWN_MS
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans(), st.integers(0, 10**8)), max_size=40))
@@ -64,16 +74,16 @@ def test_an_order_has_everybody_once_and_the_well_ones_first(
     told: list[tuple[str, bool, int]],
 ) -> None:
     chain = [ModelRef(provider_id="mill", model_id=name) for name in "abcda"]
-    health, now, until = Health(), NOW, dict.fromkeys("abcd", 0)
+    health, now, until = ModelHealth(), NOW, dict.fromkeys("abcd", 0)
     for name, works, passed in told:
         now += passed
         model = ModelRef(provider_id="mill", model_id=name)
         if works:
-            health.work(model)
+            health.succeed(model)
             until[name] = 0
         else:
             health.fail(model, fault(), now)
-            until[name] = now + COOL_MS
+            until[name] = now + COOL_DOWN_MS
 
     order = [model.model_id for model in health.order(chain, now)]
     assert sorted(order) == ["a", "b", "c", "d"]
@@ -84,7 +94,7 @@ def test_an_order_has_everybody_once_and_the_well_ones_first(
 
 @given(st.integers(1, 10_000), st.none() | st.integers(0, 10**10))
 def test_a_cooldown_ends_and_never_shrinks(failures: int, wait_ms: int | None) -> None:
-    wait = cool_ms(fault(wait_ms=wait_ms), failures)
+    wait = compute_cool_down(fault(wait_ms=wait_ms), failures)
 
-    assert COOL_MS <= wait <= max(LONGEST_MS, wait_ms or 0)
-    assert cool_ms(fault(wait_ms=wait_ms), failures + 1) >= wait
+    assert COOL_DOWN_MS <= wait <= max(MAX_COOL_DOWN_MS, wait_ms or 0)
+    assert compute_cool_down(fault(wait_ms=wait_ms), failures + 1) >= wait

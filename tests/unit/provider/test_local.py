@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.provider.catalog.local import to_refusal
+from weft.provider.catalog.local import to_refused_connection
 
 OLLAMA = "is Ollama running? `ollama serve` starts it"
 
@@ -21,15 +21,15 @@ def group() -> OSError:
     [
         ("http://127.0.0.1:11434/v1", "mine", "127.0.0.1:11434", OLLAMA),
         ("http://localhost:5000/v1", "ollama", "localhost:5000", OLLAMA),
-        ("http://someone:secret@[::1]:1234/v1", "mine", "[::1]:1234", "is the server of LM Studio running?"),
-        ("http://127.0.0.1:8080/v1", "llamacpp", "127.0.0.1:8080", "is the server of llama.cpp running?"),
+        ("http://someone:secret@[::1]:1234/v1", "mine", "[::1]:1234", "is the LM Studio server running?"),
+        ("http://127.0.0.1:8080/v1", "llamacpp", "127.0.0.1:8080", "is the llama.cpp server running?"),
         ("http://127.0.0.1:8000/v1", "mine", "127.0.0.1:8000", "is the server running?"),
     ],
 )
 def test_a_refused_connection_to_this_machine_is_not_tried_again(
     url: str, provider: str, place: str, hint: str
 ) -> None:
-    told = to_refusal(url, group(), provider)
+    told = to_refused_connection(url, group(), provider)
     assert told is not None
     assert (str(told), told.kind, told.retryable, told.hint) == (
         f"nothing listens at {place}: the connection was refused",
@@ -48,4 +48,4 @@ def test_a_refused_connection_to_this_machine_is_not_tried_again(
     ],
 )
 def test_other_addresses_and_other_errors_are_tried_again_as_ever(url: str, error: Exception) -> None:
-    assert to_refusal(url, error) is None
+    assert to_refused_connection(url, error) is None

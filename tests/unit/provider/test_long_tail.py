@@ -8,12 +8,13 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
+from fake.openai import Manners, OpenAIChatDialect
 from given.asked_models import READ, request
 from given.models import GPT
 from weft.errors import InvalidInputError, ProviderAuthError
 from weft.model.part import ModelRef
 from weft.provider.catalog.models import Catalogue
-from weft.provider.catalog.offers import Offers, Sources
+from weft.provider.catalog.offers import OfferSources, ProviderOffers
 from weft.provider.chunk import Finished, ReasoningEnd, ToolCall
 from weft.provider.contract import (
     AssistantTurn,
@@ -25,12 +26,11 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.endpoint import Endpoint
-from weft.provider.pydantic_ai.adapter import LongTail
-from weft.provider.pydantic_ai.request import Library, to_messages, to_settings
+from weft.provider.endpoint import ModelEndpoint
+from weft.provider.pydantic_ai.adapter import PydanticAiProvider
+from weft.provider.pydantic_ai.request import PydanticAiLibrary, to_messages, to_settings
 from weft.provider.registry import Registry
-from weft.provider.scripted import Call, Say, Think
-from weft.testing.fake.openai import Manners, OpenAIChatDialect
+from weft.provider.scripted import Say, Think, UseTool
 from weft.testing.provider_stand import asking, hear, open_stand
 
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
@@ -42,10 +42,10 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def registry(said: Mapping[str, Any]) -> Registry:
-    sources = Sources(
+    sources = OfferSources(
         catalogue=Catalogue(dict), warn=pytest.fail, configured={"tail": {"npm": "pydantic-ai", **said}}
     )
-    return Registry(offers=Offers(sources))
+    return Registry(offers=ProviderOffers(sources))
 
 
 async def ask(said: Mapping[str, Any], model: str = "m") -> None:
@@ -59,7 +59,7 @@ async def ask(said: Mapping[str, Any], model: str = "m") -> None:
 
 
 async def test_a_configured_provider_is_asked_through_it() -> None:
-    async with open_stand(OpenAIChatDialect(), LongTail, GPT) as stand:
+    async with open_stand(OpenAIChatDialect(), PydanticAiProvider, GPT) as stand:
         stand.play([Say(text="fine")], [Say(text="fine")])
         options = {"baseURL": stand.server.url, "apiKey": "k", "model": "openai-chat:gpt-4.1"}
         await ask({"options": options})
@@ -77,7 +77,7 @@ async def test_without_a_key_the_variable_to_set_is_named() -> None:
     [
         ("nobody:m", "Unknown provider: nobody"),
         ("m", "Unknown provider: tail"),
-        ("mistral:large", "needs one more package"),
+        ("mistral:large", "needs another package"),
     ],
 )
 async def test_what_it_cannot_reach_is_told(model: str, said: str) -> None:
@@ -115,7 +115,7 @@ def test_nothing_is_tried_again_underneath() -> None:
 
 
 def test_a_conversation_in_its_words() -> None:
-    ai = Library("tail")
+    ai = PydanticAiLibrary("tail")
     kept = {"pydantic-ai": {"signature": "sig", "provider_name": "x", "tail": " \n"}}
     files = UserTurn(content=(TextContent(text="see"), TextContent(text=" "), TextContent(text="this")))
     call = CallContent(call_id="a", tool="read", input={"path": "a"})
@@ -136,12 +136,12 @@ def test_a_conversation_in_its_words() -> None:
 
 
 async def test_what_it_keeps_of_a_thought_goes_back_with_it() -> None:
-    def make(client: httpx2.AsyncClient, endpoint: Endpoint) -> Provider:
-        return LongTail(client, replace(endpoint, options={"model": "openai-chat:m"}))
+    def make(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
+        return PydanticAiProvider(client, replace(endpoint, options={"model": "openai-chat:m"}))
 
     manners = Manners(message_fields=frozenset({"reasoning_content"}))
     async with open_stand(OpenAIChatDialect(manners), make, GPT) as stand:
-        stand.play([Think(text="hm"), Call(tool="read", input={"path": "a"})])
+        stand.play([Think(text="hm"), UseTool(tool="read", input={"path": "a"})])
         heard = await hear(stand.provider, asking(GPT))
     [thought] = [chunk for chunk in heard.chunks if isinstance(chunk, ReasoningEnd)]
     [call] = [chunk for chunk in heard.chunks if isinstance(chunk, ToolCall)]

@@ -13,50 +13,50 @@ from PIL import Image
 from given.models import BLIND, CLAUDE, GPT
 from weft.model.catalog import Model
 from weft.provider.anthropic.request import LIMITS, to_messages
-from weft.provider.contract import FileContent, ModelRequest, ResultContent, TextContent, ToolTurn, UserTurn
+from weft.provider.contract import MediaContent, ModelRequest, ResultContent, TextContent, ToolTurn, UserTurn
 from weft.provider.media import (
     EMPTY_IMAGE,
-    Data,
+    DataUrl,
+    ImageLimit,
     MediaLimits,
-    Room,
+    adapt_files,
     has_files,
-    show_files,
-    shrink,
-    sides,
-    to_data,
+    measure_image,
+    parse_data_url,
+    shrink_image,
 )
 
 MIMES = {"PNG": "image/png", "GIF": "image/gif", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 SMALL = base64.b64encode(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x23\x28\x00\x00\x00\x10rest").decode()
 
 
-def picture(data: str = SMALL, *, mime: str = "image/png", name: str | None = "a.png") -> FileContent:
-    return FileContent(url=f"data:{mime};base64,{data}", mime=mime, filename=name)
+def picture(data: str = SMALL, *, mime: str = "image/png", name: str | None = "a.png") -> MediaContent:
+    return MediaContent(url=f"data:{mime};base64,{data}", mime=mime, filename=name)
 
 
-def drawn(width: int, height: int, format: str = "PNG", *, mode: str = "RGB", **how: Any) -> Data:
+def drawn(width: int, height: int, format: str = "PNG", *, mode: str = "RGB", **how: Any) -> DataUrl:
     """A real picture, of stripes that do not compress to nothing."""
     image = Image.radial_gradient("L").resize((width, height)).convert(mode)
     held = BytesIO()
     image.save(held, format=format, **how)
-    return Data(mime=MIMES[format], base64=base64.b64encode(held.getvalue()).decode())
+    return DataUrl(mime=MIMES[format], base64=base64.b64encode(held.getvalue()).decode())
 
 
-def noise(width: int, height: int) -> Data:
+def noise(width: int, height: int) -> DataUrl:
     """A picture that compresses badly."""
     held = BytesIO()
     Image.effect_noise((width, height), 90).convert("RGB").save(held, format="PNG")
-    return Data(mime="image/png", base64=base64.b64encode(held.getvalue()).decode())
+    return DataUrl(mime="image/png", base64=base64.b64encode(held.getvalue()).decode())
 
 
-def opened(data: Data) -> Image.Image:
+def opened(data: DataUrl) -> Image.Image:
     image = Image.open(BytesIO(base64.b64decode(data.base64)))
     image.load()
     return image
 
 
-def shown(model: Model, *files: FileContent, limits: MediaLimits | None = None) -> list[object]:
-    [turn] = show_files([UserTurn(content=files)], model, lambda _: True, limits or MediaLimits())
+def shown(model: Model, *files: MediaContent, limits: MediaLimits | None = None) -> list[object]:
+    [turn] = adapt_files([UserTurn(content=files)], model, lambda _: True, limits or MediaLimits())
     return [item.text if isinstance(item, TextContent) else item for item in turn.content]
 
 
@@ -64,10 +64,10 @@ def shown(model: Model, *files: FileContent, limits: MediaLimits | None = None) 
 
 
 def test_what_a_data_url_holds() -> None:
-    assert to_data(f"data:image/jpeg;base64,{SMALL}") == Data(mime="image/png", base64=SMALL)
-    assert to_data("data:text/plain,a%20b") == Data(mime="text/plain", base64="YSBi")
-    assert to_data("data:image/x;base64,AA%3D%3D") == Data(mime="image/x", base64="AA==")
-    assert to_data("https://example.com/a.png") is None
+    assert parse_data_url(f"data:image/jpeg;base64,{SMALL}") == DataUrl(mime="image/png", base64=SMALL)
+    assert parse_data_url("data:text/plain,a%20b") == DataUrl(mime="text/plain", base64="YSBi")
+    assert parse_data_url("data:image/x;base64,AA%3D%3D") == DataUrl(mime="image/x", base64="AA==")
+    assert parse_data_url("https://example.com/a.png") is None
 
 
 def test_what_a_model_cannot_read_is_said() -> None:
@@ -76,7 +76,7 @@ def test_what_a_model_cannot_read_is_said() -> None:
         "ERROR: Cannot read image (this model does not support image input). Inform the user.",
     ]
     assert shown(GPT, picture("")) == shown(GPT, picture("!!!!")) == [EMPTY_IMAGE]
-    assert shown(GPT, FileContent(url="data:text/csv;base64,YSxi", mime="text/csv", filename="t.csv")) == [
+    assert shown(GPT, MediaContent(url="data:text/csv;base64,YSxi", mime="text/csv", filename="t.csv")) == [
         "t.csv:\na,b"
     ]
     assert shown(GPT, picture()) == [picture()]
@@ -84,7 +84,7 @@ def test_what_a_model_cannot_read_is_said() -> None:
 
 def test_a_result_keeps_its_words_when_its_picture_goes() -> None:
     held = ResultContent(call_id="a", tool="read", output="done", files=(picture(),))
-    [told] = show_files([ToolTurn(content=(held,))], BLIND, lambda _: True, MediaLimits())
+    [told] = adapt_files([ToolTurn(content=(held,))], BLIND, lambda _: True, MediaLimits())
     said = 'done\n\nERROR: Cannot read "a.png" (this model does not support image input). Inform the user.'
     assert told == ToolTurn(content=(ResultContent(call_id="a", tool="read", output=said),))
     assert [has_files([turn]) for turn in (ToolTurn(content=(held,)), told)] == [True, False]
@@ -92,7 +92,7 @@ def test_a_result_keeps_its_words_when_its_picture_goes() -> None:
 
 # --- how much ---
 
-TOO_MUCH = "[a.png is not shown: with the files after it, it is more than the model takes]"
+TOO_MUCH = "[a.png is not shown: with the files after it, it exceeds the model's limit]"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_documents_are_counted_for_themselves() -> None:
 
 def test_a_picture_that_cannot_be_made_smaller_is_not_shown() -> None:
     [told] = shown(GPT, picture(), limits=MediaLimits(pixels=8000))
-    assert told == "[a.png is not shown: it has 9000 × 16 pixels, the model takes 8000 on a side]"
+    assert told == "[a.png is not shown: it has 9000 × 16 pixels, the model accepts 8000 per side]"
     assert shown(GPT, picture(), limits=MediaLimits(pixels=9000)) == [picture()]
 
 
@@ -120,13 +120,13 @@ def test_without_pillow_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     wide, large = drawn(90, 4), noise(120, 120)
     room = MediaLimits(pixels=64, each=20_000)
-    assert shown(GPT, FileContent(url=wide.url, mime=wide.mime, filename="w"), limits=room) == [
-        "[w is not shown: it has 90 × 4 pixels, the model takes 64 on a side; with weft[images] installed it would be made smaller]"
+    assert shown(GPT, MediaContent(url=wide.url, mime=wide.mime, filename="w"), limits=room) == [
+        "[w is not shown: it has 90 × 4 pixels, the model accepts 64 per side; install weft[images] to shrink it automatically]"
     ]
-    [told] = shown(GPT, FileContent(url=large.url, mime=large.mime), limits=MediaLimits(each=20_000))
+    [told] = shown(GPT, MediaContent(url=large.url, mime=large.mime), limits=MediaLimits(each=20_000))
     assert (
         told
-        == "[image/png is not shown: it is larger than the model takes; with weft[images] installed it would be made smaller]"
+        == "[image/png is not shown: it is larger than the model accepts; install weft[images] to shrink it automatically]"
     )
 
 
@@ -136,7 +136,7 @@ def test_without_pillow_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) ->
 @given(st.sampled_from(sorted(MIMES)), st.integers(1, 300), st.integers(1, 300))
 @settings(deadline=None, max_examples=60)
 def test_the_sides_are_those_that_pillow_sees(format: str, width: int, height: int) -> None:
-    assert sides(drawn(width, height, format)) == (width, height)
+    assert measure_image(drawn(width, height, format)) == (width, height)
 
 
 @pytest.mark.parametrize(
@@ -156,13 +156,13 @@ def test_the_sides_are_those_that_pillow_sees(format: str, width: int, height: i
     ],
     ids=["lossless", "transparent", "progressive", "with much before it"],
 )
-def test_the_sides_of_other_kinds(made: Data) -> None:
-    assert sides(made) == (300, 200)
+def test_the_sides_of_other_kinds(made: DataUrl) -> None:
+    assert measure_image(made) == (300, 200)
 
 
 @given(st.sampled_from(sorted(MIMES.values())), st.binary(max_size=60))
 def test_bytes_of_any_kind_have_sides_or_none(mime: str, data: bytes) -> None:
-    width, height = sides(Data(mime=mime, base64=base64.b64encode(data).decode()))
+    width, height = measure_image(DataUrl(mime=mime, base64=base64.b64encode(data).decode()))
     assert min(width, height) >= 0
 
 
@@ -181,13 +181,13 @@ def test_any_picture_fits_and_keeps_its_shape(
     format: str, mode: str, width: int, height: int, pixels: int
 ) -> None:
     made = drawn(width, height, format, mode="RGB" if format == "JPEG" and mode == "RGBA" else mode)
-    room = Room(pixels, 30_000)
-    small = shrink(made, room)
+    room = ImageLimit(pixels, 30_000)
+    small = shrink_image(made, room)
     assert small is not None
     seen = opened(small)
     assert max(seen.size) <= pixels
     assert len(small.url) <= room.size
-    assert seen.size == sides(small)
+    assert seen.size == measure_image(small)
     scale = max(width, height) / max(seen.size)
     assert seen.width * scale == pytest.approx(width, abs=scale)
     assert seen.height * scale == pytest.approx(height, abs=scale)
@@ -195,21 +195,23 @@ def test_any_picture_fits_and_keeps_its_shape(
 
 def test_the_same_picture_gives_the_same_bytes_each_time() -> None:
     first, second = noise(400, 300), noise(300, 400)
-    room, other = Room(200, 60_000), Room(100, 60_000)
-    made = [shrink(each, how) for each in (first, second) for how in (room, other)]
-    again = [shrink(each, how) for each in (first, second) for how in (room, other)]
+    room, other = ImageLimit(200, 60_000), ImageLimit(100, 60_000)
+    made = [shrink_image(each, how) for each in (first, second) for how in (room, other)]
+    again = [shrink_image(each, how) for each in (first, second) for how in (room, other)]
     assert made == again
     assert len({each.base64 for each in made if each}) == 4
 
 
 def test_letters_stay_sharp_where_there_is_room_for_it() -> None:
     screenshot = drawn(800, 600)
-    assert [small.mime for size in (10**6, 9000) if (small := shrink(screenshot, Room(400, size)))] == [
+    assert [
+        small.mime for size in (10**6, 9000) if (small := shrink_image(screenshot, ImageLimit(400, size)))
+    ] == [
         "image/png",
         "image/jpeg",
     ]
     photograph = drawn(800, 600, "JPEG")
-    small = shrink(photograph, Room(400, 10**6))
+    small = shrink_image(photograph, ImageLimit(400, 10**6))
     assert small is not None
     assert small.mime == "image/jpeg"
 
@@ -217,7 +219,7 @@ def test_letters_stay_sharp_where_there_is_room_for_it() -> None:
 def test_a_picture_is_turned_as_it_is_meant_to_be_seen() -> None:
     turned = Image.Exif()
     turned[0x0112] = 6  # a quarter to the right
-    small = shrink(drawn(400, 200, "JPEG", exif=turned), Room(100, 10**6))
+    small = shrink_image(drawn(400, 200, "JPEG", exif=turned), ImageLimit(100, 10**6))
     assert small is not None
     assert opened(small).size == (50, 100)
 
@@ -227,7 +229,12 @@ def test_a_wall_in_a_small_file_and_a_broken_picture_are_left_alone() -> None:
     wall[16:24] = (100_000).to_bytes(4, "big") * 2
     whole = base64.b64decode(noise(200, 200).base64)
     for data in (bytes(wall), whole[: len(whole) // 2], whole[:40]):
-        assert shrink(Data(mime="image/png", base64=base64.b64encode(data).decode()), Room(50, 10**6)) is None
+        assert (
+            shrink_image(
+                DataUrl(mime="image/png", base64=base64.b64encode(data).decode()), ImageLimit(50, 10**6)
+            )
+            is None
+        )
 
 
 def test_a_picture_in_a_request_stays_the_same_however_many_follow() -> None:
@@ -236,11 +243,11 @@ def test_a_picture_in_a_request_stays_the_same_however_many_follow() -> None:
     first = drawn((LIMITS.pixels_when_many or 0) + 400, 300)
 
     def sent(count: int) -> list[dict[str, Any]]:
-        files = tuple(FileContent(url=each.url, mime=each.mime) for each in (first, *[wide] * count))
+        files = tuple(MediaContent(url=each.url, mime=each.mime) for each in (first, *[wide] * count))
         request = ModelRequest(model=CLAUDE, system=(), messages=(UserTurn(content=files),))
         content: list[dict[str, Any]] = to_messages(request)[0]["content"]
         return content
 
     few, many = sent(1), sent(24)
     assert (many[:2], len(many)) == (few, 25)
-    assert sides(Data(mime="image/png", base64=few[0]["source"]["data"])) == (2000, 250)
+    assert measure_image(DataUrl(mime="image/png", base64=few[0]["source"]["data"])) == (2000, 250)

@@ -15,7 +15,7 @@ from weft.context.history import to_model_messages
 from weft.model.catalog import Model
 from weft.model.message import MessageWithParts
 from weft.provider.anthropic import request as claude
-from weft.provider.body import Memory, to_bytes
+from weft.provider.body import TurnCache, to_bytes
 from weft.provider.contract import ModelRequest, TextContent, UserTurn
 from weft.provider.openai_chat import request as chat
 from weft.provider.openai_responses import request as responses
@@ -28,11 +28,11 @@ Body = Callable[[ModelRequest, Any], dict[str, Any]]
 @pytest.mark.parametrize(
     ("model", "to_body", "way"),
     [
-        (GPT, chat.to_body, "writing"),
-        (MISTRAL, chat.to_body, "writing"),
-        (ROUTED, chat.to_body, "writing"),
-        (CLAUDE, claude.to_body, "remembering"),
-        (GPT, responses.to_body, "writing"),
+        (GPT, chat.to_body, "cache_json"),
+        (MISTRAL, chat.to_body, "cache_json"),
+        (ROUTED, chat.to_body, "cache_json"),
+        (CLAUDE, claude.to_body, "cache_values"),
+        (GPT, responses.to_body, "cache_json"),
     ],
     ids=["chat", "mistral", "marked chat", "anthropic", "responses"],
 )
@@ -41,7 +41,7 @@ Body = Callable[[ModelRequest, Any], dict[str, Any]]
 def test_each_request_is_the_one_that_is_made_afresh(
     model: Model, to_body: Body, way: str, history: list[MessageWithParts]
 ) -> None:
-    turns, memory = to_model_messages(history, model), Memory()
+    turns, memory = to_model_messages(history, model), TurnCache()
     for end in {len(turns) // 2, len(turns)}:
         for _ in range(2):
             asked = request(model, *turns[:end], tools=(READ,))
@@ -56,19 +56,19 @@ def test_a_turn_is_put_into_words_once() -> None:
         said.append(turn.content[0].text)
         return [{"text": turn.content[0].text}]
 
-    memory, turn = Memory(), UserTurn(content=(TextContent(text="weave"),))
-    assert memory.remembering(GPT, say)(turn) is memory.remembering(GPT, say)(turn)
+    memory, turn = TurnCache(), UserTurn(content=(TextContent(text="weave"),))
+    assert memory.cache_values(GPT, say)(turn) is memory.cache_values(GPT, say)(turn)
     assert said == ["weave"]
-    memory.remembering(MISTRAL, say)(turn)
-    memory.remembering(replace(GPT, name="another"), say)(turn)
+    memory.cache_values(MISTRAL, say)(turn)
+    memory.cache_values(replace(GPT, name="another"), say)(turn)
     assert said == ["weave"] * 3
 
 
 def test_it_goes_with_the_turn() -> None:
-    memory = Memory()
+    memory = TurnCache()
     for number in range(100):
         turn = UserTurn(content=(TextContent(text=str(number)),))
-        [said] = memory.remembering(GPT, lambda turn: [{"text": turn.content[0].text}])(turn)  # type: ignore[union-attr]
+        [said] = memory.cache_values(GPT, lambda turn: [{"text": turn.content[0].text}])(turn)  # type: ignore[union-attr]
         assert said == {"text": str(number)}
         del turn
     gc.collect()

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from given.models import CLAUDE, GPT, LOCAL, ROUTED
-from weft.provider.body import message_marks, system_marks, wants_marks
+from weft.provider.body import list_message_marks, list_system_marks, needs_cache_marks
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
@@ -13,16 +13,16 @@ from weft.provider.contract import (
     UserTurn,
 )
 from weft.provider.normalise import (
-    GO_ON,
+    CONTINUE_TEXT,
     INTERRUPTED,
-    claude_id,
-    ends_with_question,
-    metadata_key,
-    mistral_id,
-    own_metadata,
+    ensure_user_turns,
+    get_metadata_key,
+    get_own_metadata,
+    limit_id,
     pair_calls,
-    short_id,
-    tool_name,
+    to_claude_id,
+    to_mistral_id,
+    to_tool_name,
 )
 
 HELLO = UserTurn(content=(TextContent(text="hello"),))
@@ -68,17 +68,17 @@ def test_ids_that_repeat_are_told_apart_in_order() -> None:
 
 def test_ids_cut_to_the_same_are_told_apart() -> None:
     ids = [f"call_123456789{letter}" for letter in "abc"]
-    [turn, results] = pair_calls([AssistantTurn(content=tuple(call(id) for id in ids))], mistral_id)
+    [turn, results] = pair_calls([AssistantTurn(content=tuple(call(id) for id in ids))], to_mistral_id)
     named = [item.call_id for item in turn.content if isinstance(item, CallContent)]
     assert (len(set(named)), {len(name) for name in named}) == (3, {9})
     assert [item.call_id for item in results.content] == named
 
 
 def test_shapes() -> None:
-    assert claude_id("functions.read:0/ä") == "functions_read_0__"
-    assert mistral_id("call-1") == "call10000"
-    assert (short_id(9)("call_1234"), len(short_id(9)("call_12345"))) == ("call_1234", 29)
-    assert (tool_name("mcp server.do it!"), tool_name(""), len(tool_name("n" * 99))) == (
+    assert to_claude_id("functions.read:0/ä") == "functions_read_0__"
+    assert to_mistral_id("call-1") == "call10000"
+    assert (limit_id(9)("call_1234"), len(limit_id(9)("call_12345"))) == ("call_1234", 29)
+    assert (to_tool_name("mcp server.do it!"), to_tool_name(""), len(to_tool_name("n" * 99))) == (
         "mcp_server_do_it_",
         "unnamed",
         64,
@@ -87,34 +87,34 @@ def test_shapes() -> None:
 
 def test_a_conversation_ends_with_a_question() -> None:
     answer = AssistantTurn(content=(TextContent(text="so"),))
-    go_on = UserTurn(content=(TextContent(text=GO_ON),))
-    assert ends_with_question([]) == [go_on]
-    assert ends_with_question([answer]) == [go_on, answer, go_on]
-    assert ends_with_question([HELLO]) == [HELLO]
+    go_on = UserTurn(content=(TextContent(text=CONTINUE_TEXT),))
+    assert ensure_user_turns([]) == [go_on]
+    assert ensure_user_turns([answer]) == [go_on, answer, go_on]
+    assert ensure_user_turns([HELLO]) == [HELLO]
 
 
 def test_the_key_of_a_provider() -> None:
-    assert [metadata_key(model) for model in (CLAUDE, GPT, ROUTED, LOCAL)] == [
+    assert [get_metadata_key(model) for model in (CLAUDE, GPT, ROUTED, LOCAL)] == [
         "anthropic",
         "openai",
         "openrouter",
         "ollama",
     ]
-    assert own_metadata({"mine": {"a": 1}}, "x", "mine") == {"a": 1}
-    assert own_metadata({"x": "nonsense"}, "x") == own_metadata(None, "x") == {}
+    assert get_own_metadata({"mine": {"a": 1}}, "x", "mine") == {"a": 1}
+    assert get_own_metadata({"x": "nonsense"}, "x") == get_own_metadata(None, "x") == {}
 
 
 # --- cache points ---
 
 
 def test_the_first_system_entries_and_the_last_messages_are_marked() -> None:
-    assert [list(system_marks(count)) for count in (0, 1, 2, 5)] == [[], [0], [0, 1], [0, 1]]
-    assert [list(message_marks(count)) for count in (0, 1, 2, 5)] == [[], [0], [0, 1], [3, 4]]
+    assert [list(list_system_marks(count)) for count in (0, 1, 2, 5)] == [[], [0], [0, 1], [0, 1]]
+    assert [list(list_message_marks(count)) for count in (0, 1, 2, 5)] == [[], [0], [0, 1], [3, 4]]
 
 
 def test_claude_wants_marks_wherever_it_is() -> None:
     bedrock = replace(LOCAL, api=replace(LOCAL.api, id="us.anthropic.claude-sonnet-4"))
-    assert [wants_marks(model) for model in (CLAUDE, ROUTED, bedrock, GPT, LOCAL)] == [
+    assert [needs_cache_marks(model) for model in (CLAUDE, ROUTED, bedrock, GPT, LOCAL)] == [
         True,
         True,
         True,

@@ -23,10 +23,10 @@ from weft.model.catalog import (
 )
 from weft.model.part import ModelRef
 from weft.provider.catalog.adapters import Adapters
-from weft.provider.catalog.credentials import Key, Login
+from weft.provider.catalog.credentials import ProviderKey, StoredLogin
 from weft.provider.catalog.models import Catalogue
-from weft.provider.catalog.offers import Offer, Offers, Sources, to_configured
-from weft.provider.endpoint import Deadlines
+from weft.provider.catalog.offers import OfferSources, ProviderOffer, ProviderOffers, to_plain_entries
+from weft.provider.endpoint import StreamDeadlines
 from weft.provider.registry import Registry
 
 ONE = {
@@ -89,20 +89,20 @@ OTHERS = {
 
 def offers(
     configured: Mapping[str, Any] | None = None, *, env: Mapping[str, str] | None = None, **more: Any
-) -> Offers:
+) -> ProviderOffers:
     known = {id: Raw(msgspec.json.encode(entry)) for id, entry in {"loom": LOOM, **OTHERS}.items()}
     read = {id: msgspec.convert(entry, ProviderConfig) for id, entry in (configured or {}).items()}
-    return Offers(
-        Sources(
+    return ProviderOffers(
+        OfferSources(
             catalogue=Catalogue(lambda: known),
-            configured=to_configured(read),
+            configured=to_plain_entries(read),
             env=env or {},
             **{"warn": pytest.fail, **more},
         )
     )
 
 
-def offer(id: str, said: Mapping[str, Any] | None = None, **more: Any) -> Offer:
+def offer(id: str, said: Mapping[str, Any] | None = None, **more: Any) -> ProviderOffer:
     found = offers({id: said} if said is not None else {}, **more).find(id)
     assert found is not None
     return found
@@ -217,7 +217,7 @@ def test_what_is_said_of_the_provider_beats_what_the_catalogue_says_of_the_model
 # --- which there are ---
 
 
-def ids(offer: Offer) -> list[str]:
+def ids(offer: ProviderOffer) -> list[str]:
     return [model.id for model in offer.list_models()]
 
 
@@ -244,19 +244,19 @@ def test_the_configuration_says_which_are_left(said: dict[str, Any], left: list[
 def test_a_model_that_makes_no_sense_is_left_out_with_a_word() -> None:
     heard: list[ConfigError] = []
     known = {"loom": Raw(b'{"models": {"bad": {"limit": {"context": "much"}}, "good": {}}}')}
-    found = Offers(Sources(catalogue=Catalogue(lambda: known), warn=heard.append)).find("loom")
+    found = ProviderOffers(OfferSources(catalogue=Catalogue(lambda: known), warn=heard.append)).find("loom")
     assert found is not None
     assert ids(found) == ["good"]
     assert [error.key for error in heard] == ["loom/bad"]
 
 
-def available(made: Offers) -> list[str]:
+def available(made: ProviderOffers) -> list[str]:
     return [offer.id for offer in made.list_available()]
 
 
 def test_a_provider_is_available_with_a_key_from_anywhere_or_a_word_in_the_configuration() -> None:
-    stored = {"anthropic": Login(provider="anthropic", type="api", secret="sk")}
-    browser = {"anthropic": Login(provider="anthropic", type="oauth")}
+    stored = {"anthropic": StoredLogin(provider="anthropic", type="api", secret="sk")}
+    browser = {"anthropic": StoredLogin(provider="anthropic", type="oauth")}
     assert available(offers()) == ["opencode"]
     assert available(offers(env={"LOOM_API_KEY": "k"})) == ["loom", "opencode"]
     assert available(offers(env={"LOOM_API_KEY": " "})) == ["opencode"]
@@ -289,8 +289,8 @@ def test_a_model_of_a_provider_that_is_switched_off_is_missed_with_the_reason() 
             Registry(offers=offers(**more)).get(ModelRef(provider_id="loom", model_id="one"))
         return caught.value.hint
 
-    assert "disabled_providers switches loom off." in missed(disabled=frozenset({"loom"}))
-    assert "enabled_providers leaves loom out." in missed(enabled=frozenset({"zen"}))
+    assert "loom is listed in disabled_providers." in missed(disabled=frozenset({"loom"}))
+    assert "loom is not listed in enabled_providers." in missed(enabled=frozenset({"zen"}))
 
 
 def test_without_a_key_only_what_is_free_of_opencodes_own_is_listed() -> None:
@@ -303,11 +303,15 @@ def test_without_a_key_only_what_is_free_of_opencodes_own_is_listed() -> None:
 
 def test_the_configured_key_wins_over_the_stored_one_and_that_over_the_environments() -> None:
     env = {"LOOM_API_KEY": "from-env"}
-    stored = {"loom": Login(provider="loom", type="api", secret="from-file")}
+    stored = {"loom": StoredLogin(provider="loom", type="api", secret="from-file")}
     said = {"options": {"apiKey": "from-config"}}
-    assert offer("loom", said, env=env, logins=stored).key == Key(secret="from-config", source="config")
-    assert offer("loom", env=env, logins=stored).key == Key(secret="from-file", source="stored")
-    assert offer("loom", env=env).key == Key(secret="from-env", source="environment", variable="LOOM_API_KEY")
+    assert offer("loom", said, env=env, logins=stored).key == ProviderKey(
+        secret="from-config", source="config"
+    )
+    assert offer("loom", env=env, logins=stored).key == ProviderKey(secret="from-file", source="stored")
+    assert offer("loom", env=env).key == ProviderKey(
+        secret="from-env", source="environment", variable="LOOM_API_KEY"
+    )
     assert offer("loom").key is None
 
 
@@ -330,7 +334,7 @@ def test_access_holds_the_address_the_key_the_headers_and_the_other_options() ->
         "@ai-sdk/openai-compatible",
         "https://proxy.test/v1",
     )
-    assert access.key == Key(secret="sk-secret-1234", source="config")
+    assert access.key == ProviderKey(secret="sk-secret-1234", source="config")
     assert (access.headers, access.options) == ({"x-team": "secret-team"}, {"timeout": 5000})
     assert "secret" not in repr(access)
 
@@ -358,7 +362,7 @@ def test_without_a_key_the_variable_to_set_is_named() -> None:
     with pytest.raises(ProviderAuthError, match="OPENCODE_API_KEY"):
         reach("opencode", "paid")
     with pytest.raises(ProviderAuthError, match=r"'oauth'.*set LOOM_API_KEY"):
-        reach("loom", "one", logins={"loom": Login(provider="loom", type="oauth")})
+        reach("loom", "one", logins={"loom": StoredLogin(provider="loom", type="oauth")})
     with pytest.raises(ProviderAuthError, match="AZURE_RESOURCE_NAME"):
         reach("azure", "gpt", env={"AZURE_API_KEY": "k"})
 
@@ -377,13 +381,13 @@ def test_a_key_that_is_configured_and_empty_is_missed_by_its_place() -> None:
     ("said", "env", "logins", "words"),
     [
         ({"options": {"apiKey": "k"}}, {}, {}, "provider.loom.options in the configuration"),
-        ({}, {"LOOM_API_KEY": "k"}, {}, "the key is that of LOOM_API_KEY"),
-        ({}, {}, {"loom": Login(provider="loom", type="api", secret="k")}, "weft auth login loom"),
+        ({}, {"LOOM_API_KEY": "k"}, {}, "the key comes from the environment variable LOOM_API_KEY"),
+        ({}, {}, {"loom": StoredLogin(provider="loom", type="api", secret="k")}, "weft auth login loom"),
         ({"options": {"baseURL": "http://127.0.0.1:1/v1"}}, {}, {}, "no key was sent"),
     ],
 )
 def test_where_the_key_comes_from_can_be_told(
-    said: dict[str, Any], env: dict[str, str], logins: dict[str, Login], words: str
+    said: dict[str, Any], env: dict[str, str], logins: dict[str, StoredLogin], words: str
 ) -> None:
     found = offer("loom", said, env=env, logins=logins)
     one = found.find("one")
@@ -427,13 +431,15 @@ def test_a_name_in_an_address_is_a_name() -> None:
 
 
 def test_copilot_is_reached_with_the_login_of_opencode_and_at_a_companys_own_server() -> None:
-    login = Login(provider="github-copilot", type="oauth", secret="gho", url="https://copilot-api.corp.test")
+    login = StoredLogin(
+        provider="github-copilot", type="oauth", secret="gho", url="https://copilot-api.corp.test"
+    )
     found = offer("github-copilot", logins={"github-copilot": login})
     model = found.find("gpt-5")
     assert model is not None
     access = found.access(model)
     assert (access.npm, access.url) == ("@ai-sdk/github-copilot", "https://copilot-api.corp.test")
-    assert access.key == Key(secret="gho", source="stored")
+    assert access.key == ProviderKey(secret="gho", source="stored")
     assert reach("github-copilot", "gpt-5", env={"GITHUB_TOKEN": "t"}) == "https://copilot.test"
 
 
@@ -479,8 +485,8 @@ def test_one_that_nobody_configured_is_not_listed() -> None:
 
 def test_a_server_on_this_machine_is_given_time_to_read_unless_somebody_said_how_long() -> None:
     def first_byte(adapters: Adapters, url: str) -> float:
-        return adapters._waits(url).first_byte
+        return adapters._get_deadlines(url).first_byte
 
     near, far = "http://127.0.0.1:11434/v1", "https://api.example.test/v1"
     assert (first_byte(Adapters(), near), first_byte(Adapters(), far)) == (300, 60)
-    assert first_byte(Adapters(Deadlines(first_byte=20)), near) == 20
+    assert first_byte(Adapters(StreamDeadlines(first_byte=20)), near) == 20

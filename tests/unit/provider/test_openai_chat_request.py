@@ -7,6 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from fake.openai import STRICT, Manners, check
+from fake.refusing import RefusedError
 from given.asked_models import request
 from given.models import CLAUDE, GPT, LOCAL, MISTRAL, ROUTED
 from weft.model.catalog import Interleaved, Model
@@ -14,7 +16,7 @@ from weft.provider.body import to_bytes
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
-    FileContent,
+    MediaContent,
     ReasoningContent,
     ResultContent,
     TextContent,
@@ -23,8 +25,6 @@ from weft.provider.contract import (
 )
 from weft.provider.normalise import NO_OUTPUT
 from weft.provider.openai_chat.request import to_body
-from weft.testing.fake.openai import STRICT, Manners, check
-from weft.testing.fake.refusing import RefusedError
 from weft.testing.provider_stand import READ
 
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -33,7 +33,7 @@ HELLO = UserTurn(content=(TextContent(text="hello"),))
 CALL = CallContent(call_id="call_1", tool="read", input={"path": "a"})
 RESULT = ToolTurn(content=(ResultContent(call_id="call_1", tool="read", output="text"),))
 WIRE_CALL = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path":"a"}'}}
-PICTURE = FileContent(url=f"data:image/jpeg;base64,{PNG}", mime="image/jpeg")
+PICTURE = MediaContent(url=f"data:image/jpeg;base64,{PNG}", mime="image/jpeg")
 WIRE_PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
 
 
@@ -98,7 +98,7 @@ def test_a_call_may_come_without_words() -> None:
 
 
 def test_files() -> None:
-    paper = FileContent(
+    paper = MediaContent(
         url="data:application/pdf;base64,JVBERi0xAAAA", mime="application/pdf", filename="a.pdf"
     )
     [told] = messages(GPT, UserTurn(content=(TextContent(text="see"), PICTURE, paper)))

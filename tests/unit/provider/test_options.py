@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from weft.model.catalog import Capabilities, Limit, Model, ModelApi
 from weft.provider.catalog import choice as table
-from weft.provider.catalog.choice import variants, with_configured
+from weft.provider.catalog.choice import list_variants, merge_variants
 
 OPENAI, ANTHROPIC, GOOGLE = "@ai-sdk/openai", "@ai-sdk/anthropic", "@ai-sdk/google"
 COMPATIBLE, OPENROUTER = "@ai-sdk/openai-compatible", "@openrouter/ai-sdk-provider"
@@ -48,7 +48,11 @@ def test_how_warm_a_model_is_asked(
     id: str, temperature: float | None, top_p: float | None, top_k: int | None
 ) -> None:
     made = model(id)
-    assert (table.temperature(made), table.top_p(made), table.top_k(made)) == (temperature, top_p, top_k)
+    assert (table.get_temperature(made), table.get_top_p(made), table.get_top_k(made)) == (
+        temperature,
+        top_p,
+        top_k,
+    )
 
 
 def thinking(budget: int) -> dict[str, Any]:
@@ -71,7 +75,7 @@ def thinking(budget: int) -> dict[str, Any]:
 )
 def test_how_long_an_answer_may_be(output: int, npm: str, options: dict[str, Any], most: int) -> None:
     made = replace(model("m", npm), limit=Limit(context=200_000, output=output))
-    assert table.max_output(made, 32_000, options) == most
+    assert table.get_max_output(made, 32_000, options) == most
 
 
 @pytest.mark.parametrize(
@@ -126,7 +130,7 @@ def test_how_long_an_answer_may_be(output: int, npm: str, options: dict[str, Any
     ids=lambda value: f"{value.provider_id}/{value.id}" if isinstance(value, Model) else "",
 )
 def test_what_a_model_is_asked_with(made: Model, options: dict[str, Any]) -> None:
-    assert table.options(made, "ses_1") == options
+    assert table.get_options(made, "ses_1") == options
 
 
 @pytest.mark.parametrize(
@@ -147,7 +151,7 @@ def test_what_a_model_is_asked_with(made: Model, options: dict[str, Any]) -> Non
     ids=lambda value: value.id if isinstance(value, Model) else "",
 )
 def test_small_work_is_done_with_little_thought(made: Model, options: dict[str, Any]) -> None:
-    assert table.small_options(made) == options
+    assert table.get_small_options(made) == options
 
 
 EVERY = ["none", "minimal", "low", "medium", "high", "xhigh"]
@@ -197,22 +201,22 @@ EVERY = ["none", "minimal", "low", "medium", "high", "xhigh"]
     ids=lambda value: f"{value.id} {value.api.npm}" if isinstance(value, Model) else "",
 )
 def test_the_variants_a_model_has(made: Model, names: list[str]) -> None:
-    assert list(variants(made)) == names
+    assert list(list_variants(made)) == names
 
 
 def test_a_variant_says_how_hard_to_think_in_the_providers_words() -> None:
-    assert variants(model("llama"))["high"] == {"reasoningEffort": "high"}
-    assert variants(model("openai/gpt-5", OPENROUTER))["none"] == {"reasoning": {"effort": "none"}}
-    assert variants(model("o3", OPENAI))["low"] == {"reasoningEffort": "low", **SUMMARY}
-    assert variants(model("claude", ANTHROPIC)) == {"high": thinking(16_000), "max": thinking(31_999)}
-    assert variants(model("gemini-2.5", GOOGLE))["max"] == {
+    assert list_variants(model("llama"))["high"] == {"reasoningEffort": "high"}
+    assert list_variants(model("openai/gpt-5", OPENROUTER))["none"] == {"reasoning": {"effort": "none"}}
+    assert list_variants(model("o3", OPENAI))["low"] == {"reasoningEffort": "low", **SUMMARY}
+    assert list_variants(model("claude", ANTHROPIC)) == {"high": thinking(16_000), "max": thinking(31_999)}
+    assert list_variants(model("gemini-2.5", GOOGLE))["max"] == {
         "thinkingConfig": {"includeThoughts": True, "thinkingBudget": 24_576}
     }
 
 
 def test_a_thinking_budget_leaves_room_for_an_answer() -> None:
     small = replace(model("claude", ANTHROPIC), limit=Limit(context=200_000, output=8_000))
-    assert variants(small) == {"high": thinking(4_000), "max": thinking(7_999)}
+    assert list_variants(small) == {"high": thinking(4_000), "max": thinking(7_999)}
 
 
 def test_a_persons_variants_are_laid_over_them() -> None:
@@ -222,7 +226,7 @@ def test_a_persons_variants_are_laid_over_them() -> None:
         "high": {"reasoningEffort": "xhigh"},
         "mine": {"temperature": 0, "disabled": False},
     }
-    assert with_configured(offered, said) == {
+    assert merge_variants(offered, said) == {
         "high": {"reasoningEffort": "xhigh", "include": ["a"]},
         "mine": {"temperature": 0},
     }
@@ -230,6 +234,9 @@ def test_a_persons_variants_are_laid_over_them() -> None:
 
 def test_claude_that_thinks_as_it_likes_is_told_how_hard_to_try() -> None:
     thinking = {"type": "adaptive", "display": "summarized"}
-    assert variants(model("claude-opus-4-7", ANTHROPIC))["max"] == {"thinking": thinking, "effort": "max"}
-    on_bedrock = variants(model("anthropic.claude-opus-4-7", "@ai-sdk/amazon-bedrock"))
+    assert list_variants(model("claude-opus-4-7", ANTHROPIC))["max"] == {
+        "thinking": thinking,
+        "effort": "max",
+    }
+    on_bedrock = list_variants(model("anthropic.claude-opus-4-7", "@ai-sdk/amazon-bedrock"))
     assert on_bedrock["low"] == {"reasoningConfig": {"type": "adaptive", "maxReasoningEffort": "low"}}

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from fake import anthropic, gemini_rules, openai, responses_rules
 from given.asked_models import GEMINI_2, GPT_5, request
 from given.models import CLAUDE, GPT
 from weft.model.catalog import Model, ModelApi
@@ -16,8 +17,7 @@ from weft.provider.contract import OutputFormat, ToolSpec
 from weft.provider.gemini import request as google
 from weft.provider.openai_chat import request as chat
 from weft.provider.openai_responses import request as responses
-from weft.run.structured import is_strict, takes_format
-from weft.testing.fake import anthropic, gemini_rules, openai, responses_rules
+from weft.run.json_schema import has_native_format, is_strict
 from weft.testing.provider_stand import HELLO
 
 SCHEMA = {
@@ -109,4 +109,4 @@ def model(npm: str, *, known: bool, provider: str = "mill", **options: Any) -> M
 def test_a_format_is_used_where_the_api_has_one_that_leaves_tools_free(
     asked: Model, tools: bool, taken: bool
 ) -> None:
-    assert takes_format(asked, tools=tools) is taken
+    assert has_native_format(asked, tools=tools) is taken

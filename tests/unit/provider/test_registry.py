@@ -10,12 +10,12 @@ from msgspec import Raw
 from weft.errors import InvalidInputError, ModelNotFoundError, NoModelError, ProviderAuthError
 from weft.model.part import ModelRef
 from weft.provider.catalog.access import Access
-from weft.provider.catalog.credentials import Login
+from weft.provider.catalog.credentials import StoredLogin
 from weft.provider.catalog.models import Catalogue
-from weft.provider.catalog.offers import Offers, Sources, scripted_model
+from weft.provider.catalog.offers import OfferSources, ProviderOffers, make_scripted_model
 from weft.provider.chunk import AnyChunk, Finished, Started, Usage
 from weft.provider.contract import ModelRequest, Parameters
-from weft.provider.registry import Registry, Served
+from weft.provider.registry import Registry, ServedModel
 
 CHAT = "@ai-sdk/openai-compatible"
 KNOWN: dict[str, Any] = {
@@ -76,19 +76,19 @@ def registry(
     configured: Mapping[str, Any] | None = None,
     *,
     env: Mapping[str, str] | None = None,
-    logins: Mapping[str, Login] | None = None,
+    logins: Mapping[str, StoredLogin] | None = None,
     adapter: Adapter | None = None,
     **more: Any,
 ) -> Registry:
     known = {id: Raw(msgspec.json.encode(entry)) for id, entry in KNOWN.items()}
-    sources = Sources(
+    sources = OfferSources(
         catalogue=Catalogue(lambda: known),
         warn=pytest.fail,
         configured=configured or {},
         logins=logins or {},
         env=env or {},
     )
-    return Registry(offers=Offers(sources), connect=adapter.connect if adapter else None, **more)
+    return Registry(offers=ProviderOffers(sources), connect=adapter.connect if adapter else None, **more)
 
 
 def named(name: str) -> ModelRef:
@@ -131,7 +131,7 @@ def test_an_unknown_one_is_an_error_with_near_names(name: str, near: str) -> Non
 
 
 def test_what_is_served_comes_before_what_is_on_offer() -> None:
-    own = Served(scripted_model("m"), Adapter())
+    own = ServedModel(make_scripted_model("m"), Adapter())
     models = registry()
     assert Registry([own]).get(named("scripted/m")) is own
     with pytest.raises(ModelNotFoundError):
@@ -190,8 +190,8 @@ async def test_closing_what_was_never_opened_is_fine() -> None:
 ANTHROPIC, OPENAI = {"ANTHROPIC_API_KEY": "k"}, {"OPENAI_API_KEY": "k"}
 
 
-def stored(provider: str) -> dict[str, Login]:
-    return {provider: Login(provider=provider, type="api", secret="k")}
+def stored(provider: str) -> dict[str, StoredLogin]:
+    return {provider: StoredLogin(provider=provider, type="api", secret="k")}
 
 
 def test_the_named_model_is_the_default_even_if_it_is_not_there() -> None:
@@ -210,7 +210,7 @@ def test_the_named_model_is_the_default_even_if_it_is_not_there() -> None:
     ],
 )
 def test_else_it_is_the_best_of_the_provider_that_is_meant(
-    configured: dict[str, Any], env: dict[str, str], logins: dict[str, Login], name: str
+    configured: dict[str, Any], env: dict[str, str], logins: dict[str, StoredLogin], name: str
 ) -> None:
     assert registry(configured, env=env, logins=logins).default() == named(name)
 

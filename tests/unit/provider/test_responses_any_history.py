@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
+from fake.responses_rules import check_request
 from given.any_history import ENCRYPTED, histories
 from given.asked_models import GPT_4O, GPT_5, READ, request
 from weft.context.history import to_model_messages
@@ -11,7 +12,6 @@ from weft.model.catalog import Model
 from weft.model.message import MessageWithParts
 from weft.provider.body import to_bytes
 from weft.provider.openai_responses.request import to_body
-from weft.testing.fake.responses_rules import check_request
 
 MADE_BY = (("openai", "gpt-5"), ("openai", "gpt-4o"), ("google", "gemini-3-pro-preview"))
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fake.responses import ResponsesDialect
 from weft.errors import ProviderError
 from weft.provider.chunk import (
     AnyChunk,
@@ -22,9 +23,8 @@ from weft.provider.chunk import (
     Usage,
 )
 from weft.provider.openai_responses.stream import ResponsesFold, to_usage
-from weft.provider.scripted import Call, End, Say, Think
+from weft.provider.scripted import End, Say, Think, UseTool
 from weft.provider.sse import SseEvent, SseReader
-from weft.testing.fake.responses import ResponsesDialect
 
 CREATED = {"type": "response.created", "response": {"id": "resp_1"}}
 COUNTS = {
@@ -66,7 +66,7 @@ def test_a_whole_answer() -> None:
     told = fold_script(
         Think(text="Look at it."),
         Say(text="One moment."),
-        Call(tool="read", input={"path": "a"}),
+        UseTool(tool="read", input={"path": "a"}),
         End(usage=usage),
     )
     secret = "gAAAAABMTpMb29rIGF0IGl0Lg=="
@@ -281,7 +281,7 @@ def test_a_failure_inside_the_answer_is_an_error(
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'"x"', b"<html>", b'{"type": 3}'])
 def test_what_cannot_be_read_is_an_error(data: bytes) -> None:
-    with pytest.raises(ProviderError, match="cannot read"):
+    with pytest.raises(ProviderError, match="cannot be read"):
         list(ResponsesFold({}).feed(SseEvent("", data)))
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fake.responses_rules import RefusedError, check_request
 from given.any_history import ENCRYPTED, PDF, PNG
 from given.asked_models import GPT_4O, GPT_5, READ, model, request
 from weft.model.catalog import Modalities
@@ -11,7 +12,7 @@ from weft.provider.body import to_bytes
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
-    FileContent,
+    MediaContent,
     ModelMessage,
     ReasoningContent,
     ResultContent,
@@ -21,9 +22,8 @@ from weft.provider.contract import (
     UserTurn,
 )
 from weft.provider.openai_responses.request import to_body
-from weft.testing.fake.responses_rules import RefusedError, check_request
 
-IMAGE = FileContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")
+IMAGE = MediaContent(url=f"data:image/png;base64,{PNG}", mime="image/png", filename="a.png")
 
 
 def said(*words: str) -> UserTurn:
@@ -153,8 +153,10 @@ def test_a_thought_of_another_model_or_without_a_sequel_is_left_out() -> None:
 
 
 def test_pictures_and_documents_are_shown() -> None:
-    document = FileContent(url=f"data:application/pdf;base64,{PDF}", mime="application/pdf", filename="b.pdf")
-    linked = FileContent(url="https://example.com/c.pdf", mime="application/pdf")
+    document = MediaContent(
+        url=f"data:application/pdf;base64,{PDF}", mime="application/pdf", filename="b.pdf"
+    )
+    linked = MediaContent(url="https://example.com/c.pdf", mime="application/pdf")
     turn = UserTurn(content=(TextContent(text="look"), IMAGE, document, linked))
     assert items(turn) == [
         {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from weft.errors import ProviderError
-from weft.provider.sse import SseEvent, SseReader, decode_data
+from weft.provider.sse import SseEvent, SseReader, decode_event
 
 
 def read(*pieces: bytes, limit: int = 1000) -> list[SseEvent]:
@@ -88,9 +88,9 @@ WORD = msgspec.json.Decoder(Word, strict=False)
 
 
 def test_data_is_json() -> None:
-    assert decode_data(b'{"text": "a", "unknown": 1}', WORD).text == "a"
+    assert decode_event(b'{"text": "a", "unknown": 1}', WORD).text == "a"
     assert (
-        decode_data(b'{"text": "half \\ud83d", "more": {"x": 0.1}}', WORD).text
+        decode_event(b'{"text": "half \\ud83d", "more": {"x": 0.1}}', WORD).text
         == "half \N{REPLACEMENT CHARACTER}"
     )
 
@@ -98,5 +98,5 @@ def test_data_is_json() -> None:
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"text": 1}', b"\xff", b"[" * 100_000, b"NaN", b"null"])
 def test_what_is_not_the_json_we_know_is_refused(data: bytes) -> None:
     with pytest.raises(ProviderError) as raised:
-        decode_data(data, WORD)
+        decode_event(data, WORD)
     assert (raised.value.kind, raised.value.retryable) == ("protocol", False)

@@ -32,9 +32,9 @@ from weft.provider.chunk import (
     Usage,
 )
 from weft.provider.contract import ModelRequest, Parameters, Provider, TextContent, UserTurn
-from weft.provider.registry import Registry, Served
-from weft.provider.scripted import AnyMove, Call, Fail, Say, ScriptedProvider
-from weft.provider.tape import Recording, Replay, TapedModels
+from weft.provider.registry import Registry, ServedModel
+from weft.provider.scripted import AnyMove, Fail, Say, ScriptedProvider, UseTool
+from weft.provider.tape import Recording, Replay, TapedRegistry
 from weft.testing.clock import HandClock
 
 EVERY = (
@@ -84,7 +84,7 @@ async def fault(provider: Provider, request: ModelRequest) -> ProviderError:
 
 
 async def record(path: Path, provider: Provider, *requests: ModelRequest) -> str:
-    tape = Recording(str(path)).over(provider)
+    tape = Recording(str(path)).wrap(provider)
     for request in requests:
         await hear(tape, request)
     return str(path)
@@ -112,8 +112,8 @@ async def test_a_failure_comes_back_after_what_was_said_before_it(tmp_path: Path
     )
     error.kind, error.wait_ms = "rate-limit", 1500
     recording = Recording(str(tmp_path / "tape"))
-    await fault(recording.over(Plays(Started(), error=error)), ask())
-    await fault(recording.over(Plays(error=ProviderAuthError("acme", "set ACME_API_KEY"))), ask())
+    await fault(recording.wrap(Plays(Started(), error=error)), ask())
+    await fault(recording.wrap(Plays(error=ProviderAuthError("acme", "set ACME_API_KEY"))), ask())
     replay = Replay(str(tmp_path / "tape"))
 
     again = await fault(replay, ask())
@@ -168,13 +168,13 @@ async def test_another_directory_and_other_ids_are_no_difference(tmp_path: Path)
     then, now = "ses_0123456789abABCDEFGHIJKLMN", "ses_ba9876543210NMLKJIHGFEDCBA"
     call = ToolCall(call_id="c", tool="read", raw=f'{{"path": "/old/place/a", "of": "{then}"}}')
     recording = Recording(str(tmp_path / "tape"))
-    recording.at({"directory": "/old/place"})
+    recording.set_places({"directory": "/old/place"})
     day = "  Platform: linux\n  Today's date: Mon Jan 05 2026"
     await hear(
-        recording.over(Plays(call)), ask(f"{then} in /old/place/a", session=then, system=(f"{day}\n.",))
+        recording.wrap(Plays(call)), ask(f"{then} in /old/place/a", session=then, system=(f"{day}\n.",))
     )
     replay = Replay(str(tmp_path / "tape"))
-    replay.at({"directory": '/new/"place"'})
+    replay.set_places({"directory": '/new/"place"'})
     day = "  Platform: darwin\n  Today's date: Tue Feb 10 2026"
 
     heard = await hear(replay, ask(f'{now} in /new/"place"/a', session=now, system=(f"{day}\n.",)))
@@ -184,11 +184,11 @@ async def test_another_directory_and_other_ids_are_no_difference(tmp_path: Path)
 async def test_a_directory_that_was_told_in_pieces_is_no_difference_later(tmp_path: Path) -> None:
     halves = (TextDelta(id="t", text="see /old/pl"), TextDelta(id="t", text="ace"))
     recording = Recording(str(tmp_path / "tape"))
-    recording.at({"directory": "/old/place"})
-    await hear(recording.over(Plays(*halves)), ask("/old/place"))
-    await hear(recording.over(scripted("a")), ask("see /old/place"))
+    recording.set_places({"directory": "/old/place"})
+    await hear(recording.wrap(Plays(*halves)), ask("/old/place"))
+    await hear(recording.wrap(scripted("a")), ask("see /old/place"))
     replay = Replay(str(tmp_path / "tape"))
-    replay.at({"directory": "/new"})
+    replay.set_places({"directory": "/new"})
 
     said = text_of(await hear(replay, ask("/new")))
     assert text_of(await hear(replay, ask(said))) == "a"
@@ -196,8 +196,8 @@ async def test_a_directory_that_was_told_in_pieces_is_no_difference_later(tmp_pa
 
 async def test_a_name_that_only_begins_like_the_directory_is_another(tmp_path: Path) -> None:
     recording = Recording(str(tmp_path / "tape"))
-    recording.at({"directory": "/old", "worktree": "/"})
-    await hear(recording.over(scripted("a")), ask("/older and my/old and /old"))
+    recording.set_places({"directory": "/old", "worktree": "/"})
+    await hear(recording.wrap(scripted("a")), ask("/older and my/old and /old"))
     (line,) = (tmp_path / "tape").read_text().splitlines()
 
     assert json.loads(line)["request"]["messages"][0]["content"][0]["text"] == (
@@ -223,12 +223,12 @@ async def test_a_tape_holds_no_header_and_no_key(tmp_path: Path) -> None:
 
 
 async def test_an_answer_nobody_heard_to_the_end_is_played_as_far_as_it_goes(tmp_path: Path) -> None:
-    async with aclosing(Recording(str(tmp_path / "tape")).over(Plays(*EVERY)).stream(ask())) as chunks:
+    async with aclosing(Recording(str(tmp_path / "tape")).wrap(Plays(*EVERY)).stream(ask())) as chunks:
         assert await anext(chunks) == Started()
 
     async with aclosing(Replay(str(tmp_path / "tape")).stream(ask())) as chunks:
         assert await anext(chunks) == Started()
-        with pytest.raises(ProviderError, match="tape was recorded only so far"):
+        with pytest.raises(ProviderError, match="tape holds only the beginning of this answer"):
             await anext(chunks)
 
 
@@ -241,7 +241,7 @@ async def test_what_was_under_way_is_kept_when_it_is_cancelled(tmp_path: Path) -
             began.set()
             await asyncio.Event().wait()
 
-    task = asyncio.ensure_future(hear(Recording(str(tmp_path / "tape")).over(Hangs()), ask()))
+    task = asyncio.ensure_future(hear(Recording(str(tmp_path / "tape")).wrap(Hangs()), ask()))
     await began.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -252,11 +252,11 @@ async def test_what_was_under_way_is_kept_when_it_is_cancelled(tmp_path: Path) -
 async def test_a_replay_knows_the_models_it_was_recorded_with(tmp_path: Path) -> None:
     path = await record(tmp_path / "tape", scripted("a"), ask())
     replay = Replay(path)
-    models = TapedModels(Registry(), replay)
+    models = TapedRegistry(Registry(), replay)
     name = ModelRef(provider_id="scripted", model_id="test")
 
     assert models.default() == name
-    assert models.get(name) == Served(MODEL, replay)
+    assert models.get(name) == ServedModel(MODEL, replay)
     with pytest.raises(ModelNotFoundError):
         models.get(ModelRef(provider_id="scripted", model_id="other"))
 
@@ -268,9 +268,9 @@ async def test_what_is_no_tape_is_refused_by_line(tmp_path: Path) -> None:
         "nonsense": "not JSON",
         '{"role": "user"}': "missing required field",
         good[: len(good) // 2]: "not JSON",
-        good.replace('"tape":1', '"tape":9'): "tape format 9, this weft knows 1",
-        good.replace("TextDelta", "Telegram"): "there is no chunk 'Telegram'",
-        good.replace('"hello"', '"hallo"'): "the request is not the one that was recorded",
+        good.replace('"tape":1', '"tape":9'): "tape format 9, but this weft reads format 1",
+        good.replace("TextDelta", "Telegram"): "unknown chunk 'Telegram'",
+        good.replace('"hello"', '"hallo"'): "the request was changed after it was recorded",
     }
     for line, reason in bad.items():
         (tmp_path / "bad").write_text(good + line)
@@ -288,7 +288,7 @@ def test_a_recording_takes_a_new_file_or_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / "full").write_text("mine")
 
     for path, reason in (
-        (tmp_path / "full", "already"),
+        (tmp_path / "full", "is not empty"),
         (tmp_path, "cannot"),
         (tmp_path / "no/way", "No such"),
     ):
@@ -318,15 +318,15 @@ def gist(history: list[MessageWithParts]) -> list[object]:
 async def test_a_run_is_the_same_when_it_is_played(tmp_path: Path) -> None:
     script: list[list[AnyMove]] = [
         [Fail(message="busy", retryable=True)],
-        [Say(text="I will."), Call(tool="echo", input={"words": "hi"})],
+        [Say(text="I will."), UseTool(tool="echo", input={"words": "hi"})],
         [Say(text="Done.")],
     ]
     recording = Recording(str(tmp_path / "tape"))
-    recording.at({"directory": "/one"})
-    first = await run(recording.over(ScriptedProvider(script, HandClock(NOW))), 1, "/one")
+    recording.set_places({"directory": "/one"})
+    first = await run(recording.wrap(ScriptedProvider(script, HandClock(NOW))), 1, "/one")
     again, elsewhere = Replay(str(tmp_path / "tape")), Replay(str(tmp_path / "tape"))
-    again.at({"directory": "/one"})
-    elsewhere.at({"directory": "/two"})
+    again.set_places({"directory": "/one"})
+    elsewhere.set_places({"directory": "/two"})
 
     assert await run(again, 1, "/one") == first
     assert gist(await run(elsewhere, 2, "/two")) == gist(first)

@@ -1,4 +1,4 @@
-"""What a child may do, what it is shown, and what comes of it."""
+"""What a child session may do, what it is shown, and what it returns."""
 
 import os
 from pathlib import Path
@@ -13,16 +13,16 @@ from given.conversation import SESSION, answered, asked, called, ids, text
 from weft.errors import ToolError
 from weft.model.agent import Agent
 from weft.model.event import PartRemoved, PartUpdated
-from weft.model.failure import aborted, unknown
+from weft.model.failure import aborted_failure, unknown_failure
 from weft.model.ids import GLOBAL_PROJECT, MessageID, SessionID
 from weft.model.input import AgentInput, FileInput, TextInput
 from weft.model.part import CallTime, ErrorState, ModelRef, RunningState, Span, ToolPart
 from weft.model.permission import Action, Rule, Ruleset
 from weft.model.project import Place, Project, ProjectTime
-from weft.model.session import Session, SessionTime, own_of
-from weft.permission.rules import STRICTEST_FIRST, evaluate, judge, limits_for
-from weft.run.attachments import Reader, names_in, resolve
-from weft.run.child_rules import NO_WORDS, Progress, denied_below, narrow, words_of
+from weft.model.session import Session, SessionTime, get_weft_data
+from weft.permission.rules import STRICTEST_FIRST, evaluate, judge, to_limits
+from weft.run.attachments import MentionScope, list_mentions, resolve_mentions
+from weft.run.child_rules import NO_WORDS, ChildProgress, get_child_text, list_denied, narrow_child
 
 PERMISSIONS = ("bash", "edit", "read", "task")
 PATTERNS = ("*", "a*", "ab", "b")
@@ -70,8 +70,8 @@ def test_a_child_is_never_freer_than_the_rules_of_its_parent_session(
 ) -> None:
     worker = agent(*doing)
     parent = session("ses_a", above)
-    child = narrow(session("ses_b", own, "ses_a"), parent, denied_below(worker, (), deepest=False), None)
-    verdict = judge(permission, pattern, limits_for(worker, child)).action
+    child = narrow_child(session("ses_b", own, "ses_a"), parent, list_denied(worker, (), deepest=False), None)
+    verdict = judge(permission, pattern, to_limits(worker, child)).action
 
     assert strictness(verdict) >= strictness(says(above, permission, pattern))
 
@@ -82,9 +82,9 @@ def test_a_grandchild_is_never_freer_than_the_rules_of_the_first_session(
 ) -> None:
     worker = agent(*doing)
     top = session("ses_a", above)
-    child = narrow(session("ses_b", (), "ses_a"), top, (), None)
-    grandchild = narrow(session("ses_c", own, "ses_b"), child, (), None)
-    verdict = judge("bash", pattern, limits_for(worker, grandchild)).action
+    child = narrow_child(session("ses_b", (), "ses_a"), top, (), None)
+    grandchild = narrow_child(session("ses_c", own, "ses_b"), child, (), None)
+    verdict = judge("bash", pattern, to_limits(worker, grandchild)).action
 
     assert strictness(verdict) >= strictness(says(above, "bash", pattern))
 
@@ -95,20 +95,20 @@ def test_where_an_agent_may_not_change_files_no_child_of_its_may(
 ) -> None:
     sender, worker = agent(ALLOW, *sending), agent(*doing)
     said = tuple(rule for rule in sending if rule.permission == "edit")
-    child = narrow(session("ses_b", own, "ses_a"), session("ses_a"), (), sender)
-    grandchild = narrow(session("ses_c", (), "ses_b"), child, (), worker)
+    child = narrow_child(session("ses_b", own, "ses_a"), session("ses_a"), (), sender)
+    grandchild = narrow_child(session("ses_c", (), "ses_b"), child, (), worker)
     if says(said, "edit", pattern) == "deny":
         for each in (child, grandchild):
-            assert judge("edit", pattern, limits_for(worker, each)).action == "deny"
+            assert judge("edit", pattern, to_limits(worker, each)).action == "deny"
 
 
 @given(rulesets, rulesets, rulesets)
 def test_narrowing_again_changes_nothing(above: Ruleset, sending: Ruleset, own: Ruleset) -> None:
     parent, sender = session("ses_a", above), agent(*sending)
-    denied = denied_below(sender, ("secret",), deepest=True)
-    once = narrow(session("ses_b", own, "ses_a"), parent, denied, sender)
+    denied = list_denied(sender, ("secret",), deepest=True)
+    once = narrow_child(session("ses_b", own, "ses_a"), parent, denied, sender)
 
-    assert narrow(once, parent, denied, sender) == once
+    assert narrow_child(once, parent, denied, sender) == once
 
 
 def test_a_child_keeps_what_its_agent_is_given_by_name_but_for_the_deepest() -> None:
@@ -117,17 +117,17 @@ def test_a_child_keeps_what_its_agent_is_given_by_name_but_for_the_deepest() -> 
         Rule(permission="todowrite", pattern="*", action="allow"),
     )
 
-    assert denied_below(agent(ALLOW), (), deepest=False) == (
+    assert list_denied(agent(ALLOW), (), deepest=False) == (
         deny("todowrite"), deny("todoread"), deny("task"),
     )  # fmt: skip
-    assert denied_below(named, ("speak",), deepest=False) == (deny("todoread"), deny("speak"))
-    assert denied_below(named, (), deepest=True) == (deny("todoread"), deny("task"))
+    assert list_denied(named, ("speak",), deepest=False) == (deny("todoread"), deny("speak"))
+    assert list_denied(named, (), deepest=True) == (deny("todoread"), deny("task"))
 
 
 def test_rules_that_withhold_no_file_leave_no_trace() -> None:
     child = session("ses_b", (), "ses_a")
     for sender in (None, agent(ALLOW), agent(deny("bash")), agent(deny("*"))):
-        assert own_of(narrow(child, session("ses_a"), (), sender)).limits == ()
+        assert get_weft_data(narrow_child(child, session("ses_a"), (), sender)).limits == ()
 
 
 # --- mentions ---
@@ -145,13 +145,13 @@ def test_rules_that_withhold_no_file_leave_no_trace() -> None:
     ],
 )
 def test_names_with_an_at_are_found(words: str, names: list[str]) -> None:
-    assert names_in(words) == names
+    assert list_mentions(words) == names
 
 
-def reader(directory: Path, *permission: Rule, **more: Any) -> Reader:
+def reader(directory: Path, *permission: Rule, **more: Any) -> MentionScope:
     project = Project(id=GLOBAL_PROJECT, worktree=str(directory), time=ProjectTime(created=1, updated=1))
     place = Place(project=project, directory=str(directory), worktree=str(directory))
-    return Reader(place=place, limits=((ALLOW, *permission),), agents=more.get("agents", {}))
+    return MentionScope(place=place, limits=((ALLOW, *permission),), agents=more.get("agents", {}))
 
 
 async def test_files_and_directories_in_the_project_are_shown(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_files_and_directories_in_the_project_are_shown(tmp_path: Path) ->
     (tmp_path / "b.py").write_text("x")
     words = "look at @b.py and @src"
 
-    assert await resolve(words, reader(tmp_path)) == (
+    assert await resolve_mentions(words, reader(tmp_path)) == (
         TextInput(text=words),
         FileInput(mime="text/plain", filename="b.py", url=(tmp_path / "b.py").as_uri()),
         FileInput(mime="application/x-directory", filename="src", url=(tmp_path / "src").as_uri()),
@@ -178,17 +178,17 @@ async def test_what_lies_outside_or_would_be_asked_for_stays_a_word(tmp_path: Pa
     ask = Rule(permission="read", pattern="*.env", action="ask")
     words = f"@{outside}/key @~/key @link @.env @plain @nothing.py"
 
-    assert await resolve(words, reader(project, ask)) == (TextInput(text=words),)
+    assert await resolve_mentions(words, reader(project, ask)) == (TextInput(text=words),)
 
 
 async def test_an_agent_is_named_only_to_a_child_that_may_hand_tasks_on(tmp_path: Path) -> None:
     agents = {"explore": agent(ALLOW, name="explore")}
 
-    assert await resolve("ask @explore", reader(tmp_path, agents=agents)) == (
+    assert await resolve_mentions("ask @explore", reader(tmp_path, agents=agents)) == (
         TextInput(text="ask @explore"),
         AgentInput(name="explore"),
     )
-    assert await resolve("ask @explore", reader(tmp_path, deny("task"), agents=agents)) == (
+    assert await resolve_mentions("ask @explore", reader(tmp_path, deny("task"), agents=agents)) == (
         TextInput(text="ask @explore"),
     )
 
@@ -199,36 +199,36 @@ async def test_an_agent_is_named_only_to_a_child_that_may_hand_tasks_on(tmp_path
 def test_the_last_words_of_a_child_are_what_it_brings() -> None:
     answer = answered("A1", 2, "U1", text("A1", "let me see", 1), called("A1", 2), text("A1", "there", 3))
 
-    assert words_of(answer, SESSION) == "there"
+    assert get_child_text(answer, SESSION) == "there"
 
 
 def test_without_words_the_failed_calls_are_told() -> None:
     call = called("A1")
     state = ErrorState(input={}, error="The user said no", time=CallTime(start=1, end=2))
 
-    assert words_of(answered("A1", 2, "U1", replace(call, state=state)), SESSION) == (
+    assert get_child_text(answered("A1", 2, "U1", replace(call, state=state)), SESSION) == (
         f"{NO_WORDS}\nread: The user said no"
     )
-    assert words_of(answered("A1", 2, "U1"), SESSION) == NO_WORDS
+    assert get_child_text(answered("A1", 2, "U1"), SESSION) == NO_WORDS
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
         (asked("U1", 1), NO_WORDS),
-        (answered("A1", 2, "U1", error=unknown("boom")), "The subagent failed: boom."),
-        (answered("A1", 2, "U1", text("A1", "half"), error=aborted()), "Before that it said: half"),
+        (answered("A1", 2, "U1", error=unknown_failure("boom")), "The subagent failed: boom."),
+        (answered("A1", 2, "U1", text("A1", "half"), error=aborted_failure()), "Before that it said: half"),
     ],
 )
 def test_a_child_that_did_not_come_to_its_end_is_an_error(answer: Any, said: str) -> None:
     with pytest.raises(ToolError) as raised:
-        words_of(answer, SESSION)
+        get_child_text(answer, SESSION)
     assert said in str(raised.value)
     assert f"session_id {SESSION}" in str(raised.value)
 
 
 def test_progress_is_a_line_for_each_call_of_the_child_alone() -> None:
-    progress = Progress(
+    progress = ChildProgress(
         SESSION, ModelRef(provider_id="p", model_id="m"), [answered("A1", 2, "U1", called("A1"))]
     )
     running = ToolPart(

@@ -1,4 +1,4 @@
-"""Making room in a conversation that no longer fits."""
+"""Compaction of a conversation that no longer fits."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from given.conversation import answered, asked, called, text
 from given.house import ALLOW, MODEL, House, open_house, say
-from weft.context.compaction import carried, changed_files
-from weft.context.tokens import estimate, projected
+from weft.context.compaction import format_carryover, list_changed_files
+from weft.context.tokens import estimate, project_tokens
 from weft.errors import InvalidInputError, ProviderError
 from weft.model.agent import Agent
 from weft.model.catalog import Limit
@@ -21,13 +21,13 @@ from weft.model.part import CompactionPart, TextPart, Tokens
 from weft.model.session import SessionChange, Todo
 from weft.provider.chunk import AnyChunk, Usage
 from weft.provider.contract import ModelRequest, TextContent, UserTurn
-from weft.provider.scripted import Call, End, Fail, Say
-from weft.run.decide import Compact, Step, decide
+from weft.provider.scripted import End, Fail, Say, UseTool
+from weft.run.decide import Compact, ModelStep, decide
 
 SMALL = replace(MODEL, limit=Limit(context=100_000, output=8_000))
 SUMMARISER = Agent(name="compaction", mode="primary", hidden=True, prompt="Sum it up.")
 FULL = End(usage=Usage(input=95_000, output=100), reason="tool-calls")
-CALL = Call(tool="echo", input={"words": "x"})
+CALL = UseTool(tool="echo", input={"words": "x"})
 
 
 async def start(house: House) -> SessionID:
@@ -154,7 +154,7 @@ async def test_when_a_summary_makes_no_room_the_run_ends_and_says_so() -> None:
                 break
 
         assert len(failures) == 1
-        assert "made no room" in str(failures[0])
+        assert "even after a summary" in str(failures[0])
         assert len(house.provider.requests) <= 2
 
 
@@ -172,7 +172,7 @@ def test_b39_a_prompt_queued_behind_the_request_does_not_take_the_summary_from_i
     history = [asked("U1", 1), answered("A1", 2, "U1", called("A1")), request, asked("U3", 4)]
     assert isinstance(request.info, UserMessage)
 
-    assert decide(history) == Step(request.info, summary=True)
+    assert decide(history) == ModelStep(request.info, summary=True)
 
 
 def test_no_room_comes_before_the_next_step_and_only_when_there_is_one() -> None:
@@ -188,8 +188,8 @@ def test_what_comes_is_projected_from_what_was_counted() -> None:
     assert isinstance(message.info, AssistantMessage)
     counted = replace(message, info=replace(message.info, tokens=Tokens(input=1000, output=50)))
 
-    assert projected([asked("U1", 1), counted]) == 1050
-    assert 1050 < projected([asked("U1", 1), counted, asked("U2", 3)]) < 1060
+    assert project_tokens([asked("U1", 1), counted]) == 1050
+    assert 1050 < project_tokens([asked("U1", 1), counted, asked("U2", 3)]) < 1060
 
 
 def test_what_must_not_be_lost_is_carried_word_for_word() -> None:
@@ -197,13 +197,13 @@ def test_what_must_not_be_lost_is_carried_word_for_word() -> None:
         Todo(content="weave", status="pending", priority="high"),
         Todo(content="spin", status="completed", priority="low"),
     ]
-    words = carried([asked("U1", 1, text("U1", "mend the loom"))], todos)
+    words = format_carryover([asked("U1", 1, text("U1", "mend the loom"))], todos)
 
     assert "mend the loom" in words
     assert "- [pending] weave" in words
     assert "spin" not in words
-    assert carried([], []) == ""
-    assert changed_files([asked("U1", 1)]) == []
+    assert format_carryover([], []) == ""
+    assert list_changed_files([asked("U1", 1)]) == []
 
 
 async def test_a_person_may_have_a_conversation_summed_up_at_any_time() -> None:
@@ -222,7 +222,7 @@ async def test_a_person_may_have_a_conversation_summed_up_at_any_time() -> None:
 
 async def test_an_empty_conversation_cannot_be_summed_up() -> None:
     async with open_house(agents=(SUMMARISER,)) as house:
-        with pytest.raises(InvalidInputError, match="nothing in it to sum up"):
+        with pytest.raises(InvalidInputError, match="nothing to summarise"):
             await house.api.compact(await start(house))
 
 

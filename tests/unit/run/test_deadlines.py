@@ -1,22 +1,22 @@
-"""Nothing hangs for ever: a tool that never returns, a turn without end."""
+"""Deadlines for tools that never return and turns that never end."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from given.house import ECHO, NOW, EchoInput, open_house, say
-from weft.host.tasks import PIECE
-from weft.local.permissions import Permitting
-from weft.model.event import PartUpdated, PermissionAsked, Told
+from weft.host.tasks import STEP_SECONDS
+from weft.local.permissions import PermissionSettings
+from weft.model.event import PartUpdated, PermissionAsked, PublishedEvent
 from weft.model.failure import DeadlineData, DeadlineFailure
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import CompletedState, ErrorState, RunningState, TextPart, ToolPart
 from weft.model.permission import Rule
-from weft.permission.terms import Terms
+from weft.permission.policy import AskPolicy
 from weft.provider.chunk import AnyChunk, Finished, Started, ToolCall, Usage
 from weft.provider.contract import ModelRequest
-from weft.provider.scripted import Call, Say, Wait
-from weft.run.kit import Deadlines
+from weft.provider.scripted import Say, UseTool, Wait
+from weft.run.runtime import RunDeadlines
 from weft.testing.clock import HandClock
 from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
 
@@ -34,8 +34,8 @@ async def pass_time(clock: HandClock, seconds: float) -> None:
     """Turn the clock in the pieces in which deadlines count."""
     while seconds > 0:
         await clock.somebody_sleeps(0.001)
-        clock.turn(round(PIECE * 1000))
-        seconds -= PIECE
+        clock.turn(round(STEP_SECONDS * 1000))
+        seconds -= STEP_SECONDS
         await let_others_run()
 
 
@@ -44,7 +44,7 @@ async def let_others_run() -> None:
         await asyncio.sleep(0)
 
 
-async def until_running(events: AsyncIterator[Told], tool: str) -> None:
+async def until_running(events: AsyncIterator[PublishedEvent], tool: str) -> None:
     async for told in events:
         match told.event:
             case PartUpdated(part=ToolPart(tool=name, state=RunningState())) if name == tool:
@@ -69,12 +69,12 @@ def info(message: MessageWithParts) -> AssistantMessage:
 async def test_a_tool_that_never_returns_is_ended_and_the_model_goes_on_from_that() -> None:
     clock = HandClock(NOW)
     script = (
-        [Call(tool="hang", input={"words": ""}), Call(tool="echo", input={"words": "fine"})],
+        [UseTool(tool="hang", input={"words": ""}), UseTool(tool="echo", input={"words": "fine"})],
         [Say(text="It hung.")],
     )
     async with (
         asyncio.timeout(60),
-        open_house(*script, tools=(HANG, ECHO), clock=clock, deadlines=Deadlines(tool=60)) as house,
+        open_house(*script, tools=(HANG, ECHO), clock=clock, deadlines=RunDeadlines(tool=60)) as house,
     ):
         session = (await house.api.create_session(SessionInput(title="t"))).id
         events = house.api.events()
@@ -90,13 +90,13 @@ async def test_a_tool_that_never_returns_is_ended_and_the_model_goes_on_from_tha
 async def test_a_turn_that_takes_too_long_ends_with_a_failure_that_says_so_and_nothing_open() -> None:
     clock = HandClock(NOW)
     script = (
-        [Call(tool="echo", input={"words": "done"})],
-        [Say(text="I begin"), Call(tool="hang", input={"words": ""}), Wait(seconds=10_000)],
+        [UseTool(tool="echo", input={"words": "done"})],
+        [Say(text="I begin"), UseTool(tool="hang", input={"words": ""}), Wait(seconds=10_000)],
         [Say(text="fresh")],
     )
     async with (
         asyncio.timeout(60),
-        open_house(*script, tools=(HANG, ECHO), clock=clock, deadlines=Deadlines(turn=60)) as house,
+        open_house(*script, tools=(HANG, ECHO), clock=clock, deadlines=RunDeadlines(turn=60)) as house,
     ):
         session = (await house.api.create_session(SessionInput(title="t"))).id
         events = house.api.events()
@@ -122,7 +122,7 @@ async def test_a_prompt_that_came_in_during_a_turn_that_ran_out_has_a_turn_of_it
     script = ([Wait(seconds=10_000)], [Say(text="for the second")])
     async with (
         asyncio.timeout(60),
-        open_house(*script, clock=clock, deadlines=Deadlines(turn=60)) as house,
+        open_house(*script, clock=clock, deadlines=RunDeadlines(turn=60)) as house,
     ):
         session = (await house.api.create_session(SessionInput(title="t"))).id
         first = asyncio.ensure_future(house.api.prompt(session, say("one")))
@@ -142,15 +142,15 @@ async def test_a_prompt_that_came_in_during_a_turn_that_ran_out_has_a_turn_of_it
 async def test_the_time_a_person_takes_to_answer_is_not_the_tools_nor_the_turns() -> None:
     clock = HandClock(NOW)
     rules = (Rule(permission="echo", pattern="*", action="ask"),)
-    script = ([Call(tool="echo", input={"words": "hi"})], [Say(text="done")])
+    script = ([UseTool(tool="echo", input={"words": "hi"})], [Say(text="done")])
     async with (
         asyncio.timeout(60),
         open_house(
             *script,
             clock=clock,
             rules=rules,
-            permitting=Permitting(terms=Terms(answered=True)),
-            deadlines=Deadlines(tool=20, turn=30),
+            permissions=PermissionSettings(terms=AskPolicy(answered=True)),
+            deadlines=RunDeadlines(tool=20, turn=30),
         ) as house,
     ):
         session = (await house.api.create_session(SessionInput(title="t"))).id
@@ -189,7 +189,7 @@ async def test_many_short_steps_draw_from_the_one_deadline_of_the_turn() -> None
     slow = Slow(clock)
     async with (
         asyncio.timeout(60),
-        open_house(provider=slow, clock=clock, deadlines=Deadlines(turn=60)) as house,
+        open_house(provider=slow, clock=clock, deadlines=RunDeadlines(turn=60)) as house,
     ):
         session = (await house.api.create_session(SessionInput(title="t"))).id
         answer = await house.api.prompt(session, say("go"))

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from given.conversation import answered, asked, called, ids, text
-from weft.model.failure import aborted, unknown
+from weft.model.failure import aborted_failure, unknown_failure
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import SubtaskPart
-from weft.run.decide import Step, Stop, Subtask, decide
+from weft.run.decide import ModelStep, StopRun, Subtask, decide
 
 
 def prompt_of(message: object) -> UserMessage:
@@ -20,34 +20,34 @@ def prompt_of(message: object) -> UserMessage:
 
 
 def test_nothing_asked_is_nothing_to_do() -> None:
-    assert decide([]) == Stop()
+    assert decide([]) == StopRun()
 
 
 def test_a_prompt_without_an_answer_is_a_step() -> None:
     first = asked("U1", 1)
 
-    assert decide([first]) == Step(prompt_of(first))
+    assert decide([first]) == ModelStep(prompt_of(first))
 
 
 def test_an_answer_in_words_ends_the_run() -> None:
-    assert decide([asked("U1", 1), answered("A1", 2, "U1", text("A1", "done"))]) == Stop()
+    assert decide([asked("U1", 1), answered("A1", 2, "U1", text("A1", "done"))]) == StopRun()
 
 
 def test_b36_results_the_model_has_not_seen_are_a_step_whatever_the_finish_word() -> None:
     first = asked("U1", 1)
     for finish in ("tool-calls", "stop", "unknown", "length", None):
         history = [first, answered("A1", 2, "U1", called("A1"), finish=finish)]
-        assert decide(history) == Step(prompt_of(first)), finish
+        assert decide(history) == ModelStep(prompt_of(first)), finish
 
 
 def test_b36_an_answer_without_a_finish_word_is_not_asked_for_again_for_ever() -> None:
     for finish in ("unknown", None):
-        assert decide([asked("U1", 1), answered("A1", 2, "U1", text("A1", "x"), finish=finish)]) == Stop()
+        assert decide([asked("U1", 1), answered("A1", 2, "U1", text("A1", "x"), finish=finish)]) == StopRun()
 
 
 def test_a_failed_answer_ends_the_run_also_with_calls_in_it() -> None:
-    for failure in (aborted(), unknown("boom")):
-        assert decide([asked("U1", 1), answered("A1", 2, "U1", called("A1"), error=failure)]) == Stop()
+    for failure in (aborted_failure(), unknown_failure("boom")):
+        assert decide([asked("U1", 1), answered("A1", 2, "U1", called("A1"), error=failure)]) == StopRun()
 
 
 def test_the_ids_of_messages_say_nothing_about_their_order() -> None:
@@ -55,28 +55,28 @@ def test_the_ids_of_messages_say_nothing_about_their_order() -> None:
     old = [asked("msg_fff", 1), answered("msg_ffff", 2, "msg_fff", text("msg_ffff", "then"))]
     new = asked("msg_000", 3)
 
-    assert decide([*old, new]) == Step(prompt_of(new))
-    assert decide([*old, new, answered("msg_0001", 4, "msg_000", text("msg_0001", "now"))]) == Stop()
+    assert decide([*old, new]) == ModelStep(prompt_of(new))
+    assert decide([*old, new, answered("msg_0001", 4, "msg_000", text("msg_0001", "now"))]) == StopRun()
 
 
 def test_an_answer_to_an_earlier_prompt_does_not_answer_the_newest() -> None:
     second = asked("U2", 3)
     history = [asked("U1", 1), answered("A0", 2, "U0"), second, answered("A1", 4, "U1", text("A1", "late"))]
 
-    assert decide(history) == Step(prompt_of(second))
+    assert decide(history) == ModelStep(prompt_of(second))
 
 
 def test_an_answer_from_before_answers_named_their_prompt_counts_by_its_place() -> None:
-    assert decide([asked("U1", 1), answered("A1", 2, "", text("A1", "old"))]) == Stop()
+    assert decide([asked("U1", 1), answered("A1", 2, "", text("A1", "old"))]) == StopRun()
 
 
 def test_the_last_step_an_agent_may_take_is_marked_and_then_it_ends() -> None:
     first = asked("U1", 1)
     going = [first, answered("A1", 2, "U1", called("A1"))]
 
-    assert decide([first], taken=0, limit=2) == Step(prompt_of(first))
-    assert decide(going, taken=1, limit=2) == Step(prompt_of(first), last=True)
-    assert decide(going, taken=2, limit=2) == Stop()
+    assert decide([first], taken=0, limit=2) == ModelStep(prompt_of(first))
+    assert decide(going, taken=1, limit=2) == ModelStep(prompt_of(first), last=True)
+    assert decide(going, taken=2, limit=2) == StopRun()
 
 
 @given(st.integers(1, 5), st.integers(0, 8))
@@ -84,7 +84,7 @@ def test_a_run_ends_by_itself_within_its_limit(limit: int, wants: int) -> None:
     """However many calls a model makes, it gets `limit` steps and no more."""
     history = [asked("U1", 1)]
     taken = 0
-    while isinstance(decide(history, taken=taken, limit=limit), Step):
+    while isinstance(decide(history, taken=taken, limit=limit), ModelStep):
         taken += 1
         more = taken <= wants
         id = f"A{taken}"
@@ -117,7 +117,7 @@ def test_b9_every_subtask_of_a_prompt_runs_in_order_and_then_the_model_is_asked(
         history.append(handed(f"A{len(ran)}", 1 + len(ran), "U1", next.part))
 
     assert ran == parts
-    assert next == Step(prompt_of(prompt))
+    assert next == ModelStep(prompt_of(prompt))
 
 
 def test_a_prompt_that_came_meanwhile_waits_for_the_subtasks_before_it() -> None:
@@ -126,7 +126,7 @@ def test_a_prompt_that_came_meanwhile_waits_for_the_subtasks_before_it() -> None
     history = [first, handed("A1", 2, "U1", one), second]
 
     assert decide(history) == Subtask(prompt_of(first), two)
-    assert decide([*history, handed("A2", 4, "U1", two)]) == Step(prompt_of(second))
+    assert decide([*history, handed("A2", 4, "U1", two)]) == ModelStep(prompt_of(second))
 
 
 def test_subtasks_of_several_prompts_run_oldest_first() -> None:
@@ -142,7 +142,7 @@ def test_a_subtask_whose_call_failed_does_not_stop_the_others_but_an_aborted_ans
     first = asked("U1", 1, one, two)
 
     assert decide([first, handed("A1", 2, "U1", one)]) == Subtask(prompt_of(first), two)
-    assert decide([first, handed("A1", 2, "U1", one, error=aborted())]) == Stop()
+    assert decide([first, handed("A1", 2, "U1", one, error=aborted_failure())]) == StopRun()
 
 
 def test_subtasks_that_another_program_answered_are_not_run_again() -> None:
@@ -150,11 +150,11 @@ def test_subtasks_that_another_program_answered_are_not_run_again() -> None:
     first = asked("U1", 1, subtask("U1", 1), subtask("U1", 2))
     foreign = answered("A1", 2, "U1", called("A1", tool="task"), finish="tool-calls")
 
-    assert decide([first, foreign]) == Step(prompt_of(first))
-    assert decide([first, foreign, answered("A2", 3, "U1", text("A2", "done"))]) == Stop()
+    assert decide([first, foreign]) == ModelStep(prompt_of(first))
+    assert decide([first, foreign, answered("A2", 3, "U1", text("A2", "done"))]) == StopRun()
 
 
 def test_subtasks_that_were_passed_over_for_a_later_prompt_stay_undone() -> None:
     passed = asked("U1", 1, subtask("U1", 1))
 
-    assert decide([passed, asked("U2", 2), answered("A2", 3, "U2", text("A2", "done"))]) == Stop()
+    assert decide([passed, asked("U2", 2), answered("A2", 3, "U2", text("A2", "done"))]) == StopRun()

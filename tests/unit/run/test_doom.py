@@ -1,4 +1,4 @@
-"""Going round in circles."""
+"""Tool calls that repeat in a loop."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,72 +7,81 @@ from given.conversation import answered, asked, called, text
 from weft.model.ids import MessageID
 from weft.model.message import UserMessage
 from weft.model.permission import CallRef
-from weft.run.doom import BLOCKED, Doom, Made, find_doom, hint, made_for, said_for, was_blocked
+from weft.run.doom import (
+    BLOCKED,
+    CallLoop,
+    MadeCall,
+    describe_loop,
+    find_loop,
+    list_calls,
+    list_recent_texts,
+    was_blocked,
+)
 
 
-def made(names: str, outcome: str = "same") -> list[Made]:
-    return [Made(name, {}, outcome) for name in names]
+def made(names: str, outcome: str = "same") -> list[MadeCall]:
+    return [MadeCall(name, {}, outcome) for name in names]
 
 
 def test_the_third_same_call_is_one_too_many() -> None:
-    assert find_doom(made(""), "a", {}) is None
-    assert find_doom(made("a"), "a", {}) is None
-    assert find_doom(made("aa"), "a", {}) == Doom(length=1, times=3)
+    assert find_loop(made(""), "a", {}) is None
+    assert find_loop(made("a"), "a", {}) is None
+    assert find_loop(made("aa"), "a", {}) == CallLoop(length=1, times=3)
 
 
 def test_another_input_is_another_call() -> None:
-    assert find_doom([Made("a", {"x": 1}, "o"), Made("a", {"x": 2}, "o")], "a", {"x": 3}) is None
+    assert find_loop([MadeCall("a", {"x": 1}, "o"), MadeCall("a", {"x": 2}, "o")], "a", {"x": 3}) is None
 
 
 def test_what_brings_news_may_be_asked_for_more_often() -> None:
-    waiting = [Made("bash", {}, f"{n} %") for n in range(8)]
+    waiting = [MadeCall("bash", {}, f"{n} %") for n in range(8)]
 
-    assert find_doom(waiting, "bash", {}) is None
-    assert find_doom([*waiting, Made("bash", {}, "8 %")], "bash", {}) == Doom(length=1, times=10)
+    assert find_loop(waiting, "bash", {}) is None
+    assert find_loop([*waiting, MadeCall("bash", {}, "8 %")], "bash", {}) == CallLoop(length=1, times=10)
 
 
 def test_circles_of_up_to_four_calls_are_seen() -> None:
     for cycle in ("ab", "abc", "abcd", "aab"):
-        assert find_doom(made((cycle * 3)[:-1]), cycle[-1], {}) == Doom(length=len(cycle), times=3), cycle
-    assert find_doom(made(("abcde" * 3)[:-1]), "e", {}) is None
+        assert find_loop(made((cycle * 3)[:-1]), cycle[-1], {}) == CallLoop(length=len(cycle), times=3), cycle
+    assert find_loop(made(("abcde" * 3)[:-1]), "e", {}) is None
 
 
 def test_a_circle_that_changes_what_it_finds_is_no_circle() -> None:
-    turns = [Made(name, {}, str(n)) for n, name in enumerate("ababa")]
+    turns = [MadeCall(name, {}, str(n)) for n, name in enumerate("ababa")]
 
-    assert find_doom(turns, "b", {}) is None
+    assert find_loop(turns, "b", {}) is None
 
 
 def test_calls_that_nobody_can_read_are_told_of_though_each_is_wrong_in_another_way() -> None:
-    wrong = [Made("invalid", {"error": str(number)}, str(number)) for number in range(4)]
+    wrong = [MadeCall("invalid", {"error": str(number)}, str(number)) for number in range(4)]
 
-    assert find_doom(wrong, "invalid", {"error": "5"}) == Doom(times=5, kind="invalid")
-    assert find_doom(wrong, "read", {}) is None
-    assert find_doom([*wrong, Made("read", {}, "ok")], "invalid", {"error": "5"}) is None
-    assert "could not be read" in hint(Doom(times=5, kind="invalid"))
+    assert find_loop(wrong, "invalid", {"error": "5"}) == CallLoop(times=5, kind="invalid")
+    assert find_loop(wrong, "read", {}) is None
+    assert find_loop([*wrong, MadeCall("read", {}, "ok")], "invalid", {"error": "5"}) is None
+    assert "could not be read" in describe_loop(CallLoop(times=5, kind="invalid"))
 
 
 def test_calls_that_all_fail_are_told_of_whatever_they_are() -> None:
-    failed = [Made("edit", {"n": number}, "not found", failed=True) for number in range(10)]
+    failed = [MadeCall("edit", {"n": number}, "not found", failed=True) for number in range(10)]
 
-    assert find_doom(failed[:9], "edit", {"n": 10}) is None
-    assert find_doom(failed, "edit", {"n": 10}) == Doom(times=11, kind="failures")
-    assert find_doom([*failed, Made("read", {}, "ok")], "edit", {"n": 10}) is None
-    told = Made("edit", {}, hint(Doom(times=11, kind="failures")), failed=True)
-    assert find_doom([*failed, told], "edit", {"n": 11}) is None
+    assert find_loop(failed[:9], "edit", {"n": 10}) is None
+    assert find_loop(failed, "edit", {"n": 10}) == CallLoop(times=11, kind="failures")
+    assert find_loop([*failed, MadeCall("read", {}, "ok")], "edit", {"n": 10}) is None
+    told = MadeCall("edit", {}, describe_loop(CallLoop(times=11, kind="failures")), failed=True)
+    assert find_loop([*failed, told], "edit", {"n": 11}) is None
 
 
 def test_the_same_words_before_each_call_are_told_of() -> None:
     words = "Let me have a look at that file now."
 
-    assert find_doom([], "read", {}, [words] * 4) == Doom(times=4, kind="words")
-    assert find_doom([], "read", {}, [words] * 3) is None
-    assert find_doom([], "read", {}, ["I see."] * 4) is None
-    assert find_doom([], "read", {}, [*[words] * 3, "And another."]) is None
+    assert find_loop([], "read", {}, [words] * 4) == CallLoop(times=4, kind="words")
+    assert find_loop([], "read", {}, [words] * 3) is None
+    assert find_loop([], "read", {}, ["I see."] * 4) is None
+    assert find_loop([], "read", {}, [*[words] * 3, "And another."]) is None
     history = [asked("U1", 1), *(answered(f"A{n}", n, "U1", text(f"A{n}", words)) for n in range(2, 8))]
     prompt = history[0].info
     assert isinstance(prompt, UserMessage)
-    assert said_for(history, prompt) == [words] * 4
+    assert list_recent_texts(history, prompt) == [words] * 4
 
 
 def test_b14_calls_are_counted_over_messages_and_only_of_this_prompt() -> None:
@@ -85,19 +94,21 @@ def test_b14_calls_are_counted_over_messages_and_only_of_this_prompt() -> None:
     ]
     prompt = history[2].info
     assert isinstance(prompt, UserMessage)
-    calls = made_for(history, prompt)
+    calls = list_calls(history, prompt)
 
-    assert calls == [Made("read", {"x": 1}, "out")] * 2
-    assert find_doom(calls, "read", {"x": 1}) == Doom(length=1, times=3)
+    assert calls == [MadeCall("read", {"x": 1}, "out")] * 2
+    assert find_loop(calls, "read", {"x": 1}) == CallLoop(length=1, times=3)
 
 
 def test_calls_of_one_message_count_while_they_are_under_way() -> None:
-    running = [Made("read", {}, None)] * 2
+    running = [MadeCall("read", {}, None)] * 2
 
-    assert find_doom(running, "read", {}) == Doom(length=1, times=3)
-    assert find_doom(running, "read", {"x": 1}) is None
-    assert find_doom([Made("read", {}, "out"), Made("read", {}, None)], "read", {}) == Doom(length=1, times=3)
-    assert find_doom(running[:1], "read", {}) is None
+    assert find_loop(running, "read", {}) == CallLoop(length=1, times=3)
+    assert find_loop(running, "read", {"x": 1}) is None
+    assert find_loop([MadeCall("read", {}, "out"), MadeCall("read", {}, None)], "read", {}) == CallLoop(
+        length=1, times=3
+    )
+    assert find_loop(running[:1], "read", {}) is None
 
 
 def test_only_calls_before_the_one_in_question_are_looked_at() -> None:
@@ -110,24 +121,24 @@ def test_only_calls_before_the_one_in_question_are_looked_at() -> None:
     assert isinstance(prompt, UserMessage)
     second = CallRef(message_id=MessageID("A2"), call_id="call_2")
 
-    assert made_for(history, prompt, before=second) == [Made("read", {"x": 1}, "out")] * 3
+    assert list_calls(history, prompt, before=second) == [MadeCall("read", {"x": 1}, "out")] * 3
 
 
 def test_the_hint_is_known_again_as_one() -> None:
-    words = hint(Doom(length=2, times=3))
+    words = describe_loop(CallLoop(length=2, times=3))
 
     assert words.startswith(BLOCKED)
-    assert was_blocked([Made("a", {}, words)])
+    assert was_blocked([MadeCall("a", {}, words)])
     assert not was_blocked(made("abc"))
 
 
 @given(st.integers(1, 4), st.integers(0, 12))
 def test_no_circle_of_up_to_four_goes_round_more_than_three_times(length: int, before: int) -> None:
     cycle = "wxyz"[:length]
-    calls = [Made(f"other{n}", {}, "o") for n in range(before)]
+    calls = [MadeCall(f"other{n}", {}, "o") for n in range(before)]
     turns = 0
-    while find_doom(calls, cycle[turns % length], {}) is None:
-        calls.append(Made(cycle[turns % length], {}, "same"))
+    while find_loop(calls, cycle[turns % length], {}) is None:
+        calls.append(MadeCall(cycle[turns % length], {}, "same"))
         turns += 1
 
     assert turns == 3 * length - 1

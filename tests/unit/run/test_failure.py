@@ -1,14 +1,16 @@
-"""Errors as the values a message keeps."""
+"""Errors as the values that messages store."""
 
 from weft.errors import FaultKind, InvalidInputError, ModelNotFoundError, ProviderError
-from weft.model.failure import ApiFailure, unknown
+from weft.model.failure import ApiFailure, unknown_failure
 from weft.model.wire import to_plain
 from weft.run.failure import to_failure
 
 
 def test_the_way_out_is_kept_with_the_failure() -> None:
     error = InvalidInputError("provider.x.npm", "pydantic-ai is not installed", hint="run: pip install it")
-    assert to_failure(error) == unknown("provider.x.npm: pydantic-ai is not installed (run: pip install it)")
+    assert to_failure(error) == unknown_failure(
+        "provider.x.npm: pydantic-ai is not installed (run: pip install it)"
+    )
 
 
 def refused(kind: FaultKind, *, hint: str = "", wait_ms: int | None = None) -> str:
@@ -42,4 +44,4 @@ def test_an_unknown_model_fails_under_the_name_that_opencode_has_for_it() -> Non
 
 
 def test_what_says_nothing_is_named_by_its_kind() -> None:
-    assert to_failure(KeyError()) == unknown("KeyError")
+    assert to_failure(KeyError()) == unknown_failure("KeyError")

@@ -1,4 +1,4 @@
-"""A chain of models: when one fails for good the next is asked, and the message says who answered."""
+"""A chain of models: if one fails for good, the next is asked, and the message names the one that answered."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -14,19 +14,19 @@ from given.house import ALLOW, NOW, House, QuickClock, open_house, say
 from weft.errors import FaultKind, ModelNotFoundError, ProviderAuthError
 from weft.model.agent import Agent
 from weft.model.catalog import Cost, Limit, Model
-from weft.model.event import StatusChanged, Told
+from weft.model.event import PublishedEvent, StatusChanged
 from weft.model.failure import ApiFailure, AuthData, AuthFailure
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import ModelRef, RetryPart, TextPart
 from weft.model.session import Retry
-from weft.provider.catalog.offers import scripted_model
+from weft.provider.catalog.offers import make_scripted_model
 from weft.provider.chunk import AnyChunk, Usage
 from weft.provider.contract import ModelRequest
-from weft.provider.health import COOL_LONG_MS, COOL_MS
-from weft.provider.registry import Served
-from weft.provider.scripted import AnyMove, Call, End, Fail, Say, ScriptedProvider
+from weft.provider.health import COOL_DOWN_MS, LONG_COOL_DOWN_MS
+from weft.provider.registry import ServedModel
+from weft.provider.scripted import AnyMove, End, Fail, Say, ScriptedProvider, UseTool
 from weft.testing.clock import HandClock
 
 Script = Sequence[Sequence[AnyMove]]
@@ -49,7 +49,7 @@ def named(name: str) -> ModelRef:
 
 
 def made(name: str, **more: object) -> Model:
-    return replace(scripted_model(name), **more)
+    return replace(make_scripted_model(name), **more)
 
 
 @asynccontextmanager
@@ -60,7 +60,7 @@ async def open_row(
     models = {name: ScriptedProvider(script, clock) for name, script in (("a", a), ("b", b), ("c", c))}
     own: Any = more.pop("models", {})
     others: Any = more.pop("others", ())
-    served = tuple(Served(own.get(name, made(name)), provider) for name, provider in models.items())
+    served = tuple(ServedModel(own.get(name, made(name)), provider) for name, provider in models.items())
     agent = Agent(
         name="build",
         mode="primary",
@@ -98,7 +98,7 @@ def setbacks(message: MessageWithParts) -> list[tuple[int, str]]:
     return found
 
 
-async def statuses(events: AsyncIterator[Told]) -> list[Retry]:
+async def statuses(events: AsyncIterator[PublishedEvent]) -> list[Retry]:
     told = []
     async for each in events:
         if isinstance(each.event, StatusChanged) and isinstance(each.event.status, Retry):
@@ -199,7 +199,7 @@ async def test_only_the_last_of_a_chain_is_waited_for_with_all_patience() -> Non
 
 async def test_the_next_steps_go_straight_to_a_healthy_model_and_come_back_in_time() -> None:
     script: Script = [
-        [Call(tool="echo", input={"words": "x"})],
+        [UseTool(tool="echo", input={"words": "x"})],
         [Say(text="b again")],
         [Say(text="still b")],
     ]
@@ -208,7 +208,7 @@ async def test_the_next_steps_go_straight_to_a_healthy_model_and_come_back_in_ti
         session = await start(row)
         await row.house.api.prompt(session, say("go"))
         second = await row.house.api.prompt(session, say("more"))
-        row.clock.turn(COOL_MS)
+        row.clock.turn(COOL_DOWN_MS)
         third = await row.house.api.prompt(session, say("and more"))
 
         answers = [
@@ -224,11 +224,11 @@ async def test_the_next_steps_go_straight_to_a_healthy_model_and_come_back_in_ti
 
 
 async def test_a_limit_that_says_when_it_ends_is_kept_to() -> None:
-    limited = Fail(message="slow down", kind="rate-limit", retryable=True, wait_ms=3 * COOL_MS)
+    limited = Fail(message="slow down", kind="rate-limit", retryable=True, wait_ms=3 * COOL_DOWN_MS)
     async with open_row([[limited], [Say(text="back")]], [[Say(text="one")], [Say(text="two")]]) as row:
         session = await start(row)
         asked = []
-        for wait in (0, 2 * COOL_MS, COOL_MS):
+        for wait in (0, 2 * COOL_DOWN_MS, COOL_DOWN_MS):
             row.clock.turn(wait)
             asked.append(words(await row.house.api.prompt(session, say("go"))))
 
@@ -241,7 +241,7 @@ async def test_a_key_that_is_wrong_keeps_a_model_out_for_longer() -> None:
     ) as row:
         session = await start(row)
         asked = []
-        for wait in (0, COOL_MS, COOL_LONG_MS - COOL_MS):
+        for wait in (0, COOL_DOWN_MS, LONG_COOL_DOWN_MS - COOL_DOWN_MS):
             row.clock.turn(wait)
             asked.append(words(await row.house.api.prompt(session, say("go"))))
 
@@ -319,7 +319,7 @@ async def test_a_model_without_its_key_is_passed_over_and_says_what_is_missing()
             raise ProviderAuthError("mill", "there is no key: set MILL_API_KEY")
 
     agent = Agent(name="build", mode="primary", model=named("locked"), fallback=(named("test"),))
-    locked = Served(made("locked"), Keyless())
+    locked = ServedModel(made("locked"), Keyless())
     async with open_house([Say(text="here")], agents=(agent,), also=(locked,)) as house:
         session = (await house.api.create_session(SessionInput())).id
         answer = await house.api.prompt(session, say("go"))

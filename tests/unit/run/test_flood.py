@@ -1,4 +1,4 @@
-"""An answer that comes all at once is heard by everybody who listens."""
+"""An answer that arrives all at once reaches every listener."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""How a model is asked: the agent's word over the table's, the variant's over both, nothing it cannot take."""
+"""Parameters of requests: the agent overrides the table, the variant overrides both, and unsupported ones are left out."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from weft.model.ids import MessageID, SessionID
 from weft.model.message import UserMessage
 from weft.model.part import Moment
 from weft.provider.contract import Parameters
-from weft.run.request import parameters
+from weft.run.request import make_parameters
 
 MODEL = Model(
     id="gemini-2.5-pro",
@@ -42,7 +42,7 @@ def prompt(variant: str | None = None) -> UserMessage:
 def asked(
     model: Model = MODEL, agent: Agent = AGENT, *, variant: str | None = None, **more: Any
 ) -> Parameters:
-    return parameters(model, agent, prompt(variant), most=32_000, **more)
+    return make_parameters(model, agent, prompt(variant), most=32_000, **more)
 
 
 def test_without_a_word_the_model_is_asked_as_suits_it() -> None:

@@ -1,4 +1,4 @@
-"""Folding the pieces of an answer into events."""
+"""Folding the chunks of an answer into events."""
 
 from decimal import Decimal
 from itertools import count
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from given.conversation import SESSION
 from weft.model.event import Event, MessageUpdated, PartGrew, PartUpdated
-from weft.model.failure import aborted
+from weft.model.failure import aborted_failure
 from weft.model.ids import MessageID
 from weft.model.message import AssistantMessage, AssistantTime
 from weft.model.part import (
@@ -38,11 +38,11 @@ from weft.provider.chunk import (
 )
 from weft.run.processor import (
     UNWRITTEN,
+    AnswerInput,
     CallDone,
     CallFailed,
     CallReported,
     CallStarted,
-    Feed,
     Processor,
 )
 from weft.run.usage import Bill
@@ -66,7 +66,7 @@ def parts(events: list[Event]) -> list[object]:
     return list(heard.messages()[0].parts)
 
 
-def fed(*feeds: Feed) -> tuple[Processor, list[Event]]:
+def fed(*feeds: AnswerInput) -> tuple[Processor, list[Event]]:
     making = processor()
     return making, [event for feed in feeds for event in making.feed(feed)]
 
@@ -103,7 +103,7 @@ def test_a_thought_without_words_is_kept_for_what_the_provider_wants_back() -> N
 def test_a_delta_without_a_start_is_not_lost() -> None:
     making, events = fed(TextDelta(id="t", text="out of the blue"))
 
-    (text,) = parts(events + making.settle(aborted()))
+    (text,) = parts(events + making.settle(aborted_failure()))
     assert isinstance(text, TextPart)
     assert text.text == "out of the blue"
 
@@ -136,7 +136,7 @@ def test_a_call_goes_from_pending_to_running_to_completed_and_keeps_its_id_and_s
         metadata={"done": 2},
         time=CallTime(start=NOW, end=NOW + 1),
     )
-    assert making.settle(aborted())[:-1] == []
+    assert making.settle(aborted_failure())[:-1] == []
 
 
 def test_a_report_of_a_call_that_has_settled_changes_nothing() -> None:
@@ -191,9 +191,9 @@ feeds = st.one_of(
 
 
 @given(st.lists(feeds, max_size=40))
-def test_whatever_is_fed_nothing_stays_open_and_no_word_is_lost(sequence: list[Feed]) -> None:
+def test_whatever_is_fed_nothing_stays_open_and_no_word_is_lost(sequence: list[AnswerInput]) -> None:
     making, events = fed(*sequence)
-    left = parts(events + making.settle(aborted()))
+    left = parts(events + making.settle(aborted_failure()))
     said = [feed.text for feed in sequence if isinstance(feed, TextDelta | ReasoningDelta)]
     kept = [part.text for part in left if isinstance(part, TextPart | ReasoningPart)]
 
@@ -202,5 +202,5 @@ def test_whatever_is_fed_nothing_stays_open_and_no_word_is_lost(sequence: list[F
     )
     assert all(part.time and part.time.end for part in left if isinstance(part, TextPart | ReasoningPart))
     assert sorted("".join("".join(said).split())) == sorted("".join("".join(kept).split()))
-    assert making.message.error == aborted()
+    assert making.message.error == aborted_failure()
     assert making.message.time.completed is not None

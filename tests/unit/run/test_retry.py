@@ -1,4 +1,4 @@
-"""Trying again, and giving up."""
+"""What is tried next when a model did not answer."""
 
 from typing import get_args
 
@@ -7,7 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import FaultKind, ProviderError
-from weft.run.retry import ATTEMPTS, IN_COMPANY, OURS, PATIENCE_MS, Again, decide_retry, is_for_another
+from weft.model.part import ModelRef
+from weft.run.retry import (
+    ATTEMPTS,
+    OURS,
+    PATIENCE_MS,
+    WITH_FALLBACK,
+    Attempt,
+    EmptySummaryError,
+    TriedAttempt,
+    find_retry_wait,
+    is_worth_fallback,
+    next_attempt,
+)
 
 
 def fault(*, wait_ms: int | None = None, retryable: bool = True) -> ProviderError:
@@ -17,65 +29,62 @@ def fault(*, wait_ms: int | None = None, retryable: bool = True) -> ProviderErro
 
 
 def test_the_wait_doubles_up_to_half_a_minute() -> None:
-    waits = [decide_retry(fault(), attempt=n, waited_ms=0, chance=0) for n in range(1, 7)]
+    waits = [find_retry_wait(fault(), attempt=n, waited_ms=0, chance=0) for n in range(1, 7)]
 
-    assert waits == [*(Again(wait_ms=ms) for ms in (2000, 4000, 8000, 16000, 30000)), None]
+    assert waits == [2000, 4000, 8000, 16000, 30000, None]
 
 
 def test_what_the_provider_asks_for_is_waited_but_never_no_time_at_all() -> None:
     for asked, waited in ((1500, 1500), (30_000, 30_000), (700_000, 700_000), (0, 250), (-5000, 250)):
-        assert decide_retry(fault(wait_ms=asked), attempt=1, waited_ms=0, chance=0.5) == Again(wait_ms=waited)
+        assert find_retry_wait(fault(wait_ms=asked), attempt=1, waited_ms=0, chance=0.5) == waited
 
 
 def test_an_hour_that_the_provider_asks_for_is_waited_if_the_deadline_allows() -> None:
     hour = 3_600_000
 
-    def decided(left_ms: int | None) -> Again | None:
-        return decide_retry(fault(wait_ms=hour), attempt=1, waited_ms=0, chance=0, left_ms=left_ms)
+    def decided(left_ms: int | None) -> int | None:
+        return find_retry_wait(fault(wait_ms=hour), attempt=1, waited_ms=0, chance=0, left_ms=left_ms)
 
-    assert decided(None) == Again(wait_ms=hour)
-    assert decided(hour + 1) == Again(wait_ms=hour)
+    assert decided(None) == hour
+    assert decided(hour + 1) == hour
     assert decided(hour) is None
 
 
 def test_b12_a_wait_of_our_own_choice_ends_with_patience_and_with_the_deadline() -> None:
-    assert decide_retry(fault(), attempt=1, waited_ms=PATIENCE_MS, chance=0) is None
-    assert decide_retry(fault(), attempt=1, waited_ms=0, chance=0, left_ms=1000) is None
+    assert find_retry_wait(fault(), attempt=1, waited_ms=PATIENCE_MS, chance=0) is None
+    assert find_retry_wait(fault(), attempt=1, waited_ms=0, chance=0, left_ms=1000) is None
 
 
 def test_a_fault_that_will_not_pass_is_not_tried_again() -> None:
-    assert decide_retry(fault(retryable=False), attempt=1, waited_ms=0, chance=0) is None
+    assert find_retry_wait(fault(retryable=False), attempt=1, waited_ms=0, chance=0) is None
 
 
 def test_with_another_model_at_hand_a_hiccup_is_sat_out_and_a_limit_is_not() -> None:
-    def decided(attempt: int, waited_ms: int = 0, wait_ms: int | None = None) -> Again | None:
-        return decide_retry(
-            fault(wait_ms=wait_ms), attempt=attempt, waited_ms=waited_ms, chance=0, patience=IN_COMPANY
+    def decided(attempt: int, waited_ms: int = 0, wait_ms: int | None = None) -> int | None:
+        return find_retry_wait(
+            fault(wait_ms=wait_ms), attempt=attempt, waited_ms=waited_ms, chance=0, limits=WITH_FALLBACK
         )
 
-    assert [decided(n) for n in (1, 2, 3)] == [Again(wait_ms=2000), Again(wait_ms=4000), None]
+    assert [decided(n) for n in (1, 2, 3)] == [2000, 4000, None]
     assert decided(1, wait_ms=60_000) is None
-    assert decided(1, wait_ms=15_000) == Again(wait_ms=15_000)
+    assert decided(1, wait_ms=15_000) == 15_000
 
 
 def test_who_waits_alike_does_not_come_back_alike() -> None:
-    waits = {decide_retry(fault(), attempt=1, waited_ms=0, chance=n / 100) for n in range(100)}
+    waits = {find_retry_wait(fault(), attempt=1, waited_ms=0, chance=n / 100) for n in range(100)}
 
     assert len(waits) == 100
-    assert all(again is not None and 2000 <= again.wait_ms <= 2400 for again in waits)
+    assert all(again is not None and 2000 <= again <= 2400 for again in waits)
 
 
-@pytest.mark.parametrize("kind", get_args(FaultKind))
-def test_another_model_is_asked_unless_it_would_fail_for_the_same_reason(kind: FaultKind) -> None:
-    error = fault(retryable=False)
-    error.kind = kind
-
-    assert is_for_another(error) == (kind not in OURS and kind != "unknown")
+@pytest.mark.parametrize("name", get_args(FaultKind))
+def test_another_model_is_asked_unless_it_would_fail_for_the_same_reason(name: FaultKind) -> None:
+    assert is_worth_fallback(kind(name)) == (name not in OURS and name != "unknown")
 
 
 def test_of_faults_of_no_known_kind_only_what_was_thought_to_pass_is_for_another_model() -> None:
-    assert is_for_another(fault(retryable=True))
-    assert not is_for_another(fault(retryable=False))
+    assert is_worth_fallback(fault(retryable=True))
+    assert not is_worth_fallback(fault(retryable=False))
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(-(10**9), 10**9), st.floats(0, 1)), max_size=50))
@@ -84,11 +93,86 @@ def test_however_a_provider_fails_it_ends_within_its_attempts_and_its_patience(
 ) -> None:
     waited = tries = 0
     for wait_ms, chance in faults:
-        again = decide_retry(fault(wait_ms=wait_ms), attempt=tries + 1, waited_ms=waited, chance=chance)
+        again = find_retry_wait(fault(wait_ms=wait_ms), attempt=tries + 1, waited_ms=waited, chance=chance)
         if again is None:
             break
-        assert again.wait_ms >= 250
-        waited, tries = waited + (again.wait_ms if wait_ms is None else 0), tries + 1
+        assert again >= 250
+        waited, tries = waited + (again if wait_ms is None else 0), tries + 1
 
     assert tries <= ATTEMPTS
     assert waited <= PATIENCE_MS
+
+
+FIRST, SECOND = (ModelRef(provider_id="p", model_id=name) for name in ("first", "second"))
+START = Attempt(model=FIRST, change="model")
+
+
+def kind(name: FaultKind, *, retryable: bool = False) -> ProviderError:
+    error = fault(retryable=retryable)
+    error.kind = name
+    return error
+
+
+def tried(error: ProviderError | None, attempt: Attempt = START, **facts: bool) -> TriedAttempt:
+    return TriedAttempt(attempt=attempt, error=error, **facts)
+
+
+def test_the_first_model_of_the_chain_is_asked_first() -> None:
+    assert next_attempt([FIRST, SECOND], []) == START
+
+
+def test_a_complete_answer_needs_no_other_attempt() -> None:
+    assert next_attempt([FIRST, SECOND], [tried(None)]) is None
+
+
+def test_after_a_piece_of_a_summary_comes_the_next_piece() -> None:
+    assert next_attempt([FIRST], [tried(None, has_more=True)]) == Attempt(model=FIRST, change="piece")
+
+
+def test_a_fault_that_may_pass_is_retried_with_the_same_request_after_a_longer_wait_each_time() -> None:
+    first = tried(fault())
+    again = next_attempt([FIRST], [first])
+    assert again == Attempt(model=FIRST, change="same", wait_ms=2000)
+    assert next_attempt([FIRST], [first, tried(fault(), again)]) == Attempt(
+        model=FIRST, change="same", wait_ms=4000
+    )
+
+
+def test_the_retries_of_another_request_do_not_count() -> None:
+    first = tried(fault())
+    retries = [tried(fault(), Attempt(model=FIRST, change="same", wait_ms=2000)) for _ in range(ATTEMPTS)]
+    assert next_attempt([FIRST], [first, *retries]) is None
+    smaller = tried(fault(), Attempt(model=FIRST, change="smaller"))
+    assert next_attempt([FIRST], [first, *retries, smaller]) == Attempt(
+        model=FIRST, change="same", wait_ms=2000
+    )
+
+
+def test_a_request_that_does_not_fit_is_made_smaller_as_long_as_it_can_be() -> None:
+    chain = [FIRST, SECOND]
+    assert next_attempt(chain, [tried(kind("overflow"), can_shrink=True)]) == Attempt(
+        model=FIRST, change="smaller"
+    )
+    assert next_attempt(chain, [tried(kind("overflow"))]) is None
+
+
+def test_what_an_api_refused_is_excluded_before_another_model_is_asked() -> None:
+    chain = [FIRST, SECOND]
+    assert next_attempt(chain, [tried(kind("media"), can_exclude=True)]) == Attempt(
+        model=FIRST, change="excluded"
+    )
+    assert next_attempt(chain, [tried(kind("media"))]) == Attempt(model=SECOND, change="model")
+
+
+def test_the_last_model_of_the_chain_is_the_last_attempt() -> None:
+    failed = [tried(kind("auth")), tried(kind("auth"), Attempt(model=SECOND, change="model"))]
+    assert next_attempt([FIRST, SECOND], failed[:1]) == Attempt(model=SECOND, change="model")
+    assert next_attempt([FIRST, SECOND], failed) is None
+
+
+def test_an_empty_summary_is_requested_once_more_only() -> None:
+    first = tried(EmptySummaryError())
+    again = next_attempt([FIRST], [first])
+    assert again is not None
+    assert again.change == "same"
+    assert next_attempt([FIRST], [first, tried(EmptySummaryError(), again)]) is None

@@ -1,4 +1,4 @@
-"""Naming a session."""
+"""Titles of sessions and prompts."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -18,8 +18,8 @@ from weft.model.message import AssistantMessage, UserMessage, UserSummary
 from weft.model.spending import Budget
 from weft.provider.chunk import AnyChunk, Started, Usage
 from weft.provider.contract import ModelRequest
-from weft.provider.registry import Served
-from weft.provider.scripted import AnyMove, Call, End, Fail, Say, ScriptedProvider
+from weft.provider.registry import ServedModel
+from weft.provider.scripted import AnyMove, End, Fail, Say, ScriptedProvider, UseTool
 from weft.run.title import to_title
 from weft.testing.clock import HandClock
 
@@ -27,8 +27,8 @@ TITLER = Agent(name="title", mode="primary", hidden=True, prompt="You are a titl
 SMALL = replace(MODEL, id="small")
 
 
-def small(*moves: AnyMove) -> Served:
-    return Served(SMALL, ScriptedProvider([moves], HandClock(NOW)))
+def small(*moves: AnyMove) -> ServedModel:
+    return ServedModel(SMALL, ScriptedProvider([moves], HandClock(NOW)))
 
 
 async def titled(house: House, *prompts: str, title: str | None = None) -> str:
@@ -55,7 +55,7 @@ async def test_what_a_title_takes_is_part_of_what_the_session_has_spent() -> Non
     used = Usage(input=1_000, output=10)
     dear = replace(SMALL, cost=Cost(input=Decimal(3), output=Decimal(15), cache=CachePrice()))
     said = (Say(text="Mending"), End(usage=used))
-    served = Served(dear, ScriptedProvider([said], HandClock(NOW)))
+    served = ServedModel(dear, ScriptedProvider([said], HandClock(NOW)))
     async with open_house([Say(text="ok")], agents=(TITLER,), small=served) as house:
         session = await house.api.create_session(SessionInput())
         answer = await house.api.prompt(session.id, say("mend the loom"))
@@ -91,7 +91,7 @@ def test_a_small_model_that_hangs_keeps_nobody_waiting_for_long() -> None:
 
     async def story() -> tuple[str, int]:
         clock = SimulatedClock(NOW)
-        small = Served(SMALL, Hanging())
+        small = ServedModel(SMALL, Hanging())
         async with open_house([Say(text="ok")], clock=clock, agents=(TITLER,), small=small) as house:
             return await titled(house, "mend the loom"), clock.now() - NOW
 
@@ -106,7 +106,7 @@ async def test_a_bug_in_the_small_models_adapter_does_not_end_the_run() -> None:
             yield Started()
             raise KeyError("a bug")
 
-    async with open_house([Say(text="ok")], agents=(TITLER,), small=Served(SMALL, Broken())) as house:
+    async with open_house([Say(text="ok")], agents=(TITLER,), small=ServedModel(SMALL, Broken())) as house:
         assert await titled(house, "mend the loom") == "mend the loom"
         assert len(house.provider.requests) == 1
 
@@ -130,8 +130,8 @@ async def titles_of(house: House, session: SessionID) -> list[str | None]:
 
 async def test_every_prompt_gets_a_title_by_one_call_of_the_small_model_each() -> None:
     provider = ScriptedProvider([[Say(text="Mending")], [Say(text="Weaving on\nmore")]], HandClock(NOW))
-    served = Served(SMALL, provider)
-    script = ([Call(tool="echo", input={"text": "x"})], [Say(text="ok")]) * 2
+    served = ServedModel(SMALL, provider)
+    script = ([UseTool(tool="echo", input={"text": "x"})], [Say(text="ok")]) * 2
     async with open_house(*script, agents=(TITLER,), small=served) as house:
         listening = house.api.events()
         session = (await house.api.create_session(SessionInput())).id
@@ -162,7 +162,7 @@ async def test_without_a_small_model_the_first_words_of_a_prompt_are_its_title()
 async def test_what_a_prompts_title_takes_is_counted() -> None:
     dear = replace(SMALL, cost=Cost(input=Decimal(3), output=Decimal(15), cache=CachePrice()))
     said = (Say(text="Mending"), End(usage=Usage(input=1_000, output=10)))
-    served = Served(dear, ScriptedProvider([said], HandClock(NOW)))
+    served = ServedModel(dear, ScriptedProvider([said], HandClock(NOW)))
     async with open_house([Say(text="ok")], agents=(TITLER,), small=served) as house:
         session = (await house.api.create_session(SessionInput(title="Mine"))).id
         answer = await house.api.prompt(session, say("mend the loom"))
@@ -175,7 +175,7 @@ async def test_what_a_prompts_title_takes_is_counted() -> None:
 
 async def test_under_a_budget_no_title_is_asked_for_that_the_budget_has_not_seen() -> None:
     provider = ScriptedProvider([[Say(text="Mending")]], HandClock(NOW))
-    async with open_house([Say(text="ok")], agents=(TITLER,), small=Served(SMALL, provider)) as house:
+    async with open_house([Say(text="ok")], agents=(TITLER,), small=ServedModel(SMALL, provider)) as house:
         session = (await house.api.create_session(SessionInput(title="Mine"))).id
         await house.api.prompt(session, say("mend the loom", budget=Budget(tokens=100_000)))
         assert await titles_of(house, session) == ["mend the loom"]
@@ -189,7 +189,7 @@ def test_nobody_waits_for_the_title_of_a_prompt() -> None:
             yield Started()
 
     async def story() -> tuple[list[str | None], int]:
-        clock, small = SimulatedClock(NOW), Served(SMALL, Hanging())
+        clock, small = SimulatedClock(NOW), ServedModel(SMALL, Hanging())
         async with open_house([Say(text="ok")], clock=clock, agents=(TITLER,), small=small) as house:
             session = (await house.api.create_session(SessionInput(title="Mine"))).id
             await house.api.prompt(session, say("mend the loom"))

@@ -1,4 +1,4 @@
-"""What an answer costs."""
+"""Tokens and cost of an answer."""
 
 from decimal import Decimal
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from weft.model.catalog import CachePrice, Cost, Limit, Model, ModelApi, Price
 from weft.model.part import CacheTokens, Tokens
 from weft.provider.chunk import Usage
-from weft.run.usage import cost_of, to_tokens
+from weft.run.usage import compute_cost, to_tokens
 
 PRICED = Model(
     id="m",
@@ -27,22 +27,22 @@ PRICED = Model(
 def test_a_million_in_and_a_tenth_of_that_out_at_three_and_fifteen_dollars() -> None:
     plain = replace(PRICED, cost=Cost(input=Decimal(3), output=Decimal(15)))
 
-    assert cost_of(Usage(input=1_000_000, output=100_000), plain) == Decimal("4.5")
+    assert compute_cost(Usage(input=1_000_000, output=100_000), plain) == Decimal("4.5")
 
 
 def test_cached_tokens_have_their_own_price_and_are_not_charged_as_input() -> None:
     usage = Usage(input=800, output=500, cache_read=200, cache_write=300)
 
-    assert cost_of(usage, PRICED) == Decimal("0.011085")
+    assert compute_cost(usage, PRICED) == Decimal("0.011085")
 
 
 def test_reasoning_is_charged_once_at_the_price_of_output() -> None:
-    assert cost_of(Usage(output=100, reasoning=900), PRICED) == cost_of(Usage(output=1000), PRICED)
+    assert compute_cost(Usage(output=100, reasoning=900), PRICED) == compute_cost(Usage(output=1000), PRICED)
 
 
 def test_beyond_two_hundred_thousand_tokens_the_long_price_holds() -> None:
-    assert cost_of(Usage(input=150_000, cache_read=50_000), PRICED) == Decimal("0.465")
-    assert cost_of(Usage(input=150_000, cache_read=50_001), PRICED) == Decimal("0.9")
+    assert compute_cost(Usage(input=150_000, cache_read=50_000), PRICED) == Decimal("0.465")
+    assert compute_cost(Usage(input=150_000, cache_read=50_001), PRICED) == Decimal("0.9")
 
 
 def test_what_is_written_into_the_cache_counts_towards_the_long_price() -> None:
@@ -54,20 +54,20 @@ def test_what_is_written_into_the_cache_counts_towards_the_long_price() -> None:
     assert PRICED.cost is not None
     model = replace(PRICED, cost=replace(PRICED.cost, experimental_over200_k=long))
 
-    assert cost_of(Usage(input=1_000, cache_write=199_000), model) == Decimal("0.74925")
-    assert cost_of(Usage(input=1_000, cache_write=250_000), model) == Decimal("1.881")
+    assert compute_cost(Usage(input=1_000, cache_write=199_000), model) == Decimal("0.74925")
+    assert compute_cost(Usage(input=1_000, cache_write=250_000), model) == Decimal("1.881")
 
 
 def test_an_unknown_price_is_unknown_and_not_zero() -> None:
-    assert cost_of(Usage(input=1000), replace(PRICED, cost=None)) is None
+    assert compute_cost(Usage(input=1000), replace(PRICED, cost=None)) is None
 
 
 def test_what_the_provider_says_it_costs_wins() -> None:
-    assert cost_of(Usage(input=1000, cost=Decimal("0.42")), PRICED) == Decimal("0.42")
+    assert compute_cost(Usage(input=1000, cost=Decimal("0.42")), PRICED) == Decimal("0.42")
 
 
 def test_sums_of_many_small_costs_stay_exact() -> None:
-    one = cost_of(Usage(input=1), PRICED)
+    one = compute_cost(Usage(input=1), PRICED)
 
     assert one is not None
     assert sum([one] * 1_000_000, Decimal(0)) == Decimal(3)

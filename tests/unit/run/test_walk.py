@@ -1,4 +1,4 @@
-"""One prompt, all the way, in memory."""
+"""One prompt from start to end, in memory."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from given.house import ALLOW, ECHO, MODEL, NOW, EchoInput, House, open_house, say
 from weft.errors import InvalidIdError, ModelNotFoundError, NotFoundError
-from weft.local.permissions import Permitting
-from weft.model.event import PartGrew, PartUpdated, PermissionAsked, StatusChanged, Told
-from weft.model.failure import AbortedFailure, ApiFailure, unknown
+from weft.local.permissions import PermissionSettings
+from weft.model.event import PartGrew, PartUpdated, PermissionAsked, PublishedEvent, StatusChanged
+from weft.model.failure import AbortedFailure, ApiFailure, unknown_failure
 from weft.model.ids import Mint, SessionID
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts
@@ -27,11 +27,11 @@ from weft.model.part import (
 from weft.model.permission import Rule
 from weft.model.session import Retry
 from weft.model.transcript import Transcript
-from weft.permission.terms import Terms
+from weft.permission.policy import AskPolicy
 from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolCall, Usage
 from weft.provider.contract import AssistantTurn, ModelRequest, ResultContent, TextContent, ToolTurn, UserTurn
-from weft.provider.scripted import Call, End, Fail, Say, Think, Wait
-from weft.run.kit import Deadlines
+from weft.provider.scripted import End, Fail, Say, Think, UseTool, Wait
+from weft.run.runtime import RunDeadlines
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.tool.batch import BATCH
@@ -73,7 +73,7 @@ def info(message: MessageWithParts) -> AssistantMessage:
 
 async def test_a_prompt_is_answered_with_reasoning_a_call_and_words() -> None:
     script = (
-        [Think(text="let me see"), Say(text="I call."), Call(tool="echo", input={"words": "hello"})],
+        [Think(text="let me see"), Say(text="I call."), UseTool(tool="echo", input={"words": "hello"})],
         [Say(text="It said hello.")],
     )
     async with open_house(*script) as house:
@@ -110,14 +110,14 @@ async def test_an_unknown_price_is_said_to_be_unknown() -> None:
 
 async def test_what_is_told_folds_to_what_is_stored() -> None:
     script = (
-        [Think(text="a b c"), Say(text="d e f"), Call(tool="echo", input={"words": "g"})],
+        [Think(text="a b c"), Say(text="d e f"), UseTool(tool="echo", input={"words": "g"})],
         [Say(text="h i")],
     )
     async with open_house(*script) as house:
         session = await start(house)
         listening = house.api.events()
         await house.api.prompt(session, say("go"))
-        told: list[Told] = []
+        told: list[PublishedEvent] = []
         async for each in listening:
             told.append(each)
             if each.event.type == "session.idle":
@@ -154,7 +154,7 @@ async def test_calls_of_one_answer_run_side_by_side() -> None:
         return ToolResult(title="", output=f"met {wanted.words}")
 
     tool = Tool(name="meet", about="Wait for the other.", takes=EchoInput, run=meet)
-    calls = [Call(tool="meet", input={"words": "a"}), Call(tool="meet", input={"words": "b"})]
+    calls = [UseTool(tool="meet", input={"words": "a"}), UseTool(tool="meet", input={"words": "b"})]
     async with asyncio.timeout(60), open_house(calls, [Say(text="done")], tools=(tool,)) as house:
         session = await start(house)
         await house.api.prompt(session, say("go"))
@@ -164,11 +164,11 @@ async def test_calls_of_one_answer_run_side_by_side() -> None:
 
 async def test_a_call_that_cannot_be_made_tells_the_model_why() -> None:
     bad = [
-        Call(tool="nosuch", input={}),
-        Call(tool="echo", raw="{not json"),
-        Call(tool="echo", raw="[1]"),
-        Call(tool="echo", input={"words": 7}),
-        Call(tool="ECHO", input={"words": "loud"}),
+        UseTool(tool="nosuch", input={}),
+        UseTool(tool="echo", raw="{not json"),
+        UseTool(tool="echo", raw="[1]"),
+        UseTool(tool="echo", input={"words": 7}),
+        UseTool(tool="ECHO", input={"words": "loud"}),
     ]
     async with open_house(bad, [Say(text="sorry")], tools=(INVALID, ECHO, APPLY_PATCH)) as house:
         session = await start(house)
@@ -190,7 +190,7 @@ async def test_a_tool_that_breaks_ends_its_call_and_not_the_run() -> None:
         raise ZeroDivisionError("a bug in a tool")
 
     tool = Tool(name="burst", about="Break.", takes=EchoInput, run=burst)
-    script = ([Call(tool="burst", input={"words": ""})], [Say(text="oh")])
+    script = ([UseTool(tool="burst", input={"words": ""})], [Say(text="oh")])
     async with open_house(*script, tools=(tool,)) as house:
         session = await start(house)
         await house.api.prompt(session, say("go"))
@@ -316,7 +316,7 @@ async def test_an_hour_that_a_provider_asks_for_is_waited_and_seen_and_can_be_ab
     ("turn", "texts"), [(None, "after an hour"), (2 * HOUR / 1000, "after an hour"), (HOUR / 1000, "")]
 )
 async def test_a_wait_that_would_outlast_the_deadline_is_not_begun(turn: float | None, texts: str) -> None:
-    clock, deadlines = HandClock(NOW), Deadlines(turn=turn)
+    clock, deadlines = HandClock(NOW), RunDeadlines(turn=turn)
     script = [LIMITED], [Say(text="after an hour")]
     async with asyncio.timeout(60), open_house(*script, clock=clock, deadlines=deadlines) as house:
         session = await start(house)
@@ -331,7 +331,7 @@ async def test_a_wait_that_would_outlast_the_deadline_is_not_begun(turn: float |
 
 
 async def test_an_answer_that_broke_off_after_its_calls_is_not_asked_for_again() -> None:
-    broken = [Call(tool="echo", input={"words": "done once"}), Fail(message="reset", retryable=True)]
+    broken = [UseTool(tool="echo", input={"words": "done once"}), Fail(message="reset", retryable=True)]
     async with asyncio.timeout(60), open_house(broken, [Say(text="I saw it.")]) as house:
         session = await start(house)
         await house.api.prompt(session, say("go"))
@@ -381,14 +381,14 @@ async def test_a_bug_in_a_provider_ends_the_run_and_leaves_nothing_open() -> Non
         session = await start(house)
         broke = info(await house.api.prompt(session, say("go")))
 
-        assert broke.error == unknown("'a bug in an adapter'")
+        assert broke.error == unknown_failure("'a bug in an adapter'")
         assert await story(house, session) == [("U", "'go'"), ("A", "StepStart hang!Tool execution aborted")]
 
 
 async def test_abort_settles_what_is_open_and_the_next_prompt_is_answered() -> None:
     clock = HandClock(NOW)
     script = (
-        [Say(text="I begin."), Call(tool="hang", input={"words": ""}), Wait(seconds=99)],
+        [Say(text="I begin."), UseTool(tool="hang", input={"words": ""}), Wait(seconds=99)],
         [Say(text="fresh")],
     )
     async with asyncio.timeout(60), open_house(*script, clock=clock, tools=(HANG,)) as house:
@@ -425,7 +425,7 @@ async def test_abort_before_the_run_has_begun_still_ends_it() -> None:
 
 
 async def test_a_prompt_sent_during_a_run_is_answered_by_it() -> None:
-    script = ([Call(tool="gate", input={"words": ""})], [Say(text="both")], [Say(text="never asked for")])
+    script = ([UseTool(tool="gate", input={"words": ""})], [Say(text="both")], [Say(text="never asked for")])
     opened, reached = asyncio.Event(), asyncio.Event()
 
     async def wait(_: EchoInput, __: ToolContext) -> ToolResult:
@@ -499,7 +499,7 @@ async def test_b38_a_mistake_in_a_prompt_stores_nothing() -> None:
 async def test_what_nobody_can_be_asked_about_is_refused_and_the_run_ends() -> None:
     rules = (Rule(permission="echo", pattern="*", action="ask"),)
     async with open_house(
-        [Call(tool="echo", input={"words": "x"})], [Say(text="never")], rules=rules
+        [UseTool(tool="echo", input={"words": "x"})], [Say(text="never")], rules=rules
     ) as house:
         session = await start(house)
         await house.api.prompt(session, say("go"))
@@ -514,7 +514,7 @@ async def test_what_nobody_can_be_asked_about_is_refused_and_the_run_ends() -> N
 async def test_what_a_rule_forbids_is_told_to_the_model_and_it_goes_on() -> None:
     rules = (Rule(permission="echo", pattern="*", action="deny"),)
     async with open_house(
-        [Call(tool="echo", input={"words": "x"})], [Say(text="ok then")], rules=rules
+        [UseTool(tool="echo", input={"words": "x"})], [Say(text="ok then")], rules=rules
     ) as house:
         session = await start(house)
         await house.api.prompt(session, say("go"))
@@ -532,7 +532,7 @@ async def test_a_tool_that_the_session_forbids_is_not_offered() -> None:
 
 
 async def test_b37_an_agent_stops_at_its_limit_and_its_last_step_has_no_tools() -> None:
-    script = [[Call(tool="echo", input={"words": "x"})]] * 9
+    script = [[UseTool(tool="echo", input={"words": "x"})]] * 9
     async with open_house(*script, steps=3) as house:
         await house.api.prompt(await start(house), say("go"))
 
@@ -547,7 +547,7 @@ def invalid(tool: str, offered: str = "none") -> str:
 
 
 async def test_a_tool_that_the_prompt_switched_off_is_not_run() -> None:
-    script = [Call(tool="echo", input={"words": "x"})], [Say(text="ok")]
+    script = [UseTool(tool="echo", input={"words": "x"})], [Say(text="ok")]
     async with open_house(*script, tools=(ECHO, INVALID)) as house:
         session = await start(house)
         await house.api.prompt(session, say("go", tools={"echo": False}))
@@ -563,7 +563,7 @@ async def test_a_tool_that_the_prompt_switched_off_is_not_run() -> None:
 
 
 async def test_a_call_on_the_last_step_is_not_run() -> None:
-    script = [[Call(tool="echo", input={"words": "x"})]] * 2
+    script = [[UseTool(tool="echo", input={"words": "x"})]] * 2
     async with open_house(*script, tools=(ECHO, INVALID), steps=2) as house:
         session = await start(house)
         await house.api.prompt(session, say("go"))
@@ -576,7 +576,7 @@ async def test_a_call_on_the_last_step_is_not_run() -> None:
 
 async def test_a_tool_that_the_session_forbids_is_not_run() -> None:
     deny = (Rule(permission="echo", pattern="*", action="deny"),)
-    script = [Call(tool="echo", input={"words": "x"})], [Say(text="ok")]
+    script = [UseTool(tool="echo", input={"words": "x"})], [Say(text="ok")]
     async with open_house(*script, tools=(ECHO, INVALID)) as house:
         session = (await house.api.create_session(SessionInput(permission=deny))).id
         await house.api.prompt(session, say("go"))
@@ -586,7 +586,7 @@ async def test_a_tool_that_the_session_forbids_is_not_run() -> None:
 
 async def test_a_call_within_a_batch_is_run_only_if_its_tool_is_offered() -> None:
     calls = [{"tool": "echo", "parameters": {"words": "x"}}]
-    script = [Call(tool="batch", input={"tool_calls": calls})], [Say(text="ok")]
+    script = [UseTool(tool="batch", input={"tool_calls": calls})], [Say(text="ok")]
     async with open_house(*script, tools=(ECHO, BATCH, INVALID)) as house:
         session = await start(house)
         await house.api.prompt(session, say("go", tools={"echo": False}))
@@ -601,7 +601,7 @@ async def test_a_call_within_a_batch_is_run_only_if_its_tool_is_offered() -> Non
 
 
 async def test_tools_of_a_prompt_hold_for_the_session_until_they_are_switched_again() -> None:
-    echo = Call(tool="echo", input={"words": "x"})
+    echo = UseTool(tool="echo", input={"words": "x"})
     script = [[Say(text="one")], [echo], [Say(text="two")], [echo], [Say(text="three")]]
     kept = Rule(permission="bash", pattern="rm *", action="deny")
     async with open_house(*script, tools=(ECHO, INVALID)) as house:
@@ -636,7 +636,11 @@ async def test_tools_of_a_prompt_that_wants_no_reply_become_rules_too() -> None:
 
 async def test_tools_of_a_prompt_that_comes_in_during_a_run_hold_in_that_run() -> None:
     clock = HandClock(NOW)
-    script = [Wait(seconds=1), Say(text="one")], [Call(tool="echo", input={"words": "x"})], [Say(text="two")]
+    script = (
+        [Wait(seconds=1), Say(text="one")],
+        [UseTool(tool="echo", input={"words": "x"})],
+        [Say(text="two")],
+    )
     rules = (Rule(permission="echo", pattern="*", action="ask"),)
     async with asyncio.timeout(60), open_house(*script, clock=clock, rules=rules) as house:
         session = await start(house)
@@ -654,7 +658,7 @@ async def test_tools_of_a_prompt_that_comes_in_during_a_run_hold_in_that_run() -
 
 
 async def test_b14_a_model_that_repeats_itself_is_told_and_then_stopped() -> None:
-    script = [[Call(tool="echo", input={"words": "again"})]] * 9
+    script = [[UseTool(tool="echo", input={"words": "again"})]] * 9
     rules = (*ALLOW, Rule(permission="doom_loop", pattern="*", action="ask"))
     async with open_house(*script, rules=rules) as house:
         session = await start(house)
@@ -670,7 +674,7 @@ async def test_b14_a_model_that_repeats_itself_is_told_and_then_stopped() -> Non
 
 
 DOOM = (*ALLOW, Rule(permission="doom_loop", pattern="*", action="ask"))
-SIX = [Call(tool="echo", input={"words": "again"})] * 6
+SIX = [UseTool(tool="echo", input={"words": "again"})] * 6
 
 
 def calls_in(messages: list[MessageWithParts]) -> list[str]:
@@ -691,11 +695,11 @@ async def test_b14_the_same_calls_in_one_answer_are_told_of_before_they_are_made
 
 @pytest.mark.parametrize("continue_on_deny", [False, True])
 async def test_a_person_who_says_no_to_a_loop_ends_the_run(continue_on_deny: bool) -> None:
-    permitting = Permitting(terms=Terms(answered=True))
+    permitting = PermissionSettings(terms=AskPolicy(answered=True))
     async with (
         asyncio.timeout(60),
         open_house(
-            SIX, [Say(text="never")], rules=DOOM, permitting=permitting, continue_on_deny=continue_on_deny
+            SIX, [Say(text="never")], rules=DOOM, permissions=permitting, continue_on_deny=continue_on_deny
         ) as house,
     ):
         session = await start(house)
@@ -717,11 +721,11 @@ async def test_a_run_goes_on_after_a_no_only_if_that_is_configured(
     continue_on_deny: bool, steps: int
 ) -> None:
     rules = (Rule(permission="echo", pattern="*", action="ask"),)
-    script = [Call(tool="echo", input={"words": "x"})], [Say(text="another way")]
-    permitting = Permitting(terms=Terms(answered=True))
+    script = [UseTool(tool="echo", input={"words": "x"})], [Say(text="another way")]
+    permitting = PermissionSettings(terms=AskPolicy(answered=True))
     async with (
         asyncio.timeout(60),
-        open_house(*script, rules=rules, permitting=permitting, continue_on_deny=continue_on_deny) as house,
+        open_house(*script, rules=rules, permissions=permitting, continue_on_deny=continue_on_deny) as house,
     ):
         session = await start(house)
         listening = house.api.events()
@@ -737,7 +741,7 @@ async def test_a_run_goes_on_after_a_no_only_if_that_is_configured(
 
 
 async def test_a_model_may_repeat_itself_where_that_is_allowed() -> None:
-    script = [*[[Call(tool="echo", input={"words": "again"})]] * 5, [Say(text="enough")]]
+    script = [*[[UseTool(tool="echo", input={"words": "again"})]] * 5, [Say(text="enough")]]
     async with open_house(*script) as house:
         session = await start(house)
         await house.api.prompt(session, say("go"))
@@ -800,14 +804,14 @@ async def hang(_: EchoInput, __: ToolContext) -> ToolResult:
 HANG: AnyTool = Tool(name="hang", about="Never return.", takes=EchoInput, run=hang)
 
 
-async def until_retry(listening: AsyncIterator[Told]) -> Retry:
+async def until_retry(listening: AsyncIterator[PublishedEvent]) -> Retry:
     async for told in listening:
         if isinstance(told.event, StatusChanged) and isinstance(told.event.status, Retry):
             return told.event.status
     raise AssertionError("the stream of events does not end")
 
 
-async def until_running(listening: AsyncIterator[Told]) -> None:
+async def until_running(listening: AsyncIterator[PublishedEvent]) -> None:
     async for told in listening:
         match told.event:
             case PartUpdated(part=ToolPart(state=RunningState())):

@@ -10,14 +10,14 @@ import pytest
 from given.house import open_house, say
 from weft.api import Api
 from weft.errors import ConflictError, DirectoryError
-from weft.model.event import BranchChanged, Event, SessionRested, Told
+from weft.model.event import BranchChanged, Event, PublishedEvent, SessionRested
 from weft.model.event_wire import UnknownEvent
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput
 from weft.provider.scripted import Say, Wait
 from weft.server import directories as module
-from weft.server.directories import Directories, Terms, WatchFiles, watch_nothing
-from weft.server.feed import Numbering
+from weft.server.directories import Directories, DirectoryOptions, WatchFiles, watch_nothing
+from weft.server.feed import EventCounter
 
 
 class Doors:
@@ -58,8 +58,8 @@ async def open_directories(
     watch_files: WatchFiles = watch_nothing,
 ) -> AsyncIterator[Directories]:
     async with asyncio.TaskGroup() as tasks:
-        terms = Terms(open=doors, note=note, rest=rest, watch_files=watch_files)
-        found = Directories(terms, Numbering("boot"), tasks)
+        terms = DirectoryOptions(open=doors, note=note, idle_seconds=rest, watch_files=watch_files)
+        found = Directories(terms, EventCounter("boot"), tasks)
         try:
             yield found
         finally:
@@ -121,7 +121,7 @@ async def test_what_nobody_has_asked_for_is_closed_unless_somebody_is_there() ->
 
 
 async def test_there_is_an_end_to_how_many_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_OPEN", 1)
+    monkeypatch.setattr(module, "MAX_OPEN", 1)
     async with open_directories(Doors()) as directories:
         await directories.get("/a")
         with pytest.raises(ConflictError):
@@ -239,7 +239,7 @@ class Silent:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._api, name)
 
-    async def events(self, *, after: int | None = None) -> AsyncIterator[Told]:
+    async def events(self, *, after: int | None = None) -> AsyncIterator[PublishedEvent]:
         del after
         raise OSError("the line is dead")
         yield  # a generator all the same

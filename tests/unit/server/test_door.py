@@ -6,27 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.server.access import Door, Patience, bare_host, credentials_in
-from weft.server.response import headers_of
+from weft.server.access import AccessPolicy, PasswordDelay, decode_basic_auth, strip_port
+from weft.server.response import read_headers
 
 
 def basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-DOOR = Door(password="s3cret", origins=frozenset({"https://mine.example"}))
+DOOR = AccessPolicy(password="s3cret", origins=frozenset({"https://mine.example"}))
 GOOD = {"host": "127.0.0.1:4096", "authorization": basic("opencode", "s3cret")}
 
 
-def status(headers: dict[str, str], method: str = "GET", door: Door = DOOR) -> int | None:
-    refusal = door.refuse(method, headers)
+def status(headers: dict[str, str], method: str = "GET", door: AccessPolicy = DOOR) -> int | None:
+    refusal = door.check(method, headers)
     return None if refusal is None else refusal.status
 
 
 def test_who_has_the_password_comes_in() -> None:
     assert status(GOOD) is None
     assert status({**GOOD, "origin": "https://mine.example"}) is None
-    assert status({"host": "localhost"}, door=Door(password=None)) is None
+    assert status({"host": "localhost"}, door=AccessPolicy(password=None)) is None
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_a_name_somebody_pointed_at_this_machine_is_refused_whatever_the_passwor
 )
 def test_a_page_that_is_not_listed_is_refused_whatever_the_password(origin: str) -> None:
     assert status({**GOOD, "origin": origin}) == 403
-    assert DOOR.shown_to(origin) == {}
+    assert DOOR.cors_headers(origin) == {}
 
 
 def test_a_listed_page_may_ask_first_without_the_password() -> None:
     asked = {"host": "localhost:1", "origin": "https://mine.example"}
     assert status(asked, "OPTIONS") is None
     assert status(asked, "POST") == 401
-    assert DOOR.shown_to("https://mine.example")["access-control-allow-origin"] == "https://mine.example"
+    assert DOOR.cors_headers("https://mine.example")["access-control-allow-origin"] == "https://mine.example"
 
 
 @pytest.mark.parametrize(
@@ -89,26 +89,26 @@ def test_a_listed_page_may_ask_first_without_the_password() -> None:
     ],
 )
 def test_a_host_is_compared_without_its_port(host: str, bare: str) -> None:
-    assert bare_host(host) == bare
+    assert strip_port(host) == bare
 
 
 def test_a_header_that_is_sent_twice_is_both_of_them() -> None:
     twice = [(b"host", b"evil.example"), (b"host", b"127.0.0.1"), (b"accept", b"*/*")]
-    assert headers_of({"headers": twice}) == {"host": "evil.example, 127.0.0.1", "accept": "*/*"}
-    assert status({**GOOD, **headers_of({"headers": twice})}) == 403
+    assert read_headers({"headers": twice}) == {"host": "evil.example, 127.0.0.1", "accept": "*/*"}
+    assert status({**GOOD, **read_headers({"headers": twice})}) == 403
 
 
 @given(st.text())
 def test_no_header_can_break_the_door(text: str) -> None:
     assert status({"host": text, "authorization": text, "origin": text}) in {401, 403}
-    assert isinstance(credentials_in(text), bytes)
+    assert isinstance(decode_basic_auth(text), bytes)
 
 
 def test_guessing_gets_slower() -> None:
-    patience = Patience()
-    pauses = [patience.failed() for _ in range(100)]
+    patience = PasswordDelay()
+    pauses = [patience.count_failure() for _ in range(100)]
     assert pauses[:5] == [0.0] * 5
     assert sorted(pauses) == pauses
     assert pauses[-1] == 5.0
-    patience.succeeded()
-    assert patience.failed() == 0.0
+    patience.reset()
+    assert patience.count_failure() == 0.0

@@ -12,11 +12,11 @@ from weft.model.ids import MessageID, PartID
 from weft.model.part import Span, TextPart
 from weft.server import feed as feeds
 from weft.server import streams
-from weft.server.feed import Feed, Numbering, Signal, Style
-from weft.server.streams import Listening
+from weft.server.feed import EventCounter, EventFeed, Signal, StreamStyle
+from weft.server.streams import ServerEventStream
 
-FINE = Style(grain="fine", wrapped=False)
-WHOLE = Style(grain="whole", wrapped=False)
+FINE = StreamStyle(grain="fine", wrapped=False)
+WHOLE = StreamStyle(grain="whole", wrapped=False)
 PART = TextPart(**ids("A1", 1), text="Hel", time=Span(start=1))
 
 
@@ -51,15 +51,15 @@ def types(read: tuple[bytes, int] | None) -> list[str]:
 
 
 @pytest.fixture
-def numbering() -> Numbering:
-    return Numbering("boot")
+def numbering() -> EventCounter:
+    return EventCounter("boot")
 
 
-def make(numbering: Numbering, directory: str = "/work") -> Feed:
-    return Feed(numbering, directory=directory, project="p1")
+def make(numbering: EventCounter, directory: str = "/work") -> EventFeed:
+    return EventFeed(numbering, directory=directory, project="p1")
 
 
-async def test_each_listener_hears_of_growth_in_the_grain_it_knows(numbering: Numbering) -> None:
+async def test_each_listener_hears_of_growth_in_the_grain_it_knows(numbering: EventCounter) -> None:
     feed = make(numbering)
     feed.listeners["whole"] = 1
     for event in (PartUpdated(part=PART), grew("lo", 3), grew(" there", 5), idle()):
@@ -81,19 +81,19 @@ async def test_each_listener_hears_of_growth_in_the_grain_it_knows(numbering: Nu
     assert (properties["part"]["text"], properties["delta"]) == ("Hello there", "lo there")
 
 
-async def test_a_growing_part_is_told_whole_at_a_bounded_rate(numbering: Numbering) -> None:
+async def test_a_growing_part_is_told_whole_at_a_bounded_rate(numbering: EventCounter) -> None:
     feed = make(numbering)
     feed.listeners["whole"] = 1
     feed.take(PartUpdated(part=PART))
     for number in range(1000):
         feed.take(grew("x", 3 + number))
-    await asyncio.sleep(feeds.BETWEEN_WHOLES * 2)
+    await asyncio.sleep(feeds.WHOLE_PART_SECONDS * 2)
     told_whole = told(feed.read(0, WHOLE))
     assert len(told_whole) == 2
     assert told_whole[1][1]["properties"]["part"]["text"] == "Hel" + "x" * 1000
 
 
-async def test_growth_that_was_said_before_is_not_said_twice(numbering: Numbering) -> None:
+async def test_growth_that_was_said_before_is_not_said_twice(numbering: EventCounter) -> None:
     feed = make(numbering)
     feed.listeners["whole"] = 1
     for event in (PartUpdated(part=PART), grew("lo", 3), grew("lo", 3), grew("lo!", 3), idle()):
@@ -101,14 +101,14 @@ async def test_growth_that_was_said_before_is_not_said_twice(numbering: Numberin
     assert told(feed.read(0, WHOLE))[1][1]["properties"]["part"]["text"] == "Hello!"
 
 
-async def test_nobody_pays_for_whole_parts_that_nobody_hears(numbering: Numbering) -> None:
+async def test_nobody_pays_for_whole_parts_that_nobody_hears(numbering: EventCounter) -> None:
     feed = make(numbering)
     for event in (PartUpdated(part=PART), grew("lo", 3), idle()):
         feed.take(event)
     assert types(feed.read(0, WHOLE)) == ["message.part.updated", "session.idle"]
 
 
-async def test_one_number_says_where_a_listener_of_all_directories_stands(numbering: Numbering) -> None:
+async def test_one_number_says_where_a_listener_of_all_directories_stands(numbering: EventCounter) -> None:
     one, other = make(numbering), make(numbering, "/other")
     one.take(idle())
     other.take(idle())
@@ -123,10 +123,10 @@ async def test_one_number_says_where_a_listener_of_all_directories_stands(number
     assert numbering.find("boot." + "9" * 5000) is None
 
 
-async def test_wrapped_frames_say_which_directory(numbering: Numbering) -> None:
+async def test_wrapped_frames_say_which_directory(numbering: EventCounter) -> None:
     feed = make(numbering)
     feed.take(idle())
-    ((_, event),) = told(feed.read(0, Style(grain="fine", wrapped=True)))
+    ((_, event),) = told(feed.read(0, StreamStyle(grain="fine", wrapped=True)))
     assert event == {
         "directory": "/work",
         "project": "p1",
@@ -135,9 +135,9 @@ async def test_wrapped_frames_say_which_directory(numbering: Numbering) -> None:
 
 
 async def test_what_is_no_longer_held_is_not_pretended_to_be(
-    numbering: Numbering, monkeypatch: pytest.MonkeyPatch
+    numbering: EventCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeds, "HELD", 3)
+    monkeypatch.setattr(feeds, "MAX_FRAMES", 3)
     feed = make(numbering)
     for _ in range(5):
         feed.take(idle())
@@ -146,7 +146,7 @@ async def test_what_is_no_longer_held_is_not_pretended_to_be(
     assert (feed.position_after(1), feed.position_after(2)) == (None, 2)
 
 
-async def test_a_feed_that_closed_takes_its_numbers_with_it(numbering: Numbering) -> None:
+async def test_a_feed_that_closed_takes_its_numbers_with_it(numbering: EventCounter) -> None:
     feed = make(numbering)
     feed.take(idle())
     feed.take(idle())
@@ -154,7 +154,7 @@ async def test_a_feed_that_closed_takes_its_numbers_with_it(numbering: Numbering
     assert (numbering.find("boot.1"), numbering.find("boot.2")) == (None, 2)
 
 
-async def test_a_part_that_is_gone_grows_no_more(numbering: Numbering) -> None:
+async def test_a_part_that_is_gone_grows_no_more(numbering: EventCounter) -> None:
     feed = make(numbering)
     feed.listeners["whole"] = 1
     feed.take(PartUpdated(part=PART))
@@ -192,7 +192,7 @@ async def test_one_who_stops_waiting_for_another_reason_is_not_told_that_there_i
 # --- listeners ---
 
 
-async def heard_by(numbering: Numbering, *listened: Feed) -> list[bytes]:
+async def heard_by(numbering: EventCounter, *listened: EventFeed) -> list[bytes]:
     """What a listener of these feeds is sent, each piece by itself, until there is no more."""
     sent: list[bytes] = []
 
@@ -200,15 +200,15 @@ async def heard_by(numbering: Numbering, *listened: Feed) -> list[bytes]:
         if message.get("body"):
             sent.append(message["body"])
 
-    style = Style(grain="fine", wrapped=True)
-    listening = Listening(lambda: listened, numbering, numbering.signal, style, ends=False)
+    style = StreamStyle(grain="fine", wrapped=True)
+    listening = ServerEventStream(lambda: listened, numbering, numbering.signal, style, ends=False)
     numbering.end()
     await listening.serve(send, after="boot.0")
     return sent[1:]  # the first is that it is connected
 
 
 async def test_what_happens_in_many_directories_is_told_in_the_order_it_happened(
-    numbering: Numbering,
+    numbering: EventCounter,
 ) -> None:
     one, two = make(numbering, "/one"), make(numbering, "/two")
     for feed in (one, two, two, one, two):
@@ -218,10 +218,10 @@ async def test_what_happens_in_many_directories_is_told_in_the_order_it_happened
 
 
 async def test_one_that_is_far_behind_is_given_a_piece_after_the_other(
-    numbering: Numbering, monkeypatch: pytest.MonkeyPatch
+    numbering: EventCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (feeds, streams):
-        monkeypatch.setattr(module, "PIECE", 200)
+        monkeypatch.setattr(module, "CHUNK_BYTES", 200)
     feed = make(numbering)
     for _ in range(20):
         feed.take(idle())
@@ -231,7 +231,7 @@ async def test_one_that_is_far_behind_is_given_a_piece_after_the_other(
 
 
 @pytest.mark.parametrize("writes", [0, 1, 2])
-async def test_one_whose_connection_fails_is_counted_no_more(numbering: Numbering, writes: int) -> None:
+async def test_one_whose_connection_fails_is_counted_no_more(numbering: EventCounter, writes: int) -> None:
     feed = make(numbering)
     left = [writes]
 
@@ -240,8 +240,8 @@ async def test_one_whose_connection_fails_is_counted_no_more(numbering: Numberin
             raise ConnectionResetError
         left[0] -= 1
 
-    style = Style(grain="fine", wrapped=False)
-    listening = Listening(lambda: (feed,), numbering, feed.signal, style, ends=True)
+    style = StreamStyle(grain="fine", wrapped=False)
+    listening = ServerEventStream(lambda: (feed,), numbering, feed.signal, style, ends=True)
     numbering.end()
     with pytest.raises(ConnectionResetError):
         await listening.serve(send, after=None)

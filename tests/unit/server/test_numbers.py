@@ -13,11 +13,11 @@ from weft.model.event import (
     SessionRested,
     StatusChanged,
 )
-from weft.model.failure import unknown
+from weft.model.failure import unknown_failure
 from weft.model.ids import MessageID, PartID
 from weft.model.part import CacheTokens, StepFinishPart, Tokens
 from weft.model.session import Busy, Idle, Retry
-from weft.server.metrics import BOUNDS, REMEMBERED, Requests, Tally, Visit, to_labels
+from weft.server.metrics import BOUNDS, MAX_SEEN, EventMetrics, RequestMetrics, RequestRecord, format_labels
 
 LINE = re.compile(r'[a-z_]+(\{([a-z]+="([^"\\]|\\.)*",?)*\})? -?[0-9.e+-]+')
 
@@ -41,7 +41,7 @@ def finish(id: str) -> Event:
 
 
 def test_what_happens_in_a_run_is_counted_once() -> None:
-    tally = Tally()
+    tally = EventMetrics()
     busy = StatusChanged(session_id=SESSION, status=Busy())
     answer = MessageUpdated(info=answered("msg_2", 2, "msg_1").info)
     for event in (busy, answer, answer, busy, finish("prt_1"), finish("prt_1"), finish("prt_2")):
@@ -76,7 +76,7 @@ def test_what_happens_in_a_run_is_counted_once() -> None:
 
 
 def test_a_copy_in_a_session_that_is_not_run_is_not_counted() -> None:
-    tally = Tally()
+    tally = EventMetrics()
     tally.take(StatusChanged(session_id=SESSION, status=Busy()))
     tally.take(StatusChanged(session_id=SESSION, status=Idle()))
     tally.take(finish("prt_1"))
@@ -88,21 +88,25 @@ def test_a_copy_in_a_session_that_is_not_run_is_not_counted() -> None:
 
 
 def test_failures_are_told_apart_and_what_is_remembered_is_bounded() -> None:
-    tally = Tally()
-    tally.take(SessionFailed(session_id=SESSION, error=unknown("x")))
+    tally = EventMetrics()
+    tally.take(SessionFailed(session_id=SESSION, error=unknown_failure("x")))
     assert any(line.startswith('weft_failures_total{name="Unknown') for line in tally.lines())
     tally.take(StatusChanged(session_id=SESSION, status=Busy()))
-    for number in range(REMEMBERED + 5):
+    for number in range(MAX_SEEN + 5):
         tally.take(finish(f"prt_{number}"))
-    assert len(tally._seen) == REMEMBERED
+    assert len(tally._seen) == MAX_SEEN
 
 
 def test_requests_are_counted_by_route_and_buckets_add_up() -> None:
-    requests = Requests()
+    requests = RequestMetrics()
     for seconds in (0.001, 0.005, 0.3, 1000.0):
-        visit = Visit(method="GET", path="/session/a", route="/session/{id}", status=200, seconds=seconds)
+        visit = RequestRecord(
+            method="GET", path="/session/a", route="/session/{id}", status=200, seconds=seconds
+        )
         requests.take(visit, timed=True)
-    requests.take(Visit(method="GET", path="/event", route="/event", status=200, seconds=1), timed=False)
+    requests.take(
+        RequestRecord(method="GET", path="/event", route="/event", status=200, seconds=1), timed=False
+    )
     lines = list(requests.lines())
     assert 'weft_requests_total{method="GET",route="/session/{id}",status="200"} 4' in lines
     buckets = [int(line.rpartition(" ")[2]) for line in lines if "_bucket" in line]
@@ -112,6 +116,6 @@ def test_requests_are_counted_by_route_and_buckets_add_up() -> None:
 
 
 def test_every_line_is_one_that_can_be_read() -> None:
-    lines = [*Tally().lines(), *Requests().lines()]
+    lines = [*EventMetrics().lines(), *RequestMetrics().lines()]
     assert all(line.startswith(("# HELP ", "# TYPE ")) or LINE.fullmatch(line) for line in lines)
-    assert to_labels((("a", 'x"y\\z\n'),)) == '{a="x\\"y\\\\z\\n"}'
+    assert format_labels((("a", 'x"y\\z\n'),)) == '{a="x\\"y\\\\z\\n"}'

@@ -37,7 +37,7 @@ def test_every_operation_of_opencode_is_there_under_its_name() -> None:
 def test_every_route_stands_in_the_manual_with_what_is_true_of_it() -> None:
     rows = {
         (found["method"], found["path"]): found["word"].strip()
-        for found in ROW.finditer((ROOT / "docs" / "http.md").read_text())
+        for found in ROW.finditer((ROOT / "docs" / "reference" / "http.md").read_text())
     }
     assert set(rows) == set(ours()) | set(theirs())
     assert {place for place in theirs() if rows[place] == "absent"} == set(theirs()) - set(ours())

@@ -8,7 +8,7 @@ from weft.api import Api
 from weft.server.routes.table import list_routes
 
 ROW = re.compile(r"^\| `(?P<name>[a-z_.]+)` \| `(?P<method>[A-Z]+) (?P<path>[^`]+)` \|", re.MULTILINE)
-MANUAL = Path(__file__).parents[3] / "docs" / "http.md"
+MANUAL = Path(__file__).parents[3] / "docs" / "reference" / "http.md"
 
 
 def operations(promise: Any, before: str = "") -> set[str]:

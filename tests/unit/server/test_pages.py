@@ -6,16 +6,22 @@ from typing import Any
 import pytest
 
 from weft.api import Api
-from weft.server.access import Door
-from weft.server.asgi import Server, Setup
-from weft.server.pages import Bucket, Data, Gallery, Live, Page
+from weft.server.access import AccessPolicy
+from weft.server.http_server import HttpServer, ServerSetup
+from weft.server.share_pages import (
+    RateLimit,
+    ShareDataEndpoint,
+    ShareLiveEndpoint,
+    SharePageCache,
+    SharePageEndpoint,
+)
 
 HERE = {"host": "localhost"}
-DOOR = Door(password="pw", open_to_all="/s/")
+DOOR = AccessPolicy(password="pw", open_to_all="/s/")
 
 
 def test_nobody_asks_too_often() -> None:
-    bucket = Bucket(size=3, rate=2)
+    bucket = RateLimit(size=3, rate=2)
     assert [bucket.take(10.0) for _ in range(4)] == [True, True, True, False]
     assert [bucket.take(11.0) for _ in range(3)] == [True, True, False]
 
@@ -24,14 +30,14 @@ def opened(directory: str) -> AbstractAsyncContextManager[Api]:
     raise AssertionError(f"{directory} was opened")
 
 
-@pytest.mark.parametrize("kind", [Page, Data, Live])
+@pytest.mark.parametrize("kind", [SharePageEndpoint, ShareDataEndpoint, ShareLiveEndpoint])
 async def test_who_asks_too_often_is_told_to_wait_and_nothing_is_looked_up(kind: Any) -> None:
     def note(_: object) -> None:
         pass
 
-    setup = Setup(open=opened, here="/", door=DOOR, name="x", note=note, now=lambda: 0)
-    gallery = Gallery(Server(setup, ()))
-    gallery.bucket = Bucket(size=0, rate=0)
+    setup = ServerSetup(open=opened, here="/", access=DOOR, name="x", note=note, now=lambda: 0)
+    gallery = SharePageCache(HttpServer(setup, ()))
+    gallery.bucket = RateLimit(size=0, rate=0)
     sent: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:
@@ -61,18 +67,18 @@ async def test_who_asks_too_often_is_told_to_wait_and_nothing_is_looked_up(kind:
 def test_a_door_that_is_open_to_lookers_is_so_for_looking_below_the_pages(
     method: str, path: str, status: int | None
 ) -> None:
-    refusal = DOOR.refuse(method, HERE, path)
+    refusal = DOOR.check(method, HERE, path)
     assert (None if refusal is None else refusal.status) == status
 
 
 def test_a_door_is_closed_unless_it_was_opened() -> None:
-    refusal = Door(password="pw").refuse("GET", HERE, "/s/x")
+    refusal = AccessPolicy(password="pw").check("GET", HERE, "/s/x")
     assert refusal is not None
     assert refusal.status == 401
 
 
 def test_names_and_pages_of_others_are_turned_away_from_pages_too() -> None:
     for headers in ({"host": "evil.test"}, {**HERE, "origin": "https://evil.test"}):
-        refusal = DOOR.refuse("GET", headers, "/s/x")
+        refusal = DOOR.check("GET", headers, "/s/x")
         assert refusal is not None
         assert refusal.status == 403

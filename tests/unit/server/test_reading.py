@@ -12,21 +12,21 @@ from msgspec import Meta, Struct
 from weft.errors import DocumentError, InvalidInputError
 from weft.model.input import SessionInput
 from weft.server.request import (
-    DEEPEST,
-    MOST_BYTES,
-    TooLargeError,
-    directory_in,
-    is_deep,
+    MAX_BODY_BYTES,
+    MAX_DEPTH,
+    BodyTooLargeError,
+    decode_body,
+    decode_query,
+    find_directory,
+    is_too_deep,
     read_body,
-    to_query,
-    to_value,
 )
-from weft.server.route import Call, Route
+from weft.server.route import DirectoryCall, Route
 
 JSON = "application/json"
 
 
-async def nothing(_: Call) -> None:
+async def nothing(_: DirectoryCall) -> None:
     """Nothing."""
 
 
@@ -48,18 +48,19 @@ async def test_a_body_may_come_in_pieces() -> None:
 
 
 async def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
-    with pytest.raises(TooLargeError):
-        await read_body(sends(), {"content-length": str(MOST_BYTES + 1)})
-    with pytest.raises(TooLargeError):
-        await read_body(sends(b"x" * MOST_BYTES, b"x"), {})
+    with pytest.raises(BodyTooLargeError):
+        await read_body(sends(), {"content-length": str(MAX_BODY_BYTES + 1)})
+    with pytest.raises(BodyTooLargeError):
+        await read_body(sends(b"x" * MAX_BODY_BYTES, b"x"), {})
 
 
 def test_a_body_becomes_what_the_route_takes() -> None:
     assert (
-        to_value(route(takes=SessionInput), b'{"title":"t","more":1}', f"{JSON}; charset=utf-8").title == "t"
+        decode_body(route(takes=SessionInput), b'{"title":"t","more":1}', f"{JSON}; charset=utf-8").title
+        == "t"
     )
-    assert to_value(route(takes=SessionInput, optional=True), b" ", "") is None
-    assert to_value(route(), b"whatever", "text/plain") is None
+    assert decode_body(route(takes=SessionInput, optional=True), b" ", "") is None
+    assert decode_body(route(), b"whatever", "text/plain") is None
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_a_body_becomes_what_the_route_takes() -> None:
 )
 def test_what_does_not_fit_is_refused_with_the_reason(raw: bytes, kind: str, reason: str) -> None:
     with pytest.raises((InvalidInputError, DocumentError), match=reason):
-        to_value(route(takes=SessionInput), raw, kind)
+        decode_body(route(takes=SessionInput), raw, kind)
 
 
 Nested = st.recursive(
@@ -89,11 +90,11 @@ def depth(value: Any) -> int:
     return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
 
 
-@given(Nested, st.integers(0, 2 * DEEPEST))
+@given(Nested, st.integers(0, 2 * MAX_DEPTH))
 def test_depth_is_counted_outside_of_strings(value: Any, more: int) -> None:
     for _ in range(more):
         value = ['"[{\\', value]
-    assert is_deep(json.dumps(value).encode()) == (depth(value) > DEEPEST)
+    assert is_too_deep(json.dumps(value).encode()) == (depth(value) > MAX_DEPTH)
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -105,7 +106,7 @@ class Looked(Struct, frozen=True, kw_only=True):
 
 
 def test_a_query_is_typed_and_what_is_unknown_is_passed_over() -> None:
-    assert to_query(Query, b"limit=3&other=%FF&limit=4") == Query(limit=4)
+    assert decode_query(Query, b"limit=3&other=%FF&limit=4") == Query(limit=4)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_query_is_typed_and_what_is_unknown_is_passed_over() -> None:
 )
 def test_what_is_wrong_with_a_query_is_told_by_its_name(kind: type[Struct], query: bytes, words: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        to_query(kind, query)
+        decode_query(kind, query)
     assert str(refused.value) == words
 
 
@@ -134,4 +135,4 @@ def test_what_is_wrong_with_a_query_is_told_by_its_name(kind: type[Struct], quer
 )
 def test_a_directory_is_meant_however_it_is_written(query: bytes, header: str, found: str) -> None:
     headers = {"x-opencode-directory": header} if header else {}
-    assert (directory_in(query, headers) or "/here") == found
+    assert (find_directory(query, headers) or "/here") == found

@@ -8,35 +8,34 @@ from hypothesis import strategies as st
 
 from given.house import open_house, say
 from weft.errors import ConflictError, InvalidInputError
-from weft.model.ids import checked
+from weft.model.ids import check_id
 from weft.model.input import SessionInput
 from weft.provider.scripted import Say
-from weft.server import control as controls
-from weft.server import route as tickets_module
-from weft.server.control import Asked, Control
-from weft.server.route import Repeats, Tickets, to_letters
+from weft.server import state as controls
+from weft.server import state as tickets_module
+from weft.server.state import IdempotencyKeys, Tickets, TuiControl, TuiRequest, hash_to_letters
 
 NOW = 1_790_000_000_000
 
 
 async def test_a_screen_that_asks_is_given_what_comes_after_it_first_asked() -> None:
-    control = Control(patience=0.001)
-    control.put("/work", Asked(path="/tui/early"))
+    control = TuiControl(poll_seconds=0.001)
+    control.put("/work", TuiRequest(path="/tui/early"))
     assert await control.next("/work") is None
-    control.put("/work", Asked(path="/tui/open-help"))
-    control.put("/other", Asked(path="/tui/elsewhere"))
-    assert await control.next("/work") == Asked(path="/tui/open-help")
+    control.put("/work", TuiRequest(path="/tui/open-help"))
+    control.put("/other", TuiRequest(path="/tui/elsewhere"))
+    assert await control.next("/work") == TuiRequest(path="/tui/open-help")
     control.forget("/work")
-    control.put("/work", Asked(path="/tui/late"))
+    control.put("/work", TuiRequest(path="/tui/late"))
     assert await control.next("/work") is None
 
 
 async def test_requests_that_nobody_takes_do_not_pile_up() -> None:
-    control = Control(patience=0.001)
+    control = TuiControl(poll_seconds=0.001)
     await control.next("/work")
-    for number in range(controls.MOST + 5):
-        control.put("/work", Asked(path=str(number)))
-    assert await control.next("/work") == Asked(path="5")
+    for number in range(controls.MAX_TUI_REQUESTS + 5):
+        control.put("/work", TuiRequest(path=str(number)))
+    assert await control.next("/work") == TuiRequest(path="5")
 
 
 async def test_a_ticket_is_good_once_and_for_one_address() -> None:
@@ -49,7 +48,7 @@ async def test_a_ticket_is_good_once_and_for_one_address() -> None:
 
 
 async def test_tickets_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tickets_module, "MOST", 3)
+    monkeypatch.setattr(tickets_module, "MAX_TICKETS", 3)
     tickets = Tickets()
     given = [tickets.give("/x") for _ in range(5)]
     assert [tickets.take(ticket, "/x") for ticket in given] == [False, False, True, True, True]
@@ -57,15 +56,15 @@ async def test_tickets_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.binary())
 def test_letters_are_always_those_of_an_id(raw: bytes) -> None:
-    assert to_letters(raw) == to_letters(raw)
-    checked("message", f"msg_000000000001{to_letters(raw)}{to_letters(raw)}")
+    assert hash_to_letters(raw) == hash_to_letters(raw)
+    check_id("message", f"msg_000000000001{hash_to_letters(raw)}{hash_to_letters(raw)}")
 
 
 async def test_a_key_stands_for_one_prompt_in_one_session() -> None:
     async with open_house([Say(text="hello")]) as house:
         one = (await house.api.create_session(SessionInput())).id
         other = (await house.api.create_session(SessionInput())).id
-        repeats = Repeats(lambda: NOW)
+        repeats = IdempotencyKeys(lambda: NOW)
         first = await repeats.id_for(house.api, one, "key", b"body")
         again = await asyncio.gather(*(repeats.id_for(house.api, one, "key", b"body") for _ in range(3)))
         assert set(again) == {first}
@@ -77,7 +76,7 @@ async def test_a_key_stands_for_one_prompt_in_one_session() -> None:
             await repeats.id_for(house.api, one, "", b"body")
 
         await house.api.prompt(one, say("hi", message_id=first))
-        restarted = Repeats(lambda: NOW)
+        restarted = IdempotencyKeys(lambda: NOW)
         assert await restarted.id_for(house.api, one, "key", b"body") == first
-        a_day_later = Repeats(lambda: NOW + 25 * 60 * 60 * 1000)
+        a_day_later = IdempotencyKeys(lambda: NOW + 25 * 60 * 60 * 1000)
         assert await a_day_later.id_for(house.api, one, "key", b"body") != first

@@ -1,4 +1,4 @@
-"""A fork: what the model is shown next, what every reference leads to, and what is not carried over."""
+"""A fork: what the model is shown next, where references lead, and what is not copied."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from given.house import MODEL, NOW, open_house
 from weft.context.history import since_compaction, to_model_messages
-from weft.local.api import Local
+from weft.local.api import LocalApi
 from weft.model.event import SessionUpdated, TodoUpdated
 from weft.model.failure import AbortedFailure
 from weft.model.ids import MessageID, Mint, PartID, SessionID
@@ -27,14 +27,14 @@ from weft.model.part import (
     TextPart,
     ToolPart,
 )
-from weft.model.session import SessionRevert, Todo, own_of
+from weft.model.session import SessionRevert, Todo, get_weft_data
 from weft.session.fork import fork_title
 
 
 class Talk:
     """A session as it was lived: prompts, answers with tools, and compactions."""
 
-    def __init__(self, api: Local, session: SessionID) -> None:
+    def __init__(self, api: LocalApi, session: SessionID) -> None:
         self.api = api
         self.session = session
         self.mint: Mint = api.kit.mint
@@ -96,7 +96,7 @@ class Talk:
         return await self.api.list_messages(self.session)
 
 
-async def talk(api: Local, *, title: str = "Loom") -> Talk:
+async def talk(api: LocalApi, *, title: str = "Loom") -> Talk:
     return Talk(api, (await api.create_session(SessionInput(title=title))).id)
 
 
@@ -183,7 +183,7 @@ async def test_a_fork_has_spent_nothing_and_has_the_todos_only_if_it_is_whole() 
         todos = (Todo(content="weave", status="pending", priority="low"),)
         await house.api.kit.journal.commit(TodoUpdated(session_id=spoken.session, todos=todos))
         whole = await house.api.fork_session(spoken.session)
-        ledger = own_of(whole).spent
+        ledger = get_weft_data(whole).spent
         assert ledger is not None
         assert (ledger.own.cost, ledger.below) == (0, {})
         assert await house.api.list_todos(whole.id) == list(todos)

@@ -1,20 +1,20 @@
-"""Where a session's plan is written down."""
+"""The path of a session's plan file."""
 
 from msgspec.structs import replace
 
 from given.conversation import SESSION
 from given.house import PLACE
 from weft.model.session import Session, SessionTime
-from weft.session.lifecycle import plan_path
+from weft.session.lifecycle import get_plan_path
 
 MADE = Session(id=SESSION, slug="calm-loom", time=SessionTime(created=17, updated=18))
 CHECKOUT = replace(PLACE, worktree="/checkout", project=replace(PLACE.project, vcs="git"))
 
 
 def test_a_plan_lies_in_the_checkout_and_without_one_in_the_data_directory() -> None:
-    assert plan_path(MADE, CHECKOUT, "/data/plans") == "/checkout/.opencode/plans/17-calm-loom.md"
-    assert plan_path(MADE, PLACE, "/data/plans") == "/data/plans/17-calm-loom.md"
+    assert get_plan_path(MADE, CHECKOUT, "/data/plans") == "/checkout/.opencode/plans/17-calm-loom.md"
+    assert get_plan_path(MADE, PLACE, "/data/plans") == "/data/plans/17-calm-loom.md"
 
 
 def test_a_session_without_a_slug_lends_its_id() -> None:
-    assert plan_path(replace(MADE, slug=""), PLACE, "/data/plans") == "/data/plans/17-ses_test.md"
+    assert get_plan_path(replace(MADE, slug=""), PLACE, "/data/plans") == "/data/plans/17-ses_test.md"

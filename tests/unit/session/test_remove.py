@@ -1,4 +1,4 @@
-"""Removing a session: what runs is stopped, what is shared is taken back, and all of it goes or none."""
+"""Removing a session: runs are stopped, shares are revoked, and all of it is removed or nothing."""
 
 import asyncio
 

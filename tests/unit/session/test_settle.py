@@ -1,4 +1,4 @@
-"""What a run that died left open."""
+"""Settling what a dead run left open."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from given.conversation import SESSION, answered, asked, called, ids, text
 from weft.model.event import MessageUpdated, PartUpdated
-from weft.model.failure import aborted
+from weft.model.failure import aborted_failure
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import (
     CallTime,
@@ -19,7 +19,7 @@ from weft.model.part import (
     ToolPart,
 )
 from weft.model.transcript import Transcript
-from weft.session.settle import BROKEN_OFF, INTERRUPTED, to_settle
+from weft.session.settle import BROKEN_OFF, INTERRUPTED, to_settling_events
 
 BEGUN = 2
 
@@ -31,20 +31,23 @@ def unfinished(*parts: Any, finish: str | None = None) -> MessageWithParts:
 
 
 def test_what_came_to_its_end_is_left_alone() -> None:
-    assert to_settle([asked("U1", 1), answered("A1", 2, "U1", text("A1", "done"), called("A1", 2))]) == []
+    assert (
+        to_settling_events([asked("U1", 1), answered("A1", 2, "U1", text("A1", "done"), called("A1", 2))])
+        == []
+    )
 
 
 def test_an_answer_without_an_end_gets_one_and_the_reason() -> None:
-    (event,) = to_settle([asked("U1", 1), unfinished(StepStartPart(**ids("A1", 1)))])
+    (event,) = to_settling_events([asked("U1", 1), unfinished(StepStartPart(**ids("A1", 1)))])
 
     assert isinstance(event, MessageUpdated)
     assert isinstance(event.info, AssistantMessage)
     assert event.info.time.completed == BEGUN
-    assert event.info.error == aborted(BROKEN_OFF)
+    assert event.info.error == aborted_failure(BROKEN_OFF)
 
 
 def test_an_answer_that_was_whole_but_not_closed_is_closed_without_blame() -> None:
-    (event,) = to_settle([unfinished(text("A1", "whole"), finish="stop")])
+    (event,) = to_settling_events([unfinished(text("A1", "whole"), finish="stop")])
 
     assert isinstance(event, MessageUpdated)
     assert isinstance(event.info, AssistantMessage)
@@ -55,7 +58,7 @@ def test_calls_that_were_under_way_are_told_as_interrupted_with_what_they_had() 
     running = RunningState(input={"command": "make"}, metadata={"output": "half"}, time=Span(start=7))
     first = ToolPart(**ids("A1", 1), call_id="c1", tool="bash", state=running)
     second = ToolPart(**ids("A1", 2), call_id="c2", tool="read", state=PendingState(input={}, raw=""))
-    events = to_settle([unfinished(first, second)])
+    events = to_settling_events([unfinished(first, second)])
 
     assert events[:2] == [
         PartUpdated(
@@ -78,7 +81,7 @@ def test_calls_that_were_under_way_are_told_as_interrupted_with_what_they_had() 
 def test_words_that_were_being_said_are_kept_and_closed() -> None:
     thought = ReasoningPart(**ids("A1", 1), text="half a th", time=Span(start=3))
     said = text("A1", "half a sent", 2, time=Span(start=5))
-    events = to_settle([unfinished(thought, said)])
+    events = to_settling_events([unfinished(thought, said)])
 
     assert [event.part for event in events if isinstance(event, PartUpdated)] == [
         replace(thought, time=Span(start=3, end=5)),
@@ -91,9 +94,9 @@ def test_settling_twice_is_settling_once() -> None:
         **ids("A1", 1), call_id="c", tool="bash", state=RunningState(input={}, time=Span(start=1))
     )
     kept = Transcript([asked("U1", 1), unfinished(running, text("A1", "x", 2, time=Span(start=1)))])
-    kept.feed(*to_settle(kept.messages()))
+    kept.feed(*to_settling_events(kept.messages()))
 
-    assert to_settle(kept.messages()) == []
+    assert to_settling_events(kept.messages()) == []
     assert all(message.info.session_id == SESSION for message in kept.messages())
 
 
@@ -104,9 +107,9 @@ def test_what_an_answer_left_open_when_it_ended_ends_when_it_did() -> None:
     message = answered("A1", BEGUN, "U1", said, call)
     assert isinstance(message.info, AssistantMessage)
     time = replace(message.info.time, completed=20)
-    old = replace(message, info=replace(message.info, time=time, error=aborted()))
+    old = replace(message, info=replace(message.info, time=time, error=aborted_failure()))
 
-    assert to_settle([asked("U1", 1), old]) == [
+    assert to_settling_events([asked("U1", 1), old]) == [
         PartUpdated(part=replace(said, time=Span(start=5, end=20))),
         PartUpdated(
             part=replace(call, state=ErrorState(input={}, error=INTERRUPTED, time=CallTime(start=7, end=20)))
@@ -117,7 +120,7 @@ def test_what_an_answer_left_open_when_it_ended_ends_when_it_did() -> None:
 def test_an_answer_without_an_end_ends_with_the_last_that_is_known_of_it() -> None:
     done = called("A1", 1)
     said = text("A1", "half a sent", 2, time=Span(start=9_000))
-    *_, event = to_settle([unfinished(done, said)])
+    *_, event = to_settling_events([unfinished(done, said)])
 
     assert isinstance(event, MessageUpdated)
     assert isinstance(event.info, AssistantMessage)

@@ -1,4 +1,4 @@
-"""What a session spent: kept as it runs, and the same when worked out afterwards."""
+"""What a session spent: the same whether counted as it runs or afterwards."""
 
 from decimal import Decimal
 from typing import Any
@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import AnyMessage, AssistantMessage, AssistantTime, UserMessage
 from weft.model.part import CacheTokens, Moment, Tokens
-from weft.model.session import Session, SessionTime, own_of
-from weft.model.spending import Ledger, Spending, Spent, add_up
-from weft.session.totals import counted, ledger_of, spending, spent_by, with_ledger
+from weft.model.session import Session, SessionTime, get_weft_data
+from weft.model.spending import Ledger, Spending, Spent, add_spent
+from weft.session.totals import count_messages, get_ledger, to_message_spent, total_spending, with_ledger
 
 START = 1000
 
@@ -50,27 +50,29 @@ def test_what_is_kept_step_by_step_is_what_the_messages_say(
     kept = session()
     for number in range(len(messages)):
         if number not in crashes:  # a crash after the message was stored, and before it was counted
-            kept = with_ledger(kept, counted(ledger_of(kept), messages[: number + 1]))
-    by_hand = add_up(spent_by(each) for each in messages if isinstance(each, AssistantMessage))
+            kept = with_ledger(kept, count_messages(get_ledger(kept), messages[: number + 1]))
+    by_hand = add_spent(to_message_spent(each) for each in messages if isinstance(each, AssistantMessage))
 
-    assert spending(kept, [], lambda _: messages).own == by_hand
-    assert spending(session(), [], lambda _: messages).own == by_hand
-    assert counted(ledger_of(kept), messages) == counted(counted(ledger_of(kept), messages), messages)
+    assert total_spending(kept, [], lambda _: messages).own == by_hand
+    assert total_spending(session(), [], lambda _: messages).own == by_hand
+    assert count_messages(get_ledger(kept), messages) == count_messages(
+        count_messages(get_ledger(kept), messages), messages
+    )
 
 
 def test_a_removed_message_stays_paid_for() -> None:
     kept = with_ledger(
-        session(), counted(ledger_of(session()), [answer(START + 1, "1"), answer(START + 2, "2")])
+        session(), count_messages(get_ledger(session()), [answer(START + 1, "1"), answer(START + 2, "2")])
     )
-    assert spending(kept, [], lambda _: [answer(START + 1, "1")]).own.cost == 3
+    assert total_spending(kept, [], lambda _: [answer(START + 1, "1")]).own.cost == 3
 
 
 def test_what_a_fork_copied_was_paid_for_elsewhere() -> None:
-    assert spending(session(), [], lambda _: [answer(START - 1, "5"), answer(START, "1")]).own.cost == 1
+    assert total_spending(session(), [], lambda _: [answer(START - 1, "5"), answer(START, "1")]).own.cost == 1
 
 
 def test_an_unknown_price_makes_the_whole_unknown_and_keeps_what_is_known() -> None:
-    spent = spending(session(), [], lambda _: [answer(START, "1"), answer(START + 1, priced=False)]).own
+    spent = total_spending(session(), [], lambda _: [answer(START, "1"), answer(START + 1, priced=False)]).own
     assert (spent.cost, spent.priced) == (Decimal(1), False)
 
 
@@ -82,14 +84,14 @@ def test_a_tree_holds_its_children_those_that_are_gone_and_ends_where_it_goes_in
     grandchild = session("ses_c", parent_id=child.id)
     costs = {"ses_a": "1", "ses_b": "0.5", "ses_c": "0.25"}
 
-    found = spending(root, [root, child, grandchild], lambda each: [answer(START, costs[each.id])])
+    found = total_spending(root, [root, child, grandchild], lambda each: [answer(START, costs[each.id])])
 
-    one = spent_by(answer(START, "1"))
-    assert found == Spending(own=one, tree=replace(add_up([one] * 3), cost=Decimal("5.75")))
-    assert own_of(child).spent is None
+    one = to_message_spent(answer(START, "1"))
+    assert found == Spending(own=one, tree=replace(add_spent([one] * 3), cost=Decimal("5.75")))
+    assert get_weft_data(child).spent is None
 
 
 def test_a_sum_is_spelled_as_short_as_others_spell_it() -> None:
     costs = ("0.01234", "0.00890"), ("60", "40"), ("0.0", "0")
-    sums = [add_up(Spent(cost=Decimal(cost)) for cost in each).cost for each in costs]
+    sums = [add_spent(Spent(cost=Decimal(cost)) for cost in each).cost for each in costs]
     assert [str(cost) for cost in sums] == ["0.02124", "100", "0"]

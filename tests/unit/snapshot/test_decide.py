@@ -1,26 +1,26 @@
-"""Deciding what to take back: three-way, file by file, over values."""
+"""Decisions of a restore: three-way, per file."""
 
 import pytest
 
 from weft.snapshot.decide import (
-    BETWEEN,
     BLOCKED,
-    CHANGED,
-    LAST,
-    Side,
-    Step,
-    Unknown,
-    Verdict,
-    decide,
-    emptied,
+    CHANGED_BETWEEN,
+    CHANGED_SINCE,
+    LAST_COPY,
+    FileVerdict,
+    PatchSides,
+    RestoreStep,
+    UnknownState,
+    decide_restore,
+    list_emptied,
 )
-from weft.snapshot.entry import FILE, Entry, State
+from weft.snapshot.entry import FILE, FileEntry, TreeState
 
-BEFORE, AFTER, THIRD, PERSON = (Entry(FILE | 0o644, digit * 40) for digit in "1234")
+BEFORE, AFTER, THIRD, PERSON = (FileEntry(FILE | 0o644, digit * 40) for digit in "1234")
 
 
-def side(before: dict[bytes, Entry], after: dict[bytes, Entry], *made: bytes) -> Side:
-    return Side(before=State(files=before), after=State(files=after, dirs=frozenset(made)))
+def side(before: dict[bytes, FileEntry], after: dict[bytes, FileEntry], *made: bytes) -> PatchSides:
+    return PatchSides(before=TreeState(files=before), after=TreeState(files=after, dirs=frozenset(made)))
 
 
 EDITED = side({b"a": BEFORE}, {b"a": AFTER})
@@ -29,102 +29,119 @@ EDITED = side({b"a": BEFORE}, {b"a": AFTER})
 @pytest.mark.parametrize(
     ("found", "verdict"),
     [
-        (AFTER, Verdict(path=b"a", fate="restored", step=Step(b"a", AFTER, BEFORE))),
-        (BEFORE, Verdict(path=b"a", fate="unchanged")),
-        (PERSON, Verdict(path=b"a", fate="kept", reason=CHANGED)),
-        (None, Verdict(path=b"a", fate="kept", reason=CHANGED)),
-        (Unknown(reason="too large"), Verdict(path=b"a", fate="kept", reason="too large")),
+        (AFTER, FileVerdict(path=b"a", fate="restored", step=RestoreStep(b"a", AFTER, BEFORE))),
+        (BEFORE, FileVerdict(path=b"a", fate="unchanged")),
+        (PERSON, FileVerdict(path=b"a", fate="kept", reason=CHANGED_SINCE)),
+        (None, FileVerdict(path=b"a", fate="kept", reason=CHANGED_SINCE)),
+        (UnknownState(reason="too large"), FileVerdict(path=b"a", fate="kept", reason="too large")),
     ],
 )
 def test_an_edited_file_is_restored_only_if_it_is_as_the_agent_left_it(
-    found: Entry | Unknown | None, verdict: Verdict
+    found: FileEntry | UnknownState | None, verdict: FileVerdict
 ) -> None:
-    assert decide([EDITED], {b"a": found}) == [verdict]
+    assert decide_restore([EDITED], {b"a": found}) == [verdict]
 
 
 @pytest.mark.parametrize(
     ("found", "fate"), [(AFTER, "removed"), (PERSON, "kept"), (None, "unchanged"), (BEFORE, "kept")]
 )
 def test_a_file_the_agent_made_is_removed_only_if_it_is_as_the_agent_left_it(
-    found: Entry | None, fate: str
+    found: FileEntry | None, fate: str
 ) -> None:
-    [verdict] = decide([side({}, {b"a": AFTER})], {b"a": found})
+    [verdict] = decide_restore([side({}, {b"a": AFTER})], {b"a": found})
     assert verdict.fate == fate
 
 
 @pytest.mark.parametrize(("found", "fate"), [(None, "restored"), (PERSON, "kept"), (BEFORE, "unchanged")])
-def test_a_file_the_agent_removed_comes_back_only_if_nothing_is_there(found: Entry | None, fate: str) -> None:
-    [verdict] = decide([side({b"a": BEFORE}, {})], {b"a": found})
+def test_a_file_the_agent_removed_comes_back_only_if_nothing_is_there(
+    found: FileEntry | None, fate: str
+) -> None:
+    [verdict] = decide_restore([side({b"a": BEFORE}, {})], {b"a": found})
     assert verdict.fate == fate
 
 
-def test_changes_in_a_row_are_followed_back_to_the_first() -> None:
+def test_consecutive_changes_are_undone_to_the_first() -> None:
     again = side({b"a": AFTER}, {b"a": THIRD})
-    assert decide([EDITED, again], {b"a": THIRD}) == [
-        Verdict(path=b"a", fate="restored", step=Step(b"a", THIRD, BEFORE))
+    assert decide_restore([EDITED, again], {b"a": THIRD}) == [
+        FileVerdict(path=b"a", fate="restored", step=RestoreStep(b"a", THIRD, BEFORE))
     ]
 
 
-def test_following_back_ends_where_a_person_was_between() -> None:
+def test_undoing_stops_at_a_change_by_the_user() -> None:
     later = side({b"a": PERSON}, {b"a": THIRD})
-    assert decide([EDITED, later], {b"a": THIRD}) == [
-        Verdict(path=b"a", fate="restored", reason=BETWEEN, step=Step(b"a", THIRD, PERSON))
+    assert decide_restore([EDITED, later], {b"a": THIRD}) == [
+        FileVerdict(path=b"a", fate="restored", reason=CHANGED_BETWEEN, step=RestoreStep(b"a", THIRD, PERSON))
     ]
 
 
-def test_a_change_that_was_taken_back_already_is_passed_over() -> None:
+def test_a_change_that_was_already_undone_is_skipped() -> None:
     again = side({b"a": AFTER}, {b"a": THIRD})
-    [verdict] = decide([EDITED, again], {b"a": AFTER})
-    assert verdict.step == Step(b"a", AFTER, BEFORE)
+    [verdict] = decide_restore([EDITED, again], {b"a": AFTER})
+    assert verdict.step == RestoreStep(b"a", AFTER, BEFORE)
 
 
 def test_permissions_stay_as_they_are_unless_the_agent_changed_them() -> None:
-    private = Entry(FILE | 0o600, AFTER.oid)
-    [verdict] = decide([EDITED], {b"a": private})
-    assert verdict.step == Step(b"a", private, Entry(FILE | 0o600, BEFORE.oid))
+    private = FileEntry(FILE | 0o600, AFTER.oid)
+    [verdict] = decide_restore([EDITED], {b"a": private})
+    assert verdict.step == RestoreStep(b"a", private, FileEntry(FILE | 0o600, BEFORE.oid))
 
-    opened = side({b"a": Entry(FILE | 0o600, BEFORE.oid)}, {b"a": Entry(FILE | 0o755, BEFORE.oid)})
-    [verdict] = decide([opened], {b"a": Entry(FILE | 0o755, BEFORE.oid)})
-    assert verdict.step == Step(b"a", Entry(FILE | 0o755, BEFORE.oid), Entry(FILE | 0o600, BEFORE.oid))
+    opened = side({b"a": FileEntry(FILE | 0o600, BEFORE.oid)}, {b"a": FileEntry(FILE | 0o755, BEFORE.oid)})
+    [verdict] = decide_restore([opened], {b"a": FileEntry(FILE | 0o755, BEFORE.oid)})
+    assert verdict.step == RestoreStep(
+        b"a", FileEntry(FILE | 0o755, BEFORE.oid), FileEntry(FILE | 0o600, BEFORE.oid)
+    )
 
 
-def test_nothing_is_restored_over_what_stays() -> None:
+def test_nothing_is_restored_over_a_file_that_stays() -> None:
     swapped = side({b"d/x": BEFORE}, {b"d": AFTER})
-    assert [each.fate for each in decide([swapped], {b"d": AFTER, b"d/x": None})] == ["removed", "restored"]
-    assert decide([swapped], {b"d": PERSON, b"d/x": None}) == [
-        Verdict(path=b"d", fate="kept", reason=CHANGED),
-        Verdict(path=b"d/x", fate="kept", reason=BLOCKED),
+    assert [each.fate for each in decide_restore([swapped], {b"d": AFTER, b"d/x": None})] == [
+        "removed",
+        "restored",
+    ]
+    assert decide_restore([swapped], {b"d": PERSON, b"d/x": None}) == [
+        FileVerdict(path=b"d", fate="kept", reason=CHANGED_SINCE),
+        FileVerdict(path=b"d/x", fate="kept", reason=BLOCKED),
     ]
 
 
-def test_nothing_is_restored_where_somebody_elses_files_are() -> None:
+def test_nothing_is_restored_where_other_files_are() -> None:
     removed = side({b"d": BEFORE}, {})
-    assert decide([removed], {b"d": None}, {b"d/mine"}) == [Verdict(path=b"d", fate="kept", reason=BLOCKED)]
-    assert decide([side({b"d/x": BEFORE}, {})], {b"d/x": None}, {b"d"}) == [
-        Verdict(path=b"d/x", fate="kept", reason=BLOCKED)
+    assert decide_restore([removed], {b"d": None}, {b"d/mine"}) == [
+        FileVerdict(path=b"d", fate="kept", reason=BLOCKED)
+    ]
+    assert decide_restore([side({b"d/x": BEFORE}, {})], {b"d/x": None}, {b"d"}) == [
+        FileVerdict(path=b"d/x", fate="kept", reason=BLOCKED)
     ]
 
 
 def test_directories_the_agent_made_go_innermost_first() -> None:
     made = side({}, {b"n/m/x": AFTER, b"old/y": AFTER}, b"n", b"n/m")
-    steps = [Step(b"n/m/x", AFTER, None), Step(b"old/y", AFTER, None)]
-    assert emptied([made], steps) == [b"n/m", b"n"]
+    steps = [RestoreStep(b"n/m/x", AFTER, None), RestoreStep(b"old/y", AFTER, None)]
+    assert list_emptied([made], steps) == [b"n/m", b"n"]
 
 
 def test_a_renamed_file_is_removed_only_if_it_gets_its_name_back() -> None:
     renamed = side({b"a": BEFORE}, {b"b": BEFORE})
-    assert [each.fate for each in decide([renamed], {b"a": None, b"b": BEFORE})] == ["restored", "removed"]
-    assert decide([renamed], {b"a": PERSON, b"b": BEFORE}) == [
-        Verdict(path=b"a", fate="kept", reason=CHANGED),
-        Verdict(path=b"b", fate="kept", reason=LAST),
+    assert [each.fate for each in decide_restore([renamed], {b"a": None, b"b": BEFORE})] == [
+        "restored",
+        "removed",
     ]
-    assert decide([renamed], {b"b": BEFORE}) == [Verdict(path=b"b", fate="kept", reason=LAST)]
+    assert decide_restore([renamed], {b"a": PERSON, b"b": BEFORE}) == [
+        FileVerdict(path=b"a", fate="kept", reason=CHANGED_SINCE),
+        FileVerdict(path=b"b", fate="kept", reason=LAST_COPY),
+    ]
+    assert decide_restore([renamed], {b"b": BEFORE}) == [
+        FileVerdict(path=b"b", fate="kept", reason=LAST_COPY)
+    ]
 
 
-def test_what_the_agent_made_and_then_renamed_is_removed() -> None:
+def test_a_file_that_the_agent_made_and_renamed_is_removed() -> None:
     made, renamed = side({}, {b"a": AFTER}), side({b"a": AFTER}, {b"b": AFTER})
-    assert [each.fate for each in decide([made, renamed], {b"a": None, b"b": AFTER})] == [
+    assert [each.fate for each in decide_restore([made, renamed], {b"a": None, b"b": AFTER})] == [
         "unchanged",
         "removed",
     ]
-    assert [each.fate for each in decide([made, renamed], {b"a": PERSON, b"b": AFTER})] == ["kept", "removed"]
+    assert [each.fate for each in decide_restore([made, renamed], {b"a": PERSON, b"b": AFTER})] == [
+        "kept",
+        "removed",
+    ]

@@ -1,4 +1,4 @@
-"""Which events are promises, and which lock each one takes."""
+"""Which events must be flushed, and which lock each one takes."""
 
 import pytest
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from weft.model.event import (
 from weft.model.ids import PartID
 from weft.model.message import AssistantTime
 from weft.model.project import Project, ProjectTime
-from weft.store.files.batch import is_promise, lock_of
+from weft.store.files.batch import lock_of, must_flush
 from weft.testing.store_values import PROJECT, PROMPT, SESSION, answer, growth, prompt, session, text
 
 PROMISES: list[Durable] = [
@@ -42,15 +42,15 @@ PROJECT_TOLD = ProjectUpdated(info=Project(id=PROJECT, worktree="/", time=Projec
 
 
 @pytest.mark.parametrize("event", PROMISES, ids=lambda event: event.type)
-def test_what_somebody_is_told_is_done_is_a_promise(event: Durable) -> None:
-    assert is_promise(event)
+def test_events_that_others_rely_on_must_be_flushed(event: Durable) -> None:
+    assert must_flush(event)
 
 
 @pytest.mark.parametrize("event", [*OTHERS, PROJECT_TOLD], ids=lambda event: event.type)
-def test_what_a_running_step_writes_is_none(event: Durable) -> None:
-    assert not is_promise(event)
+def test_events_of_a_running_step_need_no_flush(event: Durable) -> None:
+    assert not must_flush(event)
 
 
-def test_all_that_is_of_a_session_takes_its_lock_and_a_project_takes_its_own() -> None:
+def test_events_take_the_lock_of_their_session_or_project() -> None:
     assert {lock_of(event) for event in (*PROMISES, *OTHERS)} == {"session.ses_1"}
     assert lock_of(PROJECT_TOLD) == "project.p1"

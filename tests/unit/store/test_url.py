@@ -1,4 +1,4 @@
-"""Addresses of stores."""
+"""URLs of stores."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ async def test_a_store_in_memory_is_empty_each_time() -> None:
 
 
 @pytest.mark.parametrize("form", ["file:{0}/a b/storage", "file://{0}/a%20b/storage", "file:~/a b/storage"])
-async def test_a_store_in_files_is_where_its_path_says(
+async def test_a_file_store_is_at_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -32,7 +32,7 @@ async def test_a_store_in_files_is_where_its_path_says(
 @pytest.mark.parametrize(
     "url", ["", "storage", "/some/path", "redis:x", "memory", "memory:x", "file", "file:", "file://"]
 )
-async def test_an_address_that_is_none_says_so(url: str) -> None:
+async def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidInputError) as raised:
         async with open_store(url):
             pass

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from weft.telemetry.export import Emitter, Outlets
+from weft.telemetry.export import Exporters, TelemetryEmitter
 from weft.telemetry.record import SpanRecord
 
 TRACES = 60
@@ -14,7 +14,7 @@ TRACES = 60
 def sent() -> dict[int, set[tuple[str, int, int | None]]]:
     """By trace: the spans of it that were sent, the child's first, as it happens."""
     exporter, chance = InMemorySpanExporter(), Random(3)
-    emitter = Emitter(Outlets(spans=exporter))
+    emitter = TelemetryEmitter(Exporters(spans=exporter))
     for _ in range(TRACES):
         trace = chance.getrandbits(128) or 1
         emitter.take(SpanRecord(trace=trace, id=2, parent=1, name="child", start=1, end=2))

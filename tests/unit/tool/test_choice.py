@@ -1,8 +1,8 @@
-"""Globs that choose among files."""
+"""Select files by glob."""
 
 import pytest
 
-from weft.tool.file_listing import fits
+from weft.tool.file_listing import matches_glob
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ from weft.tool.file_listing import fits
     ],
 )
 def test_globs(name: str, glob: str, expected: bool) -> None:
-    assert fits(name, glob) is expected
+    assert matches_glob(name, glob) is expected

@@ -6,35 +6,35 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.tool.changes import Diff, diff
+from weft.tool.changes import Diff, make_diff
 
 HEAD = "Index: a.txt\n" + "=" * 67 + "\n--- a.txt\n+++ a.txt\n"
 
 
 def test_a_changed_line() -> None:
     before = "".join(f"{number}\n" for number in range(1, 13))
-    assert diff("a.txt", before, before.replace("6\n", "six\n")) == Diff(
+    assert make_diff("a.txt", before, before.replace("6\n", "six\n")) == Diff(
         text=HEAD + "@@ -2,9 +2,9 @@\n 2\n 3\n 4\n 5\n-6\n+six\n 7\n 8\n 9\n 10\n", additions=1, deletions=1
     )
 
 
 def test_a_new_file() -> None:
-    assert diff("a.txt", "", "a\nb\n") == Diff(
+    assert make_diff("a.txt", "", "a\nb\n") == Diff(
         text=HEAD + "@@ -0,0 +1,2 @@\n+a\n+b\n", additions=2, deletions=0
     )
 
 
 def test_a_missing_newline_is_told() -> None:
     said = "@@ -1,1 +1,1 @@\n-a\n+a\n\\ No newline at end of file\n"
-    assert diff("a.txt", "a\n", "a") == Diff(text=HEAD + said, additions=1, deletions=1)
+    assert make_diff("a.txt", "a\n", "a") == Diff(text=HEAD + said, additions=1, deletions=1)
 
 
 def test_indentation_that_all_lines_share_is_left_out() -> None:
-    assert diff("a.txt", "    a\n", "    b\n      c\n").text == HEAD + "@@ -1,1 +1,2 @@\n-a\n+b\n+  c\n"
+    assert make_diff("a.txt", "    a\n", "    b\n      c\n").text == HEAD + "@@ -1,1 +1,2 @@\n-a\n+b\n+  c\n"
 
 
 def test_line_endings_are_not_a_difference() -> None:
-    assert diff("a.txt", "a\r\nb\r\n", "a\nb\n") == Diff(text=HEAD, additions=0, deletions=0)
+    assert make_diff("a.txt", "a\r\nb\r\n", "a\nb\n") == Diff(text=HEAD, additions=0, deletions=0)
 
 
 def test_far_changes_are_apart_and_near_ones_together() -> None:
@@ -43,14 +43,14 @@ def test_far_changes_are_apart_and_near_ones_together() -> None:
         "first" if line == "2" else "near" if line == "9" else "far" if line == "35" else line
         for line in before
     ]
-    said = diff("a.txt", "\n".join(before), "\n".join(after)).text
+    said = make_diff("a.txt", "\n".join(before), "\n".join(after)).text
     assert said.count("@@ -") == 2
 
 
 def test_a_great_change_comes_to_an_end() -> None:
     before = "".join(f"old {number}\n" for number in range(3000))
     after = "".join(f"new {number}\n" for number in range(3000))
-    said = diff("a.txt", before, after)
+    said = make_diff("a.txt", before, after)
     assert (said.additions, said.deletions) == (3000, 3000)
 
 
@@ -63,7 +63,7 @@ lines = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=15).map(
 @given(before=lines, after=lines)
 def test_git_can_apply_it(tmp_path_factory, before: str, after: str) -> None:  # type: ignore[no-untyped-def]
     directory: Path = tmp_path_factory.mktemp("apply")
-    said = diff("a.txt", before, after)
+    said = make_diff("a.txt", before, after)
     if before == after or not before or not after:
         return
     (directory / "a.txt").write_text(before)

@@ -1,4 +1,4 @@
-"""Pages as markdown and as text."""
+"""Convert pages to Markdown and to text."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a model wrote, as what a tool takes."""
+"""Convert a model's arguments to the input of a tool."""
 
 from typing import Any
 
@@ -30,6 +30,6 @@ def test_so_is_yes_or_no_and_text_stays_text() -> None:
 
 
 @pytest.mark.parametrize("offset", ["three", "-1", "1.5", None, [1]])
-def test_what_cannot_be_meant_is_named(offset: object) -> None:
+def test_invalid_limits_are_refused_by_name(offset: object) -> None:
     with pytest.raises(ToolError, match=r"invalid arguments: Expected `int`.* at `\$\.offset`"):
         to_input(READ, {"filePath": "a", "offset": offset})

@@ -1,4 +1,4 @@
-"""Finding the text to replace, strictest way first."""
+"""Find the text to replace, by the strictest matcher first."""
 
 import pytest
 from hypothesis import given
@@ -13,77 +13,82 @@ FUNCTION = "def one():\n    a = 1\n    b = 2\n    return a + b\n"
 @pytest.mark.parametrize(
     ("way", "content", "old", "found"),
     [
-        (edit.exact, "abc", "b", ["b"]),
-        (edit.line_trimmed, "  a\n    b\nc", "a\nb\n", ["  a\n    b"]),
-        (edit.block_anchor, FUNCTION, "def one():\n    a = 1\n    b = 3\n    return a + b", [FUNCTION[:-1]]),
-        (edit.block_anchor, FUNCTION, "def one():\n    raise SystemExit()\n    return a + b", []),
-        (edit.block_anchor, "a\nb", "a\nb", []),
-        (edit.whitespace, "x  =   1", "x = 1", ["x  =   1"]),
-        (edit.whitespace, "if (x  ==  1) {", "x == 1", ["x  ==  1"]),
-        (edit.whitespace, "a  b\nc  d", "a b\nc d", ["a  b\nc  d"]),
-        (edit.indentation, "    if x:\n        y\n", "if x:\n    y", ["    if x:\n        y"]),
-        (edit.escapes, 'say("hi\n")', 'say(\\"hi\\n\\")', ['say("hi\n")']),
-        (edit.trimmed_boundary, "a word", "\n word \n", ["word"]),
-        (edit.trimmed_boundary, "a word", "word", []),
+        (edit.match_exact, "abc", "b", ["b"]),
+        (edit.match_trimmed_lines, "  a\n    b\nc", "a\nb\n", ["  a\n    b"]),
         (
-            edit.context_aware,
+            edit.match_anchored_block,
+            FUNCTION,
+            "def one():\n    a = 1\n    b = 3\n    return a + b",
+            [FUNCTION[:-1]],
+        ),
+        (edit.match_anchored_block, FUNCTION, "def one():\n    raise SystemExit()\n    return a + b", []),
+        (edit.match_anchored_block, "a\nb", "a\nb", []),
+        (edit.match_whitespace, "x  =   1", "x = 1", ["x  =   1"]),
+        (edit.match_whitespace, "if (x  ==  1) {", "x == 1", ["x  ==  1"]),
+        (edit.match_whitespace, "a  b\nc  d", "a b\nc d", ["a  b\nc  d"]),
+        (edit.match_indentation, "    if x:\n        y\n", "if x:\n    y", ["    if x:\n        y"]),
+        (edit.match_escaped, 'say("hi\n")', 'say(\\"hi\\n\\")', ['say("hi\n")']),
+        (edit.match_trimmed, "a word", "\n word \n", ["word"]),
+        (edit.match_trimmed, "a word", "word", []),
+        (
+            edit.match_context,
             "start\none\ntwo\nend",
             "start\none\nother\nend",
             ["start\none\ntwo\nend"],
         ),
-        (edit.context_aware, "start\none\ntwo\nend", "start\nthree\nother\nend", []),
-        (edit.every_exact, "a b a", "a", ["a", "a"]),
+        (edit.match_context, "start\none\ntwo\nend", "start\nthree\nother\nend", []),
+        (edit.match_every_exact, "a b a", "a", ["a", "a"]),
     ],
 )
-def test_each_way(way: edit.Way, content: str, old: str, found: list[str]) -> None:
+def test_each_way(way: edit.Matcher, content: str, old: str, found: list[str]) -> None:
     assert list(way(content, old)) == found
 
 
 def test_there_are_nine_ways() -> None:
-    assert len(edit.WAYS) == 9
+    assert len(edit.MATCHERS) == 9
 
 
 def test_the_indentation_that_stands_there_is_replaced_with_it() -> None:
-    assert edit.replace("class A:\n    x = 1\n", "x = 1", "    x = 2") == "class A:\n        x = 2\n"
+    assert edit.replace_match("class A:\n    x = 1\n", "x = 1", "    x = 2") == "class A:\n        x = 2\n"
 
 
 def test_what_is_there_twice_is_refused_unless_all_are_meant() -> None:
     with pytest.raises(ToolError, match="Found multiple matches for oldString"):
-        edit.replace("a\nb\na\n", "a", "c")
-    assert edit.replace("a\nb\na\n", "a", "c", every=True) == "c\nb\nc\n"
+        edit.replace_match("a\nb\na\n", "a", "c")
+    assert edit.replace_match("a\nb\na\n", "a", "c", every=True) == "c\nb\nc\n"
 
 
 def test_overlapping_places_are_two() -> None:
     with pytest.raises(ToolError, match="Found multiple matches"):
-        edit.replace("aaa", "aa", "b")
+        edit.replace_match("aaa", "aa", "b")
 
 
 def test_what_is_not_there_is_refused() -> None:
     with pytest.raises(ToolError, match="oldString not found in content"):
-        edit.replace("abc", "xyz", "b")
+        edit.replace_match("abc", "xyz", "b")
 
 
 def test_a_function_that_only_begins_and_ends_alike_is_not_replaced() -> None:
     content = "def run():\n    first()\n    second()\n    third()\n    fourth()\n    return True\n"
     with pytest.raises(ToolError, match="not found"):
-        edit.replace(content, "def run():\n    x = compute(7)\n    return True", "def run(): pass")
+        edit.replace_match(content, "def run():\n    x = compute(7)\n    return True", "def run(): pass")
 
 
 def test_a_new_text_is_taken_literally() -> None:
-    assert edit.replace("a", "a", "\\1 $& \\g<0>") == "\\1 $& \\g<0>"
+    assert edit.replace_match("a", "a", "\\1 $& \\g<0>") == "\\1 $& \\g<0>"
 
 
 @given(st.text(), st.text(min_size=1), st.text())
 def test_an_exact_single_place_is_always_replaced_exactly(before: str, old: str, after: str) -> None:
     content = before + old + after
     if content.find(old) == content.rfind(old) == len(before):
-        assert edit.replace(content, old, "NEW") == before + "NEW" + after
+        assert edit.replace_match(content, old, "NEW") == before + "NEW" + after
 
 
 @given(st.text(alphabet="ab \n\t"), st.text(alphabet="ab \n\t"), st.booleans())
 def test_it_replaces_or_says_why_not(content: str, old: str, every: bool) -> None:
     try:
-        changed = edit.replace(content, old, "X", every=every)
+        changed = edit.replace_match(content, old, "X", every=every)
     except ToolError:
         return
     assert "X" in changed

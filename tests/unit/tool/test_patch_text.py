@@ -1,11 +1,19 @@
-"""The text of a patch: what it says, and what it makes of a file."""
+"""Parse a patch, and apply it to a text."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import ToolError
-from weft.tool.patch import Add, Chunk, Delete, Section, Update, parse_patch, patched
+from weft.tool.patch import (
+    AddFile,
+    DeleteFile,
+    PatchChunk,
+    PatchSection,
+    UpdateFile,
+    apply_chunks,
+    parse_patch,
+)
 
 FILE = "import os\n\n\nclass Loom:\n    def weave(self):\n        return 1\n\n    def rest(self):\n        return 1\n"
 
@@ -14,9 +22,9 @@ def patch(*lines: str) -> str:
     return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
 
 
-def change(*lines: str) -> tuple[Chunk, ...]:
+def change(*lines: str) -> tuple[PatchChunk, ...]:
     [section] = parse_patch(patch("*** Update File: a.py", *lines))
-    assert isinstance(section, Update)
+    assert isinstance(section, UpdateFile)
     return section.chunks
 
 
@@ -38,16 +46,16 @@ def test_every_kind_of_section_is_read() -> None:
         "*** Delete File: obsolete.py",
     )
     assert parse_patch(text) == (
-        Add(path="new.py", content="one\n\ntwo\n"),
-        Update(
+        AddFile(path="new.py", content="one\n\ntwo\n"),
+        UpdateFile(
             path="old name: x.py",
             target="moved.py",
             chunks=(
-                Chunk(above="class Loom", old=("kept", "gone"), new=("kept", "come")),
-                Chunk(old=("last",), new=(), last=True),
+                PatchChunk(above="class Loom", old=("kept", "gone"), new=("kept", "come")),
+                PatchChunk(old=("last",), new=(), last=True),
             ),
         ),
-        Delete(path="obsolete.py"),
+        DeleteFile(path="obsolete.py"),
     )
 
 
@@ -55,20 +63,20 @@ def test_every_kind_of_section_is_read() -> None:
     "wrap", ["cat <<'EOF'\n{}\nEOF", "<<EOF\n{}\nEOF\n", "Here it is:\n{}\nDone.", " {} "]
 )
 def test_what_stands_around_a_patch_is_passed_over(wrap: str) -> None:
-    assert parse_patch(wrap.format(patch("*** Delete File: a"))) == (Delete(path="a"),)
+    assert parse_patch(wrap.format(patch("*** Delete File: a"))) == (DeleteFile(path="a"),)
 
 
 def test_windows_line_ends_and_two_patches_in_one_are_read() -> None:
     text = patch("*** Delete File: a").replace("\n", "\r\n") + "\r\n" + patch("*** Delete File: b")
-    assert parse_patch(text) == (Delete(path="a"), Delete(path="b"))
+    assert parse_patch(text) == (DeleteFile(path="a"), DeleteFile(path="b"))
 
 
 def test_a_blank_line_that_lost_its_mark_is_a_blank_line() -> None:
     assert parse_patch(patch("*** Add File: a", "+one", "", "+two", "", "*** Delete File: b")) == (
-        Add(path="a", content="one\n\ntwo\n"),
-        Delete(path="b"),
+        AddFile(path="a", content="one\n\ntwo\n"),
+        DeleteFile(path="b"),
     )
-    assert change("@@", " one", "", "-two", "") == (Chunk(old=("one", "", "two"), new=("one", "")),)
+    assert change("@@", " one", "", "-two", "") == (PatchChunk(old=("one", "", "two"), new=("one", "")),)
 
 
 def test_numbers_of_lines_are_not_looked_for() -> None:
@@ -78,7 +86,7 @@ def test_numbers_of_lines_are_not_looked_for() -> None:
 
 def test_a_quoted_end_of_a_patch_is_not_the_end() -> None:
     assert parse_patch(patch("*** Update File: a", "@@", " *** End Patch", "-x")) == (
-        Update(path="a", chunks=(Chunk(old=("*** End Patch", "x"), new=("*** End Patch",)),)),
+        UpdateFile(path="a", chunks=(PatchChunk(old=("*** End Patch", "x"), new=("*** End Patch",)),)),
     )
 
 
@@ -93,10 +101,10 @@ def test_a_quoted_end_of_a_patch_is_not_the_end() -> None:
         (patch("*** Delete File: a", "-x"), "line 3 of the patch, '-x': expected"),
         (patch("*** Add File: a", "+one", "two"), "every line of the new file a must begin with +"),
         (patch("*** Update File: a", "@@", "-x", "y"), "line 5 of the patch, 'y': a line of a change to a"),
-        (patch("*** Update File: a"), "nothing is said of what to change in a"),
+        (patch("*** Update File: a"), "the section does not say what to change in a"),
     ],
 )
-def test_what_cannot_be_meant_is_named(text: str, said: str) -> None:
+def test_invalid_limits_are_refused_by_name(text: str, said: str) -> None:
     with pytest.raises(ToolError) as raised:
         parse_patch(text)
     assert said in str(raised.value)
@@ -107,18 +115,18 @@ def test_what_cannot_be_meant_is_named(text: str, said: str) -> None:
 
 def test_lines_are_replaced_where_they_stand() -> None:
     chunks = change("@@", "     def rest(self):", "-        return 1", "+        return 2")
-    assert patched(FILE, chunks, "a.py") == FILE.removesuffix("return 1\n") + "return 2\n"
+    assert apply_chunks(FILE, chunks, "a.py") == FILE.removesuffix("return 1\n") + "return 2\n"
 
 
 def test_a_line_above_tells_which_of_several_is_meant() -> None:
     chunks = change("@@ def rest(self):", "-        return 1", "+        return 2")
-    assert patched(FILE, chunks, "a.py") == FILE.removesuffix("return 1\n") + "return 2\n"
+    assert apply_chunks(FILE, chunks, "a.py") == FILE.removesuffix("return 1\n") + "return 2\n"
 
 
 def test_lines_above_lines_above() -> None:
     text = "class A:\n  def f():\n    1\nclass B:\n  def f():\n    1\n"
     chunks = change("@@ class B:", "@@   def f():", "-    1", "+    2")
-    assert patched(text, chunks, "a.py") == "class A:\n  def f():\n    1\nclass B:\n  def f():\n    2\n"
+    assert apply_chunks(text, chunks, "a.py") == "class A:\n  def f():\n    1\nclass B:\n  def f():\n    2\n"
 
 
 @pytest.mark.parametrize(
@@ -131,30 +139,30 @@ def test_lines_above_lines_above() -> None:
     ],
 )
 def test_lines_are_found_as_models_quote_them(line: str, quoted: str) -> None:
-    assert patched(f"a\n{line}\nb\n", change("@@", f"-{quoted}", "+new"), "a.py") == "a\nnew\nb\n"
+    assert apply_chunks(f"a\n{line}\nb\n", change("@@", f"-{quoted}", "+new"), "a.py") == "a\nnew\nb\n"
 
 
 def test_an_exact_line_further_down_goes_before_one_that_is_alike() -> None:
-    assert patched(" x\nx\n", change("@@", "-x", "+y"), "a.py") == " x\ny\n"
+    assert apply_chunks(" x\nx\n", change("@@", "-x", "+y"), "a.py") == " x\ny\n"
 
 
 def test_the_last_lines_are_meant_where_that_is_said() -> None:
-    assert patched("x\na\nx\n", change("@@", "-x", "+y", "*** End of File"), "a.py") == "x\na\ny\n"
+    assert apply_chunks("x\na\nx\n", change("@@", "-x", "+y", "*** End of File"), "a.py") == "x\na\ny\n"
 
 
 def test_lines_that_replace_none_go_to_the_end_or_below_their_line() -> None:
-    assert patched("a\nb", change("@@", "+c"), "a.py") == "a\nb\nc\n"
-    assert patched("a\nb\n", change("@@ a", "+c"), "a.py") == "a\nc\nb\n"
-    assert patched("", change("+a"), "a.py") == "a\n"
+    assert apply_chunks("a\nb", change("@@", "+c"), "a.py") == "a\nb\nc\n"
+    assert apply_chunks("a\nb\n", change("@@ a", "+c"), "a.py") == "a\nc\nb\n"
+    assert apply_chunks("", change("+a"), "a.py") == "a\n"
 
 
 def test_changes_keep_their_order_wherever_they_go() -> None:
     chunks = change("@@", "+end", "@@", "-a", "+A", "@@", "+very end", "@@ a", "+below a")
-    assert patched("a\nb\na\n", chunks, "a.py") == "A\nb\na\nbelow a\nend\nvery end\n"
+    assert apply_chunks("a\nb\na\n", chunks, "a.py") == "A\nb\na\nbelow a\nend\nvery end\n"
 
 
 def test_a_blank_line_before_the_next_section_is_not_looked_for() -> None:
-    assert patched("a\nb\n", change("@@", "-a", "+A", "", "@@", "-b", "+B", "", ""), "a.py") == "A\nB\n"
+    assert apply_chunks("a\nb\n", change("@@", "-a", "+A", "", "@@", "-b", "+B", "", ""), "a.py") == "A\nB\n"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +175,7 @@ def test_a_blank_line_before_the_next_section_is_not_looked_for() -> None:
 )
 def test_what_is_not_there_is_not_changed(lines: tuple[str, ...], said: str) -> None:
     with pytest.raises(ToolError) as raised:
-        patched("a\nb\n", change(*lines), "a.py")
+        apply_chunks("a\nb\n", change(*lines), "a.py")
     assert str(raised.value) == said
 
 
@@ -186,37 +194,37 @@ def test_a_broken_patch_is_only_ever_refused(lines: list[str], content: str) -> 
     try:
         sections = parse_patch("\n".join(lines))
         for section in sections:
-            if isinstance(section, Update):
-                assert patched(content, section.chunks, section.path).endswith("\n") or not content
+            if isinstance(section, UpdateFile):
+                assert apply_chunks(content, section.chunks, section.path).endswith("\n") or not content
     except ToolError:
         pass
 
 
 @st.composite
-def sections(draw: st.DrawFn) -> Section:
+def sections(draw: st.DrawFn) -> PatchSection:
     kind = draw(st.sampled_from(["add", "delete", "update"]))
     path = draw(NAMES)
     if kind == "add":
         lines = draw(st.lists(WORDS, max_size=5))
-        return Add(path=path, content="".join(f"{line}\n" for line in lines))
+        return AddFile(path=path, content="".join(f"{line}\n" for line in lines))
     if kind == "delete":
-        return Delete(path=path)
+        return DeleteFile(path=path)
     chunk = st.builds(
-        lambda old, new, last: Chunk(old=(*old, "-"), new=tuple(new), last=last),
+        lambda old, new, last: PatchChunk(old=(*old, "-"), new=tuple(new), last=last),
         st.lists(WORDS, max_size=3),
         st.lists(WORDS, max_size=3),
         st.booleans(),
     )
-    return Update(path=path, chunks=tuple(draw(st.lists(chunk, min_size=1, max_size=3))))
+    return UpdateFile(path=path, chunks=tuple(draw(st.lists(chunk, min_size=1, max_size=3))))
 
 
-def written(section: Section) -> list[str]:
+def written(section: PatchSection) -> list[str]:
     match section:
-        case Add(path=path, content=content):
+        case AddFile(path=path, content=content):
             return [f"*** Add File: {path}", *(f"+{line}" for line in content.split("\n")[:-1])]
-        case Delete(path=path):
+        case DeleteFile(path=path):
             return [f"*** Delete File: {path}"]
-        case Update(path=path, chunks=chunks):
+        case UpdateFile(path=path, chunks=chunks):
             lines = [f"*** Update File: {path}"]
             for chunk in chunks:
                 lines += ["@@", *(f"-{line}" for line in chunk.old), *(f"+{line}" for line in chunk.new)]
@@ -225,7 +233,7 @@ def written(section: Section) -> list[str]:
 
 
 @given(st.lists(sections(), max_size=5))
-def test_a_patch_is_read_as_it_was_written(wanted: list[Section]) -> None:
+def test_a_patch_is_read_as_it_was_written(wanted: list[PatchSection]) -> None:
     assert parse_patch(patch(*(line for section in wanted for line in written(section)))) == tuple(wanted)
 
 
@@ -235,6 +243,6 @@ def test_a_change_to_lines_that_are_there_is_made(lines: list[str], data: st.Dat
     end = data.draw(st.integers(start + 1, len(lines)))
     new = data.draw(st.lists(WORDS, max_size=3))
     content = "".join(f"{line}\n" for line in lines)
-    chunk = Chunk(old=tuple(lines[start:end]), new=tuple(new))
+    chunk = PatchChunk(old=tuple(lines[start:end]), new=tuple(new))
     expected = [*lines[:start], *new, *lines[end:]]
-    assert patched(content, (chunk,), "a") == "".join(f"{line}\n" for line in expected)
+    assert apply_chunks(content, (chunk,), "a") == "".join(f"{line}\n" for line in expected)

@@ -1,4 +1,4 @@
-"""Bounding what a model is given."""
+"""Truncate the output of tools, and store it."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from weft.testing.clock import HandClock
 from weft.testing.ids import seeded_mint
 from weft.tool.contract import ToolResult
 from weft.tool.spill import KEPT_MS, Spill
-from weft.tool.truncate import Cut, bound, cut
+from weft.tool.truncate import TruncatedText, truncate, truncate_result
 
 
 def spill_in(directory: Path, clock: HandClock) -> Spill:
@@ -30,29 +30,31 @@ def lay_another_beside_it(spill: Spill) -> int:
 
 
 def test_what_fits_is_left_alone() -> None:
-    assert cut("a\nb", lines=2, size=3) == Cut(preview="a\nb")
+    assert truncate("a\nb", lines=2, size=3) == TruncatedText(preview="a\nb")
 
 
 def test_lines_beyond_the_limit_are_counted() -> None:
     text = "\n".join(f"line {number}" for number in range(100))
-    assert cut(text, lines=10) == Cut(preview="\n".join(text.split("\n")[:10]), left=90, unit="lines")
+    assert truncate(text, lines=10) == TruncatedText(
+        preview="\n".join(text.split("\n")[:10]), left=90, unit="lines"
+    )
 
 
 def test_a_first_line_that_is_too_long_leaves_nothing() -> None:
-    assert cut("x" * 1000, size=100) == Cut(preview="", left=1000, unit="bytes")
+    assert truncate("x" * 1000, size=100) == TruncatedText(preview="", left=1000, unit="bytes")
 
 
 def test_the_tail_can_be_kept_instead() -> None:
-    assert cut("a\nb\nc", lines=2, tail=True) == Cut(preview="b\nc", left=1, unit="lines")
+    assert truncate("a\nb\nc", lines=2, tail=True) == TruncatedText(preview="b\nc", left=1, unit="lines")
 
 
 def test_bytes_are_counted_and_not_characters() -> None:
-    assert cut("éé\néé", size=8) == Cut(preview="éé", left=5, unit="bytes")
+    assert truncate("éé\néé", size=8) == TruncatedText(preview="éé", left=5, unit="bytes")
 
 
 @given(st.text(), st.integers(1, 5), st.integers(1, 50), st.booleans())
 def test_both_limits_hold(text: str, lines: int, size: int, tail: bool) -> None:
-    short = cut(text, lines=lines, size=size, tail=tail)
+    short = truncate(text, lines=lines, size=size, tail=tail)
     assert short.preview == "" or short.preview.count("\n") < lines
     assert len(short.preview.encode(errors="replace")) <= size
     assert (text.endswith if tail else text.startswith)(short.preview)
@@ -60,7 +62,7 @@ def test_both_limits_hold(text: str, lines: int, size: int, tail: bool) -> None:
 
 async def test_a_long_output_is_cut_and_kept_whole_in_a_file(tmp_path: Path) -> None:
     text = "\n".join(str(number) for number in range(2500))
-    result = await bound(
+    result = await truncate_result(
         ToolResult(title="t", output=text, metadata={"a": 1}), spill_in(tmp_path, HandClock())
     )
     path = result.metadata["outputPath"]
@@ -75,26 +77,26 @@ async def test_a_long_output_is_cut_and_kept_whole_in_a_file(tmp_path: Path) -> 
 
 async def test_the_hint_fits_what_the_agent_may_do(tmp_path: Path) -> None:
     long = ToolResult(title="", output="x\n" * 3000)
-    alone = await bound(long, spill_in(tmp_path, HandClock()))
-    helped = await bound(long, spill_in(tmp_path, HandClock(now=1)), delegate=True)
+    alone = await truncate_result(long, spill_in(tmp_path, HandClock()))
+    helped = await truncate_result(long, spill_in(tmp_path, HandClock(now=1)), delegate=True)
     assert "Task tool" not in alone.output
     assert "Task tool" in helped.output
 
 
 async def test_a_short_output_is_marked_as_whole(tmp_path: Path) -> None:
     short = ToolResult(title="", output="x")
-    assert (await bound(short, spill_in(tmp_path, HandClock()))).metadata == {"truncated": False}
+    assert (await truncate_result(short, spill_in(tmp_path, HandClock()))).metadata == {"truncated": False}
 
 
 async def test_a_tool_that_saw_to_it_is_believed(tmp_path: Path) -> None:
     long = ToolResult(title="", output="x\n" * 3000, metadata={"truncated": True})
-    assert await bound(long, spill_in(tmp_path, HandClock())) is long
+    assert await truncate_result(long, spill_in(tmp_path, HandClock())) is long
 
 
 async def test_outputs_are_swept_away_after_a_week_by_their_own_age(tmp_path: Path) -> None:
     spill = spill_in(tmp_path, HandClock())
     assert await spill.sweep(0) == 0
-    await spill.keep("x")
+    await spill.store("x")
     written = lay_another_beside_it(spill)
     assert await spill.sweep(written + KEPT_MS - 10) == 0
     assert await spill.sweep(written + KEPT_MS + 10) == 1

@@ -1,11 +1,11 @@
 """Cooler answers, and one command at a time."""
 
 from weft.errors import BlockedError
-from weft.plugin.hooks import Asked, CallArguments, CallTold, ChatParams, hook
+from weft.plugin.hooks import CallArguments, CallTold, ChatParams, ChatRequest, hook
 
 
 @hook("chat.params")
-def cooler(asked: Asked, params: ChatParams) -> ChatParams | None:
+def cooler(asked: ChatRequest, params: ChatParams) -> ChatParams | None:
     return None if asked.agent == "title" else params.but(temperature=0.2)
 
 

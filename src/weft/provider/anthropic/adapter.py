@@ -1,4 +1,4 @@
-"""Anthropic's Messages API, and servers that speak as it does."""
+"""Anthropic's Messages API, and servers that imitate it."""
 
 from collections.abc import AsyncGenerator
 from functools import partial
@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from weft.provider.anthropic.request import to_body
 from weft.provider.anthropic.stream import AnthropicFold
-from weft.provider.body import Memory, to_bytes
+from weft.provider.body import TurnCache, to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.endpoint import Endpoint, Question, lower
+from weft.provider.endpoint import HttpRequest, ModelEndpoint, lower_names
 from weft.provider.http import stream_chunks
 from weft.provider.media import has_files
 
@@ -21,26 +21,28 @@ BETAS: Final = ("interleaved-thinking-2025-05-14", "fine-grained-tool-streaming-
 
 
 class AnthropicMessages:
-    """One model API of Anthropic's kind. The key goes into `x-api-key`; a bearer token comes with the headers."""
+    """Provider for the Messages API. The key is sent as `x-api-key`; a bearer token comes in the configured headers."""
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint) -> None:
+    def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
-        self._memory = Memory()
+        self._cache = TurnCache()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        apart = has_files(request.messages)
-        return stream_chunks(self._client, partial(self._ask, request), AnthropicFold(), apart=apart)
+        in_thread = has_files(request.messages)
+        return stream_chunks(
+            self._client, partial(self._build_request, request), AnthropicFold(), in_thread=in_thread
+        )
 
-    def _ask(self, request: ModelRequest) -> Question:
-        endpoint, body = self._endpoint, to_bytes(to_body(request, self._memory.remembering))
+    def _build_request(self, request: ModelRequest) -> HttpRequest:
+        endpoint, body = self._endpoint, to_bytes(to_body(request, self._cache.cache_values))
         key = {"x-api-key": endpoint.api_key} if endpoint.api_key else {}
         own = {"anthropic-version": VERSION, **key}
-        question = endpoint.ask("/messages", body, request.parameters, own)
-        return replace(question, headers={**question.headers, "anthropic-beta": self._betas(request)})
+        built = endpoint.build_request("/messages", body, request.parameters, own)
+        return replace(built, headers={**built.headers, "anthropic-beta": self._list_betas(request)})
 
-    def _betas(self, request: ModelRequest) -> str:
-        given = lower(self._endpoint.headers) | lower(request.parameters.headers)
+    def _list_betas(self, request: ModelRequest) -> str:
+        headers = lower_names(self._endpoint.headers) | lower_names(request.parameters.headers)
         more = request.parameters.options.get("betas")
-        asked = given.get("anthropic-beta", "").split(",") + (more if isinstance(more, list) else [])
-        return ",".join(dict.fromkeys([*BETAS, *(str(beta).strip() for beta in asked if str(beta).strip())]))
+        betas = headers.get("anthropic-beta", "").split(",") + (more if isinstance(more, list) else [])
+        return ",".join(dict.fromkeys([*BETAS, *(str(beta).strip() for beta in betas if str(beta).strip())]))

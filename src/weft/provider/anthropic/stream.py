@@ -1,11 +1,11 @@
-"""Fold events of Anthropic's Messages API into chunks."""
+"""Turn events of Anthropic's Messages API into chunks."""
 
 from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
-from weft.provider.anthropic.request import KEY, ending, to_metadata
+from weft.provider.anthropic.request import KEY, get_trailing_space, to_signature_metadata
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -22,14 +22,14 @@ from weft.provider.chunk import (
     ToolInputDelta,
     ToolInputStart,
     Usage,
-    count_in,
+    read_count,
 )
-from weft.provider.faults import broken, nameless, to_error
-from weft.provider.sse import SseEvent, decode_data
+from weft.provider.faults import make_incomplete_error, make_nameless_call_error, parse_error
+from weft.provider.sse import SseEvent, decode_event
 
 
 class OpenBlock(Struct):
-    """Its kind, the id we tell it by, and what it holds so far."""
+    """A content block that is not closed yet: its kind, the id of its chunks, and what has arrived of it."""
 
     kind: Literal["text", "reasoning", "call"]
     id: str
@@ -39,22 +39,25 @@ class OpenBlock(Struct):
     signature: str = ""
     redacted: str = ""
 
-    def write(self, text: str) -> list[AnyChunk]:
-        """The input of a call goes on."""
+    def add_input(self, text: str) -> list[AnyChunk]:
+        """Add a piece of a tool call's input."""
         if not text:
             return []
         self.pieces.append(text)
         return [ToolInputDelta(call_id=self.id, text=text)]
 
-    def think(self, text: str, signature: str) -> list[AnyChunk]:
+    def add_thought(self, text: str, signature: str) -> list[AnyChunk]:
+        """Add a piece of a thought or of its signature."""
         self.signature += signature
         if not text:
             return []
-        self.tail = ending(self.tail, text)
+        self.tail = get_trailing_space(self.tail, text)
         return [ReasoningDelta(id=self.id, text=text)]
 
     def close(self, key: str) -> AnyChunk:
-        """What ends it. `key` is the provider's, under which it finds again what it signed."""
+        """Return the chunk that ends the block. `key` is the metadata key under which the provider finds its signature
+        again.
+        """
         match self.kind:
             case "text":
                 return TextEnd(id=self.id)
@@ -64,7 +67,7 @@ class OpenBlock(Struct):
             case "reasoning":
                 redacted = {key: {"redactedData": self.redacted}} if self.redacted else None
                 return ReasoningEnd(
-                    id=self.id, metadata=redacted or to_metadata(key, self.signature, self.tail)
+                    id=self.id, metadata=redacted or to_signature_metadata(key, self.signature, self.tail)
                 )
 
 
@@ -79,7 +82,7 @@ REASONS: Final[dict[str, FinishReason]] = {
 }
 
 
-class Delta(Struct):
+class AnthropicDelta(Struct):
     type: str = ""
     text: str | None = None
     thinking: str | None = None
@@ -89,7 +92,7 @@ class Delta(Struct):
     stop_sequence: str | None = None
 
 
-class Block(Struct):
+class AnthropicBlock(Struct):
     type: str = ""
     id: str | None = None
     name: str | None = None
@@ -100,26 +103,26 @@ class Block(Struct):
     input: dict[str, Any] | None = None
 
 
-class Message(Struct):
+class AnthropicMessage(Struct):
     id: str = ""
     usage: dict[str, Any] | None = None
 
 
-class Event(Struct):
+class AnthropicEvent(Struct):
     type: str = ""
     index: int = 0
-    delta: Delta | None = None
-    content_block: Block | None = None
-    message: Message | None = None
+    delta: AnthropicDelta | None = None
+    content_block: AnthropicBlock | None = None
+    message: AnthropicMessage | None = None
     usage: dict[str, Any] | None = None
     error: Raw = Raw(b"")
 
 
-_decoder = msgspec.json.Decoder(Event, strict=False)
+_decoder = msgspec.json.Decoder(AnthropicEvent, strict=False)
 
 
 class AnthropicFold:
-    """One answer. `feed` it the events in order; after `done` there is nothing more to come."""
+    """Folds the events of one answer. After `done` nothing more comes."""
 
     def __init__(self) -> None:
         self.done = False
@@ -130,40 +133,45 @@ class AnthropicFold:
         self._reason: str | None = None
         self._stop_sequence: str | None = None
 
-    def feed(self, event: SseEvent) -> list[AnyChunk]:
+    def feed(self, sent: SseEvent) -> list[AnyChunk]:
         if self.done:
             return []
-        told = decode_data(event.data, _decoder)
-        if told.type == "content_block_delta" and told.delta is not None:
-            return self._grow(told.index, told.delta)
-        match told.type:
+        event = decode_event(sent.data, _decoder)
+        if event.type == "content_block_delta" and event.delta is not None:
+            return self._grow(event.index, event.delta)
+        match event.type:
             case "message_start":
-                return self._start(told.message or Message())
+                return self._start(event.message or AnthropicMessage())
             case "content_block_start":
-                return [*self._begin(), *self._open_block(told.index, told.content_block or Block())]
+                return [
+                    *self._begin(),
+                    *self._open_block(event.index, event.content_block or AnthropicBlock()),
+                ]
             case "content_block_stop":
-                return self._close(told.index)
+                return self._close(event.index)
             case "message_delta":
-                self._note(told)
+                self._update(event)
                 return []
             case "message_stop":
                 return self._finish()
             case "error":
-                raise to_error(None, {}, event.data)
+                raise parse_error(None, {}, sent.data)
             case _:
-                if bytes(told.error) not in (b"", b"null"):
-                    raise to_error(None, {}, event.data)
-                return []  # a ping, or what a later version tells
+                if bytes(event.error) not in (b"", b"null"):
+                    raise parse_error(None, {}, sent.data)
+                return []  # a ping, or an event of a later version
 
     def end(self) -> list[AnyChunk]:
-        """The events are over. Whole is what came with a reason to stop, even where the last word is missing."""
+        """Complete the answer. It is complete with a stop reason, even if the last event is missing; else raise
+        `ProviderError`.
+        """
         if self.done:
             return []
         if self._reason is None:
-            raise broken("the model's answer broke off before its end")
+            raise make_incomplete_error("the answer broke off before its end")
         return self._finish()
 
-    # --- the frame ---
+    # --- begin and end ---
 
     def _begin(self) -> list[AnyChunk]:
         if self._started:
@@ -171,20 +179,20 @@ class AnthropicFold:
         self._started = True
         return [Started(usage=to_usage(dict(self._usage)) if self._usage else None)]
 
-    def _start(self, message: Message) -> list[AnyChunk]:
+    def _start(self, message: AnthropicMessage) -> list[AnyChunk]:
         self._id = message.id
-        self._usage |= _counts(message.usage)
+        self._usage |= _drop_none(message.usage)
         return self._begin()
 
-    def _note(self, told: Event) -> None:
-        self._usage |= _counts(told.usage)
-        if told.delta is not None and self._reason is None:
-            self._reason = told.delta.stop_reason
-            self._stop_sequence = told.delta.stop_sequence
+    def _update(self, event: AnthropicEvent) -> None:
+        self._usage |= _drop_none(event.usage)
+        if event.delta is not None and self._reason is None:
+            self._reason = event.delta.stop_reason
+            self._stop_sequence = event.delta.stop_sequence
 
     def _finish(self) -> list[AnyChunk]:
         if not self._started or (self._reason is None and not self._usage.get("output_tokens")):
-            raise broken("the model's answer ended before it began")
+            raise make_incomplete_error("the answer ended before it began")
         self.done = True
         closed = [chunk for index in list(self._open) for chunk in self._close(index)]
         usage = to_usage(self._usage)
@@ -199,51 +207,59 @@ class AnthropicFold:
 
     # --- blocks ---
 
-    def _open_block(self, index: int, block: Block) -> list[AnyChunk]:
+    def _open_block(self, index: int, block: AnthropicBlock) -> list[AnyChunk]:
         closed = self._close(index)
         id = f"{self._id}:{index}"
         match block.type:
             case "text":
                 self._open[index] = OpenBlock(kind="text", id=id)
-                return [*closed, TextStart(id=id), *self._grow(index, Delta(text=block.text))]
+                return [*closed, TextStart(id=id), *self._grow(index, AnthropicDelta(text=block.text))]
             case "thinking":
                 self._open[index] = OpenBlock(kind="reasoning", id=id, signature=block.signature or "")
-                return [*closed, ReasoningStart(id=id), *self._grow(index, Delta(thinking=block.thinking))]
+                return [
+                    *closed,
+                    ReasoningStart(id=id),
+                    *self._grow(index, AnthropicDelta(thinking=block.thinking)),
+                ]
             case "redacted_thinking":
                 self._open[index] = OpenBlock(kind="reasoning", id=id, redacted=block.data or "")
                 return [*closed, ReasoningStart(id=id, metadata={KEY: {"redactedData": block.data}})]
             case "tool_use":
                 return [*closed, *self._open_call(index, block)]
             case _:
-                return closed  # tools that the API carries out by itself are none of ours
+                return closed  # blocks of tools that the API runs itself are ignored
 
-    def _open_call(self, index: int, block: Block) -> list[AnyChunk]:
+    def _open_call(self, index: int, block: AnthropicBlock) -> list[AnyChunk]:
         if not block.name:
-            raise nameless()
+            raise make_nameless_call_error()
         opened = OpenBlock(kind="call", id=block.id or f"{self._id or 'call'}_{index}", tool=block.name)
         if block.input:  # some servers send the whole input at once
             opened.pieces.append(msgspec.json.encode(block.input).decode())
         self._open[index] = opened
         return [ToolInputStart(call_id=opened.id, tool=opened.tool)]
 
-    def _grow(self, index: int, delta: Delta) -> list[AnyChunk]:
+    def _grow(self, index: int, delta: AnthropicDelta) -> list[AnyChunk]:
         opened = self._open.get(index)
         if opened is None:
             return self._open_late(index, delta)
         if delta.text and opened.kind == "text":
             return [TextDelta(id=opened.id, text=delta.text)]
         if opened.kind == "call":
-            return opened.write(delta.partial_json or "")
+            return opened.add_input(delta.partial_json or "")
         if opened.kind == "reasoning":
-            return opened.think(delta.thinking or "", delta.signature or "")
+            return opened.add_thought(delta.thinking or "", delta.signature or "")
         return []
 
-    def _open_late(self, index: int, delta: Delta) -> list[AnyChunk]:
-        """Words of a block nobody opened: servers that imitate the API forget it."""
+    def _open_late(self, index: int, delta: AnthropicDelta) -> list[AnyChunk]:
+        """Open a block when its first delta arrives: servers that imitate the API omit the start event."""
         kind = "text" if delta.text else "thinking" if delta.thinking else ""
         if not kind:
             return []
-        return [*self._begin(), *self._open_block(index, Block(type=kind)), *self._grow(index, delta)]
+        return [
+            *self._begin(),
+            *self._open_block(index, AnthropicBlock(type=kind)),
+            *self._grow(index, delta),
+        ]
 
     def _close(self, index: int) -> list[AnyChunk]:
         opened = self._open.pop(index, None)
@@ -253,21 +269,23 @@ class AnthropicFold:
 # --- usage ---
 
 
-def _counts(usage: dict[str, Any] | None) -> dict[str, Any]:
+def _drop_none(usage: dict[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (usage or {}).items() if value is not None}
 
 
 def to_usage(raw: dict[str, Any]) -> Usage:
-    """Input comes without what the cache held; output comes with the thinking, and where it is told apart, so do we."""
+    """Convert token counts. The API's input excludes cached tokens; its output includes the thinking, which is
+    subtracted if it is reported.
+    """
     details = raw.get("output_tokens_details")
     details = details if isinstance(details, dict) else {}
-    output = count_in(raw, "output_tokens")
-    reasoning = min(output, count_in(details, "thinking_tokens") or count_in(details, "reasoning_tokens"))
+    output = read_count(raw, "output_tokens")
+    reasoning = min(output, read_count(details, "thinking_tokens") or read_count(details, "reasoning_tokens"))
     return Usage(
-        input=count_in(raw, "input_tokens"),
+        input=read_count(raw, "input_tokens"),
         output=output - reasoning,
         reasoning=reasoning,
-        cache_read=count_in(raw, "cache_read_input_tokens"),
-        cache_write=count_in(raw, "cache_creation_input_tokens"),
+        cache_read=read_count(raw, "cache_read_input_tokens"),
+        cache_write=read_count(raw, "cache_creation_input_tokens"),
         raw=raw or None,
     )

@@ -1,16 +1,16 @@
-"""Choose defaults: the model when none is named, and the options and variants of each (pure)."""
+"""Choose defaults (pure): the model when none is named, and the options and variants of each model."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from weft.model.catalog import Model
-from weft.provider.catalog.models import merge
+from weft.provider.catalog.models import merge_deep
 
-# The later in the list, the better.
-BEST: Final = ("gpt-5", "claude-sonnet-4", "big-pickle", "gemini-3-pro")
-# The first that there is.
-SMALL: Final = (
+# Later entries are better.
+PREFERRED_MODELS: Final = ("gpt-5", "claude-sonnet-4", "big-pickle", "gemini-3-pro")
+# Earlier entries are better.
+SMALL_MODELS: Final = (
     "claude-haiku-4-5",
     "claude-haiku-4.5",
     "3-5-haiku",
@@ -19,14 +19,14 @@ SMALL: Final = (
     "gemini-2.5-flash",
     "gpt-5-nano",
 )
-COPILOT_SMALL: Final = ("gpt-5-mini", "claude-haiku-4.5", *SMALL)
-OPENCODE_SMALL: Final = ("gpt-5-nano",)
-# Dollars per million tokens: what costs more is chosen by people, not for them.
-DEAR: Final = 30
+COPILOT_SMALL_MODELS: Final = ("gpt-5-mini", "claude-haiku-4.5", *SMALL_MODELS)
+OPENCODE_SMALL_MODELS: Final = ("gpt-5-nano",)
+# Dollars per million output tokens. A more expensive model is never chosen automatically.
+EXPENSIVE_OUTPUT: Final = 30
 
 
-def best(models: Iterable[Model]) -> Model | None:
-    """The one to work with. It must be able to read, write and call tools: OpenCode may pick one that draws."""
+def choose_best_model(models: Iterable[Model]) -> Model | None:
+    """Return the best model that can read and write text and call tools, or None. OpenCode may choose an image model."""
     able = [model for model in models if _can_work(model)]
     return max(able, key=_rank) if able else None
 
@@ -37,19 +37,19 @@ def _can_work(model: Model) -> bool:
 
 
 def _rank(model: Model) -> tuple[int, bool, bool, str]:
-    """OpenCode ranks alike, but may land on a model made for chatting, or on the dearest one there is."""
-    place = max((place for place, name in enumerate(BEST) if name in model.id), default=-1)
-    dear = model.cost is not None and model.cost.output > DEAR
-    return place, not dear and "chat" not in model.id, "latest" in model.id, model.id
+    """Rank a model as OpenCode does, but below others if it is made for chatting or is expensive."""
+    place = max((place for place, name in enumerate(PREFERRED_MODELS) if name in model.id), default=-1)
+    expensive = model.cost is not None and model.cost.output > EXPENSIVE_OUTPUT
+    return place, not expensive and "chat" not in model.id, "latest" in model.id, model.id
 
 
-def small(provider_id: str, ids: Sequence[str]) -> str | None:
-    """The id of a provider's small model."""
-    wanted: tuple[str, ...] = SMALL
+def choose_small_model(provider_id: str, ids: Sequence[str]) -> str | None:
+    """Return the id of a provider's small model, or None."""
+    wanted: tuple[str, ...] = SMALL_MODELS
     if provider_id.startswith("opencode"):
-        wanted = OPENCODE_SMALL
+        wanted = OPENCODE_SMALL_MODELS
     if provider_id.startswith("github-copilot"):
-        wanted = COPILOT_SMALL
+        wanted = COPILOT_SMALL_MODELS
     return next((id for name in wanted for id in ids if name in id), None)
 
 
@@ -62,10 +62,10 @@ OPENROUTER: Final = "@openrouter/ai-sdk-provider"
 ANTHROPIC: Final = ("@ai-sdk/anthropic", "@ai-sdk/google-vertex/anthropic")
 GOOGLE: Final = ("@ai-sdk/google", "@ai-sdk/google-vertex")
 ENCRYPTED: Final = ["reasoning.encrypted_content"]
-# The least that a model which cannot stop thinking accepts.
-LEAST_THINKING: Final = 128
+# The minimum for models whose thinking cannot be switched off.
+MIN_THINKING_BUDGET: Final = 128
 
-# The first name that a model's id holds decides.
+# The first name that occurs in a model's id decides.
 TEMPERATURES: Final[tuple[tuple[str, float | None], ...]] = (
     ("qwen", 0.55),
     ("claude", None),
@@ -78,7 +78,7 @@ TOP_P: Final = (("qwen", 1.0), ("minimax-m2", 0.95), ("gemini", 0.95))
 TOP_K: Final = (("minimax-m2.1", 40), ("minimax-m2", 20), ("gemini", 64))
 
 
-def temperature(model: Model) -> float | None:
+def get_temperature(model: Model) -> float | None:
     id = model.id.lower()
     for name, value in TEMPERATURES:
         if name in id:
@@ -88,16 +88,16 @@ def temperature(model: Model) -> float | None:
     return None
 
 
-def top_p(model: Model) -> float | None:
+def get_top_p(model: Model) -> float | None:
     return next((value for name, value in TOP_P if name in model.id.lower()), None)
 
 
-def top_k(model: Model) -> int | None:
+def get_top_k(model: Model) -> int | None:
     return next((value for name, value in TOP_K if name in model.id.lower()), None)
 
 
-def max_output(model: Model, most: int, options: Mapping[str, Any]) -> int:
-    """How many tokens the answer may have. A thinking budget comes on top of it, and both must fit the model."""
+def get_max_output(model: Model, most: int, options: Mapping[str, Any]) -> int:
+    """Return the output limit of an answer. A thinking budget is added to it, and both must fit the model."""
     cap = model.limit.output or most
     usual = min(cap, most)
     budget = _thinking_budget(options) if model.api.npm in ANTHROPIC else 0
@@ -112,54 +112,54 @@ def _thinking_budget(options: Mapping[str, Any]) -> int:
             return 0
 
 
-def options(model: Model, session: str) -> Options:
-    """What a model is asked with, before its own options, the agent's and the variant's are laid over it."""
+def get_options(model: Model, session: str) -> Options:
+    """Return the default options of a model, which its own, the agent's and the variant's options override."""
     return {
-        **_privacy(model),
-        **_router(model),
-        **_thinking(model),
-        **_cache_key(model, session),
-        **_gpt_5(model, session),
+        **_privacy_options(model),
+        **_router_options(model),
+        **_thinking_options(model),
+        **_cache_key_options(model, session),
+        **_gpt_5_options(model, session),
     }
 
 
-def small_options(model: Model) -> Options:
-    """The same where little is wanted, such as a title: as little thinking as the model allows.
+def get_small_options(model: Model) -> Options:
+    """Return the options for small tasks such as titles: as little thinking as the model allows.
 
-    OpenCode asks models that cannot think, or not that little, for the same, and they refuse.
+    OpenCode requests the same from models that cannot think, or not that little, and they refuse.
     """
-    private = _privacy(model)
+    privacy = _privacy_options(model)
     if not model.capabilities.reasoning:
-        return private
+        return privacy
     if model.api.npm in GOOGLE:
-        return private | {"thinkingConfig": _least_thinking(model.api.id)}
+        return privacy | {"thinkingConfig": _least_thinking(model.api.id)}
     if model.api.npm == OPENROUTER:
         google = "google" in model.api.id
-        return private | ({"reasoning": {"enabled": False}} if google else {"reasoningEffort": "minimal"})
+        return privacy | ({"reasoning": {"enabled": False}} if google else {"reasoningEffort": "minimal"})
     if "gpt-5" in model.api.id:
-        return private | {"reasoningEffort": "low" if "5." in model.api.id else "minimal"}
-    return private | ({"reasoningEffort": "low"} if model.provider_id == "openai" else {})
+        return privacy | {"reasoningEffort": "low" if "5." in model.api.id else "minimal"}
+    return privacy | ({"reasoningEffort": "low"} if model.provider_id == "openai" else {})
 
 
-def _privacy(model: Model) -> Options:
+def _privacy_options(model: Model) -> Options:
     openai = model.provider_id == "openai" or model.api.npm in (OPENAI, COPILOT)
     return {"store": False} if openai else {}
 
 
-def _router(model: Model) -> Options:
+def _router_options(model: Model) -> Options:
     if model.api.npm != OPENROUTER:
         return {}
     effort: Options = {"reasoning": {"effort": "high"}} if "gemini-3" in model.api.id else {}
     return {"usage": {"include": True}, **effort}
 
 
-def _thinking(model: Model) -> Options:
+def _thinking_options(model: Model) -> Options:
     provider, id = model.provider_id, model.api.id
     if provider == "baseten" or (provider == "opencode" and id in ("kimi-k2-thinking", "glm-4.6")):
         return {"chat_template_args": {"enable_thinking": True}}
     if provider in ("zai", "zhipuai") and model.api.npm == COMPATIBLE:
         return {"thinking": {"type": "enabled", "clear_thinking": False}}
-    # OpenCode asks every Gemini for its thoughts, and those that have none refuse the request.
+    # OpenCode requests thoughts from every Gemini model. Models without thinking refuse the request.
     if model.api.npm in GOOGLE and model.capabilities.reasoning:
         level = {"thinkingLevel": "high"} if "gemini-3" in id else {}
         return {"thinkingConfig": {"includeThoughts": True, **level}}
@@ -169,53 +169,53 @@ def _thinking(model: Model) -> Options:
 def _least_thinking(id: str) -> Options:
     if "gemini-3" in id:
         return {"thinkingLevel": "minimal" if "flash" in id else "low"}
-    return {"thinkingBudget": LEAST_THINKING if "pro" in id else 0}
+    return {"thinkingBudget": MIN_THINKING_BUDGET if "pro" in id else 0}
 
 
-def _cache_key(model: Model, session: str) -> Options:
+def _cache_key_options(model: Model, session: str) -> Options:
     return {"promptCacheKey": session} if model.provider_id in ("openai", "venice") else {}
 
 
-def _gpt_5(model: Model, session: str) -> Options:
+def _gpt_5_options(model: Model, session: str) -> Options:
     id = model.api.id
     if "gpt-5" not in id or "gpt-5-chat" in id:
         return {}
-    asked: Options = {} if "gpt-5-pro" in id else {"reasoningEffort": "medium"}
+    options: Options = {} if "gpt-5-pro" in id else {"reasoningEffort": "medium"}
     if "gpt-5." in id and "codex" not in id and model.provider_id != "azure":
-        asked["textVerbosity"] = "low"
+        options["textVerbosity"] = "low"
     if model.provider_id.startswith("opencode"):
-        asked |= {"promptCacheKey": session, "include": ENCRYPTED, "reasoningSummary": "auto"}
-    return asked
+        options |= {"promptCacheKey": session, "include": ENCRYPTED, "reasoningSummary": "auto"}
+    return options
 
 
 Variants = dict[str, Options]
 
-USUAL: Final = ("low", "medium", "high")
-EVERY: Final = ("none", "minimal", *USUAL, "xhigh")
-# Families whose thinking is on or off, or goes by other means.
-FIXED: Final = ("deepseek", "minimax", "glm", "mistral")
+COMMON_EFFORTS: Final = ("low", "medium", "high")
+ALL_EFFORTS: Final = ("none", "minimal", *COMMON_EFFORTS, "xhigh")
+# Families whose thinking cannot be graded, or is set in another way.
+FAMILIES_WITHOUT_VARIANTS: Final = ("deepseek", "minimax", "glm", "mistral")
 HIGH_BUDGET, MAX_BUDGET, GEMINI_MAX_BUDGET = 16_000, 31_999, 24_576
-# Models released since then know these efforts.
-KNOWS_NONE, KNOWS_XHIGH = "2025-11-13", "2025-12-04"
-WITHOUT_BUDGET: Final = (4, 7)
-# A name and a version of one or two numbers; what follows may be a date.
+# Release dates since when models support these efforts.
+NONE_EFFORT_SINCE, XHIGH_EFFORT_SINCE = "2025-11-13", "2025-12-04"
+FIRST_ADAPTIVE_VERSION: Final = (4, 7)
+# A name and a version of one or two numbers; a date may follow.
 _CLAUDE: Final = re.compile(r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 
 
-def variants(model: Model) -> Variants:
-    """What a model offers. One that cannot think offers nothing."""
+def list_variants(model: Model) -> Variants:
+    """Return the variants that a model offers. A model without thinking offers none."""
     id = model.id.lower()
-    if not model.capabilities.reasoning or any(family in id for family in FIXED):
+    if not model.capabilities.reasoning or any(family in id for family in FAMILIES_WITHOUT_VARIANTS):
         return {}
     if "grok" in id:
-        return _grok(model, id)
-    offered = BY_PACKAGE.get(model.api.npm)
+        return _grok_variants(model, id)
+    offered = VARIANTS_BY_PACKAGE.get(model.api.npm)
     return offered(model, id) if offered is not None else {}
 
 
-def with_configured(offered: Variants, configured: Mapping[str, Mapping[str, Any]]) -> Variants:
-    """A person's own laid over what a model offers; those that say `disabled` are gone."""
-    merged = merge(offered, configured)
+def merge_variants(offered: Variants, configured: Mapping[str, Mapping[str, Any]]) -> Variants:
+    """Merge configured variants into those that a model offers. Variants with `disabled` are removed."""
+    merged = merge_deep(offered, configured)
     return {
         name: {key: value for key, value in each.items() if key != "disabled"}
         for name, each in merged.items()
@@ -223,7 +223,7 @@ def with_configured(offered: Variants, configured: Mapping[str, Mapping[str, Any
     }
 
 
-def _grok(model: Model, id: str) -> Variants:
+def _grok_variants(model: Model, id: str) -> Variants:
     if "grok-3-mini" not in id:
         return {}
     efforts = ("low", "high")
@@ -239,95 +239,97 @@ def _as_reasoning(efforts: Iterable[str]) -> Variants:
 
 
 def _with_summary(efforts: Iterable[str]) -> Variants:
-    """Thoughts are kept by us and not at OpenAI: encrypted, with a summary to read."""
+    """Return variants with encrypted reasoning, which we store instead of OpenAI, and with a readable summary."""
     return {
         effort: {"reasoningEffort": effort, "reasoningSummary": "auto", "include": list(ENCRYPTED)}
         for effort in efforts
     }
 
 
-def _usual(_: Model, __: str) -> Variants:
-    return _as_effort(USUAL)
+def _common_variants(_: Model, __: str) -> Variants:
+    return _as_effort(COMMON_EFFORTS)
 
 
-def _openrouter(_: Model, id: str) -> Variants:
-    return _as_reasoning(EVERY) if "gpt" in id or "gemini-3" in id else {}
+def _openrouter_variants(_: Model, id: str) -> Variants:
+    return _as_reasoning(ALL_EFFORTS) if "gpt" in id or "gemini-3" in id else {}
 
 
-def _gateway(_: Model, __: str) -> Variants:
-    return _as_effort(EVERY)
+def _gateway_variants(_: Model, __: str) -> Variants:
+    return _as_effort(ALL_EFFORTS)
 
 
-def _copilot(_: Model, __: str) -> Variants:
-    return _with_summary(USUAL)
+def _copilot_variants(_: Model, __: str) -> Variants:
+    return _with_summary(COMMON_EFFORTS)
 
 
-def _azure(_: Model, id: str) -> Variants:
+def _azure_variants(_: Model, id: str) -> Variants:
     if id == "o1-mini":
         return {}
-    return _with_summary(("minimal", *USUAL) if _is_first_gpt_5(id) else USUAL)
+    return _with_summary(("minimal", *COMMON_EFFORTS) if _is_first_gpt_5(id) else COMMON_EFFORTS)
 
 
-def _openai(model: Model, id: str) -> Variants:
+def _openai_variants(model: Model, id: str) -> Variants:
     if id == "gpt-5-pro":
         return {}
     if "codex" in id:
-        return _with_summary((*USUAL, "xhigh") if "5.2" in id else USUAL)
-    none = ("none",) if model.release_date >= KNOWS_NONE else ()
+        return _with_summary((*COMMON_EFFORTS, "xhigh") if "5.2" in id else COMMON_EFFORTS)
+    none = ("none",) if model.release_date >= NONE_EFFORT_SINCE else ()
     minimal = ("minimal",) if _is_first_gpt_5(id) else ()
-    xhigh = ("xhigh",) if model.release_date >= KNOWS_XHIGH else ()
-    return _with_summary((*none, *minimal, *USUAL, *xhigh))
+    xhigh = ("xhigh",) if model.release_date >= XHIGH_EFFORT_SINCE else ()
+    return _with_summary((*none, *minimal, *COMMON_EFFORTS, *xhigh))
 
 
 def _is_first_gpt_5(id: str) -> bool:
     return id == "gpt-5" or "gpt-5-" in id
 
 
-def _anthropic(model: Model, _: str) -> Variants:
-    if thinks_as_it_likes(model.api.id):
-        # Its thoughts are shown only to who asks for them.
+def _anthropic_variants(model: Model, _: str) -> Variants:
+    if has_adaptive_thinking(model.api.id):
+        # Its thoughts are sent only on request.
         thinking = {"type": "adaptive", "display": "summarized"}
-        return {effort: {"thinking": thinking, "effort": effort} for effort in _claude_efforts(model)}
+        return {effort: {"thinking": thinking, "effort": effort} for effort in _list_claude_efforts(model)}
     return {
-        name: {"thinking": {"type": "enabled", "budgetTokens": budget}} for name, budget in _budgets(model)
+        name: {"thinking": {"type": "enabled", "budgetTokens": budget}}
+        for name, budget in _list_budgets(model)
     }
 
 
-def thinks_as_it_likes(id: str) -> bool:
-    """Claude since 4.7 is told how hard to try, and refuses a budget for its thoughts, which OpenCode sends it."""
+def has_adaptive_thinking(id: str) -> bool:
+    """Return True for Claude 4.7 and later, which accept an effort and refuse the thinking budget that OpenCode sends."""
     found = _CLAUDE.search(id)
     if found is None:
         return "claude-mythos" in id
-    return (int(found[1]), int(found[2] or 0)) >= WITHOUT_BUDGET
+    return (int(found[1]), int(found[2] or 0)) >= FIRST_ADAPTIVE_VERSION
 
 
-def _claude_efforts(model: Model) -> tuple[str, ...]:
-    return (*USUAL, "xhigh", "max") if "opus" in model.api.id else (*USUAL, "max")
+def _list_claude_efforts(model: Model) -> tuple[str, ...]:
+    return (*COMMON_EFFORTS, "xhigh", "max") if "opus" in model.api.id else (*COMMON_EFFORTS, "max")
 
 
-def _bedrock(model: Model, id: str) -> Variants:
-    if thinks_as_it_likes(model.api.id):
+def _bedrock_variants(model: Model, id: str) -> Variants:
+    if has_adaptive_thinking(model.api.id):
         return {
             effort: {"reasoningConfig": {"type": "adaptive", "maxReasoningEffort": effort}}
-            for effort in _claude_efforts(model)
+            for effort in _list_claude_efforts(model)
         }
     if "claude" in id or "anthropic" in model.api.id:
         return {
             name: {"reasoningConfig": {"type": "enabled", "budgetTokens": budget}}
-            for name, budget in _budgets(model)
+            for name, budget in _list_budgets(model)
         }
     return {
-        effort: {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": effort}} for effort in USUAL
+        effort: {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": effort}}
+        for effort in COMMON_EFFORTS
     }
 
 
-def _budgets(model: Model) -> tuple[tuple[str, int], ...]:
-    """OpenCode asks a model with a small output for more thinking than it has room for, and is refused."""
-    room = model.limit.output or MAX_BUDGET + 1
-    return ("high", min(HIGH_BUDGET, room // 2)), ("max", min(MAX_BUDGET, room - 1))
+def _list_budgets(model: Model) -> tuple[tuple[str, int], ...]:
+    """Return the thinking budgets that fit the model. OpenCode exceeds a small output limit and is refused."""
+    limit = model.limit.output or MAX_BUDGET + 1
+    return ("high", min(HIGH_BUDGET, limit // 2)), ("max", min(MAX_BUDGET, limit - 1))
 
 
-def _google(_: Model, id: str) -> Variants:
+def _google_variants(_: Model, id: str) -> Variants:
     if "2.5" in id:
         budgets = {"high": HIGH_BUDGET, "max": GEMINI_MAX_BUDGET}
         return {
@@ -340,25 +342,25 @@ def _google(_: Model, id: str) -> Variants:
     }
 
 
-def _groq(_: Model, __: str) -> Variants:
-    # OpenCode sends Groq what only Gemini understands.
-    return _as_effort(("none", *USUAL))
+def _groq_variants(_: Model, __: str) -> Variants:
+    # OpenCode sends Groq the options of Gemini.
+    return _as_effort(("none", *COMMON_EFFORTS))
 
 
-BY_PACKAGE: Final[Mapping[str, Callable[[Model, str], Variants]]] = {
-    "@openrouter/ai-sdk-provider": _openrouter,
-    "@ai-sdk/gateway": _gateway,
-    "@ai-sdk/github-copilot": _copilot,
-    "@ai-sdk/cerebras": _usual,
-    "@ai-sdk/togetherai": _usual,
-    "@ai-sdk/xai": _usual,
-    "@ai-sdk/deepinfra": _usual,
-    "@ai-sdk/openai-compatible": _usual,
-    "@ai-sdk/azure": _azure,
-    "@ai-sdk/openai": _openai,
-    **dict.fromkeys(ANTHROPIC, _anthropic),
-    "@ai-sdk/amazon-bedrock": _bedrock,
-    "@ai-sdk/google": _google,
-    "@ai-sdk/google-vertex": _google,
-    "@ai-sdk/groq": _groq,
+VARIANTS_BY_PACKAGE: Final[Mapping[str, Callable[[Model, str], Variants]]] = {
+    "@openrouter/ai-sdk-provider": _openrouter_variants,
+    "@ai-sdk/gateway": _gateway_variants,
+    "@ai-sdk/github-copilot": _copilot_variants,
+    "@ai-sdk/cerebras": _common_variants,
+    "@ai-sdk/togetherai": _common_variants,
+    "@ai-sdk/xai": _common_variants,
+    "@ai-sdk/deepinfra": _common_variants,
+    "@ai-sdk/openai-compatible": _common_variants,
+    "@ai-sdk/azure": _azure_variants,
+    "@ai-sdk/openai": _openai_variants,
+    **dict.fromkeys(ANTHROPIC, _anthropic_variants),
+    "@ai-sdk/amazon-bedrock": _bedrock_variants,
+    "@ai-sdk/google": _google_variants,
+    "@ai-sdk/google-vertex": _google_variants,
+    "@ai-sdk/groq": _groq_variants,
 }

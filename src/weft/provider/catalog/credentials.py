@@ -1,4 +1,4 @@
-"""Keys of providers: those stored in `auth.json`, in OpenCode's own format, and those in the environment."""
+"""Keys of providers: stored in `auth.json` in OpenCode's format, or set in the environment."""
 
 import os
 import re
@@ -10,34 +10,34 @@ import msgspec
 from msgspec import Struct
 
 from weft.errors import ConfigError, DocumentError
-from weft.host.files import locked, read_bytes, write_atomic
+from weft.host.files import hold_lock, read_bytes, write_atomic
 from weft.model.provider import AnyAuth
 from weft.model.wire import encode_pretty, parse
 
 MAX_BYTES: Final = 4 * 1024 * 1024
-# A provider lists the variables it reads. Some hold its key; the others say where it is, or for whom.
+# A provider lists the variables that it reads. Only some of them hold a key.
 _HOLDS_KEY: Final = re.compile(r"(KEY|TOKEN|PAT|SECRET)$")
 
 COPILOT: Final = "github-copilot"
 
-Source = Literal["config", "stored", "environment", "public"]
+KeySource = Literal["config", "stored", "environment", "public"]
 
 
-class Key(Struct, frozen=True, kw_only=True):
-    """A key and where it comes from: for `environment`, `variable` says from which. Showing one never shows `secret`."""
+class ProviderKey(Struct, frozen=True, kw_only=True):
+    """A key and its source. For `environment`, `variable` is its name. `repr` never shows `secret`."""
 
     secret: str
-    source: Source
+    source: KeySource
     variable: str = ""
 
     def __repr__(self) -> str:
-        return f"Key(source={self.source!r}, variable={self.variable!r})"
+        return f"ProviderKey(source={self.source!r}, variable={self.variable!r})"
 
 
-class Login(Struct, frozen=True, kw_only=True):
-    """A stored credential. `type` is `api`, `oauth` or `wellknown`; only the first is a key as it stands.
+class StoredLogin(Struct, frozen=True, kw_only=True):
+    """A stored credential. `type` is `api`, `oauth` or `wellknown`; only `api` holds a key as it is.
 
-    `url` is where it holds, for a company's own server.
+    `url` is the address of a company's own server.
     """
 
     provider: str
@@ -46,69 +46,69 @@ class Login(Struct, frozen=True, kw_only=True):
     url: str = ""
 
     def __repr__(self) -> str:
-        return f"Login(provider={self.provider!r}, type={self.type!r})"
+        return f"StoredLogin(provider={self.provider!r}, type={self.type!r})"
 
 
-def key_variables(env: Iterable[str]) -> list[str]:
-    """Those of a provider's variables that hold a key, any of which will do."""
+def list_key_variables(env: Iterable[str]) -> list[str]:
+    """Return those of a provider's variables that hold a key; any of them is enough."""
     names = list(env)
     return [name for name in names if _HOLDS_KEY.search(name)] or names[:1]
 
 
-def key_from_environment(names: Iterable[str], env: Mapping[str, str]) -> Key | None:
-    found = next((name for name in key_variables(names) if env.get(name, "").strip()), None)
-    return Key(secret=env[found].strip(), source="environment", variable=found) if found else None
+def find_environment_key(names: Iterable[str], env: Mapping[str, str]) -> ProviderKey | None:
+    found = next((name for name in list_key_variables(names) if env.get(name, "").strip()), None)
+    return ProviderKey(secret=env[found].strip(), source="environment", variable=found) if found else None
 
 
-def list_logins(path: str) -> dict[str, Login]:
-    """What is stored, by provider. Raises `ConfigError` for a file that cannot be read."""
-    return {id: _to_login(id, entry) for id, entry in _read(path).items() if isinstance(entry, dict)}
+def list_logins(path: str) -> dict[str, StoredLogin]:
+    """Return the stored logins by provider. Raise `ConfigError` if the file cannot be read."""
+    return {id: _to_login(id, entry) for id, entry in _read_entries(path).items() if isinstance(entry, dict)}
 
 
 def find_auth(path: str, provider: str) -> AnyAuth | None:
-    """What is stored for a provider, whole; None if there is nothing, or nothing one could understand."""
+    """Return the whole stored credential of a provider; None if there is none, or if its format is unknown."""
     try:
-        auth: AnyAuth = msgspec.convert(_read(path).get(provider), AnyAuth)
+        auth: AnyAuth = msgspec.convert(_read_entries(path).get(provider), AnyAuth)
     except msgspec.ValidationError:
         return None
     return auth
 
 
 def store_key(path: str, provider: str, key: str) -> None:
-    """Keep a key, for the owner's eyes alone. All that is stored beside it stays as it was."""
+    """Store a key. Only the owner can read the file, and its other entries stay unchanged."""
     store_login(path, provider, {"type": "api", "key": key})
 
 
 def store_login(path: str, provider: str, entry: Mapping[str, Any]) -> None:
-    """The same for a credential of any kind."""
-    with locked(f"{path}.lock"):
-        _write(path, {**_read(path), provider: dict(entry)})
+    """Store a credential of any kind. Only the owner can read the file, and its other entries stay unchanged."""
+    with hold_lock(f"{path}.lock"):
+        _write_entries(path, {**_read_entries(path), provider: dict(entry)})
 
 
 def remove_login(path: str, provider: str) -> bool:
-    """Forget what is stored for a provider; says whether there was anything."""
-    with locked(f"{path}.lock"):
-        entries = _read(path)
+    """Remove the stored credential of a provider. Return False if there was none."""
+    with hold_lock(f"{path}.lock"):
+        entries = _read_entries(path)
         if entries.pop(provider, None) is None:
             return False
-        _write(path, entries)
+        _write_entries(path, entries)
         return True
 
 
-def _to_login(id: str, entry: dict[str, Any]) -> Login:
+def _to_login(id: str, entry: dict[str, Any]) -> StoredLogin:
     type, key = entry.get("type"), entry.get("key")
     if type == "api" and isinstance(key, str) and key:
-        return Login(provider=id, type="api", secret=key)
+        return StoredLogin(provider=id, type="api", secret=key)
     if type == "oauth" and id.startswith(COPILOT):
-        return _copilot(id, entry)
-    return Login(provider=id, type=type if isinstance(type, str) and type != "api" else "unusable")
+        return _to_copilot_login(id, entry)
+    return StoredLogin(provider=id, type=type if isinstance(type, str) and type != "api" else "unusable")
 
 
-def _copilot(id: str, entry: dict[str, Any]) -> Login:
-    """GitHub's token does not expire, and Copilot takes it as it is; a company's server has an address of its own."""
+def _to_copilot_login(id: str, entry: dict[str, Any]) -> StoredLogin:
+    """Convert a Copilot login. GitHub's token does not expire; a company's server has its own address."""
     token, server = entry.get("refresh"), entry.get("enterpriseUrl")
     host = urlsplit(server if "://" in server else f"//{server}").hostname if isinstance(server, str) else ""
-    return Login(
+    return StoredLogin(
         provider=id,
         type="oauth",
         secret=token if isinstance(token, str) else "",
@@ -116,7 +116,7 @@ def _copilot(id: str, entry: dict[str, Any]) -> Login:
     )
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read_entries(path: str) -> dict[str, Any]:
     try:
         raw = read_bytes(path, limit=MAX_BYTES)
     except FileNotFoundError:
@@ -126,13 +126,13 @@ def _read(path: str) -> dict[str, Any]:
     try:
         entries = parse(raw, where=path) if raw.strip() else {}
     except DocumentError:
-        # Never with the parser's words: this file is all secrets.
+        # Never quote the parser: this file holds secrets.
         raise ConfigError(path, "not JSON") from None
     if not isinstance(entries, dict):
-        raise ConfigError(path, "not an object of credentials by provider")
+        raise ConfigError(path, "must be an object that maps providers to credentials")
     return entries
 
 
-def _write(path: str, entries: dict[str, Any]) -> None:
-    real = os.path.realpath(path)  # some keep the file elsewhere and a link to it here
+def _write_entries(path: str, entries: dict[str, Any]) -> None:
+    real = os.path.realpath(path)  # the file may be a link
     write_atomic(real, encode_pretty(entries), temp=f"{real}.{os.getpid()}.new", flush=True)

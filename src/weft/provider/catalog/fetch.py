@@ -1,4 +1,4 @@
-"""Fetching a document: one GET, its size and its time bounded."""
+"""Fetch one document by HTTP, with a limit for its size and for the time."""
 
 from collections.abc import Mapping
 from time import monotonic
@@ -7,8 +7,8 @@ from typing import Final
 import httpx2
 
 from weft.errors import ProviderError
-from weft.provider.catalog.access import without_secret
-from weft.provider.catalog.local import to_refusal
+from weft.provider.catalog.access import redact_url
+from weft.provider.catalog.local import to_refused_connection
 from weft.version import VERSION
 
 DEADLINE: Final = 10.0
@@ -19,8 +19,10 @@ OK: Final = 200
 def fetch(
     url: str, *, headers: Mapping[str, str] | None = None, deadline: float = DEADLINE, direct: bool = False
 ) -> bytes:
-    """The body of a URL that answered with success. `direct` leaves proxies aside, for what runs on this machine."""
-    where = without_secret(url)
+    """Return the body of a URL. Raise `ProviderError` unless it answers with status 200. `direct` ignores proxies, for
+    local servers.
+    """
+    where = redact_url(url)
     try:
         with (
             httpx2.Client(timeout=deadline, follow_redirects=not direct, trust_env=not direct) as client,
@@ -32,16 +34,16 @@ def fetch(
                 raise ProviderError(
                     f"{where} answered with status {response.status_code}", status=response.status_code
                 )
-            return _read(response, where, until=monotonic() + deadline)
+            return _read_body(response, where, until=monotonic() + deadline)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        silent = ProviderError(f"{where} did not answer: {str(error) or type(error).__name__}")
-        raise to_refusal(url, error) or silent from error
+        failure = ProviderError(f"{where} did not answer: {str(error) or type(error).__name__}")
+        raise to_refused_connection(url, error) or failure from error
 
 
-def _read(response: httpx2.Response, where: str, *, until: float) -> bytes:
+def _read_body(response: httpx2.Response, where: str, *, until: float) -> bytes:
     body = bytearray()
     for piece in response.iter_bytes():
         body += piece
         if len(body) > MAX_BYTES or monotonic() > until:
-            raise ProviderError(f"{where} sent too much, or too slowly")
+            raise ProviderError(f"{where} sent too much data, or sent it too slowly")
     return bytes(body)

@@ -1,4 +1,4 @@
-"""Model servers on the user's own machine: where they listen, what they serve, and whether one is running."""
+"""Model servers on the user's own machine: where they listen, which models they serve, and whether they run."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -8,78 +8,80 @@ import msgspec
 from msgspec import Struct
 
 from weft.errors import ProviderError
-from weft.provider.catalog.access import LOCAL, is_loopback, without_secret
+from weft.provider.catalog.access import LOCAL_SERVERS, is_loopback, redact_url
 from weft.provider.catalog.models import Fetch
-from weft.provider.faults import fault
+from weft.provider.faults import make_error
 
 OLLAMA_PORT: Final = 11434
-# Only ports that hardly anything else uses: 8080 and 8000 say nothing about the server behind them.
-BY_PORT: Final = {OLLAMA_PORT: "ollama", 1234: "lmstudio"}
+# Only ports that are rarely used otherwise: 8080 and 8000 may be anything.
+SERVER_BY_PORT: Final = {OLLAMA_PORT: "ollama", 1234: "lmstudio"}
 HINTS: Final = {
     "ollama": "is Ollama running? `ollama serve` starts it",
-    "lmstudio": "is the server of LM Studio running?",
-    "llamacpp": "is the server of llama.cpp running?",
+    "lmstudio": "is the LM Studio server running?",
+    "llamacpp": "is the llama.cpp server running?",
     "vllm": "is vLLM running?",
 }
-ANY_SERVER: Final = "is the server running?"
+DEFAULT_HINT: Final = "is the server running?"
 
 
-class _Named(Struct, frozen=True):
+class _ListedModel(Struct, frozen=True):
     id: str
 
 
-class _Listing(Struct, frozen=True):
-    data: tuple[_Named, ...] | None = None
+class _ModelList(Struct, frozen=True):
+    data: tuple[_ListedModel, ...] | None = None
 
 
-_listing = msgspec.json.Decoder(_Listing)
+_model_list = msgspec.json.Decoder(_ModelList)
 
 
-def local_url(provider: str, env: Mapping[str, str]) -> str:
-    """Where the server of this name listens, by its custom; empty if it is no such server."""
+def get_local_url(provider: str, env: Mapping[str, str]) -> str:
+    """Return where a local server listens by default, or "" if the provider is not one."""
     host = env.get("OLLAMA_HOST", "").strip() if provider == "ollama" else ""
-    return _ollama_url(host) if host else LOCAL.get(provider, "")
+    return _parse_ollama_host(host) if host else LOCAL_SERVERS.get(provider, "")
 
 
-def _ollama_url(host: str) -> str:
-    """Ollama's own variable: `host`, `host:port`, `:port` or a whole address."""
+def _parse_ollama_host(host: str) -> str:
+    """Parse Ollama's variable: `host`, `host:port`, `:port` or a whole address."""
     if "://" in host:
         return f"{host.rstrip('/')}/v1"
     name, colon, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
     name, port = (name, port) if colon else (host, "")
-    # Where a server listens on every address, we reach it on the nearest.
+    # A server that listens on every address is reached at the loopback address.
     name = "127.0.0.1" if name in ("", "0.0.0.0", "[::]") else name
     return f"http://{name}:{port or OLLAMA_PORT}/v1"
 
 
-def list_served(url: str, fetch: Fetch) -> list[str]:
-    """The models a compatible server says it has, in its own order."""
+def list_served_models(url: str, fetch: Fetch) -> list[str]:
+    """Return the models that a compatible server lists, in its own order. Raise `ProviderError`."""
     where = f"{url.rstrip('/')}/models"
     raw = fetch(where)
     try:
-        found = _listing.decode(raw).data
+        found = _model_list.decode(raw).data
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ProviderError(f"{without_secret(where)} did not answer with a list of models") from error
+        raise ProviderError(f"{redact_url(where)} did not answer with a list of models") from error
     return [each.id for each in found or ()]
 
 
-def to_refusal(url: str, error: BaseException, provider: str = "") -> ProviderError | None:
+def to_refused_connection(url: str, error: BaseException, provider: str = "") -> ProviderError | None:
     """Return the failure for a refused connection to this machine. Return None for any other address or error.
 
-    It is not worth another try: a remote server may come back by itself, a local one has to be started.
+    It is not retryable: a remote server may come back by itself, but a local one must be started.
     """
-    if not is_loopback(url) or not any(isinstance(each, ConnectionRefusedError) for each in _causes(error)):
+    if not is_loopback(url) or not any(
+        isinstance(each, ConnectionRefusedError) for each in _iterate_causes(error)
+    ):
         return None
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
-    refusal = fault("network", f"nothing listens at {place}: the connection was refused")
+    refusal = make_error("network", f"nothing listens at {place}: the connection was refused")
     refusal.retryable = False
-    known = provider if provider in HINTS else BY_PORT.get(parts.port or 0, "")
-    refusal.hint = HINTS.get(known, ANY_SERVER)
+    known = provider if provider in HINTS else SERVER_BY_PORT.get(parts.port or 0, "")
+    refusal.hint = HINTS.get(known, DEFAULT_HINT)
     return refusal
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and everything that led to it. A host name with several addresses fails with a group of errors."""
     seen: set[int] = set()
     waiting = [error]

@@ -1,4 +1,4 @@
-"""The model catalog: providers and models as models.dev and `opencode.json` describe them."""
+"""The model catalogue: providers and models as models.dev and `opencode.json` describe them."""
 
 import os
 import zlib
@@ -25,7 +25,7 @@ from weft.model.catalog import (
     Price,
 )
 
-# Gives the body of a URL that answered with success. Raises `ProviderError` for anything else.
+# Returns the body of a URL. Raises `ProviderError` unless it answers with success.
 Fetch = Callable[[str], bytes]
 Warn = Callable[[ConfigError], None]
 
@@ -33,11 +33,11 @@ SNAPSHOT: Final = "data/models.json.gz"
 GZIP: Final = 16 + zlib.MAX_WBITS
 MAX_BYTES: Final = 64 * 1024 * 1024
 
-_providers = msgspec.json.Decoder(dict[str, Raw])
+_catalogue_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
-class Shelf(Struct, frozen=True, kw_only=True):
-    """A provider in the catalogue. `env` names the variables it takes its key and its settings from."""
+class CatalogueEntry(Struct, frozen=True, kw_only=True):
+    """A provider in the catalogue. `env` names the variables with its key and settings."""
 
     name: str | None = None
     env: tuple[str, ...] = ()
@@ -46,17 +46,17 @@ class Shelf(Struct, frozen=True, kw_only=True):
     models: dict[str, Raw] = {}
 
     def find(self, model: str) -> dict[str, Any] | None:
-        """What is known of a model, in the words of models.dev."""
+        """Return a model in the format of models.dev, or None."""
         raw = self.models.get(model)
         found = msgspec.json.decode(raw) if raw is not None else None
         return found if isinstance(found, dict) else None
 
 
-_shelf = msgspec.json.Decoder(Shelf)
+_entry_decoder = msgspec.json.Decoder(CatalogueEntry)
 
 
 class Catalogue:
-    """Every provider there is word of. `read` is called when the first one is asked for."""
+    """All known providers. `read` is called when the first one is looked up."""
 
     def __init__(self, read: Callable[[], Mapping[str, Raw]]) -> None:
         self._read = read
@@ -68,16 +68,16 @@ class Catalogue:
     def list_providers(self) -> list[str]:
         return list(self._raw)
 
-    def find(self, provider: str) -> Shelf | None:
+    def find(self, provider: str) -> CatalogueEntry | None:
         raw = self._raw.get(provider)
         try:
-            return _shelf.decode(raw) if raw is not None else None
+            return _entry_decoder.decode(raw) if raw is not None else None
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return None  # a later models.dev may describe a provider in words we do not know
+            return None  # a later models.dev may use a format that we do not know
 
 
 def open_catalogue(path: str, warn: Warn) -> Catalogue:
-    """The catalogue last fetched, which lies at `path`; without one, the one that came with weft."""
+    """Return the catalogue that was last fetched to `path`, or else the one that ships with weft."""
 
     def read() -> Mapping[str, Raw]:
         return _read_fetched(path, warn) or read_snapshot()
@@ -87,11 +87,11 @@ def open_catalogue(path: str, warn: Warn) -> Catalogue:
 
 def read_snapshot() -> Mapping[str, Raw]:
     packed = files("weft.provider.catalog").joinpath(SNAPSHOT).read_bytes()
-    return _providers.decode(zlib.decompress(packed, GZIP))
+    return _catalogue_decoder.decode(zlib.decompress(packed, GZIP))
 
 
-def refresh(path: str, url: str, fetch: Fetch) -> int:
-    """Fetch the catalogue into `path`, in OpenCode's own format. Gives back how many providers it names."""
+def fetch_catalogue(path: str, url: str, fetch: Fetch) -> int:
+    """Fetch the catalogue into `path`, in OpenCode's format. Return the number of providers. Raise `ProviderError`."""
     where = f"{url.rstrip('/')}/api.json"
     raw = fetch(where)
     found = _decode(raw)
@@ -108,19 +108,19 @@ def _read_fetched(path: str, warn: Warn) -> Mapping[str, Raw]:
         return {}
     except OSError as error:
         warn(
-            ConfigError(path, f"cannot be read ({error.strerror}); the catalogue that came with weft is used")
+            ConfigError(path, f"cannot be read ({error.strerror}); using the catalogue that ships with weft")
         )
         return {}
     found = _decode(raw)
     if not found:
-        warn(ConfigError(path, "is no catalogue of models; the one that came with weft is used"))
+        warn(ConfigError(path, "is not a catalogue of models; using the one that ships with weft"))
     return found
 
 
 def _decode(raw: bytes) -> Mapping[str, Raw]:
-    """Providers by id; none if this is something else. What each holds is looked at when it is asked for."""
+    """Return the undecoded providers by id, or {} if this is not a catalogue."""
     try:
-        found = _providers.decode(raw)
+        found = _catalogue_decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     return found if all(bytes(each).startswith(b"{") for each in found.values()) else {}
@@ -160,12 +160,12 @@ class PackageEntry(Struct, frozen=True, kw_only=True):
     api: str | None = None
 
 
-# The APIs whose models take a format for their answer, unless the catalogue or the configuration says otherwise.
-FORMATTED: Final = frozenset({"@ai-sdk/openai", "@ai-sdk/azure", "@ai-sdk/google"})
+# Packages whose models support an output format, unless the catalogue or the configuration says otherwise.
+PACKAGES_WITH_FORMAT: Final = frozenset({"@ai-sdk/openai", "@ai-sdk/azure", "@ai-sdk/google"})
 
 
 class ModelEntry(Struct, frozen=True, kw_only=True):
-    """`id` is the model's name at the provider, where that is not the key it stands under."""
+    """A model's description. `id` is its name at the provider, if that differs from its key."""
 
     id: str | None = None
     name: str | None = None
@@ -186,25 +186,25 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     provider: PackageEntry = PackageEntry()
 
 
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Plain:
-    """What is said above wins, key by key, all the way down; what only one of them says stays.
+def merge_deep(below: Mapping[str, Any], above: Mapping[str, Any]) -> Plain:
+    """Merge two descriptions, key by key on all levels. `above` wins.
 
-    OpenCode builds a configured model anew and loses the catalogue's input limit and long price on the way.
+    OpenCode builds a configured model from scratch and loses the catalogue's input limit and long-context price.
     """
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
         if isinstance(under, Mapping) and isinstance(value, Mapping):
-            merged[key] = merge(under, value)
+            merged[key] = merge_deep(under, value)
         else:
             merged[key] = value
     return merged
 
 
 def to_model(provider_id: str, id: str, plain: Plain, *, reached: ModelApi) -> Model:
-    """The model of a merged description. `reached` says how its provider is reached; the model may say otherwise.
+    """Build the model of a merged description. `reached` says how to reach its provider; the model may override it.
 
-    Raises `msgspec.ValidationError` for what cannot be meant.
+    Raise `msgspec.ValidationError` if a value is invalid.
     """
     entry = msgspec.convert(plain, ModelEntry)
     npm = entry.provider.npm or reached.npm
@@ -224,7 +224,7 @@ def to_model(provider_id: str, id: str, plain: Plain, *, reached: ModelApi) -> M
             interleaved=Interleaved(field=entry.interleaved.field)
             if isinstance(entry.interleaved, FieldEntry)
             else entry.interleaved,
-            structured_output=npm in FORMATTED
+            structured_output=npm in PACKAGES_WITH_FORMAT
             if entry.structured_output is None
             else entry.structured_output,
         ),
@@ -248,7 +248,7 @@ def _to_modalities(names: tuple[str, ...]) -> Modalities:
 
 
 def _to_cost(entry: CostEntry | None) -> Cost | None:
-    """No price is an unknown price. OpenCode makes it zero, and a dear model looks free."""
+    """Convert prices. A missing price is unknown: OpenCode makes it zero, and an expensive model looks free."""
     if entry is None:
         return None
     long = entry.context_over_200k
@@ -263,7 +263,7 @@ def _to_cost(entry: CostEntry | None) -> Cost | None:
 
 
 def _to_cache(entry: PriceEntry) -> CachePrice:
-    """Where no price for cached tokens is told, they cost as much as any. OpenCode takes them for free."""
+    """Convert cache prices. Without one, cached tokens cost as much as others. OpenCode treats them as free."""
     return CachePrice(
         read=entry.input if entry.cache_read is None else entry.cache_read,
         write=entry.input if entry.cache_write is None else entry.cache_write,

@@ -1,4 +1,4 @@
-"""Offers: every provider with what it serves and what is needed to reach it."""
+"""Offers: every provider with its models, and what is needed to reach it."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from decimal import Decimal
@@ -14,117 +14,117 @@ from weft.model.catalog import CachePrice, Cost, Limit, Model, ModelApi
 from weft.model.wire import to_plain
 from weft.provider.catalog.access import (
     COMPATIBLE,
-    LOCAL,
+    CONSUMED_OPTIONS,
+    LOCAL_SERVERS,
     PACKAGES,
-    SPENT,
-    URLS,
+    SPECIAL_URLS,
     Access,
+    add_region,
     check_url,
-    fill_in,
+    fill_variables,
     find_cloud_key,
     find_signer,
-    has_address,
+    get_npm_override,
     is_loopback,
-    key_names,
-    missing_key,
+    list_key_names,
+    make_missing_key_error,
+    needs_address,
     needs_key,
-    own_npm,
-    settings,
-    with_region,
+    resolve_variables,
 )
-from weft.provider.catalog.choice import variants, with_configured
-from weft.provider.catalog.credentials import Key, Login
-from weft.provider.catalog.local import local_url
-from weft.provider.catalog.models import Catalogue, Plain, Shelf, Warn, merge, to_model
+from weft.provider.catalog.choice import list_variants, merge_variants
+from weft.provider.catalog.credentials import ProviderKey, StoredLogin
+from weft.provider.catalog.local import get_local_url
+from weft.provider.catalog.models import Catalogue, CatalogueEntry, Plain, Warn, merge_deep, to_model
 
-# A provider that serves some models to whoever asks; it wants this for a key then.
+# A provider that serves some models to everyone, with this key.
 OPENCODE: Final = "opencode"
-PUBLIC: Final = Key(secret="public", source="public")
-FREE: Final[Plain] = {"input": Decimal(0), "output": Decimal(0)}
-TITLED: Final = ("openrouter", "vercel", "zenmux")
+PUBLIC_KEY: Final = ProviderKey(secret="public", source="public")
+FREE_ENTRY: Final[Plain] = {"input": Decimal(0), "output": Decimal(0)}
+TITLE_HEADER_PROVIDERS: Final = ("openrouter", "vercel", "zenmux")
 
 
-# The options that a login brings, as they are now.
-Load = Callable[[], Awaitable[Plain]]
+# Returns the options that a login currently provides.
+LoadLogin = Callable[[], Awaitable[Plain]]
 
 
-def _no_load(_: str) -> Load | None:
+def _no_load(_: str) -> LoadLogin | None:
     return None
 
 
-class Sources(Struct, frozen=True, kw_only=True):
-    """What offers are made of. `configured` are the entries under `provider`, in plain words, by id.
+class OfferSources(Struct, frozen=True, kw_only=True):
+    """The inputs from which offers are made. `configured` are the plain entries under `provider`, by id.
 
-    `enabled` is the list of those allowed, None if all are; `experimental` keeps models in their first trials. `load`
-    says how a provider's login is made use of, if somebody has declared that.
+    `enabled` lists the allowed providers, None allows all. `experimental` includes alpha models. `load` returns how to
+    use a provider's login, if a plugin declares that.
     """
 
     catalogue: Catalogue
     warn: Warn
     configured: Mapping[str, Plain] = {}
-    logins: Mapping[str, Login] = {}
+    logins: Mapping[str, StoredLogin] = {}
     env: Mapping[str, str] = {}
     enabled: frozenset[str] | None = None
     disabled: frozenset[str] = frozenset()
     experimental: bool = False
-    load: Callable[[str], Load | None] = _no_load
+    load: Callable[[str], LoadLogin | None] = _no_load
 
 
-class Offer:
-    """A provider: what it serves, and what is needed to reach it."""
+class ProviderOffer:
+    """One provider: its models, and what is needed to reach it."""
 
-    def __init__(self, id: str, shelf: Shelf, said: Plain | None, sources: Sources) -> None:
+    def __init__(self, id: str, entry: CatalogueEntry, settings: Plain | None, sources: OfferSources) -> None:
         self.id = id
-        self.configured = said is not None
-        self._shelf = shelf
-        self._said = said or {}
+        self.configured = settings is not None
+        self._entry = entry
+        self._settings = settings or {}
         self._sources = sources
-        self.options: Plain = self._said.get("options") or {}
-        self.name: str = self._said.get("name") or shelf.name or id
-        self.npm: str = self._said.get("npm") or own_npm(id) or shelf.npm or COMPATIBLE
+        self.options: Plain = self._settings.get("options") or {}
+        self.name: str = self._settings.get("name") or entry.name or id
+        self.npm: str = self._settings.get("npm") or get_npm_override(id) or entry.npm or COMPATIBLE
         login = sources.logins.get(id)
-        own = (login.url if login is not None else "") or URLS.get(id, "")
-        self.url: str = self._said.get("api") or own or shelf.api or local_url(id, sources.env)
-        self.variables: tuple[str, ...] = tuple(self._said.get("env") or shelf.env)
-        self._models: Mapping[str, Plain] = self._said.get("models") or {}
+        own = (login.url if login is not None else "") or SPECIAL_URLS.get(id, "")
+        self.url: str = self._settings.get("api") or own or entry.api or get_local_url(id, sources.env)
+        self.variables: tuple[str, ...] = tuple(self._settings.get("env") or entry.env)
+        self._models: Mapping[str, Plain] = self._settings.get("models") or {}
 
     @property
     def base_url(self) -> str:
-        """Where its server is, as far as can be said without a model. Variables in it are not filled in."""
+        """Return the server's address as far as it is known without a model. Variables in it are not filled in."""
         package = PACKAGES.get(self.npm)
         return self.options.get("baseURL") or self.url or (package.url if package is not None else "")
 
     @cached_property
-    def key(self) -> Key | None:
-        """The key it is asked with: the configured one, else the stored one, else the environment's."""
+    def key(self) -> ProviderKey | None:
+        """Return the key: the configured one, else the stored one, else the environment's."""
         given = self.options.get("apiKey")
         if isinstance(given, str) and given:
-            return Key(secret=given, source="config")
+            return ProviderKey(secret=given, source="config")
         login = self._sources.logins.get(self.id)
         if login is not None and login.secret:
-            return Key(secret=login.secret, source="stored")
+            return ProviderKey(secret=login.secret, source="stored")
         found = find_cloud_key(
             self.npm, self.variables, self.options, self._sources.env, files=self.configured
         )
-        return found or (PUBLIC if self.id == OPENCODE else None)
+        return found or (PUBLIC_KEY if self.id == OPENCODE else None)
 
     @property
     def key_names(self) -> list[str]:
-        """What would hold its key, any of which will do: variables, or an option that is there and empty."""
-        # A `{env:NAME}` of the configuration whose variable is not set leaves nothing behind.
+        """Return what may hold the key: variables, or a configured option that is empty."""
+        # An unset variable in `{env:NAME}` leaves the option empty.
         empty = not self.options.get("apiKey", "-")
         option = [f"provider.{self.id}.options.apiKey (it is empty)"] if empty else []
-        return key_names(self.npm, self.variables) or option
+        return list_key_names(self.npm, self.variables) or option
 
     @property
     def stored(self) -> str:
-        """The kind of credential that is stored for it; empty if none is."""
+        """Return the type of the stored credential, or ""."""
         login = self._sources.logins.get(self.id)
         return login.type if login is not None else ""
 
     @property
     def known(self) -> bool:
-        """Whether we speak what it speaks."""
+        """Return True if there is an adapter for it."""
         return self.npm in PACKAGES
 
     @property
@@ -132,159 +132,162 @@ class Offer:
         return self.known and (self.configured or self.key is not None or self.load is not None)
 
     @property
-    def load(self) -> Load | None:
-        """How to get the options that its stored login brings; None if there is none, or nothing to make of it."""
+    def load(self) -> LoadLogin | None:
+        """Return how to get the options of its stored login; None if there is no login, or no plugin for it."""
         return self._sources.load(self.id) if self.stored else None
 
     @property
     def open(self) -> bool:
-        """Whether only its server knows its models: any name may be one."""
-        local = local_url(self.id, self._sources.env) and not self._models
-        return bool(local or not (self._models or self._shelf.models))
+        """Return True if only its server knows its models: any name may be one."""
+        local = get_local_url(self.id, self._sources.env) and not self._models
+        return bool(local or not (self._models or self._entry.models))
 
     # --- models ---
 
     def list_ids(self) -> list[str]:
-        return sorted({*self._shelf.models, *self._models})
+        return sorted({*self._entry.models, *self._models})
 
     def list_models(self, *, everything: bool = False) -> list[Model]:
-        """Those it can be asked for as things are; with `everything`, those that want a key we do not have, too."""
+        """Return the models that can be used now. With `everything`, include those that need a key we do not have."""
         found = (self.find(id) for id in self.list_ids())
         return [
-            model for model in found if model is not None and (everything or not self._costs_a_key(model))
+            model for model in found if model is not None and (everything or not self._needs_own_key(model))
         ]
 
     def find(self, id: str) -> Model | None:
-        said = self._models.get(id)
-        known = self._shelf.find((said or {}).get("id") or id)
-        if not self._served(id) or (said is None and known is None and not self.open):
+        """Return a model by its id, or None."""
+        settings = self._models.get(id)
+        known = self._entry.find((settings or {}).get("id") or id)
+        if not self._is_served(id) or (settings is None and known is None and not self.open):
             return None
-        plain = self._described(id, known or {}, said or {})
+        plain = self._describe(id, known or {}, settings or {})
         try:
             model = to_model(self.id, id, plain, reached=ModelApi(id=id, url=self.url, npm=self.npm))
         except msgspec.ValidationError as error:
             self._sources.warn(
-                ConfigError("models", f"{error}; the model is left out", key=f"{self.id}/{id}")
+                ConfigError("models", f"{error}; this model is ignored", key=f"{self.id}/{id}")
             )
             return None
         if model.status == "deprecated" or (model.status == "alpha" and not self._sources.experimental):
             return None
-        offered = with_configured(variants(model), (said or {}).get("variants") or {})
+        offered = merge_variants(list_variants(model), (settings or {}).get("variants") or {})
         return msgspec.structs.replace(model, variants=offered or None)
 
-    def _described(self, id: str, known: Plain, said: Plain) -> Plain:
-        if self._said.get("npm") or self._said.get("api"):
+    def _describe(self, id: str, known: Plain, settings: Plain) -> Plain:
+        if self._settings.get("npm") or self._settings.get("api"):
             known = {key: value for key, value in known.items() if key != "provider"}
-        renamed = said.get("id", id) != id and "name" not in said
-        plain = merge(known, said) | {"id": said.get("id") or id} | ({"name": id} if renamed else {})
-        if "cost" not in plain and local_url(self.id, self._sources.env) and is_loopback(self.base_url):
-            plain["cost"] = FREE
+        renamed = settings.get("id", id) != id and "name" not in settings
+        plain = (
+            merge_deep(known, settings) | {"id": settings.get("id") or id} | ({"name": id} if renamed else {})
+        )
+        if "cost" not in plain and get_local_url(self.id, self._sources.env) and is_loopback(self.base_url):
+            plain["cost"] = FREE_ENTRY
         return plain
 
-    def _served(self, id: str) -> bool:
-        """Whether the lists of the configuration let this model through."""
-        allowed, refused = self._said.get("whitelist"), self._said.get("blacklist") or ()
+    def _is_served(self, id: str) -> bool:
+        """Return True if the configured whitelist and blacklist admit the model."""
+        allowed, refused = self._settings.get("whitelist"), self._settings.get("blacklist") or ()
         return id not in refused and (not allowed or id in allowed)
 
-    def _costs_a_key(self, model: Model) -> bool:
-        return self.key is PUBLIC and (model.cost is None or model.cost.input > 0)
+    def _needs_own_key(self, model: Model) -> bool:
+        return self.key is PUBLIC_KEY and (model.cost is None or model.cost.input > 0)
 
-    # --- reaching it ---
+    # --- access ---
 
     def access(self, model: Model, loaded: Plain | None = None) -> Access:
-        """How to reach a model. Raises `ProviderAuthError` for want of a key, and says what to set.
+        """Return how to reach a model. Raise `ProviderAuthError` that says what to set if there is no key.
 
-        What a login brought (`loaded`) counts for less than what is configured, and for more than a key in the environment.
+        Options from a login (`loaded`) override a key in the environment; the configuration overrides both.
         """
         package = PACKAGES.get(model.api.npm)
-        options, key = merge(loaded or {}, self.options), self._key_with(loaded or {})
-        said = options.get("endpoint") or options.get("baseURL")
-        address = said or model.api.url or (package.url if package is not None else "")
-        known = settings(model.api.npm, options, self._sources.env)
-        url = fill_in(address, known, self.id)
-        if package is not None and has_address(model.api.npm):
+        options, key = merge_deep(loaded or {}, self.options), self._choose_key(loaded or {})
+        settings = options.get("endpoint") or options.get("baseURL")
+        address = settings or model.api.url or (package.url if package is not None else "")
+        known = resolve_variables(model.api.npm, options, self._sources.env)
+        url = fill_variables(address, known, self.id)
+        if package is not None and needs_address(model.api.npm):
             check_url(url, self.id)
         headers = {**self._own_headers(), **(options.get("headers") or {})}
-        if (key is None and needs_key(url, self.key_names, headers)) or self._costs_a_key(model):
-            raise missing_key(self.id, self.key_names, stored=self.stored)
-        rest = {name: value for name, value in options.items() if name not in SPENT}
+        if (key is None and needs_key(url, self.key_names, headers)) or self._needs_own_key(model):
+            raise make_missing_key_error(self.id, self.key_names, stored=self.stored)
+        rest = {name: value for name, value in options.items() if name not in CONSUMED_OPTIONS}
         return Access(
             provider_id=self.id,
             npm=model.api.npm,
             url=url,
             key=key,
             headers=headers,
-            options=with_region(model.api.npm, rest, known),
+            options=add_region(model.api.npm, rest, known),
             aws=find_signer(model.api.npm, self.id, options, known) if key is not None else None,
         )
 
-    def _key_with(self, loaded: Plain) -> Key | None:
-        brought = loaded.get("apiKey")
-        if not brought or (self.key is not None and self.key.source == "config"):
+    def _choose_key(self, loaded: Plain) -> ProviderKey | None:
+        loaded_key = loaded.get("apiKey")
+        if not loaded_key or (self.key is not None and self.key.source == "config"):
             return self.key
-        return Key(secret=brought, source="stored")
+        return ProviderKey(secret=loaded_key, source="stored")
 
     def _own_headers(self) -> dict[str, str]:
-        return {"X-Title": "weft"} if self.id in TITLED else {}
+        return {"X-Title": "weft"} if self.id in TITLE_HEADER_PROVIDERS else {}
 
 
-class Offers:
-    """The providers there are. One that is switched off is not there."""
+class ProviderOffers:
+    """All providers, except those that are disabled."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: OfferSources) -> None:
         self._sources = sources
-        self._made: dict[str, Offer | None] = {}
+        self._offers: dict[str, ProviderOffer | None] = {}
 
     @property
     def configured(self) -> tuple[str, ...]:
         return tuple(self._sources.configured)
 
-    def find(self, provider: str) -> Offer | None:
-        if provider not in self._made:
-            self._made[provider] = self._make(provider)
-        return self._made[provider]
+    def find(self, provider: str) -> ProviderOffer | None:
+        if provider not in self._offers:
+            self._offers[provider] = self._make(provider)
+        return self._offers[provider]
 
     def why_off(self, provider: str) -> str:
-        """What says that a provider is not there, if it was switched off; empty if it was not."""
+        """Say which setting disables a provider; return "" if none does."""
         if provider in self._sources.disabled:
-            return f"disabled_providers switches {provider} off."
+            return f"{provider} is listed in disabled_providers."
         if self._sources.enabled is not None and provider not in self._sources.enabled:
-            return f"enabled_providers leaves {provider} out."
+            return f"{provider} is not listed in enabled_providers."
         return ""
 
-    def list_all(self) -> list[Offer]:
-        """In the order of who is meant: the configured ones, then the catalogue's."""
+    def list_all(self) -> list[ProviderOffer]:
+        """Return the configured providers, then those of the catalogue."""
         ids = dict.fromkeys((*self._sources.configured, *self._sources.catalogue.list_providers()))
         return [offer for id in ids if (offer := self.find(id)) is not None]
 
-    def near(self, provider: str) -> list[str]:
-        """The ids most like this one."""
-        return get_close_matches(provider, [*(offer.id for offer in self.list_all()), *LOCAL], n=3)
+    def find_similar(self, provider: str) -> list[str]:
+        """Return the ids that are most similar to this one."""
+        return get_close_matches(provider, [*(offer.id for offer in self.list_all()), *LOCAL_SERVERS], n=3)
 
-    def list_available(self) -> list[Offer]:
-        """Those that can be used as things are: there is a key, or a word in the configuration."""
+    def list_available(self) -> list[ProviderOffer]:
+        """Return the providers that can be used now: they have a key or are configured."""
         return [offer for offer in self.list_all() if offer.available]
 
-    def _make(self, id: str) -> Offer | None:
+    def _make(self, id: str) -> ProviderOffer | None:
         sources = self._sources
         if id in sources.disabled or (sources.enabled is not None and id not in sources.enabled):
             return None
-        shelf, said = sources.catalogue.find(id), sources.configured.get(id)
-        if shelf is None and said is None and not local_url(id, sources.env):
+        entry, settings = sources.catalogue.find(id), sources.configured.get(id)
+        if entry is None and settings is None and not get_local_url(id, sources.env):
             return None
-        return Offer(id, shelf or Shelf(), said, sources)
+        return ProviderOffer(id, entry or CatalogueEntry(), settings, sources)
 
 
-def to_configured(providers: Mapping[str, Any] | None) -> dict[str, Plain]:
-    """The entries under `provider` in plain words, whatever values they were read into."""
+def to_plain_entries(providers: Mapping[str, Any] | None) -> dict[str, Plain]:
+    """Return the entries under `provider` as plain values."""
     return {id: to_plain(entry) for id, entry in (providers or {}).items()}
 
 
-def names_of(offers: Iterable[Offer]) -> list[str]:
+def list_model_names(offers: Iterable[ProviderOffer]) -> list[str]:
     return [f"{offer.id}/{id}" for offer in offers for id in offer.list_ids()]
 
 
-PROVIDER: Final = "scripted"
+SCRIPTED_PROVIDER: Final = "scripted"
 DEMO: Final = "demo"
 NO_PRICE: Final = Cost(
     input=Decimal(0), output=Decimal(0), cache=CachePrice(read=Decimal(0), write=Decimal(0))
@@ -294,11 +297,11 @@ PRICE: Final = Cost(
 )
 
 
-def scripted_model(id: str) -> Model:
-    """A model that follows a script. The demo is free, as it is played; others have a price to count with."""
+def make_scripted_model(id: str) -> Model:
+    """Return a model that plays a script. The demo is free; other scripts have a price, so that costs can be tested."""
     return Model(
         id=id,
-        provider_id=PROVIDER,
+        provider_id=SCRIPTED_PROVIDER,
         name=f"Scripted ({id})",
         api=ModelApi(id=id),
         cost=NO_PRICE if id == DEMO else PRICE,

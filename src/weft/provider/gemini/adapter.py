@@ -1,4 +1,4 @@
-"""Google's Gemini API (`streamGenerateContent`), and servers that speak as it does."""
+"""Google's Gemini API (`streamGenerateContent`), and servers that imitate it."""
 
 from collections.abc import AsyncGenerator
 from functools import partial
@@ -9,33 +9,33 @@ import httpx2
 from weft.provider.body import to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.endpoint import Endpoint, Question
-from weft.provider.gemini.request import named_tools, to_body
+from weft.provider.endpoint import HttpRequest, ModelEndpoint
+from weft.provider.gemini.request import map_tools, to_body
 from weft.provider.gemini.stream import GeminiFold
 from weft.provider.http import stream_chunks
 from weft.provider.media import has_files
 
 
 class Gemini:
-    """One model API of Google's kind. The key goes into `x-goog-api-key`; a bearer token comes with the headers."""
+    """Provider for the Gemini API. The key is sent as `x-goog-api-key`; a bearer token comes in the configured headers."""
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint) -> None:
+    def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        names = {name: tool.name for name, tool in named_tools(request).items()}
-        # Most servers give an answer an id and a call none; where there is neither, the place in the history tells.
+        names = {name: tool.name for name, tool in map_tools(request).items()}
+        # Most servers give an answer an id but a call none. Without either, the place in the history identifies a call.
         fold = GeminiFold(names, f"call_{len(request.messages)}")
-        apart = has_files(request.messages)
-        return stream_chunks(self._client, partial(self._ask, request), fold, apart=apart)
+        in_thread = has_files(request.messages)
+        return stream_chunks(self._client, partial(self._build_request, request), fold, in_thread=in_thread)
 
-    def _ask(self, request: ModelRequest) -> Question:
+    def _build_request(self, request: ModelRequest) -> HttpRequest:
         endpoint, body = self._endpoint, to_bytes(to_body(request))
         key = {"x-goog-api-key": endpoint.api_key} if endpoint.api_key else {}
-        return endpoint.ask(_path(request.model.api.id), body, request.parameters, key)
+        return endpoint.build_request(_build_path(request.model.api.id), body, request.parameters, key)
 
 
-def _path(id: str) -> str:
+def _build_path(id: str) -> str:
     path = id if "/" in id else f"models/{id}"
     return f"/{quote(path)}:streamGenerateContent?alt=sse"

@@ -1,4 +1,4 @@
-"""Build a request for Google's `generateContent`, with tool schemas in the OpenAPI subset it reads (pure)."""
+"""Build a request for Google's `generateContent`, with tool schemas in the OpenAPI subset that it accepts (pure)."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ from typing import Any, Final
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
-    FileContent,
+    MediaContent,
     ModelMessage,
     ModelRequest,
     ReasoningContent,
@@ -18,21 +18,21 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.media import MB, MediaLimits, show_files, to_data
+from weft.provider.media import MB, MediaLimits, adapt_files, parse_data_url
 from weft.provider.normalise import (
-    LONGEST_NAME,
-    ends_with_question,
-    own_metadata,
+    MAX_NAME_LENGTH,
+    ensure_user_turns,
+    get_own_metadata,
     pair_calls,
-    tool_name,
+    to_tool_name,
 )
 
 Json = dict[str, Any]
 
-DEEPEST: Final = 12
-FREE: Final = {"type": "object"}
-# Taken over as they are. What is not here makes Gemini refuse the whole request.
-PLAIN: Final = (
+MAX_DEPTH: Final = 12
+ANY_OBJECT: Final = {"type": "object"}
+# Copied unchanged. Gemini refuses a request with keys it does not know.
+COPIED_KEYS: Final = (
     "title",
     "description",
     "nullable",
@@ -44,51 +44,51 @@ PLAIN: Final = (
     "maxProperties",
     "pattern",
 )
-# Each bound with the one beyond which it begins, which Gemini has no word for, and the step from there for whole numbers.
+# Each bound, its exclusive form, which Gemini does not know, and the step from one to the other for integers.
 BOUNDS: Final = (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1))
 FORMATS: Final = {
     "string": ("enum", "date-time"),
     "integer": ("int32", "int64"),
     "number": ("float", "double"),
 }
-NUMBERS: Final = ("integer", "number")
+NUMBER_TYPES: Final = ("integer", "number")
 
 
 def to_parameters(schema: Mapping[str, Any]) -> Json | None:
-    """The schema of a tool's input; None for a tool that takes nothing, as Gemini wants it said."""
+    """Convert the schema of a tool's input. Return None for a tool without input, as Gemini requires."""
     made = to_schema(schema)
     return made if made.get("properties") else None
 
 
 def to_schema(schema: object, defs: Mapping[str, Any] | None = None, depth: int = 0) -> Json:
-    """Types and bounds that Gemini knows are kept, references are written out, everything else is left away."""
-    if not isinstance(schema, Mapping) or depth > DEEPEST:
-        return dict(FREE)
-    defs = _definitions(schema) or defs or {}
-    schema = _flat(schema, defs)
-    several = _alternatives(schema)
-    if several is not None:
-        return _any_of(schema, several, defs, depth)
-    type = _type(schema)
+    """Convert a JSON schema: keep the types and bounds that Gemini knows, inline references and drop everything else."""
+    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
+        return dict(ANY_OBJECT)
+    defs = _list_definitions(schema) or defs or {}
+    schema = _flatten(schema, defs)
+    alternatives = _find_alternatives(schema)
+    if alternatives is not None:
+        return _to_any_of(schema, alternatives, defs, depth)
+    type = _choose_type(schema)
     made: Json = {"type": type}
-    made |= {name: schema[name] for name in PLAIN if _fits(schema.get(name))}
+    made |= {name: schema[name] for name in COPIED_KEYS if _is_copyable(schema.get(name))}
     if schema.get("format") in FORMATS.get(type, ()):
         made["format"] = schema["format"]
-    if "null" in _types(schema):
+    if "null" in _list_types(schema):
         made["nullable"] = True
-    made |= _enum(schema)
-    if made["type"] in NUMBERS:
-        made |= _bounds(schema)
+    made |= _to_enum(schema)
+    if made["type"] in NUMBER_TYPES:
+        made |= _to_bounds(schema)
     if made["type"] == "object":
-        made |= _object(schema, defs, depth)
+        made |= _to_object(schema, defs, depth)
     if made["type"] == "array":
-        # OpenCode puts an empty schema here, which Gemini refuses in a nested list: it wants a type.
+        # OpenCode puts an empty schema here, which Gemini refuses in a nested list: it requires a type.
         items = schema.get("items")
         made["items"] = to_schema(items, defs, depth + 1) if items else {"type": "string"}
     return made
 
 
-def _definitions(schema: Mapping[str, Any]) -> Json:
+def _list_definitions(schema: Mapping[str, Any]) -> Json:
     return {
         f"#/{place}/{name}": each
         for place in ("$defs", "definitions")
@@ -97,8 +97,8 @@ def _definitions(schema: Mapping[str, Any]) -> Json:
     }
 
 
-def _flat(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Json:
-    """The schema with what it refers to, and all of `allOf`, in its own words."""
+def _flatten(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Json:
+    """Merge the schema with everything it refers to and with all of `allOf`."""
     flat: Json = {}
     seen: set[str] = set()
     waiting: list[Any] = [schema]
@@ -121,44 +121,44 @@ def _flat(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Json:
     return flat
 
 
-def _alternatives(schema: Json) -> list[Json] | None:
-    """The schemas of which one is to hold, when there are several."""
+def _find_alternatives(schema: Json) -> list[Json] | None:
+    """Return the alternative schemas, or None if there is only one."""
     for name in ("anyOf", "oneOf"):
         if isinstance(schema.get(name), list) and schema[name]:
             return [dict(each) for each in schema[name] if isinstance(each, Mapping)]
-    types = [type for type in _types(schema) if type != "null"]
+    types = [type for type in _list_types(schema) if type != "null"]
     if len(types) > 1:
         rest = {name: value for name, value in schema.items() if name not in {"type", "description"}}
-        nullable = [{"type": "null"}] if "null" in _types(schema) else []
+        nullable = [{"type": "null"}] if "null" in _list_types(schema) else []
         return [*({**rest, "type": type} for type in types), *nullable]
     return None
 
 
-def _any_of(schema: Json, several: list[Json], defs: Mapping[str, Any], depth: int) -> Json:
-    # Beside `anyOf` Gemini takes nothing else: what is said of all is said of each.
-    real = [each for each in several if each.get("type") != "null"]
-    said = {"description": schema["description"]} if _fits(schema.get("description")) else {}
+def _to_any_of(schema: Json, alternatives: list[Json], defs: Mapping[str, Any], depth: int) -> Json:
+    # Gemini accepts no other key next to `anyOf`, so the description is repeated in each alternative.
+    real = [each for each in alternatives if each.get("type") != "null"]
+    description = {"description": schema["description"]} if _is_copyable(schema.get("description")) else {}
     rest = {name: value for name, value in schema.items() if name not in {"anyOf", "oneOf", "$ref", "allOf"}}
     if len(real) <= 1:
-        only = to_schema({**rest, **(real[0] if real else {}), **said}, defs, depth + 1)
+        only = to_schema({**rest, **(real[0] if real else {}), **description}, defs, depth + 1)
     else:
-        made = [to_schema({**said, **each}, defs, depth + 1) for each in real]
+        made = [to_schema({**description, **each}, defs, depth + 1) for each in real]
         only = {"anyOf": made}
-    if len(real) != len(several):
+    if len(real) != len(alternatives):
         for each in only.get("anyOf", [only]):
             each["nullable"] = True
     return only
 
 
-def _types(schema: Mapping[str, Any]) -> list[str]:
+def _list_types(schema: Mapping[str, Any]) -> list[str]:
     type = schema.get("type")
     if isinstance(type, list):
         return [each for each in type if isinstance(each, str)]
     return [type] if isinstance(type, str) else []
 
 
-def _type(schema: Json) -> str:
-    for type in _types(schema):
+def _choose_type(schema: Json) -> str:
+    for type in _list_types(schema):
         if type in {"string", "number", "integer", "boolean", "array", "object"}:
             return type
     if "properties" in schema:
@@ -168,33 +168,33 @@ def _type(schema: Json) -> str:
     return "string"
 
 
-def _bounds(schema: Json) -> Json:
+def _to_bounds(schema: Json) -> Json:
     made: Json = {}
     for name, beyond, step in BOUNDS:
         if _is_number(schema.get(name)):
             made[name] = schema[name]
         elif _is_number(edge := schema.get(beyond)):
-            made[name] = edge + step if isinstance(edge, int) and _type(schema) == "integer" else edge
+            made[name] = edge + step if isinstance(edge, int) and _choose_type(schema) == "integer" else edge
     return made
 
 
-def _enum(schema: Json) -> Json:
-    """Gemini knows words to choose from only: numbers become strings, and so does their type (as in OpenCode)."""
+def _to_enum(schema: Json) -> Json:
+    """Convert an enum. Gemini accepts strings only: numbers become strings and so does their type, as in OpenCode."""
     values = schema["enum"] if isinstance(schema.get("enum"), list) else []
     if "const" in schema:
         values = [schema["const"]]
-    words = [_word(value) for value in values if value is not None and not isinstance(value, (dict, list))]
+    words = [_to_word(value) for value in values if value is not None and not isinstance(value, (dict, list))]
     words = list(dict.fromkeys(word for word in words if word))
     if not words:
         return {}
     return {"type": "string", "enum": words} | ({"nullable": True} if None in values else {})
 
 
-def _word(value: object) -> str:
+def _to_word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _object(schema: Json, defs: Mapping[str, Any], depth: int) -> Json:
+def _to_object(schema: Json, defs: Mapping[str, Any], depth: int) -> Json:
     given = schema.get("properties")
     properties = {
         name: to_schema(each, defs, depth + 1)
@@ -211,16 +211,16 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _fits(value: object) -> bool:
-    """What may be copied: a word, a number, a yes or no."""
+def _is_copyable(value: object) -> bool:
+    """Return True for a non-empty string, a number or a boolean."""
     return isinstance(value, (str, int, float)) and value != ""
 
 
 KEY: Final = "google"
-# Google's own word for a call whose signature is not at hand: made by another model, or cut off before it came.
-UNSIGNED: Final = "skip_thought_signature_validator"
-SHOWN: Final = re.compile(r"image/(png|jpeg|webp|heic|heif)|application/pdf|audio/.+|video/.+")
-INSIDE: Final = ("image/png", "image/jpeg", "image/webp", "application/pdf")
+# Google's placeholder for a call without a signature: one that another model made, or that was cut off.
+SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
+ACCEPTED_TYPES: Final = re.compile(r"image/(png|jpeg|webp|heic|heif)|application/pdf|audio/.+|video/.+")
+TYPES_IN_RESPONSES: Final = ("image/png", "image/jpeg", "image/webp", "application/pdf")
 LIMITS: Final = MediaLimits(each=20 * MB, total=90 * MB, count=900)
 GENERATION_OPTIONS: Final = (
     "stopSequences",
@@ -235,15 +235,15 @@ CHOICES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
 def to_body(request: ModelRequest) -> Json:
-    """The conversation comes last: as it grows, what was sent before stays a prefix of what is sent next."""
+    """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it."""
     body: Json = {}
     if system := [{"text": words} for words in request.system if words]:
         body["systemInstruction"] = {"parts": system}
     if request.tools:
-        body["tools"] = [{"functionDeclarations": [_tool(*each) for each in named_tools(request).items()]}]
-        forced = {"allowedFunctionNames": [wire_name(request.forced)]} if request.forced else {}
+        body["tools"] = [{"functionDeclarations": [_to_tool(*each) for each in map_tools(request).items()]}]
+        forced = {"allowedFunctionNames": [to_wire_name(request.forced)]} if request.forced else {}
         body["toolConfig"] = {"functionCallingConfig": {"mode": CHOICES[request.tool_choice], **forced}}
-    if generation := _generation(request):
+    if generation := _to_generation(request):
         body["generationConfig"] = generation
     body |= {
         name: request.parameters.options[name]
@@ -254,42 +254,42 @@ def to_body(request: ModelRequest) -> Json:
     return body
 
 
-def wire_name(tool: str) -> str:
-    """A tool's name as Gemini takes it: it begins with a letter or an underscore."""
-    name = tool_name(tool)
-    return name if name[0].isalpha() or name[0] == "_" else f"_{name}"[:LONGEST_NAME]
+def to_wire_name(tool: str) -> str:
+    """Return a tool name that Gemini accepts: it begins with a letter or an underscore."""
+    name = to_tool_name(tool)
+    return name if name[0].isalpha() or name[0] == "_" else f"_{name}"[:MAX_NAME_LENGTH]
 
 
-def named_tools(request: ModelRequest) -> dict[str, ToolSpec]:
-    """The tools by the names they go by on the wire."""
-    return {wire_name(tool.name): tool for tool in request.tools}
+def map_tools(request: ModelRequest) -> dict[str, ToolSpec]:
+    """Return the tools by their names on the wire."""
+    return {to_wire_name(tool.name): tool for tool in request.tools}
 
 
-def _tool(name: str, tool: ToolSpec) -> Json:
+def _to_tool(name: str, tool: ToolSpec) -> Json:
     declared: Json = {"name": name, "description": tool.about}
     parameters = to_parameters(tool.schema)
     return declared | ({"parameters": parameters} if parameters else {})
 
 
-def _generation(request: ModelRequest) -> Json:
+def _to_generation(request: ModelRequest) -> Json:
     asked = request.parameters
     wanted = {
         "temperature": asked.temperature,
         "topP": asked.top_p,
         "topK": asked.top_k,
         "maxOutputTokens": asked.max_output,
-        "thinkingConfig": _thinking(request),
+        "thinkingConfig": _to_thinking(request),
         "responseMimeType": "application/json" if request.format is not None else None,
         "responseJsonSchema": request.format.schema if request.format is not None else None,
     } | {name: asked.options.get(name) for name in GENERATION_OPTIONS}
     return {name: value for name, value in wanted.items() if value is not None}
 
 
-def _thinking(request: ModelRequest) -> Json | None:
+def _to_thinking(request: ModelRequest) -> Json | None:
     config = request.parameters.options.get("thinkingConfig")
     if not isinstance(config, dict):
         return None
-    # OpenCode asks every Google model for its thoughts, and one that has none refuses the request.
+    # OpenCode requests thoughts from every Google model. A model without thinking refuses the request.
     if not request.model.capabilities.reasoning and config.keys() <= {"includeThoughts"}:
         return None
     both = "thinkingLevel" in config and "thinkingBudget" in config
@@ -300,23 +300,25 @@ def _thinking(request: ModelRequest) -> Json | None:
 
 
 def to_contents(request: ModelRequest) -> list[Json]:
-    """By turns, the user first and last; calls and their responses side by side, equal in number."""
-    newer = is_newer(request.model.api.id)
-    paired = show_files(pair_calls(request.messages), request.model, _shows, LIMITS)
-    said = [turn for turn in paired if not _is_silent(turn)]
+    """Return the conversation. Roles alternate, the user is first and last, and each call has a response next to it."""
+    gemini_3 = is_gemini_3(request.model.api.id)
+    paired = adapt_files(pair_calls(request.messages), request.model, _accepts_file, LIMITS)
+    turns = [turn for turn in paired if not _is_silent(turn)]
     contents: list[Json] = []
     ids: dict[str, Json] = {}
-    for turn in ends_with_question(said):
+    for turn in ensure_user_turns(turns):
         match turn:
             case UserTurn():
-                _append(contents, "user", [_shown(part) for part in turn.content if not _is_empty(part)])
+                _append_content(
+                    contents, "user", [_to_part(part) for part in turn.content if not _is_empty(part)]
+                )
             case AssistantTurn():
-                ids = {part.call_id: _id(part) for part in turn.content if isinstance(part, CallContent)}
-                _append(contents, "model", _answer(turn))
+                ids = {part.call_id: _to_id(part) for part in turn.content if isinstance(part, CallContent)}
+                _append_content(contents, "model", _to_answer_parts(turn))
             case ToolTurn():
-                _append(contents, "user", _responses(turn, ids, newer=newer))
-    if newer:
-        _sign(contents)
+                _append_content(contents, "user", _to_responses(turn, ids, gemini_3=gemini_3))
+    if gemini_3:
+        _add_signatures(contents)
     return contents
 
 
@@ -325,53 +327,55 @@ def _is_silent(turn: ModelMessage) -> bool:
         case UserTurn():
             return all(_is_empty(part) for part in turn.content)
         case AssistantTurn():
-            return not _answer(turn)
+            return not _to_answer_parts(turn)
         case ToolTurn():
             return False
 
 
-def is_newer(id: str) -> bool:
-    """Gemini 3 and later: it insists on signatures and takes files inside a response."""
+def is_gemini_3(id: str) -> bool:
+    """Return True for Gemini 3 and later, which require signatures and accept files inside a response."""
     return "gemini" in id and re.search(r"gemini-[12]\b", id) is None
 
 
-def _append(contents: list[Json], role: str, parts: list[Json]) -> None:
-    """A call must follow the user's turn, so two answers in a row are one."""
+def _append_content(contents: list[Json], role: str, parts: list[Json]) -> None:
+    """Append content. Two answers in a row become one, because a call must follow the user's turn."""
     if role == "model" and contents and contents[-1]["role"] == "model":
         contents[-1]["parts"].extend(parts)
     else:
         contents.append({"role": role, "parts": parts})
 
 
-def _sign(contents: list[Json]) -> None:
-    """The first call of an answer carries the signature. The same in every turn: what was sent does not change later."""
+def _add_signatures(contents: list[Json]) -> None:
+    """Add a placeholder to the first call of an answer if it has no signature. Every turn gets the same one, so that
+    the prefix is stable.
+    """
     for content in contents:
         call = next((part for part in content["parts"] if "functionCall" in part), None)
         if call is not None:
-            call.setdefault("thoughtSignature", UNSIGNED)
+            call.setdefault("thoughtSignature", SKIP_SIGNATURE)
 
 
-def _answer(turn: AssistantTurn) -> list[Json]:
-    return [part for each in turn.content for part in _answered(each)]
+def _to_answer_parts(turn: AssistantTurn) -> list[Json]:
+    return [part for each in turn.content for part in _to_parts(each)]
 
 
-def _answered(part: TextContent | ReasoningContent | CallContent) -> list[Json]:
-    signature = own_metadata(part.metadata, KEY).get("thoughtSignature")
+def _to_parts(part: TextContent | ReasoningContent | CallContent) -> list[Json]:
+    signature = get_own_metadata(part.metadata, KEY).get("thoughtSignature")
     signed: Json = {"thoughtSignature": signature} if _is_base64(signature) else {}
     match part:
         case TextContent(text=text):
             return [{"text": text, **signed}] if text else []
         case ReasoningContent(text=text):
-            # What was not signed was thought by somebody else, or is of no use to the model.
+            # Without a signature the model cannot use the thought: another model may have written it.
             return [{"text": text, "thought": True, **signed}] if text and signed else []
         case CallContent():
-            call: Json = {"name": wire_name(part.tool), "args": part.input}
-            return [{"functionCall": _id(part) | call, **signed}]
+            call: Json = {"name": to_wire_name(part.tool), "args": part.input}
+            return [{"functionCall": _to_id(part) | call, **signed}]
 
 
-def _id(call: CallContent) -> Json:
-    """Only an id that Gemini gave is given back: some of its servers know none."""
-    id = own_metadata(call.metadata, KEY).get("callId")
+def _to_id(call: CallContent) -> Json:
+    """Return the call's id if Gemini assigned it: some servers know no ids."""
+    id = get_own_metadata(call.metadata, KEY).get("callId")
     return {"id": id} if isinstance(id, str) and id else {}
 
 
@@ -384,49 +388,49 @@ def _is_base64(signature: object) -> bool:
         return False
 
 
-def _responses(turn: ToolTurn, ids: dict[str, Json], *, newer: bool) -> list[Json]:
-    """The responses, and after them the files that cannot stand inside one."""
+def _to_responses(turn: ToolTurn, ids: dict[str, Json], *, gemini_3: bool) -> list[Json]:
+    """Return the responses, followed by the files that cannot be inside one."""
     responses: list[Json] = []
-    beside: list[Json] = []
+    outside_parts: list[Json] = []
     for result in turn.content:
         response: Json = {
-            "name": wire_name(result.tool),
+            "name": to_wire_name(result.tool),
             "response": {"error" if result.error else "output": result.output},
         }
-        shown = [_shown(file) for file in result.files]
-        inside = [part for part in shown if newer and _goes_inside(part)]
+        shown = [_to_part(file) for file in result.files]
+        inside = [part for part in shown if gemini_3 and _goes_inside(part)]
         if inside:
             response["parts"] = inside
         responses.append({"functionResponse": ids.get(result.call_id, {}) | response})
         outside = [part for part in shown if part not in inside]
         if outside:
-            beside += [{"text": f"What {result.tool} gave:"}, *outside]
-    return responses + beside
+            outside_parts += [{"text": f"What {result.tool} gave:"}, *outside]
+    return responses + outside_parts
 
 
 def _goes_inside(part: Json) -> bool:
-    return "inlineData" in part and part["inlineData"]["mimeType"] in INSIDE
+    return "inlineData" in part and part["inlineData"]["mimeType"] in TYPES_IN_RESPONSES
 
 
 # --- files ---
 
 
-def _is_empty(part: TextContent | FileContent) -> bool:
+def _is_empty(part: TextContent | MediaContent) -> bool:
     return isinstance(part, TextContent) and not part.text
 
 
-def _shows(file: FileContent) -> bool:
-    """What Gemini reads, whole or by an address it can fetch."""
-    data = to_data(file.url)
+def _accepts_file(file: MediaContent) -> bool:
+    """Accept what Gemini reads, inline or at a URL that it can fetch."""
+    data = parse_data_url(file.url)
     if data is None:
-        return file.url.startswith(("https://", "gs://")) and SHOWN.fullmatch(file.mime) is not None
-    return SHOWN.fullmatch(data.mime) is not None and _is_base64(data.base64)
+        return file.url.startswith(("https://", "gs://")) and ACCEPTED_TYPES.fullmatch(file.mime) is not None
+    return ACCEPTED_TYPES.fullmatch(data.mime) is not None and _is_base64(data.base64)
 
 
-def _shown(part: TextContent | FileContent) -> Json:
+def _to_part(part: TextContent | MediaContent) -> Json:
     if isinstance(part, TextContent):
         return {"text": part.text}
-    data = to_data(part.url)
+    data = parse_data_url(part.url)
     if data is None:
         return {"fileData": {"mimeType": part.mime, "fileUri": part.url}}
     return {"inlineData": {"mimeType": data.mime, "data": data.base64}}

@@ -1,4 +1,4 @@
-"""The pieces of one answer of Google's `streamGenerateContent`, folded into chunks."""
+"""Turn events of Google's `streamGenerateContent` into chunks."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -22,13 +22,13 @@ from weft.provider.chunk import (
     ToolInputDelta,
     ToolInputStart,
     Usage,
-    count_in,
+    read_count,
 )
-from weft.provider.faults import broken, fault, nameless, to_error
+from weft.provider.faults import make_error, make_incomplete_error, make_nameless_call_error, parse_error
 from weft.provider.gemini.request import KEY
-from weft.provider.sse import SseEvent, decode_data
+from weft.provider.sse import SseEvent, decode_event
 
-Kind = Literal["text", "reasoning"]
+BlockKind = Literal["text", "reasoning"]
 
 REASONS: Final[dict[str, FinishReason]] = {
     "STOP": "stop",
@@ -43,55 +43,55 @@ REASONS: Final[dict[str, FinishReason]] = {
     "IMAGE_PROHIBITED_CONTENT": "content-filter",
     "MODEL_ARMOR": "content-filter",
 }
-# The model wrote something its own API could not read. It does so by chance: the next try is mostly well.
+# The model wrote something that its own API could not parse. This is random: a retry usually works.
 GARBLED: Final = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"})
 REFUSED: Final = frozenset({"UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"})
 
 
-class FunctionCall(Struct, frozen=True, gc=False):
+class GeminiFunctionCall(Struct, frozen=True, gc=False):
     name: str = ""
     id: str | None = None
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class Part(Struct, frozen=True, gc=False, rename="camel"):
+class GeminiPart(Struct, frozen=True, gc=False, rename="camel"):
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
-    function_call: FunctionCall | None = None
+    function_call: GeminiFunctionCall | None = None
 
 
-class Content(Struct, frozen=True, gc=False):
-    parts: list[Part] | None = None
+class GeminiContent(Struct, frozen=True, gc=False):
+    parts: list[GeminiPart] | None = None
 
 
-class Candidate(Struct, frozen=True, gc=False, rename="camel"):
-    content: Content | None = None
+class GeminiCandidate(Struct, frozen=True, gc=False, rename="camel"):
+    content: GeminiContent | None = None
     finish_reason: str | None = None
     finish_message: str | None = None
 
 
-class PromptFeedback(Struct, frozen=True, gc=False, rename="camel"):
+class GeminiPromptFeedback(Struct, frozen=True, gc=False, rename="camel"):
     block_reason: str | None = None
 
 
-class Piece(Struct, frozen=True, gc=False, rename="camel"):
-    """As much of an event as we read. What was used is kept unread: only the last word on it counts."""
+class GeminiEvent(Struct, frozen=True, gc=False, rename="camel"):
+    """The fields of an event that we read. The usage is decoded only once, from the last event."""
 
-    candidates: list[Candidate] | None = None
-    prompt_feedback: PromptFeedback | None = None
+    candidates: list[GeminiCandidate] | None = None
+    prompt_feedback: GeminiPromptFeedback | None = None
     usage_metadata: msgspec.Raw = msgspec.Raw()
     response_id: str | None = None
     error: Any = None
 
 
-_decoder = msgspec.json.Decoder(Piece)
+_decoder = msgspec.json.Decoder(GeminiEvent)
 
 
 class GeminiFold:
-    """One answer. `feed` it the events in order, then ask for the `end`; after `done` there is nothing more to come.
+    """Folds the events of one answer. After `done` nothing more comes.
 
-    `names` brings the name of a tool on the wire back to ours; `fallback` begins the ids of calls that have none.
+    `names` maps the names of tools on the wire to our names. `fallback` is the prefix of ids for calls without one.
     """
 
     def __init__(self, names: Mapping[str, str], fallback: str) -> None:
@@ -99,7 +99,7 @@ class GeminiFold:
         self._names = names
         self._prefix = fallback
         self._started = False
-        self._open: Kind | None = None
+        self._open: BlockKind | None = None
         self._signature: str | None = None
         self._blocks = 0
         self._calls: list[str] = []
@@ -111,13 +111,13 @@ class GeminiFold:
     def feed(self, sent: SseEvent) -> list[AnyChunk]:
         if self.done or sent.data == b"[DONE]":
             return []
-        piece = decode_data(sent.data, _decoder)
+        piece = decode_event(sent.data, _decoder)
         if piece.error is not None or sent.name == "error":
-            raise to_error(None, {}, sent.data)
+            raise parse_error(None, {}, sent.data)
         chunks: list[AnyChunk] = []
         if not self._started:
             self._started = True
-            chunks.append(Started(usage=_used(piece.usage_metadata)))
+            chunks.append(Started(usage=_decode_usage(piece.usage_metadata)))
         if piece.response_id:
             self._prefix = piece.response_id
         if piece.usage_metadata:
@@ -126,21 +126,23 @@ class GeminiFold:
             self._reason, self._blocked = piece.prompt_feedback.block_reason, True
         for candidate in (piece.candidates or ())[:1]:
             for part in (candidate.content and candidate.content.parts) or ():
-                self._fold(part, chunks)
+                self._add_part(part, chunks)
             if candidate.finish_reason:
                 self._reason, self._note = candidate.finish_reason, candidate.finish_message or ""
-        # Some servers tell what was used after they told why they stopped.
+        # Some servers report the usage after the finish reason.
         self.done = bool(self._reason and piece.usage_metadata)
         return chunks
 
     def end(self) -> list[AnyChunk]:
-        """There is no more to come: close what is open and say how it ended."""
+        """Close what is open and return the end of the answer. Raise `ProviderError` if the answer is incomplete or was
+        refused.
+        """
         if not self._reason:
-            raise broken("the model's answer broke off before its end")
+            raise make_incomplete_error("the answer broke off before its end")
         chunks: list[AnyChunk] = []
         self._close(chunks)
         reason = self._finish_reason()
-        usage = _used(self._usage) or Usage()
+        usage = _decode_usage(self._usage) or Usage()
         chunks.append(Finished(reason=reason, raw_reason=self._reason, usage=usage))
         return chunks
 
@@ -151,25 +153,27 @@ class GeminiFold:
         if self._calls and raw != "MAX_TOKENS":
             return "tool-calls"
         if raw in GARBLED:
-            raise fault("server", self._said(f"the model wrote a call that cannot be read ({raw})"))
+            raise make_error(
+                "server", self._add_note(f"the model wrote a tool call that cannot be parsed ({raw})")
+            )
         if raw in REFUSED:
-            raise fault("bad-request", self._said(f"the model's answer was refused ({raw})"))
+            raise make_error("bad-request", self._add_note(f"the API refused the model's answer ({raw})"))
         return REASONS.get(raw, "other")
 
-    def _said(self, sentence: str) -> str:
+    def _add_note(self, sentence: str) -> str:
         return f"{sentence}: {self._note}" if self._note else sentence
 
     # --- parts ---
 
-    def _fold(self, part: Part, chunks: list[AnyChunk]) -> None:
+    def _add_part(self, part: GeminiPart, chunks: list[AnyChunk]) -> None:
         if part.function_call is not None:
             self._close(chunks)
-            self._call(part.function_call, part.thought_signature, chunks)
+            self._add_call(part.function_call, part.thought_signature, chunks)
         elif part.text is not None and (part.text or part.thought_signature):
-            self._say("reasoning" if part.thought else "text", part, part.text, chunks)
+            self._add_text("reasoning" if part.thought else "text", part, part.text, chunks)
 
-    def _say(self, kind: Kind, part: Part, text: str, chunks: list[AnyChunk]) -> None:
-        # What is signed stands for itself: no second signed piece is joined to it.
+    def _add_text(self, kind: BlockKind, part: GeminiPart, text: str, chunks: list[AnyChunk]) -> None:
+        # A signed piece stands alone: another signed piece is not joined to it.
         if self._open != kind or (self._signature and part.thought_signature):
             self._close(chunks)
             self._open = kind
@@ -186,12 +190,12 @@ class GeminiFold:
         if self._open is None:
             return
         end = TextEnd if self._open == "text" else ReasoningEnd
-        chunks.append(end(id=str(self._blocks), metadata=_metadata(self._signature)))
+        chunks.append(end(id=str(self._blocks), metadata=_to_metadata(self._signature)))
         self._open = self._signature = None
 
-    def _call(self, call: FunctionCall, signature: str | None, chunks: list[AnyChunk]) -> None:
+    def _add_call(self, call: GeminiFunctionCall, signature: str | None, chunks: list[AnyChunk]) -> None:
         if not call.name:
-            raise nameless()
+            raise make_nameless_call_error()
         raw = bytes(call.args).decode(errors="replace")
         id = call.id or f"{self._prefix}_{len(self._calls)}"
         if id in self._calls:
@@ -205,37 +209,39 @@ class GeminiFold:
                 call_id=id,
                 tool=tool,
                 raw="{}" if raw == "null" else raw,
-                metadata=_metadata(signature, call.id),
+                metadata=_to_metadata(signature, call.id),
             ),
         ]
 
 
-def _metadata(signature: str | None, call_id: str | None = None) -> Metadata | None:
+def _to_metadata(signature: str | None, call_id: str | None = None) -> Metadata | None:
     kept = {"thoughtSignature": signature, "callId": call_id}
-    told = {name: value for name, value in kept.items() if value}
-    return {KEY: told} if told else None
+    present = {name: value for name, value in kept.items() if value}
+    return {KEY: present} if present else None
 
 
-_counts = msgspec.json.Decoder(dict[str, Any])
+_counts_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
-def _used(told: msgspec.Raw) -> Usage | None:
-    return to_usage(decode_data(bytes(told), _counts)) if told else None
+def _decode_usage(report: msgspec.Raw) -> Usage | None:
+    return to_usage(decode_event(bytes(report), _counts_decoder)) if report else None
 
 
-def to_usage(told: Mapping[str, Any] | None) -> Usage:
-    """The prompt holds what the cache gave; thoughts are counted beside the answer; what tools read is input too."""
-    if told is None:
+def to_usage(report: Mapping[str, Any] | None) -> Usage:
+    """Convert token counts. The prompt count includes cached tokens, thoughts are counted separately, and tool use is
+    input.
+    """
+    if report is None:
         return Usage()
-    read = count_in(told, "cachedContentTokenCount")
-    asked = count_in(told, "promptTokenCount") + count_in(told, "toolUsePromptTokenCount")
-    answered, thought = count_in(told, "candidatesTokenCount"), count_in(told, "thoughtsTokenCount")
-    if count_in(told, "totalTokenCount") == asked + answered:
-        answered = max(0, answered - thought)  # some servers count the thoughts into the answer
+    read = read_count(report, "cachedContentTokenCount")
+    asked = read_count(report, "promptTokenCount") + read_count(report, "toolUsePromptTokenCount")
+    answered, thought = read_count(report, "candidatesTokenCount"), read_count(report, "thoughtsTokenCount")
+    if read_count(report, "totalTokenCount") == asked + answered:
+        answered = max(0, answered - thought)  # some servers include the thoughts in the answer
     return Usage(
         input=max(0, asked - read),
         output=answered,
         reasoning=thought,
         cache_read=read,
-        raw=dict(told),
+        raw=dict(report),
     )

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions, and every server that speaks it."""
+"""OpenAI's Chat Completions API, and every server that imitates it."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -8,49 +8,55 @@ from typing import Final
 import httpx2
 
 from weft.errors import ProviderError
-from weft.provider.body import Memory, to_bytes
+from weft.provider.body import TurnCache, to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.endpoint import Endpoint, Question
+from weft.provider.endpoint import HttpRequest, ModelEndpoint
 from weft.provider.http import stream_chunks
 from weft.provider.media import has_files
-from weft.provider.normalise import metadata_key
+from weft.provider.normalise import get_metadata_key
 from weft.provider.openai_chat.request import to_body
 from weft.provider.openai_chat.stream import OpenAIChatFold
 
-# What a server names that does not take our asking for a count.
+# Names in the error of a server that does not know `stream_options`.
 USAGE_FIELDS: Final = ("stream_options", "include_usage")
-WRONG: Final = frozenset({400, 422})
+BAD_REQUEST_STATUSES: Final = frozenset({400, 422})
 
 
 class OpenAIChat:
-    """One model API of this kind. The key goes as a bearer token; servers that want it elsewhere get headers.
+    """Provider for Chat Completions. The key is sent as a bearer token; servers that expect it elsewhere get headers.
 
-    It asks for a count of tokens, unless the option `includeUsage` is false. A server that refuses a request because of that
-    is not asked for one again: the failure can be retried, and the next request goes without.
+    It asks for token counts unless the option `includeUsage` is false. If a server refuses a request because of that,
+    the error is retryable, and later requests are sent without it.
     """
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint) -> None:
+    def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
-        self._memory = Memory()
-        self._counts = endpoint.options.get("includeUsage") is not False
+        self._cache = TurnCache()
+        self._wants_usage = endpoint.options.get("includeUsage") is not False
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        fold, apart = OpenAIChatFold(metadata_key(request.model)), has_files(request.messages)
-        answer = stream_chunks(self._client, partial(self._ask, request), fold, apart=apart)
+        fold, in_thread = OpenAIChatFold(get_metadata_key(request.model)), has_files(request.messages)
+        answer = stream_chunks(self._client, partial(self._build_request, request), fold, in_thread=in_thread)
         try:
             async with aclosing(answer) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except ProviderError as error:
-            if self._counts and error.status in WRONG and any(name in error.body for name in USAGE_FIELDS):
-                self._counts = False
+            if (
+                self._wants_usage
+                and error.status in BAD_REQUEST_STATUSES
+                and any(name in error.body for name in USAGE_FIELDS)
+            ):
+                self._wants_usage = False
                 error.retryable, error.wait_ms = True, 0
             raise
 
-    def _ask(self, request: ModelRequest) -> Question:
-        endpoint, body = self._endpoint, to_body(request, self._memory.writing)
-        if not self._counts:
+    def _build_request(self, request: ModelRequest) -> HttpRequest:
+        endpoint, body = self._endpoint, to_body(request, self._cache.cache_json)
+        if not self._wants_usage:
             body.pop("stream_options", None)
-        return endpoint.ask("/chat/completions", to_bytes(body), request.parameters, endpoint.bearer)
+        return endpoint.build_request(
+            "/chat/completions", to_bytes(body), request.parameters, endpoint.bearer
+        )

@@ -1,15 +1,23 @@
-"""A request in the words of OpenAI's Chat Completions, valid whatever the history holds (pure)."""
+"""Build a request for OpenAI's Chat Completions API that is valid for any history (pure)."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Final
 
 from weft.model.catalog import Interleaved, Model
-from weft.provider.body import MARK, Remembering, afresh, message_marks, system_marks, to_bytes, wants_marks
+from weft.provider.body import (
+    CACHE_MARK,
+    CacheTurns,
+    encode_uncached,
+    list_message_marks,
+    list_system_marks,
+    needs_cache_marks,
+    to_bytes,
+)
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
-    FileContent,
+    MediaContent,
     ModelMessage,
     ModelRequest,
     ReasoningContent,
@@ -19,33 +27,33 @@ from weft.provider.contract import (
     ToolTurn,
     UserTurn,
 )
-from weft.provider.media import MB, MediaLimits, modality, show_files, to_data
+from weft.provider.media import MB, MediaLimits, adapt_files, get_modality, parse_data_url
 from weft.provider.normalise import (
     NO_OUTPUT,
-    NOOP,
-    Shape,
-    claude_id,
-    ends_with_question,
+    NOOP_TOOL,
+    ShapeId,
+    ensure_user_turns,
+    get_metadata_key,
+    get_own_metadata,
     has_calls,
-    input_schema,
-    metadata_key,
-    mistral_id,
-    own_metadata,
+    limit_id,
     pair_calls,
-    plain_id,
-    short_id,
-    tool_name,
+    to_claude_id,
+    to_input_schema,
+    to_mistral_id,
+    to_plain_id,
+    to_tool_name,
 )
 
-DONE: Final = "Done."
-PAUSE: Final = AssistantTurn(content=(TextContent(text=DONE),))
-DETAILS: Final = "reasoning_details"
-LONGEST_ID: Final = 40
+PAUSE_TEXT: Final = "Done."
+PAUSE_TURN: Final = AssistantTurn(content=(TextContent(text=PAUSE_TEXT),))
+REASONING_DETAILS: Final = "reasoning_details"
+MAX_ID_LENGTH: Final = 40
 LIMITS: Final = MediaLimits(each=20 * MB, total=45 * MB, count=100)
-PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-SOUNDS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-# Options as OpenCode's configuration spells them, and as this API does.
-SPELLED: Final = {
+IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+AUDIO_FORMATS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+# Options as OpenCode's configuration spells them, and as this API spells them.
+OPTION_NAMES: Final = {
     "reasoningEffort": "reasoning_effort",
     "textVerbosity": "verbosity",
     "promptCacheKey": "prompt_cache_key",
@@ -57,8 +65,8 @@ SPELLED: Final = {
     "logitBias": "logit_bias",
     "topLogprobs": "top_logprobs",
 }
-# Options that are ours or another API's to read; whatever else is set goes to the server as it is.
-UNSENT: Final = frozenset(
+# Options that are for us or for another API. All others are sent to the server unchanged.
+UNSENT_OPTIONS: Final = frozenset(
     [
         "apiKey",
         "baseURL",
@@ -84,19 +92,17 @@ UNSENT: Final = frozenset(
 Json = dict[str, Any]
 
 
-def to_body(request: ModelRequest, remembering: Remembering = afresh) -> Json:
-    """The conversation comes last: as it grows, what was sent before stays a prefix of what is sent next."""
+def to_body(request: ModelRequest, cache: CacheTurns = encode_uncached) -> Json:
+    """Build the body. The conversation comes last, so that each request begins with the bytes of the one before it."""
     body: Json = {"model": request.model.api.id, "stream": True}
-    if (
-        request.model.provider_id != "mistral"
-    ):  # it counts without being asked, and refuses what it does not know
+    if request.model.provider_id != "mistral":  # it counts anyway, and refuses fields it does not know
         body["stream_options"] = {"include_usage": True}
-    body |= _sampling(request) | _options(request) | _format(request) | _tools(request)
-    body["messages"] = to_messages(request, remembering)
+    body |= _to_sampling(request) | _to_options(request) | _to_format(request) | _to_tools(request)
+    body["messages"] = to_messages(request, cache)
     return body
 
 
-# --- how to answer ---
+# --- settings ---
 
 
 def _is_openai(model: Model) -> bool:
@@ -107,7 +113,7 @@ def _is_mistral(model: Model) -> bool:
     return model.provider_id == "mistral" or "mistral" in model.api.id.lower()
 
 
-def _sampling(request: ModelRequest) -> Json:
+def _to_sampling(request: ModelRequest) -> Json:
     asked = request.parameters
     limit = "max_completion_tokens" if _is_openai(request.model) else "max_tokens"
     given = {
@@ -119,28 +125,30 @@ def _sampling(request: ModelRequest) -> Json:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _options(request: ModelRequest) -> Json:
+def _to_options(request: ModelRequest) -> Json:
     options = request.parameters.options
-    return {SPELLED.get(name, name): value for name, value in options.items() if name not in UNSENT}
+    return {
+        OPTION_NAMES.get(name, name): value for name, value in options.items() if name not in UNSENT_OPTIONS
+    }
 
 
-def _tools(request: ModelRequest) -> Json:
+def _to_tools(request: ModelRequest) -> Json:
     if request.tools:
-        return {"tools": [_tool(spec) for spec in request.tools], "tool_choice": _choice(request)}
+        return {"tools": [_to_tool(spec) for spec in request.tools], "tool_choice": _to_tool_choice(request)}
     named = f"{request.model.provider_id} {request.model.api.id}".lower()
     if "litellm" in named or request.parameters.options.get("litellmProxy") is True:
-        # The proxy refuses a conversation with calls when it is told of no tool at all.
-        return {"tools": [_tool(NOOP)]} if has_calls(request.messages) else {}
+        # The proxy refuses a conversation with tool calls if no tool is declared.
+        return {"tools": [_to_tool(NOOP_TOOL)]} if has_calls(request.messages) else {}
     return {}
 
 
-def _choice(request: ModelRequest) -> Json | str:
+def _to_tool_choice(request: ModelRequest) -> Json | str:
     if not request.forced:
         return request.tool_choice
-    return {"type": "function", "function": {"name": tool_name(request.forced)}}
+    return {"type": "function", "function": {"name": to_tool_name(request.forced)}}
 
 
-def _format(request: ModelRequest) -> Json:
+def _to_format(request: ModelRequest) -> Json:
     wanted = request.format
     if wanted is None:
         return {}
@@ -148,13 +156,13 @@ def _format(request: ModelRequest) -> Json:
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
-def _tool(spec: ToolSpec) -> Json:
+def _to_tool(spec: ToolSpec) -> Json:
     return {
         "type": "function",
         "function": {
-            "name": tool_name(spec.name),
+            "name": to_tool_name(spec.name),
             "description": spec.about,
-            "parameters": input_schema(spec),
+            "parameters": to_input_schema(spec),
         },
     }
 
@@ -162,91 +170,94 @@ def _tool(spec: ToolSpec) -> Json:
 # --- the conversation ---
 
 
-def to_messages(request: ModelRequest, remembering: Remembering = afresh) -> list[Json]:
+def to_messages(request: ModelRequest, cache: CacheTurns = encode_uncached) -> list[Json]:
     model = request.model
-    marked = wants_marks(model)
-    wire = _Wire(model, lists=marked)
-    say = remembering(model, wire.messages)
-    paired = pair_calls(request.messages, _shape(model))
-    turns = ends_with_question([turn for turn in show_files(paired, model, _shows, LIMITS) if say(turn)])
+    marked = needs_cache_marks(model)
+    encoder = _TurnEncoder(model, lists=marked)
+    encode = cache(model, encoder.encode)
+    paired = pair_calls(request.messages, _choose_id_shape(model))
+    turns = ensure_user_turns(
+        [turn for turn in adapt_files(paired, model, _accepts_file, LIMITS) if encode(turn)]
+    )
     if _is_mistral(model):
-        turns = _with_pauses(turns)
-    groups = [say(turn) for turn in turns]
-    for number in message_marks(len(groups)) if marked else ():
-        groups[number] = _marked(wire.messages(turns[number]))
-    return [*_system(request.system, model), *chain.from_iterable(groups)]
+        turns = _insert_pauses(turns)
+    groups = [encode(turn) for turn in turns]
+    for number in list_message_marks(len(groups)) if marked else ():
+        groups[number] = _mark_last(encoder.encode(turns[number]))
+    return [*_to_system(request.system, model), *chain.from_iterable(groups)]
 
 
-def _shape(model: Model) -> Shape:
+def _choose_id_shape(model: Model) -> ShapeId:
     if "claude" in model.api.id:
-        return claude_id
+        return to_claude_id
     if _is_mistral(model):
-        return mistral_id
-    return short_id(LONGEST_ID) if _is_openai(model) else plain_id
+        return to_mistral_id
+    return limit_id(MAX_ID_LENGTH) if _is_openai(model) else to_plain_id
 
 
 def _says_something(turn: ModelMessage) -> bool:
-    """Thoughts alone are no message; nor is a text of nothing."""
+    """Return True if a turn has content other than thoughts and blank text."""
     return any(
         item.text.strip() if isinstance(item, TextContent) else not isinstance(item, ReasoningContent)
         for item in turn.content
     )
 
 
-def _with_pauses(turns: Iterable[ModelMessage]) -> list[ModelMessage]:
-    """Mistral wants a word of the assistant between a result and what the person says next (spec 9.5.4)."""
+def _insert_pauses(turns: Iterable[ModelMessage]) -> list[ModelMessage]:
+    """Insert an assistant message between a result and the next prompt, which Mistral requires (spec 9.5.4)."""
     made: list[ModelMessage] = []
     for turn in turns:
         if isinstance(turn, UserTurn) and made and isinstance(made[-1], ToolTurn):
-            made.append(PAUSE)
+            made.append(PAUSE_TURN)
         made.append(turn)
     return made
 
 
-def _system(texts: Sequence[str], model: Model) -> list[Json]:
-    # OpenCode sends several system messages to every server. Many templates take one only, and only first.
-    said = [text for text in texts if text.strip()]
-    if not wants_marks(model):
-        return [{"role": "system", "content": "\n\n".join(said)}] if said else []
-    messages: list[Json] = [{"role": "system", "content": [{"type": "text", "text": text}]} for text in said]
-    for number in system_marks(len(messages)):
-        _mark(messages[number])
+def _to_system(texts: Sequence[str], model: Model) -> list[Json]:
+    # OpenCode sends several system messages to every server. Many chat templates accept only one, and only as the first
+    # message.
+    texts = [text for text in texts if text.strip()]
+    if not needs_cache_marks(model):
+        return [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
+    messages: list[Json] = [{"role": "system", "content": [{"type": "text", "text": text}]} for text in texts]
+    for number in list_system_marks(len(messages)):
+        _add_cache_mark(messages[number])
     return messages
 
 
-def _marked(group: list[Json]) -> list[Json]:
-    _mark(group[-1])
+def _mark_last(group: list[Json]) -> list[Json]:
+    _add_cache_mark(group[-1])
     return group
 
 
-def _mark(message: Json) -> None:
-    """On the last piece of the content, else on the message."""
+def _add_cache_mark(message: Json) -> None:
+    """Mark the last piece of the content, or the message if its content is not a list."""
     content = message.get("content")
-    (content[-1] if isinstance(content, list) and content else message)["cache_control"] = MARK
+    (content[-1] if isinstance(content, list) and content else message)["cache_control"] = CACHE_MARK
 
 
-class _Wire:
-    """How turns are written for one model; `lists` when content is always a list, so that a mark changes nothing else."""
+class _TurnEncoder:
+    """Encodes turns for one model. With `lists` the content is always a list, so that a cache mark changes nothing else."""
 
     def __init__(self, model: Model, *, lists: bool) -> None:
         self._model = model
         self._lists = lists
-        self._key = metadata_key(model)
+        self._key = get_metadata_key(model)
 
-    def messages(self, turn: ModelMessage) -> list[Json]:
-        """None for a turn that says nothing."""
+    def encode(self, turn: ModelMessage) -> list[Json]:
+        """Return the messages of a turn; none for a turn without content."""
         if not _says_something(turn):
             return []
         match turn:
             case UserTurn(content=content):
-                return [{"role": "user", "content": self._content([_piece(item) for item in content])}]
+                return [{"role": "user", "content": self._content([_to_piece(item) for item in content])}]
             case AssistantTurn():
                 return [self._assistant(turn)]
             case ToolTurn():
                 return self._results(turn)
 
     def _content(self, pieces: list[Json]) -> list[Json] | str:
-        """Return the pieces that say something, as one string if they are texts alone: llama-cpp-python fails on a list."""
+        """Return the non-empty pieces, as one string if all are text: llama-cpp-python fails on a list."""
         pieces = [piece for piece in pieces if piece.get("text", "…").strip()]
         if self._lists or any(piece["type"] != "text" for piece in pieces):
             return pieces
@@ -255,34 +266,34 @@ class _Wire:
     def _assistant(self, turn: AssistantTurn) -> Json:
         texts = [item.text for item in turn.content if isinstance(item, TextContent) and item.text.strip()]
         calls = [item for item in turn.content if isinstance(item, CallContent)]
-        pieces = [_text("\n\n".join(texts))] if texts else []
+        pieces = [_to_text("\n\n".join(texts))] if texts else []
         message: Json = {"role": "assistant", "content": self._content(pieces) if pieces else None}
         message |= self._reasoning(turn, called=bool(calls))
         if calls:
-            message["tool_calls"] = [_call(call) for call in calls]
+            message["tool_calls"] = [_to_call(call) for call in calls]
         return message
 
     def _reasoning(self, turn: AssistantTurn, *, called: bool) -> Json:
         thoughts = [item for item in turn.content if isinstance(item, ReasoningContent)]
         details = self._details(turn)
         if details:
-            return {DETAILS: details}
+            return {REASONING_DETAILS: details}
         wanted = self._model.capabilities.interleaved
         if not isinstance(wanted, Interleaved):
             return {}
         text = "".join(thought.text for thought in thoughts)
-        if wanted.field == DETAILS:
-            return {DETAILS: [{"type": "reasoning.text", "text": text}]} if text else {}
-        # Servers that want thoughts back refuse a call that comes without, such as one another model made.
+        if wanted.field == REASONING_DETAILS:
+            return {REASONING_DETAILS: [{"type": "reasoning.text", "text": text}]} if text else {}
+        # Servers that want reasoning back refuse a tool call without it, such as one that another model made.
         text = text or (" " if called else "")
         return {wanted.field: text} if text else {}
 
     def _details(self, turn: AssistantTurn) -> list[Any]:
-        """Thoughts as the router gave them, from the thoughts, else from the first call that carries them."""
+        """Return the reasoning as the router sent it: from the thoughts, else from the first tool call that carries it."""
         found = [
             (isinstance(item, ReasoningContent), kept)
             for item in turn.content
-            if isinstance(kept := own_metadata(item.metadata, self._key).get(DETAILS), list)
+            if isinstance(kept := get_own_metadata(item.metadata, self._key).get(REASONING_DETAILS), list)
         ]
         thought = [detail for is_thought, kept in found if is_thought for detail in kept]
         return thought or next((kept for is_thought, kept in found if not is_thought), [])
@@ -292,51 +303,55 @@ class _Wire:
             {
                 "role": "tool",
                 "tool_call_id": result.call_id,
-                "content": self._content([_text(result.output if result.output.strip() else NO_OUTPUT)]),
+                "content": self._content([_to_text(result.output if result.output.strip() else NO_OUTPUT)]),
             }
             for result in turn.content
         ]
-        # A result is text here. OpenCode writes pictures into it as base64; a model sees them only as a person's.
-        pieces = [piece for result in turn.content for piece in _brought(result)]
+        # A result is text in this API. OpenCode puts images into it as base64, which the model does not see: it sees
+        # images of user messages only.
+        pieces = [piece for result in turn.content for piece in _to_result_files(result)]
         if pieces and _is_mistral(self._model):
-            messages.append({"role": "assistant", "content": DONE})
+            messages.append({"role": "assistant", "content": PAUSE_TEXT})
         return [*messages, {"role": "user", "content": pieces}] if pieces else messages
 
 
-def _brought(result: ResultContent) -> list[Json]:
+def _to_result_files(result: ResultContent) -> list[Json]:
     if not result.files:
         return []
-    return [_text(f"Files from the call of {result.tool}:"), *(_file(file) for file in result.files)]
+    return [_to_text(f"Files from the call of {result.tool}:"), *(_to_file(file) for file in result.files)]
 
 
-def _call(call: CallContent) -> Json:
-    # As bytes first: half a surrogate pair in an input would otherwise be found only inside the string.
+def _to_call(call: CallContent) -> Json:
+    # Encode to bytes first: this replaces lone surrogates, which could not be found later inside the JSON string.
     function = {"name": call.tool, "arguments": to_bytes(call.input).decode()}
     return {"id": call.call_id, "type": "function", "function": function}
 
 
-def _text(text: str) -> Json:
+def _to_text(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def _piece(item: TextContent | FileContent) -> Json:
-    return _text(item.text) if isinstance(item, TextContent) else _file(item)
+def _to_piece(item: TextContent | MediaContent) -> Json:
+    return _to_text(item.text) if isinstance(item, TextContent) else _to_file(item)
 
 
-def _shows(file: FileContent) -> bool:
-    data = to_data(file.url)
+def _accepts_file(file: MediaContent) -> bool:
+    data = parse_data_url(file.url)
     if data is None:
-        return file.url.startswith(("https://", "http://")) and file.mime in PICTURES
-    return data.mime in PICTURES or data.mime == "application/pdf" or data.mime in SOUNDS
+        return file.url.startswith(("https://", "http://")) and file.mime in IMAGE_TYPES
+    return data.mime in IMAGE_TYPES or data.mime == "application/pdf" or data.mime in AUDIO_FORMATS
 
 
-def _file(file: FileContent) -> Json:
-    data = to_data(file.url)
+def _to_file(file: MediaContent) -> Json:
+    data = parse_data_url(file.url)
     if data is None:
         return {"type": "image_url", "image_url": {"url": file.url}}
-    if modality(data.mime) == "audio":
-        return {"type": "input_audio", "input_audio": {"data": data.base64, "format": SOUNDS[data.mime]}}
+    if get_modality(data.mime) == "audio":
+        return {
+            "type": "input_audio",
+            "input_audio": {"data": data.base64, "format": AUDIO_FORMATS[data.mime]},
+        }
     url = f"data:{data.mime};base64,{data.base64}"
-    if modality(data.mime) == "image":
+    if get_modality(data.mime) == "image":
         return {"type": "image_url", "image_url": {"url": url}}
     return {"type": "file", "file": {"filename": file.filename or "file.pdf", "file_data": url}}

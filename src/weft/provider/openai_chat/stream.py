@@ -1,4 +1,4 @@
-"""Fold events of OpenAI's Chat Completions, and of the servers that imitate it, into chunks."""
+"""Turn events of OpenAI's Chat Completions API, and of servers that imitate it, into chunks."""
 
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, Literal
@@ -24,62 +24,64 @@ from weft.provider.chunk import (
     ToolInputDelta,
     ToolInputStart,
     Usage,
-    count_in,
+    read_count,
 )
-from weft.provider.faults import broken, nameless, to_error
-from weft.provider.openai_chat.request import DETAILS
-from weft.provider.sse import SseEvent, decode_data
+from weft.provider.faults import make_incomplete_error, make_nameless_call_error, parse_error
+from weft.provider.openai_chat.request import REASONING_DETAILS
+from weft.provider.sse import SseEvent, decode_event
 
 
-class FunctionDelta(Struct):
+class ChatFunctionDelta(Struct):
     name: str | None = None
     arguments: str | dict[str, Any] | list[Any] | None = None
 
 
-class CallDelta(Struct):
+class ChatCallDelta(Struct):
     index: int | None = None
     id: str | int | None = None
-    function: FunctionDelta | None = None
+    function: ChatFunctionDelta | None = None
 
 
-class Writing(Struct):
-    """A call while it is written. It is told of once its name is known."""
+class ChatOpenCall(Struct):
+    """A tool call that is being written. `ToolInputStart` is emitted once its name is known."""
 
     id: str
     server_id: str
     tool: str = ""
     pieces: list[str] = []
-    whole: bool = False
+    complete: bool = False
 
 
-class CallsFold:
-    """The calls of one answer. Servers leave out ids, names and indices, or repeat them; what can be meant is taken."""
+class ChatCallsFold:
+    """Folds the tool calls of one answer. Servers omit or repeat ids, names and indices; this makes the best of it."""
 
     def __init__(self) -> None:
-        self.answer = "call"
-        self.told = False
-        self._writing: dict[int, Writing] = {}
+        self.id_prefix = "call"
+        self.has_calls = False
+        self._writing: dict[int, ChatOpenCall] = {}
 
-    def feed(self, delta: CallDelta) -> list[AnyChunk]:
+    def feed(self, delta: ChatCallDelta) -> list[AnyChunk]:
         chunks: list[AnyChunk] = []
-        index = self._place(delta)
+        index = self._find_index(delta)
         call = self._writing.get(index)
         if call is None:
-            chunks += self._settled()
+            chunks += self._close_complete()
             server_id = str(delta.id or "")
-            call = self._writing[index] = Writing(
-                id=server_id or f"{self.answer}_{index}", server_id=server_id, pieces=[]
+            call = self._writing[index] = ChatOpenCall(
+                id=server_id or f"{self.id_prefix}_{index}", server_id=server_id, pieces=[]
             )
-        if call.whole:
+        if call.complete:
             return chunks
-        return chunks + self._grow(call, delta.function or FunctionDelta())
+        return chunks + self._grow(call, delta.function or ChatFunctionDelta())
 
     def end(self) -> list[AnyChunk]:
-        """No more pieces come: every call is as whole as it will be."""
-        return [chunk for call in self._writing.values() if not call.whole for chunk in self._close(call)]
+        """Close all calls: no more input comes."""
+        return [chunk for call in self._writing.values() if not call.complete for chunk in self._close(call)]
 
-    def _place(self, delta: CallDelta) -> int:
-        """Which call a piece belongs to: an id and name of its own begin another, whatever the index says."""
+    def _find_index(self, delta: ChatCallDelta) -> int:
+        """Return the index of the call that a delta belongs to. A new id with a name begins another call, whatever its
+        index says.
+        """
         last = max(self._writing, default=-1)
         index = delta.index if delta.index is not None else last
         call = self._writing.get(index)
@@ -90,7 +92,7 @@ class CallsFold:
         nameless = delta.index is None and not delta.id and named
         return last + 1 if named and (other or nameless) else index
 
-    def _grow(self, call: Writing, function: FunctionDelta) -> list[AnyChunk]:
+    def _grow(self, call: ChatOpenCall, function: ChatFunctionDelta) -> list[AnyChunk]:
         chunks: list[AnyChunk] = []
         said = function.arguments
         text = said if isinstance(said, str) else "" if said is None else msgspec.json.encode(said).decode()
@@ -98,25 +100,25 @@ class CallsFold:
             call.pieces.append(text)
         if not call.tool and function.name:
             call.tool = function.name
-            self.told = True
+            self.has_calls = True
             chunks.append(ToolInputStart(call_id=call.id, tool=call.tool))
             text = "".join(call.pieces)
         if text and call.tool:
             chunks.append(ToolInputDelta(call_id=call.id, text=text))
         return chunks
 
-    def _settled(self) -> list[AnyChunk]:
-        """Another call begins: those before it that are whole need not wait for it."""
+    def _close_complete(self) -> list[AnyChunk]:
+        """Close the calls whose input is complete, because another call begins."""
         chunks: list[AnyChunk] = []
         for call in self._writing.values():
-            if not call.whole and call.tool and _is_json("".join(call.pieces)):
+            if not call.complete and call.tool and _is_json("".join(call.pieces)):
                 chunks += self._close(call)
         return chunks
 
-    def _close(self, call: Writing) -> list[AnyChunk]:
+    def _close(self, call: ChatOpenCall) -> list[AnyChunk]:
         if not call.tool:
-            raise nameless()
-        call.whole = True
+            raise make_nameless_call_error()
+        call.complete = True
         raw = "".join(call.pieces)
         return [ToolCall(call_id=call.id, tool=call.tool, raw=raw if raw.strip() else "{}")]
 
@@ -129,18 +131,18 @@ def _is_json(text: str) -> bool:
     return True
 
 
-OPEN: Final = "<think>"
-CLOSE: Final = "</think>"
+OPEN_TAG: Final = "<think>"
+CLOSE_TAG: Final = "</think>"
 
-Kind = Literal["text", "reasoning"]
-Piece = tuple[Kind, str]
+BlockKind = Literal["text", "reasoning"]
+TextPiece = tuple[BlockKind, str]
 
 
 class ThinkSplitter:
-    """Feed it text, cut anywhere; it gives the pieces and what they are. What may yet become a tag is held back.
+    """Splits text, cut anywhere, into answer and thoughts in `<think>` tags. Text that may become a tag is held back.
 
-    OpenCode takes the tag for one wherever it stands, and an answer about such tags loses its words. We take it only
-    where a thought can begin: before the first word of the text, or right after another thought.
+    OpenCode accepts the tag anywhere, so that an answer about such tags loses text. We accept it only where a thought
+    can begin: before the first word of the text, or right after another thought.
     """
 
     def __init__(self) -> None:
@@ -149,61 +151,62 @@ class ThinkSplitter:
         self._may_open = True
         self._after_tag = False
 
-    def feed(self, text: str) -> list[Piece]:
+    def feed(self, text: str) -> list[TextPiece]:
+        """Return the pieces of text and what they are."""
         if not self._may_open and not self._inside:
             return [("text", text)]
         self._held += text
-        pieces: list[Piece] = []
-        while self._trimmed() and self._step(pieces):
+        pieces: list[TextPiece] = []
+        while self._trim_held() and self._step(pieces):
             pass
         return pieces
 
-    def _trimmed(self) -> bool:
-        """Whether something is held, without the space that follows a tag."""
+    def _trim_held(self) -> bool:
+        """Drop white space after a tag. Return True if any text is held."""
         if self._after_tag:
             self._held = self._held.lstrip()
             self._after_tag = not self._held
         return bool(self._held)
 
-    def end(self) -> list[Piece]:
-        """What was held back is what it looks like."""
+    def end(self) -> list[TextPiece]:
+        """Return the text that was held back."""
         held, self._held = self._held, ""
-        kind: Kind = "reasoning" if self._inside else "text"
+        kind: BlockKind = "reasoning" if self._inside else "text"
         return [(kind, held)] if held and (self._inside or held.strip()) else []
 
-    def _step(self, pieces: list[Piece]) -> bool:
-        """Take one piece off what is held; false when more has to come first."""
+    def _step(self, pieces: list[TextPiece]) -> bool:
+        """Take one piece off the held text. Return False if more text must arrive first."""
         if self._inside:
             return self._think(pieces)
         bare = self._held.lstrip()
-        if bare.startswith(OPEN):
-            self._inside, self._after_tag, self._held = True, True, bare[len(OPEN) :]
+        if bare.startswith(OPEN_TAG):
+            self._inside, self._after_tag, self._held = True, True, bare[len(OPEN_TAG) :]
             return True
-        if OPEN.startswith(bare):
+        if OPEN_TAG.startswith(bare):
             return False
         self._may_open = False
         pieces.append(("text", self._held))
         self._held = ""
         return False
 
-    def _think(self, pieces: list[Piece]) -> bool:
-        thought, tag, rest = self._held.partition(CLOSE)
+    def _think(self, pieces: list[TextPiece]) -> bool:
+        thought, tag, rest = self._held.partition(CLOSE_TAG)
         if tag:
             if thought:
                 pieces.append(("reasoning", thought))
             self._inside, self._after_tag, self._held = False, True, rest
             return True
-        keep = _overlap(self._held)
+        keep = _count_tag_overlap(self._held)
         if len(self._held) > keep:
             pieces.append(("reasoning", self._held[: len(self._held) - keep]))
             self._held = self._held[len(self._held) - keep :]
         return False
 
 
-def _overlap(text: str) -> int:
-    """How many of the last letters may be the beginning of the closing tag."""
-    for size in range(min(len(CLOSE) - 1, len(text)), 0, -1):
-        if text.endswith(CLOSE[:size]):
+def _count_tag_overlap(text: str) -> int:
+    """Return how many characters at the end of the text may be the beginning of the closing tag."""
+    for size in range(min(len(CLOSE_TAG) - 1, len(text)), 0, -1):
+        if text.endswith(CLOSE_TAG[:size]):
             return size
     return 0
 
@@ -212,54 +215,67 @@ Counts = dict[str, Any]
 
 
 def to_usage(raw: Counts) -> Usage:
-    """Prompt tokens hold what the cache held, completion tokens hold the reasoning: here each counts once."""
-    asked, answered = _details(raw, "prompt_tokens_details"), _details(raw, "completion_tokens_details")
-    prompt, completion = count_in(raw, "prompt_tokens"), count_in(raw, "completion_tokens")
-    read = min(prompt, _first(asked, "cached_tokens") or _first(raw, *READ))
-    write = min(
-        prompt - read, _first(asked, "cache_write_tokens", "cache_creation_tokens") or _first(raw, *WRITTEN)
+    """Convert token counts. The prompt count includes cached tokens and the completion count includes reasoning:
+    subtract them.
+    """
+    asked, answered = (
+        _get_details(raw, "prompt_tokens_details"),
+        _get_details(raw, "completion_tokens_details"),
     )
-    reasoning = _first(answered, "reasoning_tokens") or _first(raw, "reasoning_tokens")
-    apart = count_in(raw, "total_tokens") == prompt + completion + reasoning and reasoning > 0
+    prompt, completion = read_count(raw, "prompt_tokens"), read_count(raw, "completion_tokens")
+    read = min(
+        prompt, _read_first_count(asked, "cached_tokens") or _read_first_count(raw, *CACHE_READ_COUNTS)
+    )
+    write = min(
+        prompt - read,
+        _read_first_count(asked, "cache_write_tokens", "cache_creation_tokens")
+        or _read_first_count(raw, *CACHE_WRITE_COUNTS),
+    )
+    reasoning = _read_first_count(answered, "reasoning_tokens") or _read_first_count(raw, "reasoning_tokens")
+    separate = read_count(raw, "total_tokens") == prompt + completion + reasoning and reasoning > 0
     return Usage(
         input=prompt - read - write,
-        # Some (xAI) count the reasoning beside the completion, and their total says so.
-        output=completion if apart else max(0, completion - reasoning),
-        reasoning=reasoning if apart else min(reasoning, completion),
+        # Some servers (xAI) count the reasoning separately, as their total shows.
+        output=completion if separate else max(0, completion - reasoning),
+        reasoning=reasoning if separate else min(reasoning, completion),
         cache_read=read,
         cache_write=write,
-        cost=_cost(raw.get("cost")),
+        cost=_parse_cost(raw.get("cost")),
         raw=raw or None,
     )
 
 
-READ = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
-WRITTEN = ("cache_creation_input_tokens",)
+CACHE_READ_COUNTS = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+CACHE_WRITE_COUNTS = ("cache_creation_input_tokens",)
 
 
-def _details(raw: Counts, name: str) -> Counts:
+def _get_details(raw: Counts, name: str) -> Counts:
     found = raw.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def _first(raw: Counts, *names: str) -> int:
-    return next((count for name in names if (count := count_in(raw, name))), 0)
+def _read_first_count(raw: Counts, *names: str) -> int:
+    return next((count for name in names if (count := read_count(raw, name))), 0)
 
 
-def _cost(told: Any) -> Decimal | None:
-    """Dollars: a number, or an object with the total."""
-    if isinstance(told, dict):
-        told = told.get("total_cost")
-    if told is None or isinstance(told, bool) or not isinstance(told, int | float | str | Decimal):
+def _parse_cost(reported: Any) -> Decimal | None:
+    """Return the cost in dollars from a number, or from an object with the total."""
+    if isinstance(reported, dict):
+        reported = reported.get("total_cost")
+    if (
+        reported is None
+        or isinstance(reported, bool)
+        or not isinstance(reported, int | float | str | Decimal)
+    ):
         return None
     try:
-        cost = Decimal(str(told))
+        cost = Decimal(str(reported))
     except InvalidOperation:
         return None
     return cost if cost.is_finite() and cost >= 0 else None
 
 
-LAST: Final = b"[DONE]"
+DONE_MARK: Final = b"[DONE]"
 REASONS: Final[dict[str, FinishReason]] = {
     "stop": "stop",
     "eos": "stop",
@@ -278,45 +294,45 @@ REASONS: Final[dict[str, FinishReason]] = {
 }
 
 
-NOTHING: Final = Raw(b"")
+ABSENT: Final = Raw(b"")
 
 
-class Delta(Struct):
+class ChatDelta(Struct):
     content: str | list[Any] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_details: list[dict[str, Any]] | None = None
     refusal: str | None = None
-    tool_calls: list[CallDelta] | None = None
+    tool_calls: list[ChatCallDelta] | None = None
 
 
-class Choice(Struct):
+class ChatChoice(Struct):
     index: int | None = 0
-    delta: Delta | None = None
+    delta: ChatDelta | None = None
     finish_reason: str | None = None
-    usage: Raw = NOTHING
+    usage: Raw = ABSENT
 
 
-class Groq(Struct):
-    usage: Raw = NOTHING
+class GroqExtension(Struct):
+    usage: Raw = ABSENT
 
 
-class Event(Struct):
+class ChatEvent(Struct):
     id: str | int | None = None
     object: str | None = None
-    choices: list[Choice] | None = None
-    usage: Raw = NOTHING
-    error: Raw = NOTHING
-    x_groq: Groq | None = None
+    choices: list[ChatChoice] | None = None
+    usage: Raw = ABSENT
+    error: Raw = ABSENT
+    x_groq: GroqExtension | None = None
 
 
-_decoder = msgspec.json.Decoder(Event, strict=False)
+_decoder = msgspec.json.Decoder(ChatEvent, strict=False)
 
 
 class OpenAIChatFold:
-    """One answer. `feed` it the events in order; after `done` there is nothing more to come.
+    """Folds the events of one answer. After `done` nothing more comes.
 
-    `key` is the provider's, under which it finds again what it wants to see again.
+    `key` is the metadata key under which the provider finds its own data again.
     """
 
     def __init__(self, key: str = "openai") -> None:
@@ -326,72 +342,77 @@ class OpenAIChatFold:
         self._reason: str | None = None
         self._usage: bytes | None = None
         self._split = ThinkSplitter()
-        self._open: tuple[Kind, str] | None = None
+        self._open: tuple[BlockKind, str] | None = None
         self._count = 0
         self._details: list[dict[str, Any]] = []
-        self._calls = CallsFold()
+        self._calls = ChatCallsFold()
 
-    def feed(self, event: SseEvent) -> list[AnyChunk]:
+    def feed(self, sent: SseEvent) -> list[AnyChunk]:
         if self.done:
             return []
-        if event.data.startswith(LAST):
+        if sent.data.startswith(DONE_MARK):
             return self._finish()
-        if event.name == "error":
-            raise to_error(None, {}, event.data)
-        told = decode_data(event.data, _decoder)
-        if _present(told.error) is not None or told.object == "error":
-            raise to_error(None, {}, event.data)
-        return self._take(told)
+        if sent.name == "error":
+            raise parse_error(None, {}, sent.data)
+        event = decode_event(sent.data, _decoder)
+        if _get_present(event.error) is not None or event.object == "error":
+            raise parse_error(None, {}, sent.data)
+        return self._take(event)
 
     def end(self) -> list[AnyChunk]:
-        """The events are over. Whole is what came with a reason to stop, even where the last word is missing."""
+        """Complete the answer. It is complete with a finish reason, even if the last event is missing; else raise
+        `ProviderError`.
+        """
         if self.done:
             return []
         if self._reason is None:
-            raise broken("the model's answer broke off before its end")
+            raise make_incomplete_error("the answer broke off before its end")
         return self._finish()
 
-    def _take(self, told: Event) -> list[AnyChunk]:
+    def _take(self, event: ChatEvent) -> list[AnyChunk]:
         chunks: list[AnyChunk] = []
-        usage = _present(told.usage) or _present(told.x_groq.usage if told.x_groq else NOTHING)
+        usage = _get_present(event.usage) or _get_present(event.x_groq.usage if event.x_groq else ABSENT)
         if not self._started:
             self._started = True
-            self._calls.answer = str(told.id or "call")
-            chunks.append(Started(usage=_used(usage) if usage is not None else None))
-        for choice in told.choices or ():
+            self._calls.id_prefix = str(event.id or "call")
+            chunks.append(Started(usage=_decode_usage(usage) if usage is not None else None))
+        for choice in event.choices or ():
             if choice.index:
-                continue  # we ask for one answer
+                continue  # we request one answer
             if choice.delta is not None and self._reason is None:
                 chunks += self._grow(choice.delta)
             if choice.finish_reason and self._reason is None:
                 self._reason = choice.finish_reason
                 chunks += self._close_all()
-            usage = usage or _present(choice.usage)
+            usage = usage or _get_present(choice.usage)
         self._usage = usage or self._usage
         return chunks
 
     def _finish(self) -> list[AnyChunk]:
         if not self._started:
-            raise broken("the model's answer ended before it began")
+            raise make_incomplete_error("the answer ended before it began")
         closed = self._close_all()
-        if self._reason is None and not self._count and not self._calls.told:
-            raise broken("the model's answer ended without a word")
+        if self._reason is None and not self._count and not self._calls.has_calls:
+            raise make_incomplete_error("the answer ended without content")
         self.done = True
         reason: FinishReason = REASONS.get(self._reason.lower(), "other") if self._reason else "unknown"
-        # OpenCode believes a `stop` that comes with calls, and their results never reach the model.
-        if self._calls.told and reason in {"stop", "unknown", "other"}:
+        # OpenCode trusts a `stop` that comes with tool calls, and their results never reach the model.
+        if self._calls.has_calls and reason in {"stop", "unknown", "other"}:
             reason = "tool-calls"
-        return [*closed, Finished(reason=reason, raw_reason=self._reason or "", usage=_used(self._usage))]
+        return [
+            *closed,
+            Finished(reason=reason, raw_reason=self._reason or "", usage=_decode_usage(self._usage)),
+        ]
 
-    # --- words ---
+    # --- text and reasoning ---
 
-    def _grow(self, delta: Delta) -> list[AnyChunk]:
+    def _grow(self, delta: ChatDelta) -> list[AnyChunk]:
         chunks = self._think(delta)
         said = delta.content or delta.refusal
         if isinstance(said, str):
             chunks += self._say(said)
-        for kind, text in _pieces(said) if isinstance(said, list) else ():
-            chunks += self._say(text) if kind == "text" else self._words("reasoning", text)
+        for kind, text in _split_content(said) if isinstance(said, list) else ():
+            chunks += self._say(text) if kind == "text" else self._add_text("reasoning", text)
         if delta.tool_calls:
             chunks += self._flush()
             for call in delta.tool_calls:
@@ -399,24 +420,24 @@ class OpenAIChatFold:
         return chunks
 
     def _say(self, text: str) -> list[AnyChunk]:
-        return [chunk for kind, piece in self._split.feed(text) for chunk in self._words(kind, piece)]
+        return [chunk for kind, piece in self._split.feed(text) for chunk in self._add_text(kind, piece)]
 
-    def _think(self, delta: Delta) -> list[AnyChunk]:
+    def _think(self, delta: ChatDelta) -> list[AnyChunk]:
         if delta.reasoning_details:
             for detail in delta.reasoning_details:
-                _join(self._details, detail)
+                _join_detail(self._details, detail)
             text = "".join(
                 str(each.get("text") or each.get("summary") or "") for each in delta.reasoning_details
             )
-            return self._words("reasoning", text or delta.reasoning or "")
-        return self._words("reasoning", delta.reasoning_content or delta.reasoning or "")
+            return self._add_text("reasoning", text or delta.reasoning or "")
+        return self._add_text("reasoning", delta.reasoning_content or delta.reasoning or "")
 
-    def _words(self, kind: Kind, text: str) -> list[AnyChunk]:
+    def _add_text(self, kind: BlockKind, text: str) -> list[AnyChunk]:
         if not text:
             return []
         opened: list[AnyChunk] = []
         if self._open is None or self._open[0] != kind:
-            opened = self._close_words()
+            opened = self._close_text()
             self._count += 1
             id = f"{kind}-{self._count}"
             self._open = (kind, id)
@@ -425,47 +446,47 @@ class OpenAIChatFold:
         return [*opened, TextDelta(id=id, text=text) if kind == "text" else ReasoningDelta(id=id, text=text)]
 
     def _flush(self) -> list[AnyChunk]:
-        held = [chunk for kind, piece in self._split.end() for chunk in self._words(kind, piece)]
-        return [*held, *self._close_words()]
+        held = [chunk for kind, piece in self._split.end() for chunk in self._add_text(kind, piece)]
+        return [*held, *self._close_text()]
 
-    def _close_words(self) -> list[AnyChunk]:
+    def _close_text(self) -> list[AnyChunk]:
         opened, self._open = self._open, None
         if opened is None:
             return []
         kind, id = opened
-        return [TextEnd(id=id) if kind == "text" else ReasoningEnd(id=id, metadata=self._kept())]
+        return [TextEnd(id=id) if kind == "text" else ReasoningEnd(id=id, metadata=self._take_metadata())]
 
-    def _kept(self) -> Metadata | None:
+    def _take_metadata(self) -> Metadata | None:
         details, self._details = self._details, []
-        return {self._key: {DETAILS: details}} if details else None
+        return {self._key: {REASONING_DETAILS: details}} if details else None
 
     def _close_all(self) -> list[AnyChunk]:
         chunks = [*self._flush(), *self._calls.end()]
-        if self._details:  # thoughts that came after the words, or without any
+        if self._details:  # reasoning that came after the text, or without any
             self._count += 1
             id = f"reasoning-{self._count}"
-            chunks += [ReasoningStart(id=id), ReasoningEnd(id=id, metadata=self._kept())]
+            chunks += [ReasoningStart(id=id), ReasoningEnd(id=id, metadata=self._take_metadata())]
         return chunks
 
 
-def _used(told: bytes | None) -> Usage:
+def _decode_usage(raw: bytes | None) -> Usage:
     try:
-        counts = parse(told) if told is not None else None
+        counts = parse(raw) if raw is not None else None
     except DocumentError:
         counts = None
     return to_usage(counts if isinstance(counts, dict) else {})
 
 
-def _present(raw: Raw) -> bytes | None:
-    if raw is NOTHING:  # as in all events but a few
+def _get_present(raw: Raw) -> bytes | None:
+    if raw is ABSENT:  # true for nearly all events
         return None
     said = bytes(raw)
     return None if said in (b"", b"null") else said
 
 
-def _pieces(content: list[Any]) -> list[tuple[Kind, str]]:
-    """What Mistral's thinking models send for a text: a list of texts and thoughts."""
-    found: list[tuple[Kind, str]] = []
+def _split_content(content: list[Any]) -> list[tuple[BlockKind, str]]:
+    """Split the list of texts and thoughts that Mistral's reasoning models send as content."""
+    found: list[tuple[BlockKind, str]] = []
     for item in content:
         if isinstance(item, dict) and item.get("type") == "thinking":
             inner = item.get("thinking")
@@ -476,8 +497,8 @@ def _pieces(content: list[Any]) -> list[tuple[Kind, str]]:
     return found
 
 
-def _join(details: list[dict[str, Any]], new: dict[str, Any]) -> None:
-    """Pieces of one thought become one again: the router wants them back as if they had come whole."""
+def _join_detail(details: list[dict[str, Any]], new: dict[str, Any]) -> None:
+    """Append a reasoning detail, or join it to the last one: the router wants the pieces of one thought back as one."""
     field = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(str(new.get("type")), "")
     last = details[-1] if details else {}
     same = field and all(last.get(name) == new.get(name) for name in ("type", "index"))

@@ -1,33 +1,33 @@
-"""OpenAI's Responses API, and servers that speak as it does."""
+"""OpenAI's Responses API, and servers that imitate it."""
 
 from collections.abc import AsyncGenerator
 from functools import partial
 
 import httpx2
 
-from weft.provider.body import Memory, to_bytes
+from weft.provider.body import TurnCache, to_bytes
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.endpoint import Endpoint, Question
+from weft.provider.endpoint import HttpRequest, ModelEndpoint
 from weft.provider.http import stream_chunks
 from weft.provider.media import has_files
-from weft.provider.openai_responses.request import named_tools, to_body
+from weft.provider.openai_responses.request import map_tools, to_body
 from weft.provider.openai_responses.stream import ResponsesFold
 
 
 class OpenAIResponses:
-    """One model API of OpenAI's newer kind. The key goes as a bearer token; headers of one's own come over it."""
+    """Provider for the Responses API. The key is sent as a bearer token; configured headers override it."""
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint) -> None:
+    def __init__(self, client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
         self._client = client
         self._endpoint = endpoint
-        self._memory = Memory()
+        self._cache = TurnCache()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        names = {name: tool.name for name, tool in named_tools(request).items()}
-        fold, apart = ResponsesFold(names), has_files(request.messages)
-        return stream_chunks(self._client, partial(self._ask, request), fold, apart=apart)
+        names = {name: tool.name for name, tool in map_tools(request).items()}
+        fold, in_thread = ResponsesFold(names), has_files(request.messages)
+        return stream_chunks(self._client, partial(self._build_request, request), fold, in_thread=in_thread)
 
-    def _ask(self, request: ModelRequest) -> Question:
-        endpoint, body = self._endpoint, to_bytes(to_body(request, self._memory.writing))
-        return endpoint.ask("/responses", body, request.parameters, endpoint.bearer)
+    def _build_request(self, request: ModelRequest) -> HttpRequest:
+        endpoint, body = self._endpoint, to_bytes(to_body(request, self._cache.cache_json))
+        return endpoint.build_request("/responses", body, request.parameters, endpoint.bearer)

@@ -1,4 +1,4 @@
-"""The events of one answer of the Responses API, folded into chunks."""
+"""Turn events of the Responses API into chunks."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -24,30 +24,32 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
-from weft.provider.faults import broken, fault, to_error
+from weft.provider.faults import make_error, make_incomplete_error, parse_error
 from weft.provider.openai_chat.stream import to_usage as chat_usage
 from weft.provider.openai_responses.request import KEY, PHASES
-from weft.provider.sse import SseEvent, decode_data
+from weft.provider.sse import SseEvent, decode_event
 
 Json = dict[str, Any]
-Fold = Callable[["ResponsesFold", "Event"], Iterable[AnyChunk]]
+FoldEvent = Callable[["ResponsesFold", "ResponsesEvent"], Iterable[AnyChunk]]
 
-INCOMPLETE: Final[dict[str, FinishReason]] = {
+INCOMPLETE_REASONS: Final[dict[str, FinishReason]] = {
     "max_output_tokens": "length",
     "content_filter": "content-filter",
 }
-RENAMED: Final = {
+CHAT_COUNT_NAMES: Final = {
     "input_tokens": "prompt_tokens",
     "input_tokens_details": "prompt_tokens_details",
     "output_tokens": "completion_tokens",
     "output_tokens_details": "completion_tokens_details",
 }
-# What a call's text is taken for when the answer was cut before a letter of it came: never for a call without input.
-CUT: Final = "{"
+# The input of a call that was cut off before its first character. It is not "{}", which would be a valid call.
+UNFINISHED_INPUT: Final = "{"
 
 
-class Event(Struct, frozen=True, gc=False):
-    """As much of an event as we read. Items go by their place: some servers give an item a new id in every event."""
+class ResponsesEvent(Struct, frozen=True, gc=False):
+    """The fields of an event that we read. Items are identified by their index: some servers change an item's id in
+    every event.
+    """
 
     type: str = ""
     output_index: int = 0
@@ -58,8 +60,8 @@ class Event(Struct, frozen=True, gc=False):
     response: Any = None
 
 
-class Item(Struct):
-    """Something of the answer that has begun and not ended."""
+class ResponsesItem(Struct):
+    """An item of the answer that has begun and not ended."""
 
     id: str = ""
     text: str | None = None
@@ -70,20 +72,20 @@ class Item(Struct):
     pieces: list[str] = []
 
 
-_decoder = msgspec.json.Decoder(Event)
+_decoder = msgspec.json.Decoder(ResponsesEvent)
 
 
 class ResponsesFold:
-    """One answer. `feed` it the events in order; after `done` there is nothing more to come.
+    """Folds the events of one answer. After `done` nothing more comes.
 
-    `names` brings the name of a tool on the wire back to ours.
+    `names` maps the names of tools on the wire to our names.
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.done = False
         self._names = names
         self._started = False
-        self._items: dict[int, Item] = {}
+        self._items: dict[int, ResponsesItem] = {}
         self._ended: set[int] = set()
         self._called = False
         self._refused = False
@@ -91,127 +93,133 @@ class ResponsesFold:
     def feed(self, sent: SseEvent) -> Iterable[AnyChunk]:
         if self.done or sent.data == b"[DONE]":
             return []
-        event = decode_data(sent.data, _decoder)
+        event = decode_event(sent.data, _decoder)
         fold = FOLDS.get(event.type or sent.name)
         if fold is None:
-            return _refuse_error(event, sent)
+            return _raise_if_error(event, sent)
         if self._started:
             return fold(self, event)
         self._started = True
         return [Started(), *fold(self, event)]
 
     def end(self) -> list[AnyChunk]:
-        """The events are over. The last of them tells everything; without it the answer is not whole."""
+        """Raise `ProviderError` unless the final event has arrived."""
         if not self.done:
-            raise broken("the model's answer broke off before its end")
+            raise make_incomplete_error("the answer broke off before its end")
         return []
 
-    def begin(self, _: Event) -> Iterable[AnyChunk]:
+    def begin(self, _: ResponsesEvent) -> Iterable[AnyChunk]:
         return []
 
-    def fail(self, event: Event) -> Iterable[AnyChunk]:
-        raise to_error(None, {}, msgspec.json.encode({"response": event.response}))
+    def fail(self, event: ResponsesEvent) -> Iterable[AnyChunk]:
+        raise parse_error(None, {}, msgspec.json.encode({"response": event.response}))
 
     # --- items ---
 
-    def _item(self, event: Event) -> Item:
+    def _item(self, event: ResponsesEvent) -> ResponsesItem:
         item = self._items.get(event.output_index)
         if item is None:
-            self._items[event.output_index] = item = Item()
+            self._items[event.output_index] = item = ResponsesItem()
         return item
 
-    def add(self, event: Event) -> Iterable[AnyChunk]:
-        told = event.item or {}
+    def open_item(self, event: ResponsesEvent) -> Iterable[AnyChunk]:
+        item_data = event.item or {}
         item = self._item(event)
-        item.id = _text(told, "id")
-        item.phase = _text(told, "phase")
-        if told.get("type") == "function_call":
-            return self._open_call(item, told)
+        item.id = _get_text(item_data, "id")
+        item.phase = _get_text(item_data, "phase")
+        if item_data.get("type") == "function_call":
+            return self._open_call(item, item_data)
         return []
 
-    def _open_call(self, item: Item, told: Json) -> Iterable[AnyChunk]:
-        name = _text(told, "name")
-        item.call_id, item.tool = _text(told, "call_id") or _text(told, "id"), self._names.get(name, name)
+    def _open_call(self, item: ResponsesItem, item_data: Json) -> Iterable[AnyChunk]:
+        name = _get_text(item_data, "name")
+        item.call_id, item.tool = (
+            _get_text(item_data, "call_id") or _get_text(item_data, "id"),
+            self._names.get(name, name),
+        )
         if not item.tool or not item.call_id:
-            raise fault("protocol", "the model called a tool without a name or an id")
+            raise make_error("protocol", "the model called a tool without a name or an id")
         return [ToolInputStart(call_id=item.call_id, tool=item.tool)]
 
-    def say(self, event: Event) -> Iterable[AnyChunk]:
+    def add_text(self, event: ResponsesEvent) -> Iterable[AnyChunk]:
         item = self._item(event)
         if item.text is not None:
             return (TextDelta(id=item.text, text=event.delta),) if event.delta else ()
         item.text = f"text-{event.output_index}"
-        start = TextStart(id=item.text, metadata=_metadata(item))
+        start = TextStart(id=item.text, metadata=_to_metadata(item))
         return [start, TextDelta(id=item.text, text=event.delta)] if event.delta else [start]
 
-    def refuse(self, event: Event) -> Iterable[AnyChunk]:
+    def add_refusal(self, event: ResponsesEvent) -> Iterable[AnyChunk]:
         self._refused = True
-        return self.say(event)
+        return self.add_text(event)
 
-    def think(self, event: Event) -> Iterable[AnyChunk]:
-        """One reasoning part for each part of the summary, as OpenCode keeps them."""
+    def add_reasoning(self, event: ResponsesEvent) -> Iterable[AnyChunk]:
+        """Emit one reasoning part for each part of the summary, as OpenCode stores them."""
         item = self._item(event)
         name = f"reasoning-{event.output_index}-{event.summary_index or event.content_index}"
-        told: list[AnyChunk] = []
+        item_data: list[AnyChunk] = []
         if item.thought != name:
             if item.thought is not None:
-                told.append(ReasoningEnd(id=item.thought, metadata=_metadata(item)))
+                item_data.append(ReasoningEnd(id=item.thought, metadata=_to_metadata(item)))
             item.thought = name
-            told.append(ReasoningStart(id=name, metadata=_metadata(item)))
+            item_data.append(ReasoningStart(id=name, metadata=_to_metadata(item)))
         if event.delta:
-            told.append(ReasoningDelta(id=name, text=event.delta))
-        return told
+            item_data.append(ReasoningDelta(id=name, text=event.delta))
+        return item_data
 
-    def write(self, event: Event) -> Iterable[AnyChunk]:
+    def add_input(self, event: ResponsesEvent) -> Iterable[AnyChunk]:
         item = self._item(event)
         if not item.call_id or not event.delta:
             return []
         item.pieces.append(event.delta)
         return [ToolInputDelta(call_id=item.call_id, text=event.delta)]
 
-    def close(self, event: Event) -> Iterable[AnyChunk]:
+    def close_item(self, event: ResponsesEvent) -> Iterable[AnyChunk]:
         self._ended.add(event.output_index)
-        item, told = self._item(event), event.item or {}
-        match told.get("type"):
+        item, item_data = self._item(event), event.item or {}
+        match item_data.get("type"):
             case "message":
-                chunks = self._end_message(event, item, told)
+                chunks = self._end_message(event, item, item_data)
             case "reasoning":
-                chunks = self._end_reasoning(event, item, told)
+                chunks = self._end_reasoning(event, item, item_data)
             case "function_call":
-                chunks = self._end_call(item, told)
+                chunks = self._end_call(item, item_data)
             case _:
                 chunks = []
         self._items.pop(event.output_index, None)
         return chunks
 
-    def _end_message(self, event: Event, item: Item, told: Json) -> list[AnyChunk]:
-        item.id, item.phase = item.id or _text(told, "id"), _text(told, "phase") or item.phase
+    def _end_message(self, event: ResponsesEvent, item: ResponsesItem, item_data: Json) -> list[AnyChunk]:
+        item.id, item.phase = (
+            item.id or _get_text(item_data, "id"),
+            _get_text(item_data, "phase") or item.phase,
+        )
         chunks: list[AnyChunk] = []
-        if item.text is None and (words := _said(told, "content")):
-            chunks += self.say(_again(event, words))
-        if any(part.get("type") == "refusal" for part in _parts(told, "content")):
+        if item.text is None and (text := _join_text(item_data, "content")):
+            chunks += self.add_text(_to_delta(event, text))
+        if any(part.get("type") == "refusal" for part in _list_parts(item_data, "content")):
             self._refused = True
         if item.text is not None:
-            chunks.append(TextEnd(id=item.text, metadata=_metadata(item)))
+            chunks.append(TextEnd(id=item.text, metadata=_to_metadata(item)))
         return chunks
 
-    def _end_reasoning(self, event: Event, item: Item, told: Json) -> list[AnyChunk]:
-        item.id = item.id or _text(told, "id")
+    def _end_reasoning(self, event: ResponsesEvent, item: ResponsesItem, item_data: Json) -> list[AnyChunk]:
+        item.id = item.id or _get_text(item_data, "id")
         chunks: list[AnyChunk] = []
-        encrypted = _text(told, "encrypted_content")
-        words = _said(told, "summary") or _said(told, "content")
-        if item.thought is None and (words or encrypted):
-            chunks += self.think(_again(event, words))
+        encrypted = _get_text(item_data, "encrypted_content")
+        text = _join_text(item_data, "summary") or _join_text(item_data, "content")
+        if item.thought is None and (text or encrypted):
+            chunks += self.add_reasoning(_to_delta(event, text))
         if item.thought is not None:
             more = {"reasoningEncryptedContent": encrypted} if encrypted else {}
-            chunks.append(ReasoningEnd(id=item.thought, metadata=_metadata(item, more)))
+            chunks.append(ReasoningEnd(id=item.thought, metadata=_to_metadata(item, more)))
         return chunks
 
-    def _end_call(self, item: Item, told: Json) -> list[AnyChunk]:
+    def _end_call(self, item: ResponsesItem, item_data: Json) -> list[AnyChunk]:
         chunks: list[AnyChunk] = []
         if not item.call_id:
-            chunks += self._open_call(item, told)
-        raw = _text(told, "arguments") or "".join(item.pieces)
+            chunks += self._open_call(item, item_data)
+        raw = _get_text(item_data, "arguments") or "".join(item.pieces)
         if raw and not item.pieces:
             chunks.append(ToolInputDelta(call_id=item.call_id, text=raw))
         self._called = True
@@ -221,42 +229,47 @@ class ResponsesFold:
 
     # --- the end ---
 
-    def complete(self, event: Event) -> Iterable[AnyChunk]:
-        chunks = [*self._missed(event), *self._close_all()]
+    def complete(self, event: ResponsesEvent) -> Iterable[AnyChunk]:
+        chunks = [*self._close_missed(event), *self._close_all()]
         reason: FinishReason = "tool-calls" if self._called else "stop"
         if self._refused and not self._called:
             reason = "content-filter"
         return [*chunks, self._finished(event, reason, "refusal" if self._refused else "completed")]
 
-    def cut(self, event: Event) -> Iterable[AnyChunk]:
+    def cut_off(self, event: ResponsesEvent) -> Iterable[AnyChunk]:
         details = (event.response or {}).get("incomplete_details")
-        why = _text(details, "reason") if isinstance(details, dict) else ""
-        return [*self._close_all(), self._finished(event, INCOMPLETE.get(why, "other"), why or "incomplete")]
+        why = _get_text(details, "reason") if isinstance(details, dict) else ""
+        return [
+            *self._close_all(),
+            self._finished(event, INCOMPLETE_REASONS.get(why, "other"), why or "incomplete"),
+        ]
 
-    def _missed(self, event: Event) -> Iterable[AnyChunk]:
-        """What the whole answer holds and no event told: some servers send nothing but the end."""
+    def _close_missed(self, event: ResponsesEvent) -> Iterable[AnyChunk]:
+        """Yield the chunks of items that only the final event holds: some servers send nothing but the end."""
         output = (event.response or {}).get("output")
-        for index, told in enumerate(output if isinstance(output, list) else ()):
-            if index not in self._ended and isinstance(told, dict):
-                yield from self.close(Event(output_index=index, item=told))
+        for index, item_data in enumerate(output if isinstance(output, list) else ()):
+            if index not in self._ended and isinstance(item_data, dict):
+                yield from self.close_item(ResponsesEvent(output_index=index, item=item_data))
 
     def _close_all(self) -> Iterable[AnyChunk]:
         for item in self._items.values():
             if item.text is not None:
-                yield TextEnd(id=item.text, metadata=_metadata(item))
+                yield TextEnd(id=item.text, metadata=_to_metadata(item))
             if item.thought is not None:
-                yield ReasoningEnd(id=item.thought, metadata=_metadata(item))
+                yield ReasoningEnd(id=item.thought, metadata=_to_metadata(item))
             if item.call_id:
-                # Cut in the middle: told as it stands, so that the model reads why it came to nothing.
-                yield ToolCall(call_id=item.call_id, tool=item.tool, raw="".join(item.pieces) or CUT)
+                # The call was cut off. Emit it as it stands, so that the model reads why it failed.
+                yield ToolCall(
+                    call_id=item.call_id, tool=item.tool, raw="".join(item.pieces) or UNFINISHED_INPUT
+                )
         self._items.clear()
 
-    def _finished(self, event: Event, reason: FinishReason, raw_reason: str) -> Finished:
+    def _finished(self, event: ResponsesEvent, reason: FinishReason, raw_reason: str) -> Finished:
         self.done = True
         response = event.response or {}
-        tier, id = _text(response, "service_tier"), _text(response, "id")
-        told = {"responseId": id, "serviceTier": tier}
-        kept = {name: value for name, value in told.items() if value}
+        tier, id = _get_text(response, "service_tier"), _get_text(response, "id")
+        item_data = {"responseId": id, "serviceTier": tier}
+        kept = {name: value for name, value in item_data.items() if value}
         return Finished(
             reason=reason,
             raw_reason=raw_reason,
@@ -265,33 +278,33 @@ class ResponsesFold:
         )
 
 
-FOLDS: Final[dict[str, Fold]] = {
+FOLDS: Final[dict[str, FoldEvent]] = {
     "response.created": ResponsesFold.begin,
     "response.in_progress": ResponsesFold.begin,
     "response.queued": ResponsesFold.begin,
-    "response.output_item.added": ResponsesFold.add,
-    "response.output_item.done": ResponsesFold.close,
-    "response.output_text.delta": ResponsesFold.say,
-    "response.refusal.delta": ResponsesFold.refuse,
-    "response.reasoning_summary_part.added": ResponsesFold.think,
-    "response.reasoning_summary_text.delta": ResponsesFold.think,
-    "response.reasoning_text.delta": ResponsesFold.think,
-    "response.function_call_arguments.delta": ResponsesFold.write,
+    "response.output_item.added": ResponsesFold.open_item,
+    "response.output_item.done": ResponsesFold.close_item,
+    "response.output_text.delta": ResponsesFold.add_text,
+    "response.refusal.delta": ResponsesFold.add_refusal,
+    "response.reasoning_summary_part.added": ResponsesFold.add_reasoning,
+    "response.reasoning_summary_text.delta": ResponsesFold.add_reasoning,
+    "response.reasoning_text.delta": ResponsesFold.add_reasoning,
+    "response.function_call_arguments.delta": ResponsesFold.add_input,
     "response.completed": ResponsesFold.complete,
-    "response.incomplete": ResponsesFold.cut,
+    "response.incomplete": ResponsesFold.cut_off,
     "response.failed": ResponsesFold.fail,
 }
 
 
-def to_usage(told: object) -> Usage:
-    """Counted as Chat Completions counts, under other names."""
-    if not isinstance(told, dict):
+def to_usage(item_data: object) -> Usage:
+    """Convert token counts, which differ from those of Chat Completions in their names only."""
+    if not isinstance(item_data, dict):
         return Usage()
-    named = {RENAMED.get(str(name), str(name)): value for name, value in told.items()}
-    return replace(chat_usage(named), raw=told)
+    named = {CHAT_COUNT_NAMES.get(str(name), str(name)): value for name, value in item_data.items()}
+    return replace(chat_usage(named), raw=item_data)
 
 
-def _metadata(item: Item, more: Json | None = None) -> Metadata | None:
+def _to_metadata(item: ResponsesItem, more: Json | None = None) -> Metadata | None:
     kept = {"itemId": item.id} if item.id else {}
     if item.phase in PHASES:
         kept["phase"] = item.phase
@@ -299,25 +312,27 @@ def _metadata(item: Item, more: Json | None = None) -> Metadata | None:
     return {KEY: kept} if kept else None
 
 
-def _text(told: Json, name: str) -> str:
-    value = told.get(name)
+def _get_text(item_data: Json, name: str) -> str:
+    value = item_data.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _parts(told: Json, name: str) -> list[Json]:
-    parts = told.get(name)
+def _list_parts(item_data: Json, name: str) -> list[Json]:
+    parts = item_data.get(name)
     return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 
-def _said(told: Json, name: str) -> str:
-    return "".join(_text(part, "text") or _text(part, "refusal") for part in _parts(told, name))
+def _join_text(item_data: Json, name: str) -> str:
+    return "".join(
+        _get_text(part, "text") or _get_text(part, "refusal") for part in _list_parts(item_data, name)
+    )
 
 
-def _again(event: Event, words: str) -> Event:
-    return Event(output_index=event.output_index, delta=words)
+def _to_delta(event: ResponsesEvent, text: str) -> ResponsesEvent:
+    return ResponsesEvent(output_index=event.output_index, delta=text)
 
 
-def _refuse_error(event: Event, sent: SseEvent) -> Iterable[AnyChunk]:
+def _raise_if_error(event: ResponsesEvent, sent: SseEvent) -> Iterable[AnyChunk]:
     if "error" in (event.type, sent.name) or (not event.type and b'"error"' in sent.data):
-        raise to_error(None, {}, sent.data)
+        raise parse_error(None, {}, sent.data)
     return ()

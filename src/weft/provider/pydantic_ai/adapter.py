@@ -1,4 +1,4 @@
-"""The long tail: providers we have no wire for, by way of pydantic-ai (`"npm": "pydantic-ai"`)."""
+"""Other providers, through the pydantic-ai library (`"npm": "pydantic-ai"`)."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -10,47 +10,47 @@ import httpx2
 from weft.errors import ProviderError
 from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
-from weft.provider.endpoint import Endpoint
-from weft.provider.http import to_address
-from weft.provider.pydantic_ai.request import Library, to_messages, to_parameters, to_settings
-from weft.provider.pydantic_ai.stream import TailFold, to_failure
+from weft.provider.endpoint import ModelEndpoint
+from weft.provider.http import strip_url
+from weft.provider.pydantic_ai.request import PydanticAiLibrary, to_messages, to_parameters, to_settings
+from weft.provider.pydantic_ai.stream import PydanticAiFold, to_provider_error
 
 
-class LongTail:
-    """Whatever pydantic-ai can speak to. The model is the option `model`, else `<provider>:<model>` by our own names.
+class PydanticAiProvider:
+    """Any provider that pydantic-ai supports. The model is the option `model`, or `<provider>:<model>` by our names.
 
-    Its connections are its own: `aclose` closes them.
+    It has connections of its own; `aclose` closes them.
     """
 
-    def __init__(self, _: httpx2.AsyncClient, endpoint: Endpoint) -> None:
+    def __init__(self, _: httpx2.AsyncClient, endpoint: ModelEndpoint) -> None:
         self._endpoint = endpoint
-        self._ai = Library(endpoint.provider_id)
+        self._ai = PydanticAiLibrary(endpoint.provider_id)
         self._models: dict[str, Any] = {}
-        self._held = AsyncExitStack()
+        self._stack = AsyncExitStack()
 
     async def aclose(self) -> None:
-        await self._held.aclose()
+        await self._stack.aclose()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        model, fold, waits = await self._get_model(request), TailFold(), self._endpoint.deadlines
+        model, fold, deadlines = await self._get_model(request), PydanticAiFold(), self._endpoint.deadlines
         try:
             async with AsyncExitStack() as stack:
-                # Whoever speaks underneath does not say when it has connected: both waits are one.
-                async with asyncio.timeout(waits.connect + waits.first_byte):
+                # The library does not report when it has connected, so both deadlines are added.
+                async with asyncio.timeout(deadlines.connect + deadlines.first_byte):
                     answer = await stack.enter_async_context(self._open(model, request))
-                events, wait = aiter(answer), waits.first_byte
+                events, wait = aiter(answer), deadlines.first_byte
                 while (event := await _next(events, wait)) is not None:
-                    wait = waits.between
+                    wait = deadlines.between
                     for chunk in fold.feed(event):
                         yield chunk
                 for chunk in fold.end(answer):
                     yield chunk
-        # Whatever the package underneath raises: there are as many kinds as there are providers.
+        # The libraries below raise many kinds of errors.
         except Exception as error:  # noqa: BLE001 - and it is raised again
-            told = to_failure(error, self._ai, self._endpoint)
-            if isinstance(told, ProviderError):
-                told.url = to_address(self._endpoint.base_url or "")
-            raise told from (error if told is not error else error.__cause__)
+            failure = to_provider_error(error, self._ai, self._endpoint)
+            if isinstance(failure, ProviderError):
+                failure.url = strip_url(self._endpoint.base_url or "")
+            raise failure from (error if failure is not error else error.__cause__)
 
     def _open(self, model: Any, request: ModelRequest) -> Any:
         return self._ai.direct.model_request_stream(
@@ -62,10 +62,10 @@ class LongTail:
         )
 
     async def _get_model(self, request: ModelRequest) -> Any:
-        name = _name(request, self._endpoint)
+        name = _get_model_name(request, self._endpoint)
         if name not in self._models:
             self._models[name] = model = self._ai.get_model(name, self._endpoint)
-            await self._held.enter_async_context(model)
+            await self._stack.enter_async_context(model)
         return self._models[name]
 
 
@@ -74,7 +74,7 @@ async def _next(events: Any, wait: float) -> Any:
         return await anext(events, None)
 
 
-def _name(request: ModelRequest, endpoint: Endpoint) -> str:
-    told = request.parameters.options.get("model") or endpoint.options.get("model")
+def _get_model_name(request: ModelRequest, endpoint: ModelEndpoint) -> str:
+    failure = request.parameters.options.get("model") or endpoint.options.get("model")
     id = request.model.api.id
-    return told if isinstance(told, str) else id if ":" in id else f"{endpoint.provider_id}:{id}"
+    return failure if isinstance(failure, str) else id if ":" in id else f"{endpoint.provider_id}:{id}"

@@ -1,4 +1,4 @@
-"""Events of pydantic-ai's streams to chunks, and its exceptions to ours."""
+"""Turn pydantic-ai's stream events into chunks, and its exceptions into `ProviderError`."""
 
 from typing import Any, Final
 
@@ -6,8 +6,8 @@ import httpx2
 import msgspec
 
 from weft.errors import ProviderError
-from weft.provider.anthropic.request import ending
-from weft.provider.catalog.local import to_refusal
+from weft.provider.anthropic.request import get_trailing_space
+from weft.provider.catalog.local import to_refused_connection
 from weft.provider.chunk import (
     AnyChunk,
     Finished,
@@ -25,9 +25,9 @@ from weft.provider.chunk import (
     ToolInputStart,
     Usage,
 )
-from weft.provider.endpoint import Endpoint
-from weft.provider.faults import broken, fault, nameless, to_error
-from weft.provider.pydantic_ai.request import KEY, Library, find_missing_key
+from weft.provider.endpoint import ModelEndpoint
+from weft.provider.faults import make_error, make_incomplete_error, make_nameless_call_error, parse_error
+from weft.provider.pydantic_ai.request import KEY, PydanticAiLibrary, find_missing_key
 
 REASONS: Final[dict[str, FinishReason]] = {
     "stop": "stop",
@@ -38,13 +38,13 @@ REASONS: Final[dict[str, FinishReason]] = {
 }
 
 
-class TailFold:
-    """One answer. `feed` it the events in order, then `end` it with the stream that is over."""
+class PydanticAiFold:
+    """Folds the events of one answer. `end` takes the finished stream."""
 
     def __init__(self) -> None:
         self._started = False
         self._called = False
-        self._open: dict[int, str] = {}  # the ids of the parts that are streamed
+        self._open: dict[int, str] = {}  # ids of the open parts
         self._count = 0
 
     def feed(self, event: Any) -> list[AnyChunk]:
@@ -60,14 +60,14 @@ class TailFold:
 
     def end(self, answer: Any) -> list[AnyChunk]:
         response = answer.get()
-        # pydantic-ai takes a stream that breaks off for an answer; the one of OpenAI's kind knows better.
+        # pydantic-ai accepts a stream that broke off as complete; only its OpenAI client knows better.
         if response.finish_reason is None or not getattr(answer, "_has_finish_reason", True):
-            raise broken("the model's answer broke off before its end")
+            raise make_incomplete_error("the answer broke off before its end")
         reason = REASONS.get(response.finish_reason, "other")
         if self._called and reason in {"stop", "other"}:
             reason = "tool-calls"
         if reason == "tool-calls" and not self._called:
-            raise nameless()
+            raise make_nameless_call_error()
         raw = str((response.provider_details or {}).get("finish_reason") or response.finish_reason)
         return [*self._begin(), Finished(reason=reason, raw_reason=raw, usage=to_usage(response.usage))]
 
@@ -89,14 +89,14 @@ class TailFold:
                 return [ReasoningStart(id=id), *grown]
             case "tool-call":
                 if not part.tool_name:
-                    raise nameless()
+                    raise make_nameless_call_error()
                 self._called = True
                 id = self._open[index] = part.tool_call_id
-                written = _written(part.args)
+                written = _encode_arguments(part.args)
                 grown_call = [ToolInputDelta(call_id=id, text=written)] if written else []
                 return [ToolInputStart(call_id=id, tool=part.tool_name), *grown_call]
             case _:
-                return []  # tools that the provider carries out by itself are none of ours
+                return []  # tools that the provider runs itself are ignored
 
     def _grow(self, index: int, delta: Any) -> list[AnyChunk]:
         id = self._open.get(index)
@@ -108,7 +108,7 @@ class TailFold:
             case "thinking":
                 return [ReasoningDelta(id=id, text=delta.content_delta)] if delta.content_delta else []
             case "tool_call":
-                written = _written(delta.args_delta)
+                written = _encode_arguments(delta.args_delta)
                 return [ToolInputDelta(call_id=id, text=written)] if written else []
             case _:
                 return []
@@ -119,32 +119,32 @@ class TailFold:
             return []
         match part.part_kind:
             case "text":
-                return [TextEnd(id=id, metadata=_kept(part))]
+                return [TextEnd(id=id, metadata=_to_metadata(part))]
             case "thinking":
-                return [ReasoningEnd(id=id, metadata=_kept(part))]
+                return [ReasoningEnd(id=id, metadata=_to_metadata(part))]
             case _:
-                raw = _written(part.args) or "{}"
-                return [ToolCall(call_id=id, tool=part.tool_name, raw=raw, metadata=_kept(part))]
+                raw = _encode_arguments(part.args) or "{}"
+                return [ToolCall(call_id=id, tool=part.tool_name, raw=raw, metadata=_to_metadata(part))]
 
 
-def _written(args: str | dict[str, Any] | None) -> str:
+def _encode_arguments(args: str | dict[str, Any] | None) -> str:
     if isinstance(args, dict):
         return msgspec.json.encode(args).decode() if args else ""
     return args or ""
 
 
-def _kept(part: Any) -> Metadata | None:
-    """What the provider wants to see again, as pydantic-ai holds it."""
+def _to_metadata(part: Any) -> Metadata | None:
+    """Return the data that the provider wants back, as pydantic-ai holds it."""
     names = ("id", "signature", "provider_name", "provider_details")
     found = {name: value for name in names if (value := getattr(part, name, None))}
     if not found.keys() - {"provider_name"}:
         return None
-    tail = ending("", part.content) if part.part_kind == "thinking" else ""
+    tail = get_trailing_space("", part.content) if part.part_kind == "thinking" else ""
     return {KEY: found | ({"tail": tail} if tail else {})}
 
 
 def to_usage(used: Any) -> Usage:
-    """pydantic-ai counts what the cache held within the input, and thinking within the output."""
+    """Convert token counts. pydantic-ai includes cached tokens in the input, and thinking in the output."""
     details = dict(used.details)
     read, write = used.cache_read_tokens, used.cache_write_tokens
     reasoning = min(details.get("reasoning_tokens", 0), used.output_tokens)
@@ -159,24 +159,24 @@ def to_usage(used: Any) -> Usage:
     )
 
 
-def to_failure(error: Exception, ai: Library, endpoint: Endpoint) -> ProviderError:
-    """What pydantic-ai raised, or let through from the package underneath, as ours."""
+def to_provider_error(error: Exception, ai: PydanticAiLibrary, endpoint: ModelEndpoint) -> ProviderError:
+    """Turn an exception of pydantic-ai, or of a library below it, into a `ProviderError`."""
     errors = ai.errors
     if isinstance(error, ProviderError):
         return error
     if isinstance(error, errors.ModelHTTPError):
         body = error.body if isinstance(error.body, str) else msgspec.json.encode(error.body).decode()
-        return to_error(error.status_code, error.headers or {}, body)
+        return parse_error(error.status_code, error.headers or {}, body)
     if isinstance(error, errors.ModelTimeoutError | errors.ModelRequestTimeout | TimeoutError):
-        return fault("timeout", str(error) or "the model did not answer in time")
+        return make_error("timeout", str(error) or "the model did not answer in time")
     if isinstance(error, errors.ModelConnectionError | httpx2.TransportError | ConnectionError):
-        refusal = to_refusal(endpoint.base_url, error, endpoint.provider_id)
-        return refusal or fault("network", f"the connection broke off: {error}")
+        refusal = to_refused_connection(endpoint.base_url, error, endpoint.provider_id)
+        return refusal or make_error("network", f"the connection broke off: {error}")
     if isinstance(error, errors.UnexpectedModelBehavior):
-        return broken(f"the answer cannot be read: {error}")
+        return make_incomplete_error(f"the answer cannot be parsed: {error}")
     if isinstance(error, errors.ModelAPIError) and not isinstance(error.__cause__, ValueError):
         said = error.body if isinstance(error.body, dict) else {"message": str(error)}
-        return to_error(None, {}, msgspec.json.encode(said, enc_hook=str))
+        return parse_error(None, {}, msgspec.json.encode(said, enc_hook=str))
     if isinstance(error, errors.UserError):
-        return find_missing_key(error, endpoint.provider_id) or fault("bad-request", str(error))
-    return fault("protocol", f"the answer cannot be read: {error}")
+        return find_missing_key(error, endpoint.provider_id) or make_error("bad-request", str(error))
+    return make_error("protocol", f"the answer cannot be parsed: {error}")

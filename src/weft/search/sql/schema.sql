@@ -1,4 +1,4 @@
--- What is known of each session document, and of which state of its file. `mtime` 0 never matches: read it again.
+-- Each session document, and the stamp of the file it was read from. An `mtime` of 0 matches no file, so it is read again.
 CREATE TABLE session (
     number   INTEGER PRIMARY KEY,
     project  TEXT NOT NULL,
@@ -15,7 +15,7 @@ CREATE TABLE session (
 );
 CREATE INDEX session_by_id ON session (id);
 
--- Dollars are nano + atto / 1,000,000,000 billionths: whole numbers add up exactly, and SQLite has no decimals.
+-- The cost in dollars is (nano + atto / 1,000,000,000) billionths. Integers add up exactly, and SQLite has no decimals.
 CREATE TABLE message (
     number      INTEGER PRIMARY KEY,
     session     INTEGER NOT NULL,
@@ -44,10 +44,10 @@ CREATE TABLE call (
     PRIMARY KEY (message, tool)
 ) WITHOUT ROWID;
 
--- The row of a message is twice its number and one, that of a title twice its session's number.
+-- The row id of a message is 2 * number + 1, that of a title 2 * number of its session.
 CREATE VIRTUAL TABLE words USING fts5 (title, said, done, tokenize = 'unicode61 remove_diacritics 2');
 
--- How many sessions of a project changed since its shelf was written (see shelf.py).
+-- How many sessions of a project changed since its list cache was written (see list_cache.py).
 CREATE TABLE shelf (project TEXT PRIMARY KEY, behind INTEGER NOT NULL);
 
 CREATE TABLE root (path TEXT NOT NULL);

@@ -1,4 +1,4 @@
-"""HTTP for files: to look at, and to find things in."""
+"""HTTP routes to read files and to search in them."""
 
 from typing import Annotated, Literal
 
@@ -7,10 +7,10 @@ from msgspec import Meta, Struct
 from weft.errors import InvalidInputError
 from weft.model.wire import Wire
 from weft.model.workspace import FileChange, FileContent, FileNode, Kind, Symbol, TextMatch
-from weft.server.route import Call, route
+from weft.server.route import DirectoryCall, route
 
-FOUND = 10
-MOST = 200
+DEFAULT_LIMIT = 10
+MAX_LIMIT = 200
 
 
 class PathQuery(Struct, frozen=True, kw_only=True):
@@ -19,16 +19,16 @@ class PathQuery(Struct, frozen=True, kw_only=True):
 
 class PatternQuery(Struct, frozen=True, kw_only=True):
     pattern: str
-    limit: Annotated[int, Meta(ge=1, le=MOST)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] | None = None
 
 
 class FileQuery(Struct, frozen=True, kw_only=True):
-    """`dirs=false` leaves directories out; `type` asks for one kind."""
+    """`dirs=false` leaves directories out; `type` selects one kind."""
 
     query: str
     dirs: Literal["true", "false"] | None = None
     type: Kind | None = None
-    limit: Annotated[int, Meta(ge=1, le=MOST)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] | None = None
 
 
 class SymbolQuery(Struct, frozen=True, kw_only=True):
@@ -36,50 +36,50 @@ class SymbolQuery(Struct, frozen=True, kw_only=True):
 
 
 class RawContent(Wire, frozen=True, kw_only=True):
-    """What is in a file, as the Python package of OpenCode wants it."""
+    """The content of a file, in the form that OpenCode's Python package expects."""
 
     type: Literal["raw", "patch"]
     content: str
 
 
-async def list_directory(call: Call) -> list[FileNode] | RawContent:
-    """What is in a directory; of a file, what is in it, as clients of 2025 ask for it."""
-    asked: PathQuery = call.query
+async def list_directory(call: DirectoryCall) -> list[FileNode] | RawContent:
+    """List a directory. For a file, return its content, as clients of 2025 expect."""
+    query: PathQuery = call.query
     try:
-        return await call.api.files.list_directory(asked.path)
+        return await call.api.files.list_directory(query.path)
     except InvalidInputError:
-        found = await call.api.files.read_file(asked.path)
+        found = await call.api.files.read_file(query.path)
     return RawContent(type="patch" if found.diff else "raw", content=found.diff or found.content)
 
 
-async def read_file(call: Call) -> FileContent:
-    """What is in a file, and how that differs from what was committed."""
-    asked: PathQuery = call.query
-    return await call.api.files.read_file(asked.path)
+async def read_file(call: DirectoryCall) -> FileContent:
+    """Return the content of a file and its diff against the last commit."""
+    query: PathQuery = call.query
+    return await call.api.files.read_file(query.path)
 
 
-async def list_changed(call: Call) -> list[FileChange]:
-    """The files that are not as committed."""
+async def list_changed(call: DirectoryCall) -> list[FileChange]:
+    """List the files that differ from the last commit."""
     return await call.api.files.list_changed()
 
 
-async def find_text(call: Call) -> list[TextMatch]:
-    """Lines in which a pattern is found."""
-    asked: PatternQuery = call.query
-    return await call.api.files.find_text(asked.pattern, limit=asked.limit or FOUND)
+async def find_text(call: DirectoryCall) -> list[TextMatch]:
+    """Find lines that match a pattern."""
+    query: PatternQuery = call.query
+    return await call.api.files.find_text(query.pattern, limit=query.limit or DEFAULT_LIMIT)
 
 
-async def find_files(call: Call) -> list[str]:
-    """Files and directories by a few letters of their names, the likeliest first."""
-    asked: FileQuery = call.query
-    kind: Kind | None = asked.type or ("file" if asked.dirs == "false" else None)
-    return await call.api.files.find_files(asked.query, kind=kind, limit=asked.limit or FOUND)
+async def find_files(call: DirectoryCall) -> list[str]:
+    """Find files and directories by letters of their names, best match first."""
+    query: FileQuery = call.query
+    kind: Kind | None = query.type or ("file" if query.dirs == "false" else None)
+    return await call.api.files.find_files(query.query, kind=kind, limit=query.limit or DEFAULT_LIMIT)
 
 
-async def find_symbols(call: Call) -> list[Symbol]:
-    """Things that have a name in code."""
-    asked: SymbolQuery = call.query
-    return await call.api.files.find_symbols(asked.query)
+async def find_symbols(call: DirectoryCall) -> list[Symbol]:
+    """Find symbols in code."""
+    query: SymbolQuery = call.query
+    return await call.api.files.find_symbols(query.query)
 
 
 ROUTES = (

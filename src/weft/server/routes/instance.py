@@ -1,17 +1,17 @@
-"""HTTP for the server itself: is it well, what does it offer, begin anew; and the streams of what happens."""
+"""HTTP routes about the server itself: health, OpenAPI document, log, closing directories, and event streams."""
 
 from typing import Any, Literal
 
 from weft.errors import InvalidInputError
 from weft.model.wire import Wire
-from weft.server.route import Wide, route
+from weft.server.route import ServerCall, route
 from weft.version import VERSION
 
-LONGEST = 10_000
+MAX_LOG_LENGTH = 10_000
 
 
-class Health(Wire, frozen=True, kw_only=True):
-    """`weft` tells our clients that there are routes of our own, too."""
+class HealthInfo(Wire, frozen=True, kw_only=True):
+    """`weft` tells our clients that this server has our own routes, too."""
 
     healthy: bool
     version: str
@@ -25,46 +25,46 @@ class LogInput(Wire, frozen=True, kw_only=True):
     extra: dict[str, Any] | None = None
 
 
-async def get_health(call: Wide) -> Health:
-    """Whether the server answers."""
+async def get_health(call: ServerCall) -> HealthInfo:
+    """Return that the server answers, and its version."""
     del call
-    return Health(healthy=True, version=VERSION, weft=True)
+    return HealthInfo(healthy=True, version=VERSION, weft=True)
 
 
-async def get_document(call: Wide) -> dict[str, Any]:
-    """This document."""
-    return call.premises.document()
+async def get_document(call: ServerCall) -> dict[str, Any]:
+    """Return this document."""
+    return call.server.document
 
 
-async def dispose(call: Wide) -> bool:
-    """Close this directory: its runs are ended, and the next request opens it anew."""
-    await call.premises.dispose(call.directory)
+async def dispose(call: ServerCall) -> bool:
+    """Close this directory: its runs end, and the next request opens it again."""
+    await call.server.dispose(call.directory)
     return True
 
 
-async def dispose_all(call: Wide) -> bool:
+async def dispose_all(call: ServerCall) -> bool:
     """Close every directory."""
-    await call.premises.dispose_all()
+    await call.server.dispose_all()
     return True
 
 
-async def write_log(call: Wide) -> bool:
+async def write_log(call: ServerCall) -> bool:
     """Write a line into the server's log."""
     entry: LogInput = call.body
-    if len(entry.message) > LONGEST or len(entry.service) > LONGEST:
-        raise InvalidInputError("message", f"longer than {LONGEST} characters")
-    # One line, whatever is in it: nobody is to write lines of others'.
-    call.premises.note(f"{entry.level} {entry.service!r}: {entry.message!r}")
+    if len(entry.message) > MAX_LOG_LENGTH or len(entry.service) > MAX_LOG_LENGTH:
+        raise InvalidInputError("message", f"longer than {MAX_LOG_LENGTH} characters")
+    # As one escaped line, so that a caller cannot forge log lines.
+    call.server.note(f"{entry.level} {entry.service!r}: {entry.message!r}")
     return True
 
 
-async def listen(call: Wide) -> dict[str, Any]:
-    """What happens in this directory, as it happens."""
+async def listen(call: ServerCall) -> dict[str, Any]:
+    """Stream the events of this directory."""
     raise NotImplementedError(call.path)
 
 
-async def listen_everywhere(call: Wide) -> dict[str, Any]:
-    """What happens in every directory that is open, as it happens."""
+async def listen_everywhere(call: ServerCall) -> dict[str, Any]:
+    """Stream the events of every open directory."""
     raise NotImplementedError(call.path)
 
 

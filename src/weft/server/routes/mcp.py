@@ -1,14 +1,14 @@
-"""HTTP for MCP servers: how they stand, connecting and leaving them, logging in, what they have to read."""
+"""HTTP routes for MCP servers: status, connecting, logging in, and resources."""
 
 from typing import Any
 
 from weft.errors import InvalidInputError
 from weft.model.wire import Wire
 from weft.model.workspace import AnyMcpStatus, McpResource
-from weft.server.route import Call, route
+from weft.server.route import DirectoryCall, route
 
 MCP = "/mcp/{name}"
-LONGEST_CODE = 16_384
+MAX_CODE_LENGTH = 16_384
 
 
 class McpInput(Wire, frozen=True, kw_only=True):
@@ -28,53 +28,53 @@ class AuthorizationUrl(Wire, frozen=True, kw_only=True):
     authorization_url: str
 
 
-async def list_mcp(call: Call) -> dict[str, AnyMcpStatus]:
-    """The MCP servers, and how it stands with each. Those that are not off are connected first, as in OpenCode."""
+async def list_mcp(call: DirectoryCall) -> dict[str, AnyMcpStatus]:
+    """List the MCP servers with their status. Enabled ones are connected first, as in OpenCode."""
     return await call.api.mcp.list_servers(connect=True)
 
 
-async def add_mcp(call: Call) -> dict[str, AnyMcpStatus]:
+async def add_mcp(call: DirectoryCall) -> dict[str, AnyMcpStatus]:
     """Connect to another MCP server, for as long as the directory is open."""
-    asked: McpInput = call.body
-    return {asked.name: await call.api.mcp.add_server(asked.name, asked.config)}
+    input: McpInput = call.body
+    return {input.name: await call.api.mcp.add_server(input.name, input.config)}
 
 
-async def start_mcp_auth(call: Call) -> AuthorizationUrl:
-    """Begin to log in to an MCP server."""
+async def start_mcp_auth(call: DirectoryCall) -> AuthorizationUrl:
+    """Start a login to an MCP server."""
     return AuthorizationUrl(authorization_url=await call.api.mcp.start_login(call.names["name"]))
 
 
-async def remove_mcp_auth(call: Call) -> Success:
-    """Forget how to log in to an MCP server."""
+async def remove_mcp_auth(call: DirectoryCall) -> Success:
+    """Remove the login to an MCP server."""
     await call.api.mcp.remove_login(call.names["name"])
     return Success(success=True)
 
 
-async def finish_mcp_auth(call: Call) -> AnyMcpStatus:
-    """Finish logging in to an MCP server."""
-    asked: CodeInput = call.body
-    if not 0 < len(asked.code) <= LONGEST_CODE:
+async def finish_mcp_auth(call: DirectoryCall) -> AnyMcpStatus:
+    """Finish a login to an MCP server."""
+    input: CodeInput = call.body
+    if not 0 < len(input.code) <= MAX_CODE_LENGTH:
         raise InvalidInputError("code", "that is no code")
-    return await call.api.mcp.finish_login(call.names["name"], asked.code)
+    return await call.api.mcp.finish_login(call.names["name"], input.code)
 
 
-async def authenticate_mcp(call: Call) -> AnyMcpStatus:
-    """Log in to an MCP server by a browser here."""
+async def authenticate_mcp(call: DirectoryCall) -> AnyMcpStatus:
+    """Log in to an MCP server with a browser on this machine."""
     return await call.api.mcp.log_in(call.names["name"])
 
 
-async def connect_mcp(call: Call) -> bool:
-    """Connect to an MCP server that is configured; gives whether it is connected."""
+async def connect_mcp(call: DirectoryCall) -> bool:
+    """Connect to a configured MCP server; return whether it is connected."""
     return await call.api.mcp.connect(call.names["name"])
 
 
-async def disconnect_mcp(call: Call) -> bool:
-    """Leave an MCP server."""
+async def disconnect_mcp(call: DirectoryCall) -> bool:
+    """Disconnect from an MCP server."""
     return await call.api.mcp.disconnect(call.names["name"])
 
 
-async def list_resources(call: Call) -> dict[str, McpResource]:
-    """What MCP servers offer for reading."""
+async def list_resources(call: DirectoryCall) -> dict[str, McpResource]:
+    """List the resources of MCP servers."""
     return await call.api.mcp.list_resources()
 
 
@@ -89,5 +89,5 @@ ROUTES = (
     route("POST", f"{MCP}/disconnect", "mcp.disconnect", disconnect_mcp),
 )
 
-# A server may be any program: who offers no shell does not offer this either.
+# An MCP server may be any program, so without a shell this is not offered, either.
 SHELL_ROUTES = (route("POST", "/mcp", "mcp.add", add_mcp, takes=McpInput),)

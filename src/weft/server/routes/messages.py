@@ -1,4 +1,4 @@
-"""HTTP for messages, runs, slash commands, shell commands and undo."""
+"""HTTP routes for messages, prompts, slash commands, shell commands and undo."""
 
 from collections.abc import Sequence
 
@@ -13,17 +13,17 @@ from weft.model.message import MessageWithParts
 from weft.model.part import AnyPart, ModelRef
 from weft.model.session import Session
 from weft.model.wire import Wire, encode
-from weft.server.route import Answer, Call, route
-from weft.server.routes.sessions import SESSION, session_in
+from weft.server.route import DirectoryCall, RouteResult, route
+from weft.server.routes.sessions import SESSION, read_session_id
 
 MESSAGE = f"{SESSION}/message/{{messageID}}"
 PART = f"{MESSAGE}/part/{{partID}}"
-MOST_PARTS = 1000
-LOCAL = "file:"
+MAX_PARTS = 1000
+FILE_SCHEME = "file:"
 
 
 class MessagesQuery(Struct, frozen=True, kw_only=True):
-    """The newest so many, of those before one."""
+    """The last `limit` messages, of those before a message."""
 
     limit: int | None = None
     before: str | None = None
@@ -41,48 +41,48 @@ class InitInput(Wire, frozen=True, kw_only=True):
     message_id: MessageID
 
 
-def message_in(call: Call) -> MessageID:
+def read_message_id(call: DirectoryCall) -> MessageID:
     return MessageID(call.names["messageID"])
 
 
-async def list_messages(call: Call) -> Answer:
-    """What was said in a session, the oldest first."""
-    asked: MessagesQuery = call.query
-    limit = asked.limit or None
-    before = MessageID(asked.before) if asked.before else None
+async def list_messages(call: DirectoryCall) -> RouteResult:
+    """List the messages of a session, oldest first."""
+    query: MessagesQuery = call.query
+    limit = query.limit or None
+    before = MessageID(query.before) if query.before else None
     if limit is not None and limit < 0:
         raise InvalidInputError("limit", "it is negative")
     if before is not None and limit is None:
         raise InvalidInputError("before", "it needs a limit")
-    session = session_in(call)
+    session = read_session_id(call)
     if limit is None:
-        return Answer(value=await call.api.list_messages(session))
-    # One more than was asked for tells whether there are more.
-    found = await call.api.list_messages(session, limit=limit + 1, before=before)
-    return paged(call, found[1:], limit) if len(found) > limit else Answer(value=found)
+        return RouteResult(value=await call.api.list_messages(session))
+    # One more than requested tells whether there are more.
+    messages = await call.api.list_messages(session, limit=limit + 1, before=before)
+    return to_page(call, messages[1:], limit) if len(messages) > limit else RouteResult(value=messages)
 
 
-def paged(call: Call, found: list[MessageWithParts], limit: int) -> Answer:
-    """The messages, and where to go on: before the oldest of them."""
-    cursor = found[0].info.id
-    more = f'<{call.path}?limit={limit}&before={cursor}>; rel="next"'
-    shown = {"x-next-cursor": cursor, "link": more, "access-control-expose-headers": "Link, X-Next-Cursor"}
-    return Answer(value=found, headers=shown)
+def to_page(call: DirectoryCall, messages: list[MessageWithParts], limit: int) -> RouteResult:
+    """Return a page of messages with the headers that link to the next page."""
+    cursor = messages[0].info.id
+    link = f'<{call.path}?limit={limit}&before={cursor}>; rel="next"'
+    headers = {"x-next-cursor": cursor, "link": link, "access-control-expose-headers": "Link, X-Next-Cursor"}
+    return RouteResult(value=messages, headers=headers)
 
 
-async def get_message(call: Call) -> MessageWithParts:
-    """One message with its parts."""
-    return await call.api.get_message(session_in(call), message_in(call))
+async def get_message(call: DirectoryCall) -> MessageWithParts:
+    """Return a message with its parts."""
+    return await call.api.get_message(read_session_id(call), read_message_id(call))
 
 
-async def remove_message(call: Call) -> bool:
-    """Take a message out, with its parts."""
-    await call.api.remove_message(session_in(call), message_in(call))
+async def remove_message(call: DirectoryCall) -> bool:
+    """Remove a message with its parts."""
+    await call.api.remove_message(read_session_id(call), read_message_id(call))
     return True
 
 
-async def update_part(call: Call) -> AnyPart:
-    """Put a part in place of the one with its id."""
+async def update_part(call: DirectoryCall) -> AnyPart:
+    """Replace the part with this id."""
     part: AnyPart = call.body
     place = (part.session_id, part.message_id, part.id)
     if place != (call.names["sessionID"], call.names["messageID"], call.names["partID"]):
@@ -90,78 +90,82 @@ async def update_part(call: Call) -> AnyPart:
     return await call.api.update_part(part)
 
 
-async def remove_part(call: Call) -> bool:
-    """Take a part out of a message."""
-    await call.api.remove_part(session_in(call), message_in(call), PartID(call.names["partID"]))
+async def remove_part(call: DirectoryCall) -> bool:
+    """Remove a part of a message."""
+    await call.api.remove_part(read_session_id(call), read_message_id(call), PartID(call.names["partID"]))
     return True
 
 
-async def prompt(call: Call) -> MessageWithParts:
-    """Send a prompt, and wait for the last answer to it."""
-    return await call.api.prompt(session_in(call), await once(call, checked(call)))
+async def prompt(call: DirectoryCall) -> MessageWithParts:
+    """Send a prompt and wait for the final answer."""
+    return await call.api.prompt(read_session_id(call), await make_idempotent(call, read_prompt(call)))
 
 
-async def prompt_async(call: Call) -> None:
-    """Send a prompt. It is on disk when this answers; what comes of it is told as events."""
-    await call.api.submit(session_in(call), await once(call, checked(call)))
+async def prompt_async(call: DirectoryCall) -> None:
+    """Send a prompt. It is stored when this returns; events tell what follows."""
+    await call.api.submit(read_session_id(call), await make_idempotent(call, read_prompt(call)))
 
 
-async def abort(call: Call) -> bool:
+async def abort(call: DirectoryCall) -> bool:
     """End the run of a session, if there is one."""
-    api = await call.premises.find_runner(session_in(call)) or call.api
-    await api.abort(session_in(call))
+    api = await call.server.find_runner(read_session_id(call)) or call.api
+    await api.abort(read_session_id(call))
     return True
 
 
-async def summarize(call: Call) -> bool:
-    """Sum a conversation up now."""
-    asked: SummarizeInput = call.body
-    model = ModelRef(provider_id=asked.provider_id, model_id=asked.model_id)
-    await call.api.compact(session_in(call), model=model)
+async def summarize(call: DirectoryCall) -> bool:
+    """Compact a conversation now."""
+    input: SummarizeInput = call.body
+    model = ModelRef(provider_id=input.provider_id, model_id=input.model_id)
+    await call.api.compact(read_session_id(call), model=model)
     return True
 
 
-async def initialize(call: Call) -> bool:
-    """Have an agent write an AGENTS.md."""
-    asked: InitInput = call.body
-    model = ModelRef(provider_id=asked.provider_id, model_id=asked.model_id)
-    await call.api.initialize(session_in(call), model=model, message_id=asked.message_id)
+async def initialize(call: DirectoryCall) -> bool:
+    """Let an agent write an AGENTS.md."""
+    input: InitInput = call.body
+    model = ModelRef(provider_id=input.provider_id, model_id=input.model_id)
+    await call.api.initialize(read_session_id(call), model=model, message_id=input.message_id)
     return True
 
 
-async def once(call: Call, input: PromptInput) -> PromptInput:
-    """The same request sent twice is one prompt: by its own id, or by an `Idempotency-Key`."""
+async def make_idempotent(call: DirectoryCall, input: PromptInput) -> PromptInput:
+    """Give a prompt the id of its `Idempotency-Key`, so that the same request sent twice is one prompt."""
     key = call.headers.get("idempotency-key")
     if key is None or input.message_id is not None:
         return input
-    id = await call.premises.repeats.id_for(call.api, session_in(call), key, encode(input))
+    id = await call.server.idempotency_keys.id_for(call.api, read_session_id(call), key, encode(input))
     return replace(input, message_id=id)
 
 
-def checked(call: Call) -> PromptInput:
-    """The prompt of a call, if it is one that may be sent."""
+def read_prompt(call: DirectoryCall) -> PromptInput:
+    """Return the prompt of a call. Raise `InvalidInputError` or `NotPermittedError` if it may not be sent."""
     input: PromptInput = call.body
     check_parts(call, input.parts)
     return with_flat_model(input)
 
 
-def check_parts(call: Call, parts: Sequence[AnyPartInput]) -> None:
-    """What is attached to a prompt is read at once and shown in it: a server that shows no files takes none by name.
+def check_parts(call: DirectoryCall, parts: Sequence[AnyPartInput]) -> None:
+    """Check the parts of a prompt: attached files are read at once, so a server that shows no files attaches none by
+    name.
 
-    Raises `InvalidInputError` and `NotPermittedError`."""
-    if len(parts) > MOST_PARTS:
-        raise InvalidInputError("parts", f"more than {MOST_PARTS}")
-    named = any(isinstance(part, FileInput) and part.url.lower().startswith(LOCAL) for part in parts)
-    if named and not call.premises.shows_files:
+    Raise `InvalidInputError` or `NotPermittedError`.
+    """
+    if len(parts) > MAX_PARTS:
+        raise InvalidInputError("parts", f"more than {MAX_PARTS}")
+    names_file = any(
+        isinstance(part, FileInput) and part.url.lower().startswith(FILE_SCHEME) for part in parts
+    )
+    if names_file and not call.server.shows_files:
         raise NotPermittedError(
             "this server shows no files, and attaches none of its own", hint="send it along: data:…;base64,…"
         )
 
 
 def with_flat_model(input: PromptInput) -> PromptInput:
-    """The Python package of OpenCode says which model, and which agent, as its servers once wanted it."""
-    more = {} if input.extra_ is UNSET else input.extra_
-    provider, model, mode = (more.get(name) for name in ("providerID", "modelID", "mode"))
+    """Accept model and agent in the fields that OpenCode's Python package sends."""
+    extra = {} if input.extra_ is UNSET else input.extra_
+    provider, model, mode = (extra.get(name) for name in ("providerID", "modelID", "mode"))
     if input.model is None and isinstance(provider, str) and isinstance(model, str):
         input = replace(input, model=ModelRef(provider_id=provider, model_id=model))
     if input.agent is None and isinstance(mode, str):
@@ -197,26 +201,26 @@ ROUTES = (
 )
 
 
-async def list_commands(call: Call) -> list[Command]:
-    """The commands there are."""
+async def list_commands(call: DirectoryCall) -> list[Command]:
+    """List the commands."""
     return await call.api.list_commands()
 
 
-async def command(call: Call) -> MessageWithParts:
-    """Carry out a command, and wait for the last answer to it."""
+async def command(call: DirectoryCall) -> MessageWithParts:
+    """Run a command and wait for the final answer."""
     input: CommandInput = call.body
     check_parts(call, input.parts)
     key = call.headers.get("idempotency-key")
     if key is not None and input.message_id is None:
-        id = await call.premises.repeats.id_for(call.api, session_in(call), key, encode(input))
+        id = await call.server.idempotency_keys.id_for(call.api, read_session_id(call), key, encode(input))
         input = replace(input, message_id=id)
-    return await call.api.command(session_in(call), input)
+    return await call.api.command(read_session_id(call), input)
 
 
-async def shell(call: Call) -> MessageWithParts:
-    """Run a shell command as the person would, for the session to know of."""
+async def shell(call: DirectoryCall) -> MessageWithParts:
+    """Run a shell command for the user and add it to the session."""
     input: ShellInput = call.body
-    return await call.api.shell(session_in(call), input)
+    return await call.api.shell(read_session_id(call), input)
 
 
 COMMAND_ROUTES = (
@@ -232,15 +236,15 @@ class RevertInput(Wire, frozen=True, kw_only=True):
     part_id: PartID | None = None
 
 
-async def revert(call: Call) -> Session:
-    """Take a session back to before a message, and the files it changed with it."""
-    asked: RevertInput = call.body
-    return (await call.api.revert(session_in(call), asked.message_id, asked.part_id)).session
+async def revert(call: DirectoryCall) -> Session:
+    """Take a session back to before a message, with the files it changed."""
+    input: RevertInput = call.body
+    return (await call.api.revert(read_session_id(call), input.message_id, input.part_id)).session
 
 
-async def unrevert(call: Call) -> Session:
-    """Bring back what was taken back."""
-    return (await call.api.unrevert(session_in(call))).session
+async def unrevert(call: DirectoryCall) -> Session:
+    """Restore what was reverted."""
+    return (await call.api.unrevert(read_session_id(call))).session
 
 
 UNDO_ROUTES = (

@@ -1,4 +1,4 @@
-"""HTTP of OpenCode 1.18 under `/api`, as far as its terminal and web clients call it."""
+"""HTTP routes of OpenCode 1.18 under `/api`, as far as its terminal and web clients call them."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -12,11 +12,11 @@ from weft.model.catalog import CachePrice, Limit, Modalities
 from weft.model.part import CacheTokens, Tokens
 from weft.model.project import Project
 from weft.model.provider import ListedModel, ProviderInfo
-from weft.model.session import Session, SessionQuery, SessionTime, own_of
+from weft.model.session import Session, SessionQuery, SessionTime, get_weft_data
 from weft.model.spending import Spent
 from weft.model.wire import Wire, always
-from weft.model.workspace import Kind, Whereabouts
-from weft.server.route import Call, Wide, route
+from weft.model.workspace import Kind, WorkspacePaths
+from weft.server.route import DirectoryCall, ServerCall, route
 
 
 class ProjectPlace(Wire, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Location(Wire, frozen=True, kw_only=True):
     project: ProjectPlace
 
 
-class Request(Wire, frozen=True, kw_only=True):
+class RequestOptions(Wire, frozen=True, kw_only=True):
     headers: dict[str, str] = always({})
     body: dict[str, Any] = always({})
 
@@ -48,7 +48,7 @@ class RuleInfo(Wire, frozen=True, kw_only=True):
 class AgentInfo(Wire, frozen=True, kw_only=True):
     id: str
     model: NamedModel | None = None
-    request: Request
+    request: RequestOptions
     system: str | None = None
     description: str | None = None
     mode: Mode
@@ -58,7 +58,7 @@ class AgentInfo(Wire, frozen=True, kw_only=True):
     permissions: tuple[RuleInfo, ...]
 
 
-class Api(Wire, frozen=True, kw_only=True):
+class ModelApiInfo(Wire, frozen=True, kw_only=True):
     id: str
     type: Literal["aisdk"]
     package: str
@@ -88,9 +88,9 @@ class ModelInfo(Wire, frozen=True, kw_only=True):
     provider_id: str
     family: str | None = None
     name: str
-    api: Api
+    api: ModelApiInfo
     capabilities: Abilities
-    request: Request
+    request: RequestOptions
     variants: tuple[VariantInfo, ...]
     time: dict[str, int]
     cost: tuple[PriceInfo, ...]
@@ -108,10 +108,10 @@ class ProviderShort(Wire, frozen=True, kw_only=True):
     id: str
     name: str
     api: ProviderApi
-    request: Request
+    request: RequestOptions
 
 
-class Way(Wire, frozen=True, kw_only=True):
+class LoginMethodInfo(Wire, frozen=True, kw_only=True):
     type: Literal["key"]
     label: str
 
@@ -119,7 +119,7 @@ class Way(Wire, frozen=True, kw_only=True):
 class IntegrationInfo(Wire, frozen=True, kw_only=True):
     id: str
     name: str
-    methods: tuple[Way, ...]
+    methods: tuple[LoginMethodInfo, ...]
     connections: tuple[dict[str, str], ...]
 
 
@@ -138,7 +138,7 @@ class SkillInfo(Wire, frozen=True, kw_only=True):
     content: str
 
 
-class Entry(Wire, frozen=True, kw_only=True):
+class DirectoryEntry(Wire, frozen=True, kw_only=True):
     path: str
     type: Kind
 
@@ -163,7 +163,7 @@ class SessionPage(Wire, frozen=True, kw_only=True):
     cursor: dict[str, str]
 
 
-def place_of(place: Whereabouts, project: Project) -> Location:
+def to_location(place: WorkspacePaths, project: Project) -> Location:
     return Location(
         directory=place.directory, project=ProjectPlace(id=project.id, directory=project.worktree)
     )
@@ -174,7 +174,7 @@ def to_agent(agent: Agent) -> AgentInfo:
     return AgentInfo(
         id=agent.name,
         model=None if model is None else NamedModel(id=model.model_id, provider_id=model.provider_id),
-        request=Request(),
+        request=RequestOptions(),
         system=agent.prompt,
         description=agent.description,
         mode=agent.mode,
@@ -195,11 +195,13 @@ def to_model(model: ListedModel) -> ModelInfo:
         provider_id=model.provider_id,
         family=model.family,
         name=model.name,
-        api=Api(id=model.api.id, type="aisdk", package=model.api.npm, url=model.api.url or None),
+        api=ModelApiInfo(id=model.api.id, type="aisdk", package=model.api.npm, url=model.api.url or None),
         capabilities=Abilities(
-            tools=can.toolcall, input=tuple(_kinds(can.input)), output=tuple(_kinds(can.output))
+            tools=can.toolcall,
+            input=tuple(_list_modalities(can.input)),
+            output=tuple(_list_modalities(can.output)),
         ),
-        request=Request(),
+        request=RequestOptions(),
         variants=tuple(VariantInfo(id=name) for name in model.variants or {}),
         time={"released": 0},
         cost=(PriceInfo(input=cost.input, output=cost.output, cache=cost.cache),)
@@ -211,14 +213,17 @@ def to_model(model: ListedModel) -> ModelInfo:
     )
 
 
-def _kinds(modalities: Modalities) -> Iterator[str]:
+def _list_modalities(modalities: Modalities) -> Iterator[str]:
     return (name for name in ("text", "audio", "image", "video", "pdf") if getattr(modalities, name))
 
 
 def to_provider(provider: ProviderInfo) -> ProviderShort:
     package = next((model.api.npm for model in provider.models.values()), "")
     return ProviderShort(
-        id=provider.id, name=provider.name, api=ProviderApi(type="aisdk", package=package), request=Request()
+        id=provider.id,
+        name=provider.name,
+        api=ProviderApi(type="aisdk", package=package),
+        request=RequestOptions(),
     )
 
 
@@ -227,13 +232,13 @@ def to_integration(provider: ProviderInfo, *, connected: bool) -> IntegrationInf
     return IntegrationInfo(
         id=provider.id,
         name=provider.name,
-        methods=(Way(type="key", label="API key"),),
+        methods=(LoginMethodInfo(type="key", label="API key"),),
         connections=(named,) if connected and named is not None else (),
     )
 
 
 def to_session(session: Session) -> SessionInfo:
-    ledger = own_of(session).spent
+    ledger = get_weft_data(session).spent
     spent = Spent() if ledger is None else ledger.own
     return SessionInfo(
         id=session.id,
@@ -254,12 +259,12 @@ def to_session(session: Session) -> SessionInfo:
 
 T = TypeVar("T")
 
-FOUND = 100
-MOST = 5000
+DEFAULT_LIMIT = 100
+MAX_SESSIONS = 5000
 
 
-class Located(Wire, Generic[T], frozen=True, kw_only=True):
-    """What was asked for, and where it holds."""
+class LocatedData(Wire, Generic[T], frozen=True, kw_only=True):
+    """A value, and the location it is valid for."""
 
     location: Location
     data: T
@@ -275,12 +280,12 @@ class FindQuery(Struct, frozen=True, kw_only=True):
     limit: int | None = None
 
 
-class ListQuery(Struct, frozen=True, kw_only=True):
+class DirectoryQuery(Struct, frozen=True, kw_only=True):
     path: str | None = None
 
 
 class PageQuery(Struct, frozen=True, kw_only=True):
-    """`cursor` is the id of the last session of the page before."""
+    """`cursor` is the id of the last session of the previous page."""
 
     limit: int | None = None
     order: Literal["asc", "desc"] = "desc"
@@ -290,98 +295,99 @@ class PageQuery(Struct, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-async def get_health(call: Wide) -> Healthy:
-    """Whether the server answers."""
+async def get_health(call: ServerCall) -> Healthy:
+    """Return that the server answers."""
     del call
     return Healthy(healthy=True)
 
 
-async def get_location(call: Call) -> Location:
-    """The directory that is meant, and its project."""
-    return await _location(call)
+async def get_location(call: DirectoryCall) -> Location:
+    """Return the directory and its project."""
+    return await _get_location(call)
 
 
-async def list_agents(call: Call) -> Located[list[AgentInfo]]:
-    """The agents there are."""
+async def list_agents(call: DirectoryCall) -> LocatedData[list[AgentInfo]]:
+    """List the agents."""
     found = await call.api.surroundings.list_agents()
-    return Located(location=await _location(call), data=[to_agent(agent) for agent in found])
+    return LocatedData(location=await _get_location(call), data=[to_agent(agent) for agent in found])
 
 
-async def list_models(call: Call) -> Located[list[ModelInfo]]:
-    """The models that can be used as things are."""
-    models = [to_model(model) for each in await _connected(call) for model in each.models.values()]
-    return Located(location=await _location(call), data=models)
+async def list_models(call: DirectoryCall) -> LocatedData[list[ModelInfo]]:
+    """List the models that can be used now."""
+    models = [to_model(model) for each in await _list_connected(call) for model in each.models.values()]
+    return LocatedData(location=await _get_location(call), data=models)
 
 
-async def list_providers(call: Call) -> Located[list[ProviderShort]]:
-    """The providers that can be used as things are."""
-    found = [to_provider(each) for each in await _connected(call)]
-    return Located(location=await _location(call), data=found)
+async def list_providers(call: DirectoryCall) -> LocatedData[list[ProviderShort]]:
+    """List the providers that can be used now."""
+    found = [to_provider(each) for each in await _list_connected(call)]
+    return LocatedData(location=await _get_location(call), data=found)
 
 
-async def list_integrations(call: Call) -> Located[list[IntegrationInfo]]:
-    """The providers there are, and how one gets in with each."""
+async def list_integrations(call: DirectoryCall) -> LocatedData[list[IntegrationInfo]]:
+    """List all providers with their login methods."""
     providers = await call.api.configuration.list_providers()
     found = [to_integration(each, connected=each.id in providers.connected) for each in providers.all]
-    return Located(location=await _location(call), data=found)
+    return LocatedData(location=await _get_location(call), data=found)
 
 
-async def list_references(call: Call) -> Located[list[dict[str, Any]]]:
-    """Other places that agents may look into: none."""
-    return Located(location=await _location(call), data=[])
+async def list_references(call: DirectoryCall) -> LocatedData[list[dict[str, Any]]]:
+    """List other locations that agents may read: none."""
+    return LocatedData(location=await _get_location(call), data=[])
 
 
-async def list_commands(call: Call) -> Located[list[CommandInfo]]:
-    """The commands there are."""
+async def list_commands(call: DirectoryCall) -> LocatedData[list[CommandInfo]]:
+    """List the commands."""
     found = [_to_command(command) for command in await call.api.list_commands()]
-    return Located(location=await _location(call), data=found)
+    return LocatedData(location=await _get_location(call), data=found)
 
 
-async def list_skills(call: Call) -> Located[list[SkillInfo]]:
-    """The skills there are; what is in them is read when an agent comes to it."""
+async def list_skills(call: DirectoryCall) -> LocatedData[list[SkillInfo]]:
+    """List the skills. Their content is read when an agent loads one."""
     found = [
         SkillInfo(name=skill.name, description=skill.description, location=skill.location, content="")
         for skill in await call.api.surroundings.list_skills()
     ]
-    return Located(location=await _location(call), data=found)
+    return LocatedData(location=await _get_location(call), data=found)
 
 
-async def find_entries(call: Call) -> Located[list[Entry]]:
-    """Files and directories by a few letters of their names."""
-    asked: FindQuery = call.query
-    limit = min(max(asked.limit or FOUND, 1), FOUND)
-    names = await call.api.files.find_files(asked.query, kind=asked.type, limit=limit)
-    return Located(location=await _location(call), data=[_to_entry(name) for name in names])
+async def find_entries(call: DirectoryCall) -> LocatedData[list[DirectoryEntry]]:
+    """Find files and directories by letters of their names."""
+    query: FindQuery = call.query
+    limit = min(max(query.limit or DEFAULT_LIMIT, 1), DEFAULT_LIMIT)
+    names = await call.api.files.find_files(query.query, kind=query.type, limit=limit)
+    return LocatedData(location=await _get_location(call), data=[_to_entry(name) for name in names])
 
 
-async def list_entries(call: Call) -> Located[list[Entry]]:
-    """What is in a directory."""
-    asked: ListQuery = call.query
-    nodes = await call.api.files.list_directory(asked.path or ".")
-    return Located(
-        location=await _location(call), data=[Entry(path=node.path, type=node.type) for node in nodes]
+async def list_entries(call: DirectoryCall) -> LocatedData[list[DirectoryEntry]]:
+    """List a directory."""
+    query: DirectoryQuery = call.query
+    nodes = await call.api.files.list_directory(query.path or ".")
+    return LocatedData(
+        location=await _get_location(call),
+        data=[DirectoryEntry(path=node.path, type=node.type) for node in nodes],
     )
 
 
-async def list_sessions(call: Call) -> SessionPage:
-    """The sessions of every project, last worked on first."""
-    asked: PageQuery = call.query
-    if asked.limit is not None and asked.limit < 1:
+async def list_sessions(call: DirectoryCall) -> SessionPage:
+    """List the sessions of every project, most recently updated first."""
+    query: PageQuery = call.query
+    if query.limit is not None and query.limit < 1:
         raise InvalidInputError("limit", "it is less than one")
-    query = SessionQuery(everywhere=True, order="updated", search=asked.search or None)
-    found = [session for session in await call.api.list_sessions(query) if _is_meant(session, asked)]
-    if asked.order == "asc":
+    selection = SessionQuery(everywhere=True, order="updated", search=query.search or None)
+    found = [session for session in await call.api.list_sessions(selection) if _is_selected(session, query)]
+    if query.order == "asc":
         found.reverse()
-    start = next((place + 1 for place, each in enumerate(found) if each.id == asked.cursor), 0)
-    page = found[start : start + min(asked.limit or FOUND, MOST)]
+    start = next((place + 1 for place, each in enumerate(found) if each.id == query.cursor), 0)
+    page = found[start : start + min(query.limit or DEFAULT_LIMIT, MAX_SESSIONS)]
     more = start + len(page) < len(found)
     cursor = {"next": str(page[-1].id)} if more and page else {}
     return SessionPage(data=tuple(to_session(each) for each in page), cursor=cursor)
 
 
-def _is_meant(session: Session, asked: PageQuery) -> bool:
-    of_project = not asked.project or session.project_id == asked.project
-    return of_project and (not asked.directory or session.directory == asked.directory)
+def _is_selected(session: Session, query: PageQuery) -> bool:
+    of_project = not query.project or session.project_id == query.project
+    return of_project and (not query.directory or session.directory == query.directory)
 
 
 def _to_command(command: Command) -> CommandInfo:
@@ -394,17 +400,17 @@ def _to_command(command: Command) -> CommandInfo:
     )
 
 
-def _to_entry(name: str) -> Entry:
-    return Entry(path=name.rstrip("/"), type="directory" if name.endswith("/") else "file")
+def _to_entry(name: str) -> DirectoryEntry:
+    return DirectoryEntry(path=name.rstrip("/"), type="directory" if name.endswith("/") else "file")
 
 
-async def _connected(call: Call) -> list[ProviderInfo]:
+async def _list_connected(call: DirectoryCall) -> list[ProviderInfo]:
     found = await call.api.configuration.list_providers()
     return [each for each in found.all if each.id in found.connected]
 
 
-async def _location(call: Call) -> Location:
-    return place_of(await call.api.surroundings.get_whereabouts(), await call.api.current_project())
+async def _get_location(call: DirectoryCall) -> Location:
+    return to_location(await call.api.surroundings.get_whereabouts(), await call.api.current_project())
 
 
 ROUTES = (
@@ -422,5 +428,5 @@ ROUTES = (
 
 FILE_ROUTES = (
     route("GET", "/api/fs/find", "v2.fs.find", find_entries, query=FindQuery),
-    route("GET", "/api/fs/list", "v2.fs.list", list_entries, query=ListQuery),
+    route("GET", "/api/fs/list", "v2.fs.list", list_entries, query=DirectoryQuery),
 )

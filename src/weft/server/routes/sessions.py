@@ -1,4 +1,4 @@
-"""HTTP for sessions at rest."""
+"""HTTP routes for sessions."""
 
 from math import isfinite
 
@@ -11,13 +11,14 @@ from weft.model.input import SessionInput
 from weft.model.permission import Ruleset
 from weft.model.session import AnyStatus, Session, SessionChange, SessionQuery, Todo
 from weft.model.wire import Wire
-from weft.server.route import Call, route
+from weft.server.route import DirectoryCall, route
 
 SESSION = "/session/{sessionID}"
 
 
-class ListQuery(Struct, frozen=True, kw_only=True):
-    """Which sessions. `directory` chooses the project and, said in the address, only sessions of that directory."""
+class SessionListQuery(Struct, frozen=True, kw_only=True):
+    """Which sessions to list. A `directory` in the query selects the project and, within it, the sessions of that
+    directory."""
 
     roots: str | None = None
     start: float | None = None
@@ -30,7 +31,7 @@ class TimeChange(Wire, frozen=True, kw_only=True):
     archived: int | float | UnsetType = UNSET
 
 
-class Change(Wire, frozen=True, kw_only=True):
+class SessionUpdateInput(Wire, frozen=True, kw_only=True):
     title: str | None = None
     time: TimeChange | None = None
     permission: Ruleset | None = None
@@ -44,50 +45,50 @@ class DiffQuery(Struct, frozen=True, kw_only=True):
     message: MessageID | None = field(default=None, name="messageID")
 
 
-def session_in(call: Call) -> SessionID:
+def read_session_id(call: DirectoryCall) -> SessionID:
     return SessionID(call.names["sessionID"])
 
 
-async def list_sessions(call: Call) -> list[Session]:
-    """The sessions of this project, the newest first."""
-    asked: ListQuery = call.query
-    if asked.limit is not None and asked.limit < 0:
+async def list_sessions(call: DirectoryCall) -> list[Session]:
+    """List the sessions of this project, newest first."""
+    query: SessionListQuery = call.query
+    if query.limit is not None and query.limit < 0:
         raise InvalidInputError("limit", "it is negative")
-    if asked.start is not None and not isfinite(asked.start):
+    if query.start is not None and not isfinite(query.start):
         raise InvalidInputError("start", "it is not a time")
-    query = SessionQuery(
-        roots=asked.roots is not None and asked.roots != "false",
-        start=None if asked.start is None else int(asked.start),
-        search=asked.search or None,
-        directory=call.directory if asked.directory else None,
-        # OpenCode 1.1.34 counts after it has added a session: asked for none, it gives one.
-        limit=None if asked.limit is None else max(asked.limit, 1),
+    selection = SessionQuery(
+        roots=query.roots is not None and query.roots != "false",
+        start=None if query.start is None else int(query.start),
+        search=query.search or None,
+        directory=call.directory if query.directory else None,
+        # OpenCode 1.1.34 checks the limit after adding a session: for a limit of zero it returns one.
+        limit=None if query.limit is None else max(query.limit, 1),
     )
-    return await call.api.list_sessions(query)
+    return await call.api.list_sessions(selection)
 
 
-async def create_session(call: Call) -> Session:
-    """Make a session."""
+async def create_session(call: DirectoryCall) -> Session:
+    """Create a session."""
     return await call.api.create_session(call.body or SessionInput())
 
 
-async def get_session(call: Call) -> Session:
-    """One session."""
-    return await call.api.get_session(session_in(call))
+async def get_session(call: DirectoryCall) -> Session:
+    """Return a session."""
+    return await call.api.get_session(read_session_id(call))
 
 
-async def remove_session(call: Call) -> bool:
-    """Remove a session and all below it, into the trash."""
-    await call.api.remove_session(session_in(call))
+async def remove_session(call: DirectoryCall) -> bool:
+    """Move a session and its child sessions to the trash."""
+    await call.api.remove_session(read_session_id(call))
     return True
 
 
-async def update_session(call: Call) -> Session:
+async def update_session(call: DirectoryCall) -> Session:
     """Rename or archive a session."""
-    change: Change = call.body
+    change: SessionUpdateInput = call.body
     archived = UNSET if change.time is None else change.time.archived
     return await call.api.update_session(
-        session_in(call),
+        read_session_id(call),
         SessionChange(
             title=change.title,
             archived=None if archived is UNSET else archived,
@@ -96,53 +97,53 @@ async def update_session(call: Call) -> Session:
     )
 
 
-async def list_children(call: Call) -> list[Session]:
-    """The sessions that one began."""
-    return await call.api.list_children(session_in(call))
+async def list_children(call: DirectoryCall) -> list[Session]:
+    """List the child sessions of a session."""
+    return await call.api.list_children(read_session_id(call))
 
 
-async def list_todos(call: Call) -> list[Todo]:
+async def list_todos(call: DirectoryCall) -> list[Todo]:
     """The todo list of a session."""
-    return await call.api.list_todos(session_in(call))
+    return await call.api.list_todos(read_session_id(call))
 
 
-async def list_diff(call: Call) -> list[FileDiff]:
-    """What a session did to files."""
-    asked: DiffQuery = call.query
-    return await call.api.list_diff(session_in(call), message=asked.message)
+async def list_diff(call: DirectoryCall) -> list[FileDiff]:
+    """Return the changes that a session made to files."""
+    query: DiffQuery = call.query
+    return await call.api.list_diff(read_session_id(call), message=query.message)
 
 
-async def fork_session(call: Call) -> Session:
-    """Begin a session with another's history, up to a message and without it."""
+async def fork_session(call: DirectoryCall) -> Session:
+    """Start a session with the history of another, up to a message and without it."""
     at = call.body.message_id if call.body is not None else None
-    return await call.api.fork_session(session_in(call), at=at)
+    return await call.api.fork_session(read_session_id(call), at=at)
 
 
-async def share_session(call: Call) -> Session:
-    """Show a session to others."""
-    return await call.api.sharing.share(session_in(call))
+async def share_session(call: DirectoryCall) -> Session:
+    """Share a session."""
+    return await call.api.sharing.share(read_session_id(call))
 
 
-async def unshare_session(call: Call) -> Session:
-    """Show a session to others no more."""
-    return await call.api.sharing.unshare(session_in(call))
+async def unshare_session(call: DirectoryCall) -> Session:
+    """Stop sharing a session."""
+    return await call.api.sharing.unshare(read_session_id(call))
 
 
-async def list_status(call: Call) -> dict[SessionID, AnyStatus]:
-    """What the sessions that are not idle are doing."""
+async def list_status(call: DirectoryCall) -> dict[SessionID, AnyStatus]:
+    """Return the status of the sessions that are not idle."""
     found = await call.api.list_status()
-    for session, api in call.premises.list_relayed(call.directory).items():
+    for session, api in call.server.list_relayed(call.directory).items():
         found |= {id: status for id, status in (await api.list_status()).items() if id == session}
     return found
 
 
 ROUTES = (
-    route("GET", "/session", "session.list", list_sessions, query=ListQuery),
+    route("GET", "/session", "session.list", list_sessions, query=SessionListQuery),
     route("POST", "/session", "session.create", create_session, takes=SessionInput, optional=True),
     route("GET", "/session/status", "session.status", list_status),
     route("GET", SESSION, "session.get", get_session),
     route("DELETE", SESSION, "session.delete", remove_session),
-    route("PATCH", SESSION, "session.update", update_session, takes=Change),
+    route("PATCH", SESSION, "session.update", update_session, takes=SessionUpdateInput),
     route("GET", f"{SESSION}/children", "session.children", list_children),
     route("GET", f"{SESSION}/todo", "session.todo", list_todos),
     route("GET", f"{SESSION}/diff", "session.diff", list_diff, query=DiffQuery, home="wants"),

@@ -1,4 +1,4 @@
-"""HTTP for sharing: our own routes, those of a share server, and the pages."""
+"""HTTP routes for sharing: our own, those of a share server, and the pages."""
 
 from typing import Annotated, Any, Final
 
@@ -8,22 +8,22 @@ from weft.model.ids import SessionID
 from weft.model.session import Session
 from weft.model.share import Share, ShareItem, SharePreview, ShareTerms, ShareTicket
 from weft.model.wire import Wire
-from weft.server.pages import SHARE
-from weft.server.route import Call, Media, Wide, route
-from weft.server.routes.sessions import session_in
+from weft.server.route import DirectoryCall, Media, ServerCall, route
+from weft.server.routes.sessions import read_session_id
+from weft.server.share_pages import SHARE_PATH
 
 OWN = "/weft/share"
 RECEIVED = "/api/share"
-LONGEST = 4096
-MOST_ITEMS = 5000
+MAX_ADDRESS_LENGTH = 4096
+MAX_ITEMS = 5000
 JSON: Final[Media] = "application/json; charset=utf-8"
 
-Address = Annotated[str, Meta(max_length=LONGEST)]
+Address = Annotated[str, Meta(max_length=MAX_ADDRESS_LENGTH)]
 Time = Annotated[int, Meta(ge=0)]
 
 
 class ShareInput(Wire, frozen=True, kw_only=True):
-    """On what terms; `to` is `server` for pages here, or a share server's address."""
+    """The terms of a share. `to` is `server` for pages of this server, or the address of a share server."""
 
     to: Address = ""
     expires: Time | None = None
@@ -32,7 +32,7 @@ class ShareInput(Wire, frozen=True, kw_only=True):
 
 
 class RevokeQuery(Struct, frozen=True, kw_only=True):
-    """To `forget` a share is not to ask the server that shows it."""
+    """With `forget` the server that shows the share is not asked."""
 
     forget: bool = False
 
@@ -44,84 +44,84 @@ class ReceiveInput(Wire, frozen=True, kw_only=True):
 
 class SyncInput(Wire, frozen=True, kw_only=True):
     secret: Address
-    data: Annotated[tuple[ShareItem, ...], Meta(max_length=MOST_ITEMS)]
+    data: Annotated[tuple[ShareItem, ...], Meta(max_length=MAX_ITEMS)]
 
 
 class DropInput(Wire, frozen=True, kw_only=True):
     secret: Address
 
 
-def _terms(call: Call) -> ShareTerms:
-    asked: ShareInput = call.body or ShareInput()
-    return ShareTerms(to=asked.to, expires=asked.expires, redact=asked.redact, attachments=asked.attachments)
+def _read_terms(call: DirectoryCall) -> ShareTerms:
+    input: ShareInput = call.body or ShareInput()
+    return ShareTerms(to=input.to, expires=input.expires, redact=input.redact, attachments=input.attachments)
 
 
-async def share_session(call: Call) -> Session:
-    """Show a session to others, on terms."""
-    return await call.api.sharing.share(session_in(call), _terms(call))
+async def share_session(call: DirectoryCall) -> Session:
+    """Share a session on given terms."""
+    return await call.api.sharing.share(read_session_id(call), _read_terms(call))
 
 
-async def preview_share(call: Call) -> SharePreview:
-    """What a share would show and cover. Nothing leaves by this."""
-    return await call.api.sharing.preview_share(session_in(call), _terms(call))
+async def preview_share(call: DirectoryCall) -> SharePreview:
+    """Return what a share would show and redact. Nothing is sent."""
+    return await call.api.sharing.preview_share(read_session_id(call), _read_terms(call))
 
 
-async def unshare_session(call: Call) -> Session:
-    """Show a session to others no more; to `forget` is not to ask there."""
-    asked: RevokeQuery = call.query
-    return await call.api.sharing.unshare(session_in(call), forget=asked.forget)
+async def unshare_session(call: DirectoryCall) -> Session:
+    """Stop sharing a session; with `forget`, without asking the share server."""
+    query: RevokeQuery = call.query
+    return await call.api.sharing.unshare(read_session_id(call), forget=query.forget)
 
 
-async def list_shares(call: Call) -> list[Share]:
-    """Every share there is, with those that were received. No secrets."""
+async def list_shares(call: DirectoryCall) -> list[Share]:
+    """List all shares, also those received from others. Secrets are left out."""
     return await call.api.sharing.list_shares()
 
 
-async def catch_up(call: Call) -> bool:
-    """Bring what is shown elsewhere up to date, as far as its server lets us."""
+async def catch_up(call: DirectoryCall) -> bool:
+    """Bring shares on other servers up to date, as far as they answer."""
     await call.api.sharing.catch_up()
     return True
 
 
-async def revoke_share(call: Call) -> bool:
-    """Take a share back, by its own id."""
-    asked: RevokeQuery = call.query
-    await call.api.sharing.revoke_share(call.names["shareID"], forget=asked.forget)
+async def revoke_share(call: DirectoryCall) -> bool:
+    """Revoke a share by its id."""
+    query: RevokeQuery = call.query
+    await call.api.sharing.revoke_share(call.names["shareID"], forget=query.forget)
     return True
 
 
-async def receive_share(call: Call) -> ShareTicket:
-    """Make room for a session from elsewhere. The secret is given out once."""
-    asked: ReceiveInput = call.body
-    return await call.api.sharing.showing.receive(asked.session_id, expires=asked.expires)
+async def receive_share(call: DirectoryCall) -> ShareTicket:
+    """Accept a session from elsewhere. The secret is returned once."""
+    input: ReceiveInput = call.body
+    return await call.api.sharing.showing.receive(input.session_id, expires=input.expires)
 
 
-async def sync_share(call: Call) -> dict[str, Any]:
-    """Take in what is new of a session from elsewhere."""
-    asked: SyncInput = call.body
-    await call.api.sharing.showing.take_in(call.names["shareID"], asked.secret, asked.data)
+async def sync_share(call: DirectoryCall) -> dict[str, Any]:
+    """Receive changes of a session from elsewhere."""
+    input: SyncInput = call.body
+    await call.api.sharing.showing.take_in(call.names["shareID"], input.secret, input.data)
     return {}
 
 
-async def drop_share(call: Call) -> dict[str, Any]:
-    """Take back what was received, for whom it came from."""
-    asked: DropInput = call.body
-    await call.api.sharing.showing.drop(call.names["shareID"], asked.secret)
+async def drop_share(call: DirectoryCall) -> dict[str, Any]:
+    """Remove a received share, for its sender."""
+    input: DropInput = call.body
+    await call.api.sharing.showing.drop(call.names["shareID"], input.secret)
     return {}
 
 
-async def show_page(call: Wide) -> str:
-    """A shared session as a page. No password: the address is all it takes."""
+async def show_page(call: ServerCall) -> str:
+    """Show a shared session as a page. The address is enough; no password."""
     raise NotImplementedError(call.path)
 
 
-async def show_data(call: Wide) -> dict[str, Any]:
-    """A shared session as it is exported. No password."""
+async def show_data(call: ServerCall) -> dict[str, Any]:
+    """Return a shared session in the export format. No password."""
     raise NotImplementedError(call.path)
 
 
-async def show_changes(call: Wide) -> str:
-    """Says when there is more to see of a share, and when there is nothing any more. No password."""
+async def show_changes(call: ServerCall) -> str:
+    """Stream a notice when a share changes and when it ends. No password."""
     raise NotImplementedError(call.path)
 
 
@@ -159,7 +159,7 @@ SHARE_ROUTES = (
     route("POST", RECEIVED, "share.create", receive_share, takes=ReceiveInput),
     route("POST", f"{RECEIVED}/{{shareID}}/sync", "share.sync", sync_share, takes=SyncInput),
     route("DELETE", f"{RECEIVED}/{{shareID}}", "share.remove", drop_share, takes=DropInput),
-    route("GET", SHARE, "share.page", show_page, media="text/html"),
-    route("GET", f"{SHARE}/data", "share.data", show_data, media=JSON),
-    route("GET", f"{SHARE}/live", "share.live", show_changes, media="text/event-stream"),
+    route("GET", SHARE_PATH, "share.page", show_page, media="text/html"),
+    route("GET", f"{SHARE_PATH}/data", "share.data", show_data, media=JSON),
+    route("GET", f"{SHARE_PATH}/live", "share.live", show_changes, media="text/event-stream"),
 )

@@ -1,14 +1,13 @@
-"""Every route there is. What gives access to a shell or to files, or shows sessions to others, can be left out."""
+"""The table of all routes. Routes that give access to a shell or to files, or that share sessions, can be left out."""
 
 from typing import Final
 
 from weft.server.route import Route
 from weft.server.routes import (
+    compatibility,
     configuration,
-    experimental,
     files,
     instance,
-    legacy,
     mcp,
     messages,
     opencode_1_18,
@@ -23,13 +22,12 @@ from weft.server.routes import (
     workspace,
     worktrees,
 )
-from weft.server.routes import weft_sessions as own_sessions
 
 ALWAYS: Final = (
     *instance.ROUTES,
     *configuration.ROUTES,
     *workspace.PROJECT_ROUTES,
-    *workspace.OUTFIT_ROUTES,
+    *workspace.TOOLING_ROUTES,
     *mcp.ROUTES,
     *sessions.ROUTES,
     *messages.ROUTES,
@@ -37,15 +35,15 @@ ALWAYS: Final = (
     *messages.UNDO_ROUTES,
     *permissions.ROUTES,
     *tui.ROUTES,
-    *experimental.ROUTES,
+    *compatibility.EXPERIMENTAL_ROUTES,
     *worktrees.ROUTES,
-    *legacy.ROUTES,
+    *compatibility.LEGACY_ROUTES,
     *opencode_1_18.ROUTES,
-    *own_sessions.SESSIONS_ROUTES,
+    *weft_sessions.SESSIONS_ROUTES,
     *weft_runs.ROUTES,
-    *weft_sessions.FINDING_ROUTES,
-    *weft_workspace.AROUND_ROUTES,
-    *weft_workspace.CARE_ROUTES,
+    *weft_sessions.SEARCH_ROUTES,
+    *weft_workspace.WORKSPACE_ROUTES,
+    *weft_workspace.HEALTH_ROUTES,
     *sharing.ROUTES,
 )
 SHELL: Final = (
@@ -53,15 +51,17 @@ SHELL: Final = (
     *configuration.SHELL_ROUTES,
     *mcp.SHELL_ROUTES,
     *pty.ROUTES,
-    *worktrees.CREATING,
+    *worktrees.CREATE_ROUTES,
 )
 FILES: Final = (*files.ROUTES, *opencode_1_18.FILE_ROUTES)
 
 
 def list_routes(*, shell: bool = True, files: bool = True, share: bool = True) -> tuple[Route, ...]:
+    """Return the routes of a server. Without `shell` or `files` callers have no access to them; without `share` no
+    pages are shown."""
     return (
         *ALWAYS,
-        *(SHELL if shell else worktrees.CREATING_BARE),
+        *(SHELL if shell else worktrees.CREATE_ONLY_ROUTES),
         *(FILES if files else ()),
         *(sharing.SHARE_ROUTES if share else ()),
     )

@@ -1,4 +1,4 @@
-"""HTTP of our own for messages, runs and undo."""
+"""weft's own HTTP routes for messages, runs and undo."""
 
 from typing import Annotated
 
@@ -9,23 +9,23 @@ from weft.model.ids import MessageID, PartID
 from weft.model.input import PromptInput
 from weft.model.message import AnyMessage, MessageWithParts
 from weft.model.part import AnyPart, ModelRef
-from weft.model.session import AnyStatus, Reverted
+from weft.model.session import AnyStatus, RevertResult
 from weft.model.wire import Wire
-from weft.server.route import Call, route
-from weft.server.routes.messages import checked, once
-from weft.server.routes.sessions import session_in
+from weft.server.route import DirectoryCall, route
+from weft.server.routes.messages import make_idempotent, read_prompt
+from weft.server.routes.sessions import read_session_id
 from weft.server.routes.weft_sessions import SESSION
 
 MESSAGE = f"{SESSION}/message/{{messageID}}"
 PART = f"{MESSAGE}/part/{{partID}}"
-MOST_FILES = 10_000
-NOT_THE_ADDRESS = "its ids are not those in the address"
+MAX_FILES = 10_000
+WRONG_IDS = "its ids are not those in the address"
 
-Paths = Annotated[tuple[str, ...], Meta(max_length=MOST_FILES)]
+Paths = Annotated[tuple[str, ...], Meta(max_length=MAX_FILES)]
 
 
 class PutPartInput(Wire, frozen=True, kw_only=True):
-    """A part, and the text it just grew by."""
+    """A part, and the text it has just grown by."""
 
     part: AnyPart
     delta: str | None = None
@@ -40,7 +40,7 @@ class InitializeInput(Wire, frozen=True, kw_only=True):
     message_id: MessageID | None = None
 
 
-class RevertInput(Wire, frozen=True, kw_only=True):
+class FileRevertInput(Wire, frozen=True, kw_only=True):
     """With `files` (absolute paths) only those are touched; a `dry_run` changes nothing."""
 
     message_id: MessageID
@@ -54,73 +54,73 @@ class UnrevertInput(Wire, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-async def put_message(call: Call) -> AnyMessage:
-    """Add a message, or put it in place of the one with its id."""
+async def put_message(call: DirectoryCall) -> AnyMessage:
+    """Add a message, or replace the one with its id."""
     message: AnyMessage = call.body
     if (message.session_id, message.id) != (call.names["sessionID"], call.names["messageID"]):
-        raise InvalidInputError("message", NOT_THE_ADDRESS)
+        raise InvalidInputError("message", WRONG_IDS)
     return await call.api.update_message(message)
 
 
-async def put_part(call: Call) -> AnyPart:
-    """Add a part, or put it in place of the one with its id; and say what it grew by."""
-    asked: PutPartInput = call.body
-    part = asked.part
+async def put_part(call: DirectoryCall) -> AnyPart:
+    """Add a part, or replace the one with its id, and publish what it grew by."""
+    input: PutPartInput = call.body
+    part = input.part
     place = part.session_id, part.message_id, part.id
     if place != (call.names["sessionID"], call.names["messageID"], call.names["partID"]):
-        raise InvalidInputError("part", NOT_THE_ADDRESS)
-    return await call.api.update_part(part, delta=asked.delta)
+        raise InvalidInputError("part", WRONG_IDS)
+    return await call.api.update_part(part, delta=input.delta)
 
 
-async def check_prompt(call: Call) -> None:
-    """Whether there are the agent and the model that a prompt names. Nothing is stored."""
-    await call.api.check_prompt(checked(call))
+async def check_prompt(call: DirectoryCall) -> None:
+    """Check that the agent and the model of a prompt exist. Nothing is stored."""
+    await call.api.check_prompt(read_prompt(call))
 
 
-async def submit(call: Call) -> MessageWithParts:
-    """Send a prompt, and be given it as it was stored; what comes of it is told as events."""
-    return await call.api.submit(session_in(call), await once(call, checked(call)))
+async def submit(call: DirectoryCall) -> MessageWithParts:
+    """Send a prompt and return it as it was stored; events tell what follows."""
+    return await call.api.submit(read_session_id(call), await make_idempotent(call, read_prompt(call)))
 
 
-async def compact(call: Call) -> MessageWithParts:
-    """Sum a conversation up now, by the model that is named or by its own; gives the summary."""
-    return await call.api.compact(session_in(call), model=(call.body or CompactInput()).model)
+async def compact(call: DirectoryCall) -> MessageWithParts:
+    """Compact a conversation now, with the given model or its own; return the summary."""
+    return await call.api.compact(read_session_id(call), model=(call.body or CompactInput()).model)
 
 
-async def uncompact(call: Call) -> bool:
-    """Show the model again what the last summary cut off; gives whether there was one."""
-    return await call.api.uncompact(session_in(call))
+async def uncompact(call: DirectoryCall) -> bool:
+    """Undo the last compaction, so that the model sees the full history again; return whether there was one."""
+    return await call.api.uncompact(read_session_id(call))
 
 
-async def initialize(call: Call) -> MessageWithParts:
-    """Have an agent write an AGENTS.md; gives its last message."""
-    asked: InitializeInput = call.body or InitializeInput()
-    return await call.api.initialize(session_in(call), model=asked.model, message_id=asked.message_id)
+async def initialize(call: DirectoryCall) -> MessageWithParts:
+    """Let an agent write an AGENTS.md; return its last message."""
+    input: InitializeInput = call.body or InitializeInput()
+    return await call.api.initialize(read_session_id(call), model=input.model, message_id=input.message_id)
 
 
-async def abort(call: Call) -> bool:
-    """End the run of a session; gives whether there was one."""
-    api = await call.premises.find_runner(session_in(call)) or call.api
-    return await api.abort(session_in(call))
+async def abort(call: DirectoryCall) -> bool:
+    """End the run of a session; return whether there was one."""
+    api = await call.server.find_runner(read_session_id(call)) or call.api
+    return await api.abort(read_session_id(call))
 
 
-async def get_status(call: Call) -> AnyStatus:
-    """What a session is doing."""
-    return await call.api.get_status(session_in(call))
+async def get_status(call: DirectoryCall) -> AnyStatus:
+    """Return the status of a session."""
+    return await call.api.get_status(read_session_id(call))
 
 
-async def revert(call: Call) -> Reverted:
-    """Take a session back to before a message, and say what became of each file; or only what would."""
-    asked: RevertInput = call.body
+async def revert(call: DirectoryCall) -> RevertResult:
+    """Take a session back to before a message and report each file; with `dryRun`, only report."""
+    input: FileRevertInput = call.body
     return await call.api.revert(
-        session_in(call), asked.message_id, asked.part_id, files=asked.files, dry_run=asked.dry_run
+        read_session_id(call), input.message_id, input.part_id, files=input.files, dry_run=input.dry_run
     )
 
 
-async def unrevert(call: Call) -> Reverted:
-    """Bring back what was taken back, and say what became of each file; or only what would."""
-    asked: UnrevertInput = call.body or UnrevertInput()
-    return await call.api.unrevert(session_in(call), files=asked.files, dry_run=asked.dry_run)
+async def unrevert(call: DirectoryCall) -> RevertResult:
+    """Restore what was reverted and report each file; with `dryRun`, only report."""
+    input: UnrevertInput = call.body or UnrevertInput()
+    return await call.api.unrevert(read_session_id(call), files=input.files, dry_run=input.dry_run)
 
 
 ROUTES = (
@@ -149,7 +149,7 @@ ROUTES = (
     ),
     route("POST", f"{SESSION}/abort", "weft.session.abort", abort),
     route("GET", f"{SESSION}/status", "weft.session.status", get_status),
-    route("POST", f"{SESSION}/revert", "weft.session.revert", revert, takes=RevertInput, home="needs"),
+    route("POST", f"{SESSION}/revert", "weft.session.revert", revert, takes=FileRevertInput, home="needs"),
     route(
         "POST",
         f"{SESSION}/unrevert",

@@ -1,4 +1,4 @@
-"""HTTP of our own for grants, shares, commands, tools, readiness and metrics."""
+"""weft's own HTTP routes for grants, commands, tools, damage and readiness."""
 
 from typing import Annotated
 
@@ -8,74 +8,67 @@ from weft.errors import WeftError
 from weft.model.agent import Command
 from weft.model.damage import Damage
 from weft.model.ids import GrantID, PermissionID
-from weft.model.permission import USUAL_TERMS, Grant, GrantTerms, Reply
+from weft.model.permission import DEFAULT_GRANT_TERMS, Grant, GrantTerms, Reply
 from weft.model.wire import Wire, always
 from weft.model.workspace import ToolInfo
-from weft.server.route import Answer, Call, Wide, route
-from weft.server.routes.permissions import LONGEST, find_asker
+from weft.server.route import DirectoryCall, RouteResult, ServerCall, route
+from weft.server.routes.permissions import MAX_MESSAGE_LENGTH, find_owner
 
 
-class ReplyInput(Wire, frozen=True, kw_only=True):
+class GrantReplyInput(Wire, frozen=True, kw_only=True):
     """An answer; `grant` says how far an `always` reaches, and for how long."""
 
     reply: Reply
-    message: Annotated[str, Meta(max_length=LONGEST)] = ""
-    grant: GrantTerms = USUAL_TERMS
+    message: Annotated[str, Meta(max_length=MAX_MESSAGE_LENGTH)] = ""
+    grant: GrantTerms = DEFAULT_GRANT_TERMS
 
 
-async def reply_permission(call: Call) -> bool:
-    """Allow it, once or on terms, or not."""
-    answer: ReplyInput = call.body
+async def reply_permission(call: DirectoryCall) -> bool:
+    """Answer a permission request: allow once, on given terms, or reject."""
+    answer: GrantReplyInput = call.body
     id = PermissionID(call.names["requestID"])
-    api = await find_asker(call, lambda api: api.list_permissions(), id)
+    api = await find_owner(call, lambda api: api.list_permissions(), id)
     await api.reply_permission(id, answer.reply, message=answer.message, grant=answer.grant)
     return True
 
 
-async def list_grants(call: Call) -> list[Grant]:
-    """What agents were allowed for more than once."""
+async def list_grants(call: DirectoryCall) -> list[Grant]:
+    """List the grants in force."""
     return await call.api.list_grants()
 
 
-async def revoke_grant(call: Call) -> bool:
-    """Take back what was allowed."""
+async def revoke_grant(call: DirectoryCall) -> bool:
+    """Revoke a grant."""
     await call.api.revoke_grant(GrantID(call.names["grantID"]))
     return True
 
 
-async def catch_up_shares(call: Call) -> bool:
-    """Bring what is shown elsewhere up to date, as far as its server lets us."""
-    await call.api.sharing.catch_up()
-    return True
-
-
-async def get_command(call: Call) -> Command:
-    """One command."""
+async def get_command(call: DirectoryCall) -> Command:
+    """Return a command."""
     return await call.api.get_command(call.names["name"])
 
 
-async def list_tools(call: Call) -> list[ToolInfo]:
-    """The tools as any model is told of them."""
+async def list_tools(call: DirectoryCall) -> list[ToolInfo]:
+    """List the tools as models see them."""
     return await call.api.surroundings.list_tools()
 
 
-async def list_damage(call: Call) -> list[Damage]:
-    """Stored documents that cannot be read, and why. Every document is read for it."""
+async def list_damage(call: DirectoryCall) -> list[Damage]:
+    """List stored documents that cannot be read, with the reason. This reads every document."""
     return await call.api.surroundings.list_damage()
 
 
-AROUND_ROUTES = (
+WORKSPACE_ROUTES = (
     route("GET", "/weft/damage", "weft.damage", list_damage, gives=list[Damage]),
     route(
         "POST",
         "/weft/permission/{requestID}/reply",
         "weft.permission.reply",
         reply_permission,
-        takes=ReplyInput,
+        takes=GrantReplyInput,
     ),
     route("GET", "/weft/grant", "weft.grant.list", list_grants),
     route("DELETE", "/weft/grant/{grantID}", "weft.grant.revoke", revoke_grant),
-    route("POST", "/weft/share/catch-up", "weft.share.catchUp", catch_up_shares),
     route("GET", "/weft/command/{name}", "weft.command.get", get_command),
     route("GET", "/weft/tool", "weft.tool.list", list_tools),
 )
@@ -85,34 +78,34 @@ NOT_READY = 503
 
 
 class Ready(Wire, frozen=True, kw_only=True):
-    """Whether work may be sent here; if not, why not."""
+    """Whether the server accepts work, and the reasons if it does not."""
 
     ready: bool
     reasons: tuple[str, ...] = always(())
 
 
-async def get_ready(call: Wide) -> Answer:
-    """Whether the server takes work: its store can be written to, and it is not about to end."""
+async def get_ready(call: ServerCall) -> RouteResult:
+    """Return whether the server accepts work: its store is writable and it is not shutting down."""
     reasons: list[str] = []
-    if call.premises.ending:
+    if call.server.shutting_down:
         reasons.append("the server is ending")
     else:
         try:
-            await (await call.premises.open(call.premises.here)).surroundings.check_store()
+            await (await call.server.open(call.server.here)).surroundings.check_store()
         except WeftError as error:
             reasons.append(f"{type(error).__name__}: nothing can be stored")
-            call.premises.note(f"not ready: {type(error).__name__}: {error}")
-    return Answer(
+            call.server.note(f"not ready: {type(error).__name__}: {error}")
+    return RouteResult(
         value=Ready(ready=not reasons, reasons=tuple(reasons)), status=NOT_READY if reasons else 200
     )
 
 
-async def get_metrics(call: Wide) -> str:
-    """Numbers of the server, in the text format of Prometheus."""
+async def get_metrics(call: ServerCall) -> str:
+    """Return metrics in the text format of Prometheus."""
     raise NotImplementedError(call.path)
 
 
-CARE_ROUTES = (
+HEALTH_ROUTES = (
     route("GET", "/weft/ready", "weft.ready", get_ready, gives=Ready),
     route("GET", "/weft/metrics", "weft.metrics", get_metrics, media="text/plain"),
 )

@@ -1,4 +1,4 @@
-"""HTTP for the project, its agents, skills, tools and helper programs."""
+"""HTTP routes for the project, its agents, skills, tools and helper programs."""
 
 from msgspec import Struct
 
@@ -15,9 +15,9 @@ from weft.model.workspace import (
     ProjectChange,
     ToolInfo,
     Vcs,
-    Whereabouts,
+    WorkspacePaths,
 )
-from weft.server.route import Call, route
+from weft.server.route import DirectoryCall, route
 
 
 class ToolQuery(Struct, frozen=True, kw_only=True):
@@ -25,39 +25,39 @@ class ToolQuery(Struct, frozen=True, kw_only=True):
     model: str
 
 
-async def list_agents(call: Call) -> list[Agent]:
-    """The agents there are, the one that is used when none is named first."""
+async def list_agents(call: DirectoryCall) -> list[Agent]:
+    """List the agents, the default one first."""
     return await call.api.surroundings.list_agents()
 
 
-async def list_skills(call: Call) -> list[Skill]:
-    """The skills there are."""
+async def list_skills(call: DirectoryCall) -> list[Skill]:
+    """List the skills."""
     return await call.api.surroundings.list_skills()
 
 
-async def list_lsp(call: Call) -> list[LspStatus]:
-    """The language servers that were started."""
+async def list_lsp(call: DirectoryCall) -> list[LspStatus]:
+    """List the language servers that were started."""
     return await call.api.surroundings.list_lsp()
 
 
-async def list_formatters(call: Call) -> list[FormatterStatus]:
-    """The formatters there are, and whether they are used here."""
+async def list_formatters(call: DirectoryCall) -> list[FormatterStatus]:
+    """List the formatters, and whether each is used here."""
     return await call.api.surroundings.list_formatters()
 
 
-async def list_tool_ids(call: Call) -> list[str]:
-    """The names of the tools there are."""
+async def list_tool_ids(call: DirectoryCall) -> list[str]:
+    """List the names of the tools."""
     return [tool.id for tool in await call.api.surroundings.list_tools()]
 
 
-async def list_tools(call: Call) -> list[ToolInfo]:
-    """The tools as a model is told of them."""
-    asked: ToolQuery = call.query
-    model = ModelRef(provider_id=asked.provider, model_id=asked.model)
+async def list_tools(call: DirectoryCall) -> list[ToolInfo]:
+    """List the tools as a model sees them."""
+    query: ToolQuery = call.query
+    model = ModelRef(provider_id=query.provider, model_id=query.model)
     return await call.api.surroundings.list_tools(model)
 
 
-OUTFIT_ROUTES = (
+TOOLING_ROUTES = (
     route("GET", "/agent", "app.agents", list_agents),
     route("GET", "/skill", "app.skills", list_skills),
     route("GET", "/lsp", "lsp.status", list_lsp),
@@ -75,7 +75,7 @@ class ProjectDirectory(Wire, frozen=True, kw_only=True):
 
 
 class ChangedFile(Wire, frozen=True, kw_only=True):
-    """A file that is not as committed, in the words of later versions."""
+    """A file that differs from the last commit, in the form of later versions."""
 
     file: str
     additions: int
@@ -83,24 +83,24 @@ class ChangedFile(Wire, frozen=True, kw_only=True):
     status: str
 
 
-async def list_projects(call: Call) -> list[Project]:
-    """Every project there is."""
+async def list_projects(call: DirectoryCall) -> list[Project]:
+    """List every known project."""
     return await call.api.surroundings.list_projects()
 
 
-async def current_project(call: Call) -> Project:
-    """The project of this directory."""
+async def current_project(call: DirectoryCall) -> Project:
+    """Return the project of this directory."""
     return await call.api.current_project()
 
 
-async def update_project(call: Call) -> Project:
-    """Give a project a name, a picture or a command to start with."""
+async def update_project(call: DirectoryCall) -> Project:
+    """Change the name, the icon or the start command of a project."""
     change: ProjectChange = call.body
     return await call.api.surroundings.update_project(ProjectID(call.names["projectID"]), change)
 
 
-async def list_directories(call: Call) -> list[ProjectDirectory]:
-    """The checkouts of a project."""
+async def list_directories(call: DirectoryCall) -> list[ProjectDirectory]:
+    """List the checkouts of a project."""
     id = call.names["projectID"]
     for project in [await call.api.current_project(), *await call.api.surroundings.list_projects()]:
         if project.id == id:
@@ -109,18 +109,18 @@ async def list_directories(call: Call) -> list[ProjectDirectory]:
     raise NotFoundError("project", id[:80])
 
 
-async def get_path(call: Call) -> Whereabouts:
-    """Where we are, and where things are kept."""
+async def get_path(call: DirectoryCall) -> WorkspacePaths:
+    """Return the directories of the project and of the server."""
     return await call.api.surroundings.get_whereabouts()
 
 
-async def get_vcs(call: Call) -> Vcs:
-    """What version control says."""
+async def get_vcs(call: DirectoryCall) -> Vcs:
+    """Return the state of version control."""
     return await call.api.surroundings.get_vcs()
 
 
-async def list_vcs_status(call: Call) -> list[ChangedFile]:
-    """The files that are not as committed."""
+async def list_vcs_status(call: DirectoryCall) -> list[ChangedFile]:
+    """List the files that differ from the last commit."""
     return [_to_changed(each) for each in await call.api.files.list_changed()]
 
 

@@ -1,4 +1,4 @@
-"""HTTP for worktrees: checkouts of their own for sessions."""
+"""HTTP routes for worktrees: separate checkouts for sessions."""
 
 import os
 from collections.abc import Iterable
@@ -9,19 +9,19 @@ from msgspec import Meta, Struct
 from weft.errors import ConflictError, NotPermittedError
 from weft.model.wire import Wire
 from weft.model.workspace import WorktreeInfo
-from weft.server.route import Call, route
+from weft.server.route import DirectoryCall, route
 
 WORKTREE = "/experimental/worktree"
-LONGEST_NAME = 200
-LONGEST_COMMAND = 100_000
+MAX_NAME_LENGTH = 200
+MAX_COMMAND_LENGTH = 100_000
 NO_SHELL = "the server was started with --no-shell"
 
 
 class WorktreeInput(Wire, frozen=True, kw_only=True):
-    """`start_command` is run after the one that the project says makes a worktree ready."""
+    """`start_command` runs after the command with which the project prepares a worktree."""
 
-    name: Annotated[str, Meta(max_length=LONGEST_NAME)] | None = None
-    start_command: Annotated[str, Meta(max_length=LONGEST_COMMAND)] | None = None
+    name: Annotated[str, Meta(max_length=MAX_NAME_LENGTH)] | None = None
+    start_command: Annotated[str, Meta(max_length=MAX_COMMAND_LENGTH)] | None = None
 
 
 class WorktreePlace(Wire, frozen=True, kw_only=True):
@@ -29,65 +29,65 @@ class WorktreePlace(Wire, frozen=True, kw_only=True):
 
 
 class ForceQuery(Struct, frozen=True, kw_only=True):
-    """By `force` also if there is work in it that is nowhere else."""
+    """With `force` the worktree goes even if it holds work that is nowhere else."""
 
     force: bool = False
 
 
-async def list_worktrees(call: Call) -> list[str]:
-    """The other checkouts of this project."""
+async def list_worktrees(call: DirectoryCall) -> list[str]:
+    """List the other checkouts of this project."""
     made = [each.directory for each in await call.api.worktrees.list_worktrees()]
-    return _there((*(await call.api.current_project()).sandboxes, *made))
+    return _list_existing((*(await call.api.current_project()).sandboxes, *made))
 
 
-def _there(directories: Iterable[str]) -> list[str]:
-    """A project remembers its checkouts until it is next opened, those that are gone too."""
+def _list_existing(directories: Iterable[str]) -> list[str]:
+    """Return the directories that exist. A project remembers removed checkouts until it is next opened."""
     return [each for each in dict.fromkeys(directories) if os.path.isdir(each)]
 
 
-async def list_described(call: Call) -> list[WorktreeInfo]:
-    """The worktrees that were made for sessions, by name."""
+async def list_described(call: DirectoryCall) -> list[WorktreeInfo]:
+    """List the worktrees made for sessions, by name."""
     return await call.api.worktrees.list_worktrees()
 
 
-async def create_worktree(call: Call) -> WorktreeInfo:
-    """Make another checkout, on a branch of its own, and make it ready."""
-    asked: WorktreeInput = call.body or WorktreeInput()
-    made = await call.api.worktrees.create_worktree(asked.name or None, also=asked.start_command or "")
-    # Opened, it is known to its project, and sessions may be begun in it.
-    await call.premises.open(made.directory)
+async def create_worktree(call: DirectoryCall) -> WorktreeInfo:
+    """Create a checkout on its own branch and prepare it."""
+    input: WorktreeInput = call.body or WorktreeInput()
+    made = await call.api.worktrees.create_worktree(input.name or None, also=input.start_command or "")
+    # Opening it registers it with its project, so that sessions may start in it.
+    await call.server.open(made.directory)
     return made
 
 
-async def create_bare(call: Call) -> WorktreeInfo:
-    """Make another checkout, on a branch of its own. Nothing is run in it: there is no shell to be had here."""
-    asked: WorktreeInput = call.body or WorktreeInput()
-    if asked.start_command:
+async def create_bare(call: DirectoryCall) -> WorktreeInfo:
+    """Create a checkout on its own branch, without running anything in it: this server offers no shell."""
+    input: WorktreeInput = call.body or WorktreeInput()
+    if input.start_command:
         raise NotPermittedError(f"startCommand: {NO_SHELL}")
-    made = await call.api.worktrees.create_worktree(asked.name or None, start=False)
-    await call.premises.open(made.directory)
+    made = await call.api.worktrees.create_worktree(input.name or None, start=False)
+    await call.server.open(made.directory)
     return made
 
 
-async def remove_worktree(call: Call) -> bool:
-    """Remove a checkout with its branch; what stood in it is kept as a commit for as long as git keeps it."""
-    await call.api.worktrees.remove_worktree(await _left(call), force=call.query.force)
+async def remove_worktree(call: DirectoryCall) -> bool:
+    """Remove a checkout with its branch; git keeps its content as a commit for a while."""
+    await call.api.worktrees.remove_worktree(await _release(call), force=call.query.force)
     return True
 
 
-async def reset_worktree(call: Call) -> bool:
-    """Put a checkout back to the main branch; what git ignores stays."""
-    await call.api.worktrees.reset_worktree(await _left(call), force=call.query.force)
+async def reset_worktree(call: DirectoryCall) -> bool:
+    """Reset a checkout to the main branch; ignored files stay."""
+    await call.api.worktrees.reset_worktree(await _release(call), force=call.query.force)
     return True
 
 
-async def _left(call: Call) -> str:
-    """The directory that is meant, with nothing going on in it any more."""
-    asked: WorktreePlace = call.body
-    directory = call.premises.resolve(asked.directory)
-    if await call.premises.is_busy(directory):
-        raise ConflictError("worktree", asked.directory[:200], "is in use", hint="end what runs in it first")
-    await call.premises.dispose(directory)
+async def _release(call: DirectoryCall) -> str:
+    """Return the directory after closing it. Raise `ConflictError` if something runs in it."""
+    input: WorktreePlace = call.body
+    directory = call.server.resolve(input.directory)
+    if await call.server.is_busy(directory):
+        raise ConflictError("worktree", input.directory[:200], "is in use", hint="end what runs in it first")
+    await call.server.dispose(directory)
     return directory
 
 
@@ -100,5 +100,9 @@ ROUTES = (
     ),
 )
 
-CREATING = (route("POST", WORKTREE, "worktree.create", create_worktree, takes=WorktreeInput, optional=True),)
-CREATING_BARE = (route("POST", WORKTREE, "worktree.create", create_bare, takes=WorktreeInput, optional=True),)
+CREATE_ROUTES = (
+    route("POST", WORKTREE, "worktree.create", create_worktree, takes=WorktreeInput, optional=True),
+)
+CREATE_ONLY_ROUTES = (
+    route("POST", WORKTREE, "worktree.create", create_bare, takes=WorktreeInput, optional=True),
+)

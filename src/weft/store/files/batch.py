@@ -1,4 +1,4 @@
-"""Work out what a batch of events changes in the tree, before anything is written."""
+"""Compute what a batch of events changes in the tree, before anything is written."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -24,44 +24,51 @@ from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage
 from weft.model.part import AnyPart
 from weft.model.session import Session
-from weft.model.transcript import grown
+from weft.model.transcript import grow_part
 from weft.model.wire import encode_pretty
 from weft.store.files.documents import LIMIT
-from weft.store.files.growth import FIELD, Piece, can_grow, end_of_growth, first_line, to_lines
+from weft.store.files.growth import (
+    FIELD,
+    GrowthPiece,
+    can_grow,
+    encode_header,
+    encode_pieces,
+    find_growth_end,
+)
 from weft.store.files.layout import Layout, project_lock, session_lock
-from weft.store.files.messages import Messages
-from weft.store.files.reader import Tree, list_part_owners
+from weft.store.files.messages import MessageReader
+from weft.store.files.tree import Tree, list_part_owners
 
 
-class Extension(NamedTuple):
-    """A growth file gets longer: these bytes, from this one on."""
+class GrowthAppend(NamedTuple):
+    """Bytes to append to a growth file, and the offset where they go."""
 
     path: str
     at: int
     raw: bytes
 
 
-class Plan(NamedTuple):
-    """Directories to clear, what to move where, documents to put, documents to drop; or one extension and nothing else.
+class WritePlan(NamedTuple):
+    """The changes of one batch: directories to clear, paths to move, documents to put and drop; or one append alone.
 
-    `tidy` is what counts for nothing once that is done, and may be removed at leisure. A `fresh` directory is not
-    there yet and nobody knows its name: it can be put whole.
+    `tidy` are files that have no effect afterwards; removing them may fail. A `fresh` directory does not exist yet and
+    nobody else knows its name, so it can be renamed into place with all its files.
     """
 
     clears: list[str]
     puts: dict[str, bytes]
     drops: list[str]
-    extension: Extension | None
+    extension: GrowthAppend | None
     tidy: list[str]
     moves: Mapping[str, str] = MappingProxyType({})
     fresh: frozenset[str] = frozenset()
 
 
-def is_promise(event: Durable) -> bool:
-    """Whether somebody will be told this is done, so that it must be on the disk itself first.
+def must_flush(event: Durable) -> bool:
+    """Return True if somebody relies on this event once it is applied, so that it must reach the disk first.
 
-    The rest only has to outlive the process: a power cut may take back what a running step wrote, until the step's
-    message is complete.
+    Everything else only has to outlive the process: until the message of a running step is complete, a power cut may
+    lose what the step wrote.
     """
     match event:
         case SessionCreated() | SessionDeleted() | MessageRemoved() | PartRemoved():
@@ -77,7 +84,7 @@ def is_promise(event: Durable) -> bool:
 
 
 def lock_of(event: Durable) -> str:
-    """Whoever changes what this event changes must hold this lock."""
+    """Return the lock that guards what this event changes."""
     match event:
         case ProjectUpdated(info=project):
             return project_lock(project.id)
@@ -92,9 +99,9 @@ def lock_of(event: Durable) -> str:
 
 
 class Batch:
-    """Folds events into a plan. The later of two events that touch the same document wins."""
+    """Folds events into a plan. If two events touch the same document, the later one wins."""
 
-    def __init__(self, tree: Tree, messages: Messages) -> None:
+    def __init__(self, tree: Tree, messages: MessageReader) -> None:
         self._tree = tree
         self._messages = messages
         self._layout: Layout = tree.layout
@@ -137,19 +144,19 @@ class Batch:
             case PartGrew():
                 self._grow(event)
 
-    def plan(self) -> Plan:
+    def plan(self) -> WritePlan:
         extension = self._settle_growth()
-        fresh = self._fresh()
+        fresh = self._list_fresh()
         puts = {path: encode_pretty(value) for path, value in self._puts.items()}
         for path, raw in list(puts.items()):
             known = path in self._parts and os.path.dirname(path) not in fresh
             growth = self._layout.growth(*self._parts[path]) if known else ""
-            if growth and end_of_growth(growth, raw):
-                # Growth of another document counts for nothing. This one would count again: it has to go as well.
+            if growth and find_growth_end(growth, raw):
+                # Growth is tied to the exact bytes of a document. These are the same bytes again, so the old growth must go.
                 self._drops[growth] = None
                 if _read(path) == raw:
                     del puts[path]
-        return Plan(
+        return WritePlan(
             clears=[path for path in self._clears if os.path.lexists(path)],
             puts=puts,
             drops=[path for path in self._drops if os.path.lexists(path)],
@@ -158,8 +165,8 @@ class Batch:
             fresh=fresh,
         )
 
-    def _fresh(self) -> frozenset[str]:
-        """The directories of messages and parts that a session begins with."""
+    def _list_fresh(self) -> frozenset[str]:
+        """Return the directories that do not exist yet and will hold the messages and parts of a new session."""
         if not self._new:
             return frozenset()
         directories = {
@@ -172,7 +179,7 @@ class Batch:
     # --- sessions ---
 
     def _put_session(self, session: Session) -> None:
-        # A session may change its project; its document is then at home in another directory and in no other.
+        # A session may move to another project. Its document then belongs into that project's directory only.
         path = self._layout.session(session.project_id, session.id)
         self._drop_session(session.id)
         self._put(path, session)
@@ -200,7 +207,7 @@ class Batch:
     def _clear_parts(self, messages: Iterable[MessageID]) -> None:
         for message in messages:
             self._clear(self._layout.parts(message))
-            self._tidy[self._layout.grown(message)] = None
+            self._tidy[self._layout.growth_directory(message)] = None
             for key in [key for key in self._growths if key[0] == message]:
                 del self._growths[key]
 
@@ -214,30 +221,30 @@ class Batch:
     def _grow(self, event: PartGrew) -> None:
         path = self._layout.part(event.message_id, event.part_id)
         if path in self._puts:
-            self._puts[path] = grown(self._puts[path], event)
+            self._puts[path] = grow_part(self._puts[path], event)
         elif event.field == FIELD and not self._is_gone(path):
             self._growths.setdefault((event.message_id, event.part_id), []).append(event)
 
-    def _settle_growth(self) -> Extension | None:
-        """Growth that comes alone is an extension. Beside other changes it becomes one of them: a part put anew."""
+    def _settle_growth(self) -> GrowthAppend | None:
+        """Return an append if growth is the only change. Otherwise write each grown part as a whole document."""
         growths = {key: growth for key, growth in self._growths.items() if self._can_grow(*key)}
         if len(growths) == 1 and not (self._puts or self._drops or self._clears):
             [((message, id), growth)] = growths.items()
-            return self._extension(message, id, growth)
+            return self._to_append(message, id, growth)
         for (message, id), growth in growths.items():
             part = self._messages.find_part(message, id)
             if part is not None:
                 for event in growth:
-                    part = grown(part, event)
+                    part = grow_part(part, event)
                 self._put_part(message, id, part)
         return None
 
-    def _extension(self, message: MessageID, id: PartID, growth: list[PartGrew]) -> Extension:
+    def _to_append(self, message: MessageID, id: PartID, growth: list[PartGrew]) -> GrowthAppend:
         document = _read(self._layout.part(message, id))
         path = self._layout.growth(message, id)
-        at = end_of_growth(path, document)
-        lines = to_lines(Piece(offset=event.offset, delta=event.delta) for event in growth)
-        return Extension(path, at, lines if at else first_line(document) + lines)
+        at = find_growth_end(path, document)
+        lines = encode_pieces(GrowthPiece(offset=event.offset, delta=event.delta) for event in growth)
+        return GrowthAppend(path, at, lines if at else encode_header(document) + lines)
 
     def _can_grow(self, message: MessageID, id: PartID) -> bool:
         part = self._tree.documents.find(self._layout.part(message, id), AnyPart)

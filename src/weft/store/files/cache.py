@@ -1,4 +1,4 @@
-"""Cache the messages of recently read sessions for as long as nobody can have changed them."""
+"""Cache the messages of recently read sessions until somebody may have changed them."""
 
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -16,33 +16,36 @@ from weft.model.event import (
     SessionDeleted,
 )
 from weft.model.ids import MessageID, SessionID
-from weft.model.message import MessageWithParts, message_order
+from weft.model.message import MessageWithParts, message_sort_key
 from weft.model.part import AnyPart
 from weft.store.files.layout import session_lock
-from weft.store.files.messages import NOT_LISTED, Entry, Messages
+from weft.store.files.messages import NOT_LISTED, CachedMessage, MessageReader
 
-NEWEST: Final = 16
-LOOKED_MS: Final = 60_000
-NEVER: Final = -LOOKED_MS
+NEWEST_CHECKED: Final = 16
+FULL_CHECK_MS: Final = 60_000
+NEVER: Final = -FULL_CHECK_MS
 
 
-class Known:
-    """What is known of one session: its messages, by which mark, when all were looked at, and when a stranger had been
-    there. `ours` are those that we have written since they were looked at."""
+class CachedSession:
+    """The cached messages of one session.
+
+    `mark` identifies the last writer. `ours` are the messages that this process wrote since they were last checked.
+    `checked_at` is when all messages were compared with the disk, `foreign_at` when a change without a mark was noticed.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.mark: bytes | None = None
         self.listing = NOT_LISTED
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, CachedMessage] = {}
         self.messages: list[MessageWithParts] = []
         self.size = 0
         self.ours: set[str] = set()
-        self.looked_at = NEVER
-        self.stranger_at = NEVER
+        self.checked_at = NEVER
+        self.foreign_at = NEVER
 
-    def put(self, id: str, entry: Entry | None) -> bool:
-        """Whether the message is another than it was."""
+    def put(self, id: str, entry: CachedMessage | None) -> bool:
+        """Replace a cached message. Return True if its value changed."""
         before = self.entries.pop(id, None)
         if entry is not None:
             self.entries[id] = entry
@@ -50,7 +53,7 @@ class Known:
         return (before and before.message) is not (entry and entry.message)
 
     def arrange(self, changed: set[str]) -> None:
-        """Put the messages that have changed in their places."""
+        """Sort the changed messages into the list."""
         stayed = [message for message in self.messages if message.info.id not in changed]
         came = [self.entries[id].message for id in changed if id in self.entries]
         came.sort(key=_order)
@@ -61,72 +64,72 @@ class Known:
 
 
 def _order(message: MessageWithParts) -> tuple[int, int, str]:
-    return message_order(message.info)
+    return message_sort_key(message.info)
 
 
-class Remembered:
-    """Up to so many bytes of documents (`room`), of the sessions that were read last.
+class MessageCache:
+    """Holds up to `limit` bytes of documents, of the sessions that were read last.
 
-    Many threads use it at once. `_lock` guards which sessions are known, `Known.lock` what is known of one; nobody waits
-    for the first while holding the second.
+    It is used by many threads. `_lock` guards the dictionary of sessions, `CachedSession.lock` guards one session. No thread
+    waits for the former while it holds the latter.
     """
 
-    def __init__(self, messages: Messages, *, room: int, now: Callable[[], int] = system_now) -> None:
+    def __init__(self, messages: MessageReader, *, limit: int, now: Callable[[], int] = system_now) -> None:
         self._messages = messages
-        self._room = room
+        self._limit = limit
         self._now = now
-        self._sessions: dict[str, Known] = {}
+        self._sessions: dict[str, CachedSession] = {}
         self._lock = threading.Lock()
 
-    def knows(self, session: SessionID) -> bool:
+    def has(self, session: SessionID) -> bool:
         return self._find(session_lock(session)) is not None
 
     def list_messages(self, session: SessionID, mark: bytes | None) -> list[MessageWithParts]:
-        """All of them, oldest first. Whoever asks keeps writers out, and says whose mark it found."""
+        """Return all messages, oldest first. The caller keeps writers out and passes the mark it found in the lock."""
         lock = session_lock(session)
         with self._lock:
-            known = self._sessions.pop(lock, None) or Known()
-            self._sessions[lock] = known  # last: the one that was asked for longest ago is the first to go
+            known = self._sessions.pop(lock, None) or CachedSession()
+            self._sessions[lock] = known  # at the end: the session that was read longest ago is evicted first
         with known.lock:
-            self._bring_up_to_date(session, known, mark)
+            self._refresh(session, known, mark)
             found = list(known.messages)
-        self._make_room()
+        self._evict()
         return found
 
-    def marked(self, lock: str, before: bytes, mark: bytes) -> None:
-        """We are about to write under this lock, and have left our mark in place of another."""
+    def note_mark(self, lock: str, before: bytes, mark: bytes) -> None:
+        """Note that this process replaced the mark in a lock, before it writes."""
         known = self._find(lock)
         if known is not None:
             with known.lock:
                 known.mark = mark if known.mark == before else None
 
-    def _find(self, lock: str) -> Known | None:
+    def _find(self, lock: str) -> CachedSession | None:
         with self._lock:
             return self._sessions.get(lock)
 
     @contextmanager
     def writing(self, events: Sequence[Durable]) -> Generator[None]:
-        """These are written meanwhile, under the locks of their sessions."""
+        """Note which messages these events change, while the body writes them under the locks of their sessions."""
         try:
             yield
         except BaseException:
-            self._touch(events)
+            self._mark_written(events)
             raise
         parts = [event.part for event in events if isinstance(event, PartUpdated)]
         if len(parts) == len(events):
-            self._take(parts)
+            self._update_parts(parts)
         else:
-            self._touch(events)
+            self._mark_written(events)
 
-    def _take(self, parts: Sequence[AnyPart]) -> None:
-        """Parts alone were written: of messages that we know there is no need to read them again."""
+    def _update_parts(self, parts: Sequence[AnyPart]) -> None:
+        """Update cached messages after only parts were written, so that they need not be read again."""
         for session in {part.session_id for part in parts}:
             known = self._find(session_lock(session))
             if known is not None:
                 with known.lock:
                     self._put_parts(known, [part for part in parts if part.session_id == session])
 
-    def _put_parts(self, known: Known, parts: Sequence[AnyPart]) -> None:
+    def _put_parts(self, known: CachedSession, parts: Sequence[AnyPart]) -> None:
         changed: set[str] = set()
         for part in parts:
             entry = None if part.message_id in known.ours else known.entries.get(part.message_id)
@@ -138,21 +141,21 @@ class Remembered:
         if changed:
             known.arrange(changed)
 
-    def _touch(self, events: Iterable[Durable]) -> None:
+    def _mark_written(self, events: Iterable[Durable]) -> None:
         for event in events:
             match event:
                 case MessageUpdated(info=info):
-                    self._add(info.session_id, info.id)
+                    self._mark_one_written(info.session_id, info.id)
                 case PartUpdated(part=part):
-                    self._add(part.session_id, part.message_id)
+                    self._mark_one_written(part.session_id, part.message_id)
                 case MessageRemoved() | PartRemoved() | PartGrew():
-                    self._add(event.session_id, event.message_id)
+                    self._mark_one_written(event.session_id, event.message_id)
                 case SessionDeleted(info=session):
                     self.forget(session.id)
                 case _:
                     pass
 
-    def _add(self, session: SessionID, message: MessageID) -> None:
+    def _mark_one_written(self, session: SessionID, message: MessageID) -> None:
         known = self._find(session_lock(session))
         if known is not None:
             with known.lock:
@@ -162,30 +165,32 @@ class Remembered:
         with self._lock:
             self._sessions.pop(session_lock(session), None)
 
-    def _bring_up_to_date(self, session: SessionID, known: Known, mark: bytes | None) -> None:
+    def _refresh(self, session: SessionID, known: CachedSession, mark: bytes | None) -> None:
         now, ids = self._now(), known.listing.names
         known.listing = self._messages.list_again(session, known.listing)
         moved = ids ^ known.listing.names
         is_sure = mark is not None and mark == known.mark and _is_fresh(known, now)
         if is_sure:
-            newest = {message.info.id for message in known.messages[-NEWEST:]}
+            newest = {message.info.id for message in known.messages[-NEWEST_CHECKED:]}
             unread = known.listing.names - known.entries.keys()
-            changed = self._look(session, known, moved | known.ours | newest | unread)
+            changed = self._check(session, known, moved | known.ours | newest | unread)
             if (changed | moved) - known.ours:
-                known.stranger_at, is_sure = now, False
+                known.foreign_at, is_sure = now, False
         if not is_sure:
-            self._look(session, known, known.listing.names | ids)
-            known.looked_at = now
+            self._check(session, known, known.listing.names | ids)
+            known.checked_at = now
         known.mark, known.ours = mark, set()
 
-    def _look(self, session: SessionID, known: Known, ids: Iterable[str]) -> set[str]:
-        """Look at these messages. Gives those that are not as they were known."""
-        growing = self._messages.growing()
+    def _check(self, session: SessionID, known: CachedSession, ids: Iterable[str]) -> set[str]:
+        """Compare these messages with the disk. Return those that changed."""
+        growing = self._messages.list_growing()
         changed: set[str] = set()
         for id in ids:
             there = id in known.listing.names
             entry = (
-                self._messages.look(session, MessageID(id), known.entries.get(id), growing) if there else None
+                self._messages.read_again(session, MessageID(id), known.entries.get(id), growing)
+                if there
+                else None
             )
             if known.put(id, entry):
                 changed.add(id)
@@ -193,12 +198,12 @@ class Remembered:
             known.arrange(changed)
         return changed
 
-    def _make_room(self) -> None:
+    def _evict(self) -> None:
         with self._lock:
             held = sum(known.size for known in self._sessions.values())
-            while held > self._room and self._sessions:
+            while held > self._limit and self._sessions:
                 held -= self._sessions.pop(next(iter(self._sessions))).size
 
 
-def _is_fresh(known: Known, now: int) -> bool:
-    return 0 <= now - known.looked_at < LOOKED_MS <= now - known.stranger_at
+def _is_fresh(known: CachedSession, now: int) -> bool:
+    return 0 <= now - known.checked_at < FULL_CHECK_MS <= now - known.foreign_at

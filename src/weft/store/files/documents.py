@@ -1,4 +1,4 @@
-"""Read JSON documents, cache them while they do not change, and skip unreadable ones."""
+"""Read JSON documents, cache them until they change, and skip unreadable ones."""
 
 import errno
 import os
@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar, overload
 
 from weft.errors import DocumentError, InvalidIdError
-from weft.host.files import Stamp, is_settled, read_bytes, read_file, stamp_of, wait_a_moment
+from weft.host.files import Stamp, is_settled, read_bytes, read_file, stamp_of, wait_briefly
 from weft.model.damage import Damage
-from weft.model.ids import file_name
+from weft.model.ids import check_file_name
 from weft.model.wire import decode
 
 T = TypeVar("T")
@@ -18,12 +18,15 @@ LIMIT = 256 << 20
 ATTEMPTS = 5
 SUFFIX = ".json"
 
-# These say that we are short of something, not that the document is bad: to skip it would hide a sound one.
+# These errors mean that the process is short of resources. Skipping the document would hide a sound one.
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
-class Seen(NamedTuple):
-    """A document as it was read. Without a stamp it had changed just now, and may change again and look the same."""
+class CachedDocument(NamedTuple):
+    """A document as it was read.
+
+    It has no stamp if the file changed so recently that another change could leave the same stamp.
+    """
 
     stamp: Stamp | None
     value: Any
@@ -31,17 +34,17 @@ class Seen(NamedTuple):
 
 
 class Documents:
-    """Reads documents. What is missing or cannot be read is None; `problems` names what cannot be read.
+    """Reads documents. Missing and unreadable ones are None; `problems` lists the unreadable ones.
 
-    Up to so many bytes of them are `remembered`, for who reads them again and again.
+    Up to `cache_bytes` bytes of documents are cached.
     """
 
-    def __init__(self, *, remembered: int = 0) -> None:
+    def __init__(self, *, cache_bytes: int = 0) -> None:
         self._problems: dict[str, str] = {}
-        self._told: set[Damage] = set()
+        self._reported: set[Damage] = set()
         self._values: dict[str, tuple[Stamp, Any]] = {}
-        self._remembers = remembered > 0
-        self._room = remembered
+        self._has_cache = cache_bytes > 0
+        self._cache_left = cache_bytes
         self._lock = threading.Lock()
 
     @overload
@@ -50,34 +53,36 @@ class Documents:
     def find(self, path: str, kind: object) -> Any: ...
     def find(self, path: str, kind: Any) -> Any:
         try:
-            if not self._remembers or kind is Any:  # plain values can be changed by whoever is given them
+            if not self._has_cache or kind is Any:  # plain values are mutable, so they must not be shared
                 return self._read(path, kind)
             known = self._values.get(path)
             if known is not None and known[0] == stamp_of(os.stat(path)):
                 return known[1]
-            return self._read_and_remember(path, kind)
+            return self._read_and_cache(path, kind)
         except (OSError, DocumentError) as error:
             self._note(path, error)
         return None
 
-    def see(self, path: str, kind: object, known: Seen | None) -> Seen | None:
-        """The same for who remembers by itself: what is `known` of a document, if that still holds, else what it is
-        now. A value that is as it was stays the same object."""
+    def find_again(self, path: str, kind: object, known: CachedDocument | None) -> CachedDocument | None:
+        """Like `find`, for callers with a cache of their own: return `known` if the file has not changed.
+
+        A value that is equal to the known one stays the same object.
+        """
         try:
             if known is not None and known.stamp == stamp_of(os.stat(path)):
                 return known
             raw, found = read_file(path, limit=LIMIT)
-            value = self._decoded(path, kind, raw)
+            value = self._decode(path, kind, raw)
         except (OSError, DocumentError) as error:
             self._note(path, error)
             return None
         self._problems.pop(path, None)
         if known is not None and known.value == value:
             value = known.value
-        return Seen(stamp_of(found) if is_settled(found) else None, value, found.st_size)
+        return CachedDocument(stamp_of(found) if is_settled(found) else None, value, found.st_size)
 
     def _note(self, path: str, error: OSError | DocumentError) -> None:
-        """Keep what stood in the way of reading a document as a problem of it. That it is not there is none."""
+        """Record an error as a problem of the document. A missing document is not a problem."""
         if isinstance(error, FileNotFoundError):
             self._problems.pop(path, None)
         elif isinstance(error, DocumentError):
@@ -88,11 +93,11 @@ class Documents:
             self._problems[path] = error.strerror or str(error)
 
     def names(self, directory: str) -> list[str]:
-        """The names of the documents in a directory, without `.json`; anything else there is a problem."""
+        """Return the names of the documents in a directory without `.json`. Report everything else as a problem."""
         return self.list_names(directory)[0]
 
     def list_names(self, directory: str) -> tuple[list[str], bool]:
-        """The same, and whether there is anything else."""
+        """Like `names`, and return also whether the directory contains anything else."""
         found: list[str] = []
         others = False
         for entry in self._entries(directory):
@@ -106,7 +111,7 @@ class Documents:
         return found, others
 
     def directories(self, directory: str) -> list[str]:
-        """The names of the directories in a directory; anything else there is a problem."""
+        """Return the names of the directories in a directory. Report everything else as a problem."""
         found: list[str] = []
         for entry in self._entries(directory):
             if not entry.is_dir():
@@ -115,24 +120,21 @@ class Documents:
                 found.append(entry.name)
         return found
 
-    def take_news(self) -> list[Damage]:
-        """The problems that were found since this was last asked, each once."""
+    def take_new_problems(self) -> list[Damage]:
+        """Return the problems found since the last call, each only once."""
         if not self._problems:
             return []
-        news = [each for each in self.problems() if each not in self._told]
-        self._told.update(news)
-        return news
+        new = [each for each in self.problems() if each not in self._reported]
+        self._reported.update(new)
+        return new
 
     def problems(self) -> list[Damage]:
-        """What could not be read so far, and has not been read since."""
+        """Return the documents that could not be read and have not been read since."""
         found = sorted(self._problems.copy().items())
         return [Damage(where=path, reason=reason) for path, reason in found]
 
     def forget_problems(self) -> None:
         self._problems.clear()
-
-    def note_problem(self, path: str, reason: str) -> None:
-        self._problems[path] = reason
 
     def _entries(self, directory: str) -> list[os.DirEntry[str]]:
         try:
@@ -148,39 +150,39 @@ class Documents:
 
     def _is_id(self, name: str, path: str) -> bool:
         try:
-            file_name("document", name)
+            check_file_name("document", name)
         except InvalidIdError:
-            self._problems[path] = "its name is no id"
+            self._problems[path] = "its name is not an id"
             return False
         return True
 
     def _read(self, path: str, kind: Any) -> Any:
-        value = self._decoded(path, kind, read_bytes(path, limit=LIMIT))
+        value = self._decode(path, kind, read_bytes(path, limit=LIMIT))
         self._problems.pop(path, None)
         return value
 
-    def _read_and_remember(self, path: str, kind: Any) -> Any:
+    def _read_and_cache(self, path: str, kind: Any) -> Any:
         raw, found = read_file(path, limit=LIMIT)
-        value = self._decoded(path, kind, raw)
+        value = self._decode(path, kind, raw)
         self._problems.pop(path, None)
         with self._lock:
             self._forget(path)
             if is_settled(found):
                 self._values[path] = stamp_of(found), value
-                self._room -= found.st_size
-            while self._room < 0:
+                self._cache_left -= found.st_size
+            while self._cache_left < 0:
                 self._forget(next(iter(self._values)))
         return value
 
-    def _decoded(self, path: str, kind: Any, raw: bytes) -> Any:
+    def _decode(self, path: str, kind: Any, raw: bytes) -> Any:
         try:
             return decode(raw, kind, where=path)
         except DocumentError:
             if is_settled(os.stat(path)):
                 raise
-        # OpenCode empties a file before it fills it again: what was written just now may be half of it.
+        # OpenCode truncates a file before it writes it again: a document that was just written may be incomplete.
         for _ in range(ATTEMPTS):
-            wait_a_moment()
+            wait_briefly()
             with suppress(DocumentError):
                 return decode(read_bytes(path, limit=LIMIT), kind, where=path)
         return decode(read_bytes(path, limit=LIMIT), kind, where=path)
@@ -188,4 +190,4 @@ class Documents:
     def _forget(self, path: str) -> None:
         known = self._values.pop(path, None)
         if known is not None:
-            self._room += known[0][1]
+            self._cache_left += known[0][1]

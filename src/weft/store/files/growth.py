@@ -1,4 +1,4 @@
-"""Append the text that a part gained since its document was written."""
+"""Growth files: the text that a part gained since its document was written, appended piece by piece."""
 
 import zlib
 from collections.abc import Iterable
@@ -15,24 +15,24 @@ from weft.store.files.documents import LIMIT
 FIELD = "text"
 
 
-class Piece(Wire, frozen=True, kw_only=True):
-    """From character `offset` on the text is `delta`."""
+class GrowthPiece(Wire, frozen=True, kw_only=True):
+    """At character `offset` the text continues with `delta`."""
 
     offset: int
     delta: str
 
 
 class Growth(NamedTuple):
-    """What a growth file holds for a document: its pieces, and the byte where the next one goes."""
+    """The pieces in a growth file, and the byte offset of the next one."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[GrowthPiece, ...]
     end: int
 
 
-NOTHING = Growth((), 0)
+NO_GROWTH = Growth((), 0)
 
 
-def digest(document: bytes) -> bytes:
+def document_digest(document: bytes) -> bytes:
     return b"%d %08x" % (len(document), zlib.crc32(document))
 
 
@@ -40,38 +40,38 @@ def can_grow(part: AnyPart) -> bool:
     return isinstance(part, TextPart | ReasoningPart)
 
 
-def to_lines(pieces: Iterable[Piece]) -> bytes:
+def encode_pieces(pieces: Iterable[GrowthPiece]) -> bytes:
     return b"".join(encode(piece) + b"\n" for piece in pieces)
 
 
-def first_line(document: bytes) -> bytes:
-    return digest(document) + b"\n"
+def encode_header(document: bytes) -> bytes:
+    return document_digest(document) + b"\n"
 
 
 def read_growth(path: str, document: bytes) -> Growth:
-    """The growth of this very document; nothing if there is none, or it is another's."""
+    """Return the growth of exactly this document; none if there is no file, or it belongs to another document."""
     try:
         raw, _ = read_file(path, limit=LIMIT)
     except OSError:
-        return NOTHING
+        return NO_GROWTH
     head, *lines = raw.split(b"\n")
-    if not lines or head != digest(document):
-        return NOTHING
+    if not lines or head != document_digest(document):
+        return NO_GROWTH
     pieces, end = [], len(head) + 1
-    for line in lines[:-1]:  # after the last newline comes nothing, or what was cut off
+    for line in lines[:-1]:  # the text after the last newline is empty or incomplete
         try:
-            pieces.append(decode(line, Piece))
+            pieces.append(decode(line, GrowthPiece))
         except DocumentError:
             break
         end += len(line) + 1
     return Growth(tuple(pieces), end)
 
 
-def end_of_growth(path: str, document: bytes) -> int:
-    """The byte where the next piece goes: 0 if the file has to be begun. Does not read what is before it."""
+def find_growth_end(path: str, document: bytes) -> int:
+    """Return the byte offset for the next piece, 0 if the file has to be started. Do not read the pieces before it."""
     try:
         with open(path, "rb") as file:
-            head = first_line(document)
+            head = encode_header(document)
             if file.read(len(head)) != head:
                 return 0
             end = file.seek(0, 2)
@@ -83,8 +83,8 @@ def end_of_growth(path: str, document: bytes) -> int:
     return read_growth(path, document).end
 
 
-def fold(part: AnyPart, pieces: Iterable[Piece]) -> AnyPart:
-    """The part with its text grown: `model.transcript.grown` for many pieces at once, in linear time."""
+def apply_growth(part: AnyPart, pieces: Iterable[GrowthPiece]) -> AnyPart:
+    """Return the part with all pieces applied, like `model.transcript.grown` for each, but in linear time."""
     if not isinstance(part, TextPart | ReasoningPart):
         return part
     text, length = [part.text], len(part.text)
@@ -94,7 +94,7 @@ def fold(part: AnyPart, pieces: Iterable[Piece]) -> AnyPart:
         if piece.offset < length:
             text = ["".join(text)]
             if text[0].startswith(piece.delta, piece.offset):
-                continue  # it was said before
+                continue  # this piece was applied before
             text, length = [text[0][: piece.offset]], piece.offset
         text.append(piece.delta)
         length += len(piece.delta)

@@ -1,8 +1,8 @@
-"""List what lies in a tree: names, sizes, ages, and documents that are unreadable or misplaced."""
+"""List what a tree contains: names, sizes, ages, and documents that are unreadable or misplaced."""
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,21 +11,23 @@ from msgspec import Struct
 from weft.errors import InvalidIdError
 from weft.model.damage import Damage
 from weft.model.diff import FileDiff
-from weft.model.ids import MessageID, ProjectID, SessionID, file_name
+from weft.model.ids import MessageID, ProjectID, SessionID, check_file_name
 from weft.model.message import AnyMessage
 from weft.model.part import AnyPart
 from weft.model.project import Project
 from weft.model.session import Session, Todo
 from weft.store.files.documents import Documents
 from weft.store.files.layout import KEPT_WITH_OPENCODE, SUFFIX, Layout
-from weft.store.files.reader import Tree
+from weft.store.files.tree import Tree
+
+ProgressCallback = Callable[[int], None]
 
 
 class Inventory(Struct, frozen=True, kw_only=True):
-    """The names of what lies on each shelf. A document that cannot be read is there all the same.
+    """The names of all documents in a tree by collection, including unreadable ones.
 
-    `sessions` tells the projects that hold each session, `messages` the messages of each session, `owners` the
-    sessions of each message; `parts` are the messages that have parts. `strangers` is what is no document.
+    `sessions` maps a session to the projects that hold it, `messages` a session to its messages, `owners` a message to
+    its sessions. `parts` are the messages that have parts. `strangers` are files that are not documents.
     """
 
     projects: frozenset[str]
@@ -38,7 +40,10 @@ class Inventory(Struct, frozen=True, kw_only=True):
     strangers: tuple[Damage, ...]
 
     def is_there(self, session: str) -> bool:
-        """Whether there is a document for it, or a stranger that may be one: half renamed, or saved by hand."""
+        """Return True if the session has a document, or a file whose path contains its id.
+
+        Such a file may be half renamed, or saved by hand.
+        """
         return session in self.sessions or any(session in each.where for each in self.strangers)
 
     def is_reachable(self, message: str) -> bool:
@@ -47,26 +52,28 @@ class Inventory(Struct, frozen=True, kw_only=True):
 
 def take_inventory(layout: Layout) -> Inventory:
     documents = Documents()
-    sessions = _by_name(_nested(documents, layout.shelf("session")))
-    messages = _nested(documents, layout.shelf("message"))
+    sessions = _invert(_list_nested(documents, layout.collection("session")))
+    messages = _list_nested(documents, layout.collection("message"))
     return Inventory(
-        projects=frozenset(documents.names(layout.shelf("project"))),
+        projects=frozenset(documents.names(layout.collection("project"))),
         sessions=sessions,
         messages=messages,
-        owners=_by_name(messages),
-        parts=frozenset(documents.directories(layout.shelf("part"))),
-        diffs=frozenset(documents.names(layout.shelf("session_diff"))),
-        todos=frozenset(documents.names(layout.shelf("todo"))),
+        owners=_invert(messages),
+        parts=frozenset(documents.directories(layout.collection("part"))),
+        diffs=frozenset(documents.names(layout.collection("session_diff"))),
+        todos=frozenset(documents.names(layout.collection("todo"))),
         strangers=tuple(documents.problems()),
     )
 
 
-def _nested(documents: Documents, shelf: str) -> dict[str, frozenset[str]]:
-    return {name: frozenset(documents.names(f"{shelf}/{name}")) for name in documents.directories(shelf)}
+def _list_nested(documents: Documents, collection: str) -> dict[str, frozenset[str]]:
+    return {
+        name: frozenset(documents.names(f"{collection}/{name}")) for name in documents.directories(collection)
+    }
 
 
-def _by_name(nested: Mapping[str, frozenset[str]]) -> dict[str, tuple[str, ...]]:
-    """Turned round: for each name the directories it is in."""
+def _invert(nested: Mapping[str, frozenset[str]]) -> dict[str, tuple[str, ...]]:
+    """Map each name to the directories that contain it."""
     turned: dict[str, tuple[str, ...]] = {}
     for directory, names in nested.items():
         for name in names:
@@ -74,32 +81,32 @@ def _by_name(nested: Mapping[str, frozenset[str]]) -> dict[str, tuple[str, ...]]
     return turned
 
 
-class Heap(Struct, frozen=True):
-    """What a file or directory comes to: bytes, when anything in it last changed (ms), whether all of it is known."""
+class DiskUsage(Struct, frozen=True):
+    """The size of a file or directory, its last change (ms), and whether it consists of documents only (`known`)."""
 
     bytes: int
     changed: int
     known: bool
 
 
-def weigh(path: str, *, any_name: bool = False) -> Heap:
-    """A file, or a directory with all that is in it. Known are documents, and directories of documents."""
+def measure_usage(path: str, *, any_name: bool = False) -> DiskUsage:
+    """Measure a file, or a directory with everything in it. With `any_name` every file name counts as known."""
     try:
         found = os.lstat(path)
     except OSError:
-        return Heap(0, 0, known=False)
-    # The time of change too, not only that of writing: what was moved here just now is as old inside as it was before.
+        return DiskUsage(0, 0, known=False)
+    # Use ctime too: files that were just moved here keep their old mtime.
     changed = int(max(found.st_mtime, found.st_ctime) * 1000)
     if stat.S_ISREG(found.st_mode):
-        return Heap(found.st_size, changed, known=True)
+        return DiskUsage(found.st_size, changed, known=True)
     if not stat.S_ISDIR(found.st_mode):
-        return Heap(0, changed, known=False)
+        return DiskUsage(0, changed, known=False)
     size, known = 0, True
     for name in list_names(path):
-        inner = weigh(f"{path}/{name}", any_name=any_name)
+        inner = measure_usage(f"{path}/{name}", any_name=any_name)
         size, changed = size + inner.bytes, max(changed, inner.changed)
         known = known and inner.known and (any_name or _is_document(f"{path}/{name}"))
-    return Heap(size, changed, known=known)
+    return DiskUsage(size, changed, known=known)
 
 
 def _is_document(path: str) -> bool:
@@ -109,7 +116,7 @@ def _is_document(path: str) -> bool:
 
 def is_id(name: str) -> bool:
     try:
-        file_name("document", name)
+        check_file_name("document", name)
     except InvalidIdError:
         return False
     return True
@@ -121,37 +128,37 @@ def list_names(directory: str) -> list[str]:
     return []
 
 
-TWIN = "this session is also in"
+DUPLICATE = "this session is also in"
 
 
 def find_misplaced(tree: Tree, inventory: Inventory, id: SessionID) -> list[Damage]:
-    """What is wrong about where this session, its messages and their parts lie. They are read as they lie all the same."""
+    """Return what is wrong with the location of a session, its messages and their parts. They are readable all the same."""
     return [
-        *_session(tree, inventory, id),
+        *_check_session(tree, inventory, id),
         *(
             found
             for name in sorted(inventory.messages.get(id, ()))
-            for found in _message(tree, inventory, id, MessageID(name))
+            for found in _check_message(tree, inventory, id, MessageID(name))
         ),
     ]
 
 
-def _session(tree: Tree, inventory: Inventory, id: SessionID) -> Iterator[Damage]:
+def _check_session(tree: Tree, inventory: Inventory, id: SessionID) -> Iterator[Damage]:
     projects = inventory.sessions.get(id, ())
     for project in projects:
         path = tree.layout.session(ProjectID(project), id)
         session = tree.documents.find(path, Session)
         if session is not None and session.id != id:
             yield Damage(where=path, reason=f"it says it is session {session.id}")
-        # Early versions wrote no project into the session: that is no fault of it.
+        # Early versions did not write the project into the session, so a missing one is fine.
         if session is not None and session.project_id not in ("", project):
             yield Damage(where=path, reason=f"it says its project is {session.project_id}")
     for project in sorted(projects)[1:]:
         path = tree.layout.session(ProjectID(project), id)
-        yield Damage(where=path, reason=f"{TWIN} {', '.join(sorted(projects)[:1])}")
+        yield Damage(where=path, reason=f"{DUPLICATE} {', '.join(sorted(projects)[:1])}")
 
 
-def _message(tree: Tree, inventory: Inventory, session: SessionID, id: MessageID) -> Iterator[Damage]:
+def _check_message(tree: Tree, inventory: Inventory, session: SessionID, id: MessageID) -> Iterator[Damage]:
     path = tree.layout.message(session, id)
     message: AnyMessage | None = tree.documents.find(path, AnyMessage)
     if message is not None and (message.id, message.session_id) != (id, session):
@@ -167,21 +174,22 @@ def _message(tree: Tree, inventory: Inventory, session: SessionID, id: MessageID
             yield Damage(where=f"{directory}/{name}{SUFFIX}", reason=said)
 
 
-FLAT: dict[str, Any] = {
+FLAT_KINDS: dict[str, Any] = {
     "project": Project,
     "session_diff": tuple[FileDiff, ...],
     "todo": tuple[Todo, ...],
     **dict.fromkeys(KEPT_WITH_OPENCODE, Any),
 }
-NESTED: dict[str, Any] = {"session": Session, "message": AnyMessage, "part": AnyPart}
+NESTED_KINDS: dict[str, Any] = {"session": Session, "message": AnyMessage, "part": AnyPart}
 
 
 def find_damage(tree: Tree) -> list[Damage]:
+    """Read every document of the tree and return the unreadable ones."""
     tree.documents.forget_problems()
-    for shelf, kind in FLAT.items():
-        _read_all(tree, tree.layout.shelf(shelf), kind)
-    for shelf, kind in NESTED.items():
-        directory = tree.layout.shelf(shelf)
+    for collection, kind in FLAT_KINDS.items():
+        _read_all(tree, tree.layout.collection(collection), kind)
+    for collection, kind in NESTED_KINDS.items():
+        directory = tree.layout.collection(collection)
         for name in tree.documents.directories(directory):
             _read_all(tree, f"{directory}/{name}", kind)
     for place, _, _ in os.walk(f"{tree.layout.own}/kept"):

@@ -1,12 +1,12 @@
-"""Paths in the JSON tree: OpenCode's for what is OpenCode's, `.weft` for ours."""
+"""Paths in the JSON tree: OpenCode's own layout, and `.weft` for files that only weft writes."""
 
 import os
 
 from weft.errors import InvalidInputError
-from weft.model.ids import MessageID, PartID, ProjectID, SessionID, file_name
+from weft.model.ids import MessageID, PartID, ProjectID, SessionID, check_file_name
 
 SUFFIX = ".json"
-SHELVES = (
+COLLECTIONS = (
     "project",
     "session",
     "message",
@@ -22,14 +22,14 @@ TEMP_MARK = "~"
 
 
 class Layout:
-    """Paths below one root. Whatever id becomes part of a path is checked on the way."""
+    """Builds the paths below one root. Raises `InvalidIdError` for an id that could not be a file name."""
 
     def __init__(self, root: str) -> None:
         self.root = os.path.abspath(root)
         self.own = f"{self.root}/.weft"
-        # Beside the tree, not in it: there the first versions kept each project's sessions.
+        # The first versions of OpenCode kept each project's sessions next to the tree, not in it.
         self.oldest = f"{os.path.dirname(self.root)}/project"
-        # OpenCode 1.2 and later keep sessions there, and their diffs still in this tree.
+        # OpenCode 1.2 and later keep sessions in this database, but still write their diffs into this tree.
         self.database = f"{os.path.dirname(self.root)}/opencode.db"
         self.migration = f"{self.root}/migration"
         self.temps = f"{self.own}/temp"
@@ -41,60 +41,60 @@ class Layout:
         self.upgrades = f"{self.own}/upgrade"
         self.trash = f"{self.own}/trash"
 
-    def shelf(self, name: str) -> str:
+    def collection(self, name: str) -> str:
         return f"{self.root}/{name}"
 
     def run(self, session: SessionID) -> str:
-        return f"{self.runs}/{file_name('session', session)}"
+        return f"{self.runs}/{check_file_name('session', session)}"
 
     def project(self, id: ProjectID) -> str:
-        return f"{self.root}/project/{file_name('project', id)}{SUFFIX}"
+        return f"{self.root}/project/{check_file_name('project', id)}{SUFFIX}"
 
     def sessions(self, project: ProjectID) -> str:
-        return f"{self.root}/session/{file_name('project', project)}"
+        return f"{self.root}/session/{check_file_name('project', project)}"
 
     def session(self, project: ProjectID, id: SessionID) -> str:
-        return f"{self.sessions(project)}/{file_name('session', id)}{SUFFIX}"
+        return f"{self.sessions(project)}/{check_file_name('session', id)}{SUFFIX}"
 
     def messages(self, session: SessionID) -> str:
-        return f"{self.root}/message/{file_name('session', session)}"
+        return f"{self.root}/message/{check_file_name('session', session)}"
 
     def message(self, session: SessionID, id: MessageID) -> str:
-        return f"{self.messages(session)}/{file_name('message', id)}{SUFFIX}"
+        return f"{self.messages(session)}/{check_file_name('message', id)}{SUFFIX}"
 
     def parts(self, message: MessageID) -> str:
-        return f"{self.root}/part/{file_name('message', message)}"
+        return f"{self.root}/part/{check_file_name('message', message)}"
 
     def part(self, message: MessageID, id: PartID) -> str:
-        return f"{self.parts(message)}/{file_name('part', id)}{SUFFIX}"
+        return f"{self.parts(message)}/{check_file_name('part', id)}{SUFFIX}"
 
     def diff(self, session: SessionID) -> str:
-        return f"{self.root}/session_diff/{file_name('session', session)}{SUFFIX}"
+        return f"{self.root}/session_diff/{check_file_name('session', session)}{SUFFIX}"
 
     def todo(self, session: SessionID) -> str:
-        return f"{self.root}/todo/{file_name('session', session)}{SUFFIX}"
+        return f"{self.root}/todo/{check_file_name('session', session)}{SUFFIX}"
 
     def kept(self, key: tuple[str, ...]) -> str:
         if not key:
-            raise InvalidInputError("key", "it has no words")
-        path = "/".join(file_name("key", word) for word in key) + SUFFIX
-        shelved = len(key) > 1 and key[0] in KEPT_WITH_OPENCODE
-        return f"{self.root}/{path}" if shelved else f"{self.own}/kept/{path}"
+            raise InvalidInputError("key", "it is empty")
+        path = "/".join(check_file_name("key", word) for word in key) + SUFFIX
+        is_opencode_key = len(key) > 1 and key[0] in KEPT_WITH_OPENCODE
+        return f"{self.root}/{path}" if is_opencode_key else f"{self.own}/kept/{path}"
 
-    def grown(self, message: MessageID) -> str:
-        return f"{self.growths}/{file_name('message', message)}"
+    def growth_directory(self, message: MessageID) -> str:
+        return f"{self.growths}/{check_file_name('message', message)}"
 
     def growth(self, message: MessageID, part: PartID) -> str:
-        return f"{self.grown(message)}/{file_name('part', part)}"
+        return f"{self.growth_directory(message)}/{check_file_name('part', part)}"
 
     def bundle(self, id: str) -> str:
-        return f"{self.trash}/{file_name('bundle', id)}"
+        return f"{self.trash}/{check_file_name('bundle', id)}"
 
     def label(self, bundle: str) -> str:
         return f"{self.bundle(bundle)}/bundle{SUFFIX}"
 
-    def thrown(self, bundle: str) -> str:
-        """What is in a bundle lies below this as it lay below the root."""
+    def trashed_tree(self, bundle: str) -> str:
+        """Return the directory that mirrors the tree: files in a bundle have the same relative paths as before."""
         return f"{self.bundle(bundle)}/tree"
 
     def lock(self, name: str) -> str:
@@ -104,7 +104,7 @@ class Layout:
         return f"{self.redos}/{lock}"
 
     def temp(self, lock: str, token: str) -> str:
-        """A place for what is being written by the holder of a lock; its name says whose it is."""
+        """Return a path for a file that the holder of a lock is writing. The name contains the name of the lock."""
         return f"{self.temps}/{lock}{TEMP_MARK}{token}"
 
     def relative(self, path: str) -> str:
@@ -115,11 +115,11 @@ class Layout:
 
 
 def session_lock(id: SessionID) -> str:
-    return f"session.{file_name('session', id)}"
+    return f"session.{check_file_name('session', id)}"
 
 
 def project_lock(id: ProjectID) -> str:
-    return f"project.{file_name('project', id)}"
+    return f"project.{check_file_name('project', id)}"
 
 
 def kept_lock(key: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Locks and leases of sessions in files: who may write, who runs a session, and finishing what a dead writer began."""
+"""Locks and leases of sessions: exclude other writers and runs, and finish the writes of dead processes."""
 
 import os
 import zlib
@@ -11,52 +11,52 @@ import msgspec
 from weft.errors import DocumentError, InvalidIdError, SessionBusyError
 from weft.host.files import (
     Disk,
+    hold_lock,
     is_locked,
-    leave_mark,
-    locked,
     make_directory,
-    mark_of,
     read_bytes,
     read_file,
-    share_locked,
-    try_locked,
-    wait_a_moment,
+    read_mark,
+    share_lock,
+    try_lock,
+    wait_briefly,
     write_atomic,
+    write_mark,
 )
-from weft.model.ids import SessionID, file_name
+from weft.model.ids import SessionID, check_file_name
 from weft.model.wire import decode, encode
 from weft.store.files.documents import LIMIT
 from weft.store.files.layout import TEMP_MARK, Layout
 
 
-class Step(msgspec.Struct, frozen=True, array_like=True):
-    """A rename: `in`to place of what was written aside, `out` of the way of what is to go, or to where it is to `stay`."""
+class RedoStep(msgspec.Struct, frozen=True, array_like=True):
+    """A rename: a new file `in`to place, a removed file `out` to a temporary name, or a moved file that is to `stay`."""
 
     way: Literal["in", "out", "stay"]
     source: str
     target: str
 
 
-class Note(msgspec.Struct, frozen=True):
-    """The steps of one batch (paths below the root), and the locks that must be held to take them."""
+class RedoNote(msgspec.Struct, frozen=True):
+    """The renames of one batch (paths relative to the root), and the locks that must be held to carry them out."""
 
     locks: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[RedoStep, ...]
 
 
-class Pointer(msgspec.Struct, frozen=True):
-    """A batch that needs this lock too has its note under another."""
+class RedoPointer(msgspec.Struct, frozen=True):
+    """Says that the note of a batch that needs this lock is stored under another lock."""
 
     see: str
 
 
-def to_bytes(note: Note | Pointer) -> bytes:
+def encode_note(note: RedoNote | RedoPointer) -> bytes:
     raw = encode(note)
     return b"%08x " % zlib.crc32(raw) + raw
 
 
-def find_note(path: str) -> Note | Pointer | None:
-    """The note, if there is one and it is whole."""
+def find_note(path: str) -> RedoNote | RedoPointer | None:
+    """Return the note at a path, None if there is none or it is incomplete."""
     try:
         raw, _ = read_file(path, limit=LIMIT)
     except FileNotFoundError:
@@ -65,13 +65,13 @@ def find_note(path: str) -> Note | Pointer | None:
     if check != b"%08x" % zlib.crc32(body):
         return None
     try:
-        return decode(body, Pointer) if body.startswith(b'{"see"') else decode(body, Note)
+        return decode(body, RedoPointer) if body.startswith(b'{"see"') else decode(body, RedoNote)
     except DocumentError:
         return None
 
 
-def take(step: Step, disk: Disk, root: str) -> list[str]:
-    """Take a step, if it has not been taken. Gives back the directories that had to be made."""
+def take_step(step: RedoStep, disk: Disk, root: str) -> list[str]:
+    """Carry out a rename unless it was done before. Return the directories that were created."""
     source, target = f"{root}/{step.source}", f"{root}/{step.target}"
     taken = step.way != "in" and os.path.lexists(target)
     return disk.move(source, target) if not taken and os.path.lexists(source) else []
@@ -81,33 +81,36 @@ T = TypeVar("T")
 
 ATTEMPTS = 3
 
-Marked = Callable[[str, bytes, bytes], None]
+MarkCallback = Callable[[str, bytes, bytes], None]
 
 
-def nobody_told(lock: str, before: bytes, mark: bytes) -> None:
-    """For who remembers nothing."""
+def ignore_mark(lock: str, before: bytes, mark: bytes) -> None:
+    """Ignore the mark, for users without a cache."""
     del lock, before, mark
 
 
-class Guard:
-    """Every holder of a lock leaves a mark in it before anything else, so that a reader can tell whether anybody has
-    written since it last looked. `marked` is told of our own: under which lock, in place of which mark."""
+class SessionLocks:
+    """Takes locks and recovers unfinished writes.
 
-    def __init__(self, layout: Layout, disk: Disk, marked: Marked = nobody_told) -> None:
+    Every holder of a lock first leaves a mark in it, so that a reader can tell whether anybody has written since its last
+    read. `on_mark` is called for our own marks with the lock, the mark before and the new mark.
+    """
+
+    def __init__(self, layout: Layout, disk: Disk, on_mark: MarkCallback = ignore_mark) -> None:
         self._layout = layout
         self._disk = disk
-        self._marked = marked
+        self._on_mark = on_mark
 
     @contextmanager
     def writing(self, locks: Iterable[str]) -> Generator[tuple[str, ...]]:
-        """Hold these locks, with nothing left half done under any of them. Gives back those that are held."""
+        """Hold these locks, with no unfinished batch under any of them. Yield all locks that are held."""
         wanted = tuple(sorted(set(locks)))
         while True:
             with ExitStack() as held:
-                for name in wanted:  # everybody takes them in the same order, so nobody waits in a circle
-                    fd = held.enter_context(locked(self._layout.lock(name)))
-                    before = mark_of(fd)
-                    self._marked(name, before, leave_mark(fd))
+                for name in wanted:  # sorted, so that two writers cannot deadlock
+                    fd = held.enter_context(hold_lock(self._layout.lock(name)))
+                    before = read_mark(fd)
+                    self._on_mark(name, before, write_mark(fd))
                 missing = self._finish(wanted)
                 if not missing:
                     yield wanted
@@ -115,48 +118,50 @@ class Guard:
             wanted = tuple(sorted({*wanted, *missing}))
 
     def reading(self, lock: str, read: Callable[[bytes | None], T]) -> T:
-        """What `read` gives, with no batch under this lock half done while it reads. It is handed the mark of who
-        wrote last; None when nothing is sure."""
+        """Return the result of `read`, which runs while no batch under this lock is unfinished.
+
+        `read` is passed the mark of the last writer, None if it is uncertain.
+        """
         path = self._layout.lock(lock)
         for _ in range(ATTEMPTS):
-            with share_locked(path) as shared:
+            with share_lock(path) as shared:
                 if self._is_noted(lock):
                     break
-                found = read(None if shared is None else mark_of(shared))
-                # Without a lock file there was no writer; if there is one now, one may have come meanwhile.
+                found = read(None if shared is None else read_mark(shared))
+                # Without a lock file there was no writer. If there is one now, a writer may have come meanwhile.
                 if shared is not None or not os.path.exists(path):
                     return found
         with suppress(OSError), self.writing([lock]):
             return read(None)
-        return read(None)  # nothing can be finished where nothing can be written: read what there is
+        return read(None)  # on a read-only disk nothing can be finished: read what there is
 
     def recover(self) -> None:
-        """Finish what dead writers began, and sweep away what they were writing. Waits for nobody.
+        """Finish the batches of dead writers and remove their temporary files, without waiting for any lock.
 
-        What cannot be finished holds up nothing else; the first `OSError` is raised once the rest is done.
+        One failure does not stop the rest. The first `OSError` is raised at the end.
         """
         errors: list[OSError] = []
-        for name in _names(self._layout.redos):
-            with _collected(errors):
-                self._visit(name)
-        for name in _names(self._layout.temps):
-            with _collected(errors):
-                self._sweep(name)
+        for name in _list_names(self._layout.redos):
+            with _collect(errors):
+                self._try_finish(name)
+        for name in _list_names(self._layout.temps):
+            with _collect(errors):
+                self._remove_temp(name)
         if errors:
             raise errors[0]
 
-    def _sweep(self, temp: str) -> None:
+    def _remove_temp(self, temp: str) -> None:
         lock, _, _ = temp.partition(TEMP_MARK)
-        if self._visit(lock):
-            with try_locked(self._layout.lock(lock)) as mine:
+        if self._try_finish(lock):
+            with try_lock(self._layout.lock(lock)) as mine:
                 if mine and not self._is_noted(lock):
                     self._disk.remove(f"{self._layout.temps}/{temp}")
 
-    def has_leftovers(self) -> bool:
-        return bool(_names(self._layout.redos))
+    def has_unfinished(self) -> bool:
+        return bool(_list_names(self._layout.redos))
 
-    def _visit(self, lock: str) -> bool:
-        with try_locked(self._layout.lock(lock)) as mine:
+    def _try_finish(self, lock: str) -> bool:
+        with try_lock(self._layout.lock(lock)) as mine:
             if not mine:
                 return False
         with self.writing([lock]):
@@ -166,50 +171,50 @@ class Guard:
         return os.path.exists(self._layout.redo(lock))
 
     def _finish(self, held: tuple[str, ...]) -> set[str]:
-        """Carry out the notes under the locks held. Gives back the further locks that it takes."""
+        """Carry out the notes under the held locks. Return further locks that are needed first."""
         missing: set[str] = set()
         for name in held:
             if self._is_noted(name):
-                note = self._note(name)
+                note = self._find_note(name)
                 if note is None:
                     self._disk.remove(self._layout.redo(name))
                 elif set(note.locks) <= set(held):
-                    self._carry_out(note)
+                    self._redo(note)
                 else:
                     missing.update(note.locks)
         return missing
 
-    def _note(self, lock: str) -> Note | None:
+    def _find_note(self, lock: str) -> RedoNote | None:
         found = find_note(self._layout.redo(lock))
-        if isinstance(found, Pointer):
+        if isinstance(found, RedoPointer):
             found = find_note(self._layout.redo(found.see))
-        return found if isinstance(found, Note) and lock in found.locks else None
+        return found if isinstance(found, RedoNote) and lock in found.locks else None
 
-    def _carry_out(self, note: Note) -> None:
+    def _redo(self, note: RedoNote) -> None:
         for lock in note.locks:
-            self._marked(lock, b"", b"")  # what is known of it no longer holds, whoever began this
+            self._on_mark(lock, b"", b"")  # cached data is stale, whoever began this batch
         for step in note.steps:
-            take(step, self._disk, self._layout.root)
+            take_step(step, self._disk, self._layout.root)
         self.forget(note)
         for step in note.steps:
             if step.way == "out":
                 self._disk.remove(self._layout.absolute(step.target))
 
-    def forget(self, note: Note) -> None:
-        """The note first: what points to it means nothing without it."""
+    def forget(self, note: RedoNote) -> None:
+        """Delete a note before the pointers to it: a pointer without a note has no effect."""
         for lock in note.locks:
             self._disk.remove(self._layout.redo(lock))
 
 
 @contextmanager
-def _collected(errors: list[OSError]) -> Generator[None]:
+def _collect(errors: list[OSError]) -> Generator[None]:
     try:
         yield
     except OSError as error:
         errors.append(error)
 
 
-def _names(directory: str) -> list[str]:
+def _list_names(directory: str) -> list[str]:
     with suppress(FileNotFoundError):
         return sorted(os.listdir(directory))
     return []
@@ -220,7 +225,7 @@ OWNER_LIMIT = 4096
 
 
 class Lease:
-    """Held from when it is made until `leave`."""
+    """Marks a session as running, from construction until `leave`. Raises `SessionBusyError` if somebody else holds it."""
 
     def __init__(self, layout: Layout, session: SessionID, owner: str) -> None:
         self._path = layout.run(session)
@@ -236,15 +241,15 @@ class Lease:
             raise
 
     def _take(self) -> bool:
-        # Somebody who only looks whether it is free has it for a moment.
+        # A process that only checks whether the lease is free holds it for a moment.
         for _ in range(ATTEMPTS):
-            if self._held.enter_context(try_locked(self._path)):
+            if self._held.enter_context(try_lock(self._path)):
                 return True
-            wait_a_moment()
+            wait_briefly()
         return False
 
     def leave(self) -> None:
-        """Give it back. The files go first: without them nobody takes the session for abandoned."""
+        """Release the lease. Remove the files first, so that nobody takes the session for abandoned."""
         with suppress(OSError):
             Disk().remove(self._owner)
             Disk().remove(self._path)
@@ -252,12 +257,12 @@ class Lease:
 
 
 def find_holder(layout: Layout, session: SessionID) -> str | None:
-    """Return who holds the lease of a session, None if nobody does."""
+    """Return the holder of a session's lease, None if nobody holds it."""
     path = layout.run(session)
-    for _ in range(ATTEMPTS):  # somebody who only looks has it for a moment
+    for _ in range(ATTEMPTS):  # a process that only checks holds the lock for a moment
         if not os.path.exists(path) or not is_locked(path):
             return None
-        wait_a_moment()
+        wait_briefly()
     return find_owner(path)
 
 
@@ -272,8 +277,17 @@ def owner_path(path: str) -> str:
     return f"{path}{OWNER}"
 
 
+def list_leased(layout: Layout) -> set[SessionID]:
+    """Return the sessions that have a lease, held or abandoned."""
+    try:
+        names = os.listdir(layout.runs)
+    except OSError:
+        return set()
+    return {SessionID(name) for name in names if not name.endswith((OWNER, "~"))}
+
+
 def list_abandoned(layout: Layout) -> list[SessionID]:
-    """Sessions whose holder is gone without having given the lease back. What is no lease is passed over."""
+    """Return the sessions whose holder died without releasing the lease. Other files are ignored."""
     try:
         names = sorted(os.listdir(layout.runs))
     except FileNotFoundError:
@@ -285,16 +299,16 @@ def _is_abandoned(path: str, name: str) -> bool:
     if name.endswith((OWNER, "~")) or not os.path.isfile(path):
         return False
     try:
-        file_name("session", name)
+        check_file_name("session", name)
     except InvalidIdError:
         return False
     return not is_locked(path)
 
 
 def drop_abandoned(layout: Layout, session: SessionID) -> bool:
-    """Remove what a dead holder left of its lease. Return False if somebody holds it by now."""
+    """Remove the lease of a dead holder. Return False if somebody holds it now."""
     path, disk = layout.run(session), Disk()
-    with try_locked(path) as mine:
+    with try_lock(path) as mine:
         if mine:
             disk.remove(owner_path(path))
             disk.remove(path)

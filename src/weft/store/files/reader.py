@@ -1,174 +1,91 @@
-"""Read projects, sessions and todos from the JSON tree without an event loop."""
+"""Read the JSON tree without an event loop: the `StoreReader` of files."""
+
+from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from weft.errors import NewerFormatError, StoreError
-from weft.model.damage import Damage
-from weft.model.diff import FileDiff
-from weft.model.ids import MessageID, ProjectID, SessionID, file_name
-from weft.model.part import AnyPart
-from weft.model.project import Project
-from weft.model.session import Session, Todo, newest_first
-from weft.store.files.documents import Documents
-from weft.store.files.layout import SUFFIX, Layout
+from weft.host.files import Stamp, is_settled, stamp_of
+from weft.model.ids import MessageID, ProjectID, SessionID
+from weft.model.session import Session
+from weft.store.files.layout import SUFFIX
+from weft.store.files.tree import Tree
 
-FORMAT = 2
+if TYPE_CHECKING:  # a list of sessions reads no message
+    from weft.model.message import MessageWithParts
+    from weft.model.session import TrashBundle
 
 
-class Tree:
-    """What cannot be read is left out, and named by `problems`."""
+class FileReader(Tree):
+    """The tree with its messages, its trash and its leases. Their modules are loaded when they are first needed."""
 
-    def __init__(self, root: str, *, remembered: int = 0) -> None:
-        self.layout = Layout(root)
-        self.documents = Documents(remembered=remembered)
+    @property
+    def address(self) -> str:
+        return self.layout.root
 
-    def format(self) -> int:
-        """The number in the file `migration`; 0 for a tree that has none. A higher one than ours is an error."""
+    def find_session_in(self, project: ProjectID, id: SessionID) -> Session | None:
+        session = self.documents.find(self.layout.session(project, id), Session)
+        return None if session is None else replace(session, id=id, project_id=project)
+
+    def list_messages(
+        self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
+    ) -> list[MessageWithParts]:
+        from weft.store.files.messages import MessageReader  # noqa: PLC0415  a list of sessions reads none
+
+        return MessageReader(self).list_messages(session, last=last, before=before)
+
+    def list_message_ids(self, session: SessionID) -> list[MessageID]:
+        return [MessageID(name) for name in self.documents.names(self.layout.messages(session))]
+
+    def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
+        from weft.store.files.messages import MessageReader  # noqa: PLC0415  a list of sessions reads none
+
+        return MessageReader(self).find_message(session, id)
+
+    def list_trash(self) -> list[TrashBundle]:
+        from weft.store.files.trash import Trash  # noqa: PLC0415  few commands need it
+
+        return Trash(self).list_bundles()
+
+    def list_running(self) -> set[SessionID]:
+        from weft.store.files.lock import list_abandoned, list_leased  # noqa: PLC0415  few commands need it
+
+        return list_leased(self.layout) - set(list_abandoned(self.layout))
+
+    def list_stamps(self, project: ProjectID | None = None) -> dict[tuple[ProjectID, SessionID], Stamp]:
+        names = self.documents.directories(self.layout.collection("session"))
+        projects = [ProjectID(name) for name in names] if project is None else [project]
+        return {
+            (each, SessionID(name)): stamp
+            for each in projects
+            for name, stamp in _list_stamps(self.layout.sessions(each)).items()
+        }
+
+    def find_sure_stamp(self, project: ProjectID, id: SessionID) -> Stamp | None:
         try:
-            with open(self.layout.migration, "rb") as file:
-                found = int(file.read(20))
-        except (FileNotFoundError, ValueError):
-            return 0
-        except OSError as error:
-            raise StoreError(
-                f"{self.layout.migration} cannot be read: {error.strerror}",
-                hint="change its permissions, or point --store at another place",
-            ) from error
-        if found > FORMAT:
-            raise NewerFormatError(self.layout.root, found, FORMAT)
-        return max(found, 0)
-
-    def is_settled(self) -> bool:
-        """Whether it can be read as it is: nothing old in it, and nothing that a crash cut short."""
-        if self.format() == FORMAT:
-            return not self._has_entries(self.layout.redos)
-        return not (os.path.isdir(self.layout.root) or os.path.isdir(self.layout.oldest))
-
-    def _has_entries(self, directory: str) -> bool:
-        try:
-            with os.scandir(directory) as entries:
-                return next(entries, None) is not None
-        except FileNotFoundError:
-            return False
-
-    def find_newer_home(self) -> str | None:
-        """The database of OpenCode 1.2 or later, if it lies beside this tree and no session is in the tree."""
-        database = self.layout.database
-        if not os.path.isfile(database):
+            found = os.stat(self.layout.session(project, id))
+        except OSError:
             return None
-        return None if any(self._sessions_of(project) for project in self._projects()) else database
+        return stamp_of(found) if is_settled(found) else None
 
-    def list_projects(self) -> list[Project]:
-        names = self.documents.names(self.layout.shelf("project"))
-        found = [project for name in names if (project := self.find_project(ProjectID(name))) is not None]
-        return sorted(found, key=lambda project: (project.time.created, project.id))
 
-    def find_project(self, id: ProjectID) -> Project | None:
-        project = self.documents.find(self.layout.project(id), Project)
-        return project if project is None or project.id == id else replace(project, id=id)
-
-    def list_sessions(self, project: ProjectID | None = None) -> list[Session]:
-        """Oldest first."""
-        projects = self._projects() if project is None else [project]
-        newest: dict[str, Session] = {}
-        for each in projects:
-            for session in self._sessions_of(each):
-                known = newest.get(session.id)
-                newest[session.id] = session if known is None else _later(known, session)
-        return sorted(newest.values(), key=newest_first, reverse=True)
-
-    def find_session(self, id: SessionID) -> Session | None:
-        found: Session | None = None
-        for project in self.projects_of(id):
-            session = self._session(self.layout.sessions(project), project, id)
-            if session is not None:
-                found = session if found is None else _later(found, session)
+def _list_stamps(directory: str) -> dict[str, Stamp]:
+    """Return the stamps of all documents in a directory by name."""
+    found: dict[str, Stamp] = {}
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
         return found
-
-    def projects_of(self, id: SessionID) -> list[ProjectID]:
-        """Where a document of this session lies: one project, or several if a move by OpenCode was cut short."""
-        file_name("session", id)
-        return [each for each in self._projects() if os.path.lexists(self.layout.session(each, id))]
-
-    def is_gone(self, id: SessionID) -> bool:
-        """Whether nothing is left of this session: no document, not even an unreadable one, and no message."""
-        return not self.projects_of(id) and not self.documents.names(self.layout.messages(id))
-
-    def list_diff(self, session: SessionID) -> list[FileDiff]:
-        return list(self.documents.find(self.layout.diff(session), tuple[FileDiff, ...]) or ())
-
-    def list_todos(self, session: SessionID) -> list[Todo]:
-        return list(self.documents.find(self.layout.todo(session), tuple[Todo, ...]) or ())
-
-    def kept(self, key: tuple[str, ...]) -> Any:
-        return self.documents.find(self.layout.kept(key), Any)
-
-    def problems(self) -> list[Damage]:
-        """What could not be read on the way so far."""
-        return self.documents.problems()
-
-    def _projects(self) -> list[ProjectID]:
-        return [ProjectID(name) for name in self.documents.directories(self.layout.shelf("session"))]
-
-    def _sessions_of(self, project: ProjectID) -> list[Session]:
-        directory = self.layout.sessions(project)
-        names = self.documents.names(directory)
-        return [found for name in names if (found := self._session(directory, project, SessionID(name)))]
-
-    def _session(self, directory: str, project: ProjectID, id: SessionID) -> Session | None:
-        session = self.documents.find(f"{directory}/{id}{SUFFIX}", Session)
-        if session is None or (session.id == id and session.project_id == project):
-            return session
-        return replace(session, id=id, project_id=project)
-
-
-def _later(one: Session, other: Session) -> Session:
-    return other if other.time.updated > one.time.updated else one
-
-
-def list_part_owners(tree: Tree, sessions: Collection[SessionID]) -> list[MessageID]:
-    """The messages whose parts go when these sessions go, those too that are gone themselves.
-
-    OpenCode leaves the parts of a removed message behind. A message that another session has as well keeps its parts.
-    """
-    layout, documents = tree.layout, tree.documents
-    shelf = layout.shelf("message")
-    own = {name for session in sessions for name in documents.names(layout.messages(session))}
-    others: set[str] = set()
-    for name in documents.directories(shelf):
-        if name not in sessions:
-            others.update(documents.names(f"{shelf}/{name}"))
-    stray = [
-        name
-        for name in documents.directories(layout.shelf("part"))
-        if name not in own and name not in others and _owner(tree, name) in sessions
-    ]
-    return [MessageID(name) for name in (*sorted(own - others), *stray)]
-
-
-def _owner(tree: Tree, message: str) -> SessionID | None:
-    directory = tree.layout.parts(MessageID(message))
-    for name in tree.documents.names(directory):
-        part: AnyPart | None = tree.documents.find(f"{directory}/{name}{SUFFIX}", AnyPart)
-        if part is not None:
-            return part.session_id
-    return None
-
-
-def list_owners(tree: Tree, messages: Sequence[MessageID]) -> dict[MessageID, SessionID]:
-    """The sessions that have these messages already. Where a message has no parts nothing can be overwritten."""
-    layout = tree.layout
-    taken = [message for message in messages if os.path.isdir(layout.parts(message))]
-    if not taken:
-        return {}
-    sessions = [SessionID(name) for name in tree.documents.directories(layout.shelf("message"))]
-    return {
-        message: session
-        for session in sessions
-        for message in taken
-        if os.path.exists(layout.message(session, message))
-    }
+    try:
+        for name in os.listdir(fd):
+            if name.endswith(SUFFIX) and name[0] != ".":
+                try:
+                    at = os.stat(name, dir_fd=fd)
+                except OSError:
+                    continue  # removed meanwhile
+                found[name[: -len(SUFFIX)]] = (at.st_mtime_ns, at.st_size, at.st_ino)
+    finally:
+        os.close(fd)
+    return found

@@ -1,7 +1,7 @@
-"""Repair a tree by hand, under its locks, keeping a backup of what is changed."""
+"""Repair a tree under its locks, and keep a backup of everything that is changed."""
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from msgspec import Struct
@@ -15,55 +15,55 @@ from weft.model.message import AnyMessage, AssistantMessage, MessageWithParts, U
 from weft.model.part import TextPart
 from weft.model.project import Project
 from weft.model.session import Session, SessionTime
-from weft.store.files.batch import Batch, Plan, lock_of
+from weft.store.files.batch import Batch, WritePlan, lock_of
 from weft.store.files.documents import LIMIT
-from weft.store.files.inventory import Inventory, weigh
+from weft.store.files.inventory import Inventory, ProgressCallback, measure_usage
 from weft.store.files.layout import Layout, session_lock
-from weft.store.files.lock import Guard
-from weft.store.files.messages import Messages
-from weft.store.files.reader import Tree
-from weft.store.files.writer import Writer
+from weft.store.files.lock import SessionLocks
+from weft.store.files.messages import MessageReader
+from weft.store.files.tree import Tree
+from weft.store.files.writer import BatchWriter
 from weft.version import VERSION
 
 
-class Caretaker:
-    """`label` and `now` (ms) name the directory below `.weft/backup` that the originals go to, each at its own path."""
+class TreeRepairer:
+    """Saves originals below `.weft/backup/<label>-<now>`, each at its own path. `now` is in ms."""
 
     def __init__(self, tree: Tree, label: str, now: int, *, disk: Disk | None = None) -> None:
         self.tree = tree
-        self.messages = Messages(tree)
+        self.messages = MessageReader(tree)
         self.layout: Layout = tree.layout
         self.backup = f"{self.layout.backups}/{label}-{now}"
         self.disk = disk or Disk()
-        self._guard = Guard(self.layout, self.disk)
-        self._writer = Writer(self.layout, self.disk, self._guard)
+        self._locks = SessionLocks(self.layout, self.disk)
+        self._writer = BatchWriter(self.layout, self.disk, self._locks)
 
     @contextmanager
     def holding(self, *locks: str) -> Generator[tuple[str, ...]]:
-        with self._guard.writing(locks) as held:
+        with self._locks.writing(locks) as held:
             yield held
 
     def recover(self) -> None:
-        """Finish what dead writers began, and sweep away what they were writing."""
-        self._guard.recover()
+        """Finish the batches of dead writers and remove their temporary files."""
+        self._locks.recover()
 
     def put(self, *events: Durable) -> None:
-        """Apply events, all or nothing. The documents they replace or remove are copied aside first."""
+        """Apply events, all or nothing. Back up the documents that they replace or remove first."""
         with self.holding(*(lock_of(event) for event in events)) as held:
             self.put_held(held, *events)
 
     def put_held(self, held: tuple[str, ...], *events: Durable) -> None:
-        """The same for who holds the locks already."""
+        """Like `put`, for a caller that already holds the locks."""
         batch = Batch(self.tree, self.messages)
         for event in events:
             batch.feed(event)
         plan = batch.plan()
-        self._copy_aside(plan, held[0])
+        self._back_up(plan, held[0])
         self._writer.write(plan, held, flush=True)
 
-    def lay_aside(self, path: str) -> bool:
-        """Move a file or a directory out of the way; the caller holds its lock. False if it is gone already."""
-        target = self._free(f"{self.backup}/{self.layout.relative(path)}")
+    def move_to_backup(self, path: str) -> bool:
+        """Move a file or directory to the backup. The caller holds its lock. Return False if it is already gone."""
+        target = self._find_free_path(f"{self.backup}/{self.layout.relative(path)}")
         try:
             self.disk.move(path, target)
         except FileNotFoundError:
@@ -71,14 +71,14 @@ class Caretaker:
         self.disk.prune(os.path.dirname(path))
         return True
 
-    def _copy_aside(self, plan: Plan, lock: str) -> None:
+    def _back_up(self, plan: WritePlan, lock: str) -> None:
         for path in (*plan.puts, *plan.drops):
             if os.path.isfile(path):
                 temp = self.layout.temp(lock, f"{os.urandom(6).hex()}.aside")
                 self.disk.prepare(temp, read_file(path, limit=LIMIT)[0], flush=True)
-                self.disk.move(temp, self._free(f"{self.backup}/{self.layout.relative(path)}"))
+                self.disk.move(temp, self._find_free_path(f"{self.backup}/{self.layout.relative(path)}"))
 
-    def _free(self, path: str) -> str:
+    def _find_free_path(self, path: str) -> str:
         number = 0
         while os.path.lexists(f"{path}~{number}" if number else path):
             number += 1
@@ -88,16 +88,16 @@ class Caretaker:
 TITLE_LENGTH = 60
 
 
-def rebuilt(
+def rebuild_session(
     id: SessionID,
     messages: Sequence[MessageWithParts],
     projects: Iterable[Project],
     *,
     project: ProjectID | None = None,
 ) -> Session | None:
-    """The session, as far as it can be told; None if there is no message to tell it from.
+    """Rebuild a lost session document from its messages. Return None if there are none.
 
-    `project` is where its document lay, if that is known. Else it is the project its agent worked in.
+    `project` is the project that held the document, if it is known. The default is the project in which the agent worked.
     """
     if not messages:
         return None
@@ -105,7 +105,7 @@ def rebuilt(
     ends = [
         message.info.time.completed or 0 for message in messages if isinstance(message.info, AssistantMessage)
     ]
-    directory, root = _place(messages)
+    directory, root = _find_place(messages)
     found = [each.id for each in projects if root and root in (each.worktree, *each.sandboxes)]
     return Session(
         id=id,
@@ -113,82 +113,88 @@ def rebuilt(
         version=VERSION,
         project_id=project or next(iter(found), GLOBAL_PROJECT),
         directory=directory,
-        title=_title(messages),
+        title=_choose_title(messages),
         time=SessionTime(created=min(times), updated=max(*times, *ends, 0)),
     )
 
 
-def _place(messages: Sequence[MessageWithParts]) -> tuple[str, str]:
-    """Where the agent stood, and the top of that checkout."""
+def _find_place(messages: Sequence[MessageWithParts]) -> tuple[str, str]:
+    """Return the working directory of the agent, and the root of that checkout."""
     for message in messages:
         if isinstance(message.info, AssistantMessage) and message.info.path is not None:
             return message.info.path.cwd, message.info.path.root
     return "", ""
 
 
-def _title(messages: Sequence[MessageWithParts]) -> str:
+def _choose_title(messages: Sequence[MessageWithParts]) -> str:
     for part in (part for message in messages for part in message.parts):
         if isinstance(part, TextPart) and not part.synthetic and part.text.strip():
             return f"Recovered: {' '.join(part.text.split())[:TITLE_LENGTH]}"
     return "Recovered session"
 
 
-Told = Callable[[int], None]
-
-# A smaller document cannot hold what is over the bounds of one file.
-SUSPECT = 64 << 10
+# A smaller document cannot contain a diff that exceeds the bounds.
+SUSPECT_BYTES = 64 << 10
 
 
-class Shrunk(Struct, frozen=True, kw_only=True):
-    """A document that was, or could be, made smaller."""
+class ShrunkDocument(Struct, frozen=True, kw_only=True):
+    """A document that was shrunk, or could be: its size before and after."""
 
     path: str
     bytes: int
     after: int
 
 
-class _Found(Struct, frozen=True, kw_only=True):
+class _OversizedDocument(Struct, frozen=True, kw_only=True):
     path: str
     session: SessionID
     message: MessageID | None = None
 
 
-def find_oversized(tree: Tree, inventory: Inventory, *, told: Told = lambda _: None) -> list[Shrunk]:
-    """The documents whose diffs are over the bounds. What they would come to is known once they are shrunk."""
+def find_oversized(
+    tree: Tree, inventory: Inventory, *, on_progress: ProgressCallback = lambda _: None
+) -> list[ShrunkDocument]:
+    """Return the documents whose diffs exceed the bounds. `after` is 0, because the new size is not known yet."""
     return [
-        Shrunk(path=found.path, bytes=weigh(found.path).bytes, after=0)
-        for found in _suspects(tree, inventory, told)
-        if _capped(tree, found) is not None
+        ShrunkDocument(path=found.path, bytes=measure_usage(found.path).bytes, after=0)
+        for found in _list_suspects(tree, inventory, on_progress)
+        if _cap(tree, found) is not None
     ]
 
 
-def shrink(caretaker: Caretaker, inventory: Inventory, *, told: Told = lambda _: None) -> list[Shrunk]:
-    """Cap them, each under its session's lock; the originals are copied aside first."""
-    shrunk: list[Shrunk] = []
-    for found in _suspects(caretaker.tree, inventory, told):
-        with suppress(FileNotFoundError), caretaker.holding(session_lock(found.session)) as held:
-            event = _capped(caretaker.tree, found)
+def shrink(
+    repairer: TreeRepairer, inventory: Inventory, *, on_progress: ProgressCallback = lambda _: None
+) -> list[ShrunkDocument]:
+    """Cap oversized diffs, each under the lock of its session. The originals are backed up."""
+    shrunk: list[ShrunkDocument] = []
+    for found in _list_suspects(repairer.tree, inventory, on_progress):
+        with suppress(FileNotFoundError), repairer.holding(session_lock(found.session)) as held:
+            event = _cap(repairer.tree, found)
             if event is not None:
-                before = weigh(found.path).bytes
-                caretaker.put_held(held, event)
-                shrunk.append(Shrunk(path=found.path, bytes=before, after=weigh(found.path).bytes))
+                before = measure_usage(found.path).bytes
+                repairer.put_held(held, event)
+                shrunk.append(
+                    ShrunkDocument(path=found.path, bytes=before, after=measure_usage(found.path).bytes)
+                )
     return shrunk
 
 
-def _suspects(tree: Tree, inventory: Inventory, told: Told) -> Iterator[_Found]:
+def _list_suspects(
+    tree: Tree, inventory: Inventory, on_progress: ProgressCallback
+) -> Iterator[_OversizedDocument]:
     for number, session in enumerate(sorted(inventory.sessions)):
-        told(number)
+        on_progress(number)
         id = SessionID(session)
-        if session in inventory.diffs and weigh(tree.layout.diff(id)).bytes > SUSPECT:
-            yield _Found(path=tree.layout.diff(id), session=id)
+        if session in inventory.diffs and measure_usage(tree.layout.diff(id)).bytes > SUSPECT_BYTES:
+            yield _OversizedDocument(path=tree.layout.diff(id), session=id)
         for name in sorted(inventory.messages.get(session, ())):
             path = tree.layout.message(id, MessageID(name))
-            if weigh(path).bytes > SUSPECT:
-                yield _Found(path=path, session=id, message=MessageID(name))
+            if measure_usage(path).bytes > SUSPECT_BYTES:
+                yield _OversizedDocument(path=path, session=id, message=MessageID(name))
 
 
-def _capped(tree: Tree, found: _Found) -> Durable | None:
-    """The event that makes it small, None if it is small enough or cannot be read."""
+def _cap(tree: Tree, found: _OversizedDocument) -> Durable | None:
+    """Return the event that caps a document, None if it is small enough or unreadable."""
     if found.message is None:
         diffs = tree.list_diff(found.session)
         return None if is_capped(diffs) else SessionDiffed(session_id=found.session, diff=cap_diffs(diffs))

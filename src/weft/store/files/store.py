@@ -1,4 +1,4 @@
-"""The file store: OpenCode's JSON tree as a `Store`, safe among processes and across crashes."""
+"""The file store: OpenCode's JSON tree as a `Store` that is safe across processes and crashes."""
 
 import asyncio
 import errno
@@ -9,33 +9,33 @@ from typing import Any, TypeVar
 
 from weft.errors import NotFoundError, StoreError, UnreadableError
 from weft.host.files import Disk
-from weft.host.tasks import undivided
+from weft.host.tasks import run_to_completion
 from weft.model.damage import Damage
 from weft.model.diff import FileDiff
 from weft.model.event import Durable, SessionDeleted, SessionUpdated
 from weft.model.ids import MessageID, ProjectID, SessionID
-from weft.model.message import MessageWithParts, place_of
+from weft.model.message import MessageWithParts, find_end
 from weft.model.project import Project
-from weft.model.session import Session, Todo, Trashed, bundle_name
+from weft.model.session import Session, Todo, TrashBundle, make_bundle_name
 from weft.model.wire import encode_pretty
 from weft.store.contract import Key, SessionEditor
-from weft.store.files.batch import Batch, Plan, is_promise, lock_of
-from weft.store.files.cache import Remembered
+from weft.store.files.batch import Batch, WritePlan, lock_of, must_flush
+from weft.store.files.cache import MessageCache
 from weft.store.files.inventory import find_damage
 from weft.store.files.layout import kept_lock, session_lock
-from weft.store.files.lock import Guard, Lease, drop_abandoned, find_holder, list_abandoned
-from weft.store.files.messages import Messages
-from weft.store.files.reader import Tree, list_owners
+from weft.store.files.lock import Lease, SessionLocks, drop_abandoned, find_holder, list_abandoned
+from weft.store.files.messages import MessageReader
 from weft.store.files.trash import Trash
-from weft.store.files.upgrade import RootCommit, keep_up
-from weft.store.files.writer import Writer
+from weft.store.files.tree import Tree, list_owners
+from weft.store.files.upgrade import RootCommit, upgrade_tree
+from weft.store.files.writer import BatchWriter
 
 T = TypeVar("T")
 
-REMEMBERED = 32 << 20
+CACHE_BYTES = 32 << 20
 THREADS = 64
 
-WAYS_OUT = {
+ERROR_HINTS = {
     errno.ENOSPC: "free some space and try again; nothing needs a restart",
     errno.EDQUOT: "free some space and try again; nothing needs a restart",
     errno.EROFS: "reading still works; to write, mount it writable or point --store at another place",
@@ -45,31 +45,31 @@ WAYS_OUT = {
 
 
 class FileStore:
-    """Open one with `open_file_store`, so that what a crash left behind is seen to."""
+    """Runs blocking file operations in threads. Create one with `open_file_store`, which also recovers from crashes."""
 
     def __init__(
         self, root: str, *, disk: Disk | None = None, damaged: Callable[[Damage], None] | None = None
     ) -> None:
-        """`damaged` is told, once each, of documents that turn out to be unreadable."""
+        """`damaged` is called once for each document that turns out to be unreadable."""
         self._damaged = damaged
         self._disk = disk or Disk()
-        self._tree = Tree(root, remembered=REMEMBERED)
-        self._messages = Messages(self._tree)
-        self._remembered = Remembered(self._messages, room=REMEMBERED)
-        self._guard = Guard(self._tree.layout, self._disk, self._remembered.marked)
-        self._writer = Writer(self._tree.layout, self._disk, self._guard)
+        self._tree = Tree(root, remembered=CACHE_BYTES)
+        self._messages = MessageReader(self._tree)
+        self._cache = MessageCache(self._messages, limit=CACHE_BYTES)
+        self._locks = SessionLocks(self._tree.layout, self._disk, self._cache.note_mark)
+        self._writer = BatchWriter(self._tree.layout, self._disk, self._locks)
         self._trash = Trash(self._tree)
         self._not_upgraded: list[Damage] = []
-        # Of its own: who waits for a lock that another process holds must not take a thread from whoever looks up names
-        # or reads files. Threads come when they are needed, and go with the store.
+        # The store has its own threads: waiting for another process's lock must not block name lookups or file reads in the
+        # default pool. Threads start on demand and end with the store.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="weft-store")
 
     async def prepare(self, root_commit: RootCommit) -> None:
-        """Bring an older tree up to date, and finish what a crash cut short."""
-        await self._in_thread(lambda: self._prepare(root_commit))
+        """Upgrade an older tree, and finish writes that a crash interrupted."""
+        self._not_upgraded = await self._in_thread(lambda: upgrade_tree(self._tree, root_commit, self._disk))
 
     def close(self) -> None:
-        """Take no more work. What is under way comes to its end."""
+        """Accept no more work. Work that is already running completes."""
         self._threads.shutdown(wait=False)
 
     async def apply(self, *events: Durable) -> None:
@@ -99,7 +99,7 @@ class FileStore:
         return await self._read_whole(session, lambda _: self._messages.find_message(session, id))
 
     async def owners(self, messages: Sequence[MessageID]) -> dict[MessageID, SessionID]:
-        """The sessions that have these messages already."""
+        """Return the session of each of these messages that is already stored."""
         return await self._in_thread(lambda: list_owners(self._tree, messages))
 
     async def list_diff(self, session: SessionID) -> list[FileDiff]:
@@ -108,17 +108,17 @@ class FileStore:
     async def list_todos(self, session: SessionID) -> list[Todo]:
         return await self._in_thread(lambda: self._tree.list_todos(session))
 
-    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> Trashed:
+    async def discard(self, sessions: Sequence[SessionID], *, at: int) -> TrashBundle:
         return await self._in_thread(lambda: self._discard(sessions, at))
 
-    async def restore(self, bundle: str) -> Trashed:
+    async def restore(self, bundle: str) -> TrashBundle:
         return await self._in_thread(lambda: self._take_out(bundle, self._trash.plan_restore))
 
     async def purge(self, bundle: str) -> None:
         trashed = await self._in_thread(lambda: self._take_out(bundle, self._trash.plan_purge))
         await self._in_thread(lambda: self._drop_locks(session.id for session in trashed.sessions))
 
-    async def list_trash(self) -> list[Trashed]:
+    async def list_trash(self) -> list[TrashBundle]:
         return await self._in_thread(self._trash.list_bundles)
 
     async def keep(self, key: Key, value: Any) -> None:
@@ -134,12 +134,14 @@ class FileStore:
     async def lease(self, session: SessionID, owner: str) -> AsyncIterator[None]:
         held: list[Lease] = []
         try:
-            # Into the list at once: cancelled meanwhile, we still know what to give back.
-            await undivided(self._in_thread(lambda: held.append(Lease(self._tree.layout, session, owner))))
+            # Append inside the thread: if we are cancelled meanwhile, we still know which lease to release.
+            await run_to_completion(
+                self._in_thread(lambda: held.append(Lease(self._tree.layout, session, owner)))
+            )
             yield
         finally:
             for each in held:
-                await undivided(self._in_thread(each.leave))
+                await run_to_completion(self._in_thread(each.leave))
 
     async def find_holder(self, session: SessionID) -> str | None:
         return await self._in_thread(lambda: find_holder(self._tree.layout, session))
@@ -152,45 +154,42 @@ class FileStore:
         by_place = {each.where: each for each in (*self._not_upgraded, *found)}
         return list(by_place.values())
 
-    # --- in a thread ---
-
-    def _prepare(self, root_commit: RootCommit) -> None:
-        self._not_upgraded = keep_up(self._tree, root_commit, self._disk)
+    # --- blocking parts, which run in a thread ---
 
     def _apply(self, events: tuple[Durable, ...]) -> None:
-        with self._guard.writing(lock_of(event) for event in events) as held:
-            with self._remembered.writing(events):
-                self._write(events, held, flush=any(is_promise(event) for event in events))
+        with self._locks.writing(lock_of(event) for event in events) as held:
+            with self._cache.writing(events):
+                self._write(events, held, flush=any(must_flush(event) for event in events))
             self._drop_locks(event.info.id for event in events if isinstance(event, SessionDeleted))
 
-    def _discard(self, sessions: Sequence[SessionID], at: int) -> Trashed:
-        with self._guard.writing(session_lock(id) for id in sessions) as held:
+    def _discard(self, sessions: Sequence[SessionID], at: int) -> TrashBundle:
+        with self._locks.writing(session_lock(id) for id in sessions) as held:
             found = tuple(self._get_session(id) for id in sessions)
-            trashed = Trashed(id=bundle_name(at, sessions[0]), time=at, sessions=found)
+            trashed = TrashBundle(id=make_bundle_name(at, sessions[0]), time=at, sessions=found)
             self._writer.write(self._trash.plan_discard(trashed), held, flush=True)
             self._drop_locks(sessions)
         for id in sessions:
-            self._remembered.forget(id)
+            self._cache.forget(id)
         return trashed
 
-    def _take_out(self, bundle: str, plan: Callable[[Trashed], Plan]) -> Trashed:
-        """Carry out what is planned for a bundle, unless somebody else has while we waited for the locks."""
+    def _take_out(self, bundle: str, plan: Callable[[TrashBundle], WritePlan]) -> TrashBundle:
+        """Carry out a plan for a bundle. Raise `NotFoundError` if it is gone once the locks are held."""
         sessions = self._trash.get(bundle).sessions
-        with self._guard.writing(session_lock(session.id) for session in sessions) as held:
+        with self._locks.writing(session_lock(session.id) for session in sessions) as held:
             trashed = self._trash.get(bundle)
             self._writer.write(plan(trashed), held, flush=True)
         for session in sessions:
-            self._remembered.forget(session.id)
+            self._cache.forget(session.id)
         return trashed
 
     def _drop_locks(self, sessions: Iterable[SessionID]) -> None:
-        """Last of all, of sessions that are gone: from here on nobody is kept out."""
+        """Remove the lock files of deleted sessions. This comes last, because it lets other writers in."""
         for id in sessions:
             with suppress(OSError):
                 self._disk.remove(self._tree.layout.lock(session_lock(id)))
 
     def _edit(self, id: SessionID, editor: SessionEditor) -> Session:
-        with self._guard.writing([session_lock(id)]) as held:
+        with self._locks.writing([session_lock(id)]) as held:
             edited = editor(self._get_session(id))
             self._write([SessionUpdated(info=edited)], held, flush=True)
         return edited
@@ -204,13 +203,13 @@ class FileStore:
         self._writer.write(batch.plan(), held, flush=flush)
 
     def _keep(self, key: Key, value: Any) -> None:
-        path = self._tree.layout.kept(key)  # before a lock is made for it: a key may be no name
-        with self._guard.writing([kept_lock(key)]) as held:
+        path = self._tree.layout.kept(key)  # checks the key before a lock file is created for it
+        with self._locks.writing([kept_lock(key)]) as held:
             self._put_kept(path, value, held)
 
     def _rework(self, key: Key, reworker: Callable[[Any], Any]) -> Any:
         path = self._tree.layout.kept(key)
-        with self._guard.writing([kept_lock(key)]) as held:
+        with self._locks.writing([kept_lock(key)]) as held:
             reworked = reworker(self._tree.kept(key))
             self._put_kept(path, reworked, held)
         return reworked
@@ -218,21 +217,21 @@ class FileStore:
     def _put_kept(self, path: str, value: Any, held: tuple[str, ...]) -> None:
         puts = {} if value is None else {path: encode_pretty(value)}
         drops = [path] if value is None else []
-        plan = Plan(clears=[], puts=puts, drops=drops, extension=None, tidy=[])
+        plan = WritePlan(clears=[], puts=puts, drops=drops, extension=None, tidy=[])
         self._writer.write(plan, held, flush=True)
 
     def _list_messages(
         self, session: SessionID, mark: bytes | None, last: int | None, before: MessageID | None
     ) -> list[MessageWithParts]:
-        if last is not None and not self._remembered.knows(session):
-            # Whoever wants a few need not wait until all are read.
+        if last is not None and not self._cache.has(session):
+            # Reading the last few messages directly is faster than filling the cache.
             return self._messages.list_messages(session, last=last, before=before)
-        found = self._remembered.list_messages(session, mark)
-        found = found[: place_of(before, (message.info.id for message in found))]
+        found = self._cache.list_messages(session, mark)
+        found = found[: find_end(before, (message.info.id for message in found))]
         return found if last is None else found[max(0, len(found) - last) :]
 
     def _list_sessions(self, project: ProjectID | None) -> list[Session]:
-        self._finish_leftovers()
+        self._finish_unfinished()
         return self._tree.list_sessions(project)
 
     def _get_session(self, id: SessionID) -> Session:
@@ -242,40 +241,37 @@ class FileStore:
         return found
 
     def _list_abandoned(self) -> list[SessionID]:
-        """The lease of a session that is gone tells nobody anything: it goes as well."""
+        """List sessions whose holder died, and remove the leases of sessions that no longer exist."""
         abandoned: list[SessionID] = []
         for session in list_abandoned(self._tree.layout):
             if not self._tree.is_gone(session):
                 abandoned.append(session)
                 continue
-            with suppress(OSError):  # where nothing can be written it stays, and is in nobody's way
+            with suppress(OSError):  # on a read-only disk the lease stays, which does no harm
                 drop_abandoned(self._tree.layout, session)
         return abandoned
 
-    def _finish_leftovers(self) -> None:
-        if self._guard.has_leftovers():
+    def _finish_unfinished(self) -> None:
+        if self._locks.has_unfinished():
             with suppress(OSError):
-                self._guard.recover()
+                self._locks.recover()
 
     async def _read_whole(self, session: SessionID, read: Callable[[bytes | None], T]) -> T:
-        return await self._in_thread(lambda: self._guard.reading(session_lock(session), read))
+        return await self._in_thread(lambda: self._locks.reading(session_lock(session), read))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Run `work` in a thread and report damage it found. Turn an `OSError` into a `StoreError`."""
         try:
-            return await self._told(work)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except OSError as error:
             reason = error.strerror or str(error)
             place = error.filename or self._tree.layout.root
             raise StoreError(
-                f"the store cannot use {place}: {reason}", hint=WAYS_OUT.get(error.errno or 0, "")
+                f"the store cannot use {place}: {reason}", hint=ERROR_HINTS.get(error.errno or 0, "")
             ) from error
-
-    async def _told(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         finally:
             if self._damaged is not None:
-                for damage in self._tree.documents.take_news():
+                for damage in self._tree.documents.take_new_problems():
                     self._damaged(damage)
 
 

@@ -1,4 +1,4 @@
-"""The trash: keep removed sessions as they lay in the tree, restore them or delete them."""
+"""The trash: keep removed sessions with their layout, restore them, or delete them for good."""
 
 import os
 from collections.abc import Iterator
@@ -6,38 +6,38 @@ from contextlib import suppress
 
 from weft.errors import ConflictError, NotFoundError, StoreError
 from weft.model.ids import SessionID
-from weft.model.session import Trashed
+from weft.model.session import TrashBundle
 from weft.model.wire import encode_pretty
-from weft.store.files.batch import Plan
-from weft.store.files.reader import Tree, list_part_owners
+from weft.store.files.batch import WritePlan
+from weft.store.files.tree import Tree, list_part_owners
 
-# What lies below the root, and how deep: a whole directory is moved as one where it belongs to one session.
-SHELVES = {"session": 2, "message": 1, "part": 1, "session_diff": 1, "todo": 1, ".weft/growth": 1}
+# The collections a bundle can contain, and the depth at which files or whole directories are moved.
+COLLECTION_DEPTHS = {"session": 2, "message": 1, "part": 1, "session_diff": 1, "todo": 1, ".weft/growth": 1}
 
 
 class Trash:
-    """Works out what is to be moved. Whoever calls it holds the locks of the sessions."""
+    """Plans the moves into and out of the trash. The caller holds the locks of the sessions."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._layout = tree.layout
 
-    def list_bundles(self) -> list[Trashed]:
-        """Oldest first."""
+    def list_bundles(self) -> list[TrashBundle]:
+        """Return all bundles, oldest first."""
         names = self._tree.documents.directories(self._layout.trash)
         found = [trashed for name in names if (trashed := self._find(name)) is not None]
         return sorted(found, key=lambda trashed: (trashed.time, trashed.id))
 
-    def get(self, id: str) -> Trashed:
+    def get(self, id: str) -> TrashBundle:
         trashed = self._find(id)
         if trashed is None:
             raise NotFoundError("bundle in the trash", id)
         return trashed
 
-    def plan_discard(self, trashed: Trashed) -> Plan:
-        below = self._layout.thrown(trashed.id)
-        places = self._places([session.id for session in trashed.sessions])
-        return Plan(
+    def plan_discard(self, trashed: TrashBundle) -> WritePlan:
+        below = self._layout.trashed_tree(trashed.id)
+        places = self._list_paths([session.id for session in trashed.sessions])
+        return WritePlan(
             clears=[],
             moves={
                 path: f"{below}/{self._layout.relative(path)}" for path in places if os.path.lexists(path)
@@ -48,18 +48,18 @@ class Trash:
             tidy=[],
         )
 
-    def plan_restore(self, trashed: Trashed) -> Plan:
+    def plan_restore(self, trashed: TrashBundle) -> WritePlan:
         for session in trashed.sessions:
             if self._tree.projects_of(session.id):
-                raise ConflictError("session", session.id, "is there again")
-        below = self._layout.thrown(trashed.id)
-        moves = {path: self._layout.absolute(path[len(below) + 1 :]) for path in self._thrown(below)}
+                raise ConflictError("session", session.id, "exists again")
+        below = self._layout.trashed_tree(trashed.id)
+        moves = {path: self._layout.absolute(path[len(below) + 1 :]) for path in self._list_trashed(below)}
         for target in moves.values():
             with suppress(OSError):
-                os.rmdir(target)  # an empty directory is in nobody's way
+                os.rmdir(target)  # an empty directory may be replaced
             if os.path.lexists(target):
                 raise StoreError(f"{target} is in the way", hint="move it elsewhere, then restore again")
-        return Plan(
+        return WritePlan(
             clears=[],
             moves=moves,
             puts={},
@@ -68,18 +68,18 @@ class Trash:
             tidy=[],
         )
 
-    def plan_purge(self, trashed: Trashed) -> Plan:
-        return Plan(clears=[self._layout.bundle(trashed.id)], puts={}, drops=[], extension=None, tidy=[])
+    def plan_purge(self, trashed: TrashBundle) -> WritePlan:
+        return WritePlan(clears=[self._layout.bundle(trashed.id)], puts={}, drops=[], extension=None, tidy=[])
 
-    def _find(self, id: str) -> Trashed | None:
-        return self._tree.documents.find(self._layout.label(id), Trashed)
+    def _find(self, id: str) -> TrashBundle | None:
+        return self._tree.documents.find(self._layout.label(id), TrashBundle)
 
-    def _places(self, sessions: list[SessionID]) -> Iterator[str]:
-        """All that is theirs, wherever it may lie."""
+    def _list_paths(self, sessions: list[SessionID]) -> Iterator[str]:
+        """Yield every path that belongs to these sessions."""
         layout = self._layout
         for message in list_part_owners(self._tree, sessions):
             yield layout.parts(message)
-            yield layout.grown(message)
+            yield layout.growth_directory(message)
         for id in sessions:
             yield layout.messages(id)
             yield layout.diff(id)
@@ -87,17 +87,17 @@ class Trash:
             for project in self._tree.projects_of(id):
                 yield layout.session(project, id)
 
-    def _thrown(self, below: str) -> list[str]:
+    def _list_trashed(self, below: str) -> list[str]:
         found: list[str] = []
-        for shelf, depth in SHELVES.items():
-            paths = [f"{below}/{shelf}"]
+        for collection, depth in COLLECTION_DEPTHS.items():
+            paths = [f"{below}/{collection}"]
             for _ in range(depth):
-                paths = [f"{path}/{name}" for path in paths for name in _names(path)]
+                paths = [f"{path}/{name}" for path in paths for name in _list_names(path)]
             found += paths
         return found
 
 
-def _names(directory: str) -> list[str]:
+def _list_names(directory: str) -> list[str]:
     with suppress(FileNotFoundError):
         return sorted(os.listdir(directory))
     return []

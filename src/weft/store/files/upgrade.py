@@ -1,4 +1,4 @@
-"""Upgrade older JSON trees, resuming where an earlier attempt stopped."""
+"""Upgrade older JSON trees. An interrupted upgrade continues where it stopped."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -6,22 +6,22 @@ from contextlib import suppress
 from typing import Any
 
 from weft.errors import DocumentError, InvalidIdError
-from weft.host.files import Disk, locked, read_file
+from weft.host.files import Disk, hold_lock, read_file
 from weft.model.damage import Damage
-from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, file_name
+from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, check_file_name
 from weft.model.project import Project, ProjectTime
 from weft.model.wire import encode_pretty, parse
 from weft.store.files.documents import LIMIT
 from weft.store.files.layout import SUFFIX, Layout, session_lock
-from weft.store.files.lock import Guard
-from weft.store.files.reader import FORMAT, Tree
+from weft.store.files.lock import SessionLocks
+from weft.store.files.tree import FORMAT, Tree
 
 RootCommit = Callable[[str], str | None]
-Change = Callable[[dict[str, Any]], dict[str, Any]]
+DocumentEditor = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-class CarryOver:
-    """`root_commit` says which commit a checkout began with: that is the id of its project."""
+class OldestTreeImport:
+    """Imports the sessions of OpenCode's first versions. `root_commit` returns the id of a checkout's project."""
 
     def __init__(self, layout: Layout, disk: Disk, root_commit: RootCommit) -> None:
         self._layout = layout
@@ -29,46 +29,46 @@ class CarryOver:
         self._root_commit = root_commit
         self._old = layout.oldest
         self._ledger = f"{layout.upgrades}/1"
-        self._carried = _lines(self._ledger)
+        self._imported = _read_lines(self._ledger)
         self._failed: list[Damage] = []
         self.found_any = False
 
     def run(self) -> list[Damage]:
-        for name in _names(self._old):
+        for name in _list_names(self._old):
             place = f"{self._old}/{name}/storage/session"
             if os.path.isdir(place):
                 self.found_any = True
-                self._carry_project(name, place)
+                self._import_project(name, place)
         return self._failed
 
-    def _carry_project(self, name: str, place: str) -> None:
-        # OpenCode leaves out `global`, and whatever has no repository any more. Both are carried here, to `global`.
-        worktree = "/" if name == GLOBAL_PROJECT else _worktree(place)
+    def _import_project(self, name: str, place: str) -> None:
+        # OpenCode skips `global` and projects without a repository. We import both into `global`.
+        worktree = "/" if name == GLOBAL_PROJECT else _find_worktree(place)
         commit = None if worktree == "/" else self._root_commit(worktree)
         project = ProjectID(commit) if commit else GLOBAL_PROJECT
 
-        def adopted(session: dict[str, Any]) -> dict[str, Any]:
+        def adopt(session: dict[str, Any]) -> dict[str, Any]:
             at = {"directory": worktree} if worktree != "/" else {}
             return {**at, **session, "projectID": project}
 
         self._put_project(project, worktree if commit else "/", place)
-        for session in _documents(f"{place}/info"):
-            self._carry(f"{place}/info/{session}", f"session/{project}/{session}", adopted)
-        for session in _names(f"{place}/message"):
-            for message in _documents(f"{place}/message/{session}"):
-                self._carry(f"{place}/message/{session}/{message}", f"message/{session}/{message}")
-        for session in _names(f"{place}/part"):
-            for message in _names(f"{place}/part/{session}"):
-                for part in _documents(f"{place}/part/{session}/{message}"):
-                    self._carry(f"{place}/part/{session}/{message}/{part}", f"part/{message}/{part}")
-        self._write_down()
+        for session in _list_documents(f"{place}/info"):
+            self._import(f"{place}/info/{session}", f"session/{project}/{session}", adopt)
+        for session in _list_names(f"{place}/message"):
+            for message in _list_documents(f"{place}/message/{session}"):
+                self._import(f"{place}/message/{session}/{message}", f"message/{session}/{message}")
+        for session in _list_names(f"{place}/part"):
+            for message in _list_names(f"{place}/part/{session}"):
+                for part in _list_documents(f"{place}/part/{session}/{message}"):
+                    self._import(f"{place}/part/{session}/{message}/{part}", f"part/{message}/{part}")
+        self._save_ledger()
 
     def _put_project(self, project: ProjectID, worktree: str, place: str) -> None:
-        """A record for the project, unless it has one. It is as old as its oldest session."""
+        """Write a record for the project unless it has one. It is as old as its oldest session."""
         path = self._layout.project(project)
         if os.path.lexists(path):
             return
-        created = min(_times(f"{place}/info"), default=0)
+        created = min(_list_times(f"{place}/info"), default=0)
         record = Project(
             id=project,
             worktree=worktree,
@@ -80,12 +80,12 @@ class CarryOver:
         except OSError as error:
             self._failed.append(Damage(where=path, reason=error.strerror or str(error)))
 
-    def _carry(self, source: str, target: str, change: Change | None = None) -> None:
-        if source in self._carried:
+    def _import(self, source: str, target: str, change: DocumentEditor | None = None) -> None:
+        if source in self._imported:
             return
         try:
             for word in target.removesuffix(SUFFIX).split("/"):
-                file_name("document", word)
+                check_file_name("document", word)
             raw, document = _read(source)
             if not os.path.lexists(self._layout.absolute(target)):
                 self._put(self._layout.absolute(target), encode_pretty(change(document)) if change else raw)
@@ -94,21 +94,21 @@ class CarryOver:
         except OSError as error:
             self._failed.append(Damage(where=source, reason=error.strerror or str(error)))
         else:
-            self._carried[source] = None
+            self._imported[source] = None
 
     def _put(self, path: str, raw: bytes) -> None:
         temp = self._layout.temp("upgrade", "carried")
         self._disk.prepare(temp, raw)
         self._disk.move(temp, path)
 
-    def _write_down(self) -> None:
-        self._put(self._ledger, "".join(f"{source}\n" for source in self._carried).encode())
+    def _save_ledger(self) -> None:
+        self._put(self._ledger, "".join(f"{source}\n" for source in self._imported).encode())
 
 
-def _worktree(place: str) -> str:
-    """Where the sessions were held: the first message that knows it says so."""
-    for session in _names(f"{place}/message"):
-        for name in _documents(f"{place}/message/{session}"):
+def _find_worktree(place: str) -> str:
+    """Return the checkout in which the sessions ran, from the first message that names it."""
+    for session in _list_names(f"{place}/message"):
+        for name in _list_documents(f"{place}/message/{session}"):
             with suppress(OSError, DocumentError):
                 _, message = _read(f"{place}/message/{session}/{name}")
                 path = message.get("path")
@@ -117,8 +117,8 @@ def _worktree(place: str) -> str:
     return "/"
 
 
-def _times(infos: str) -> Iterator[int]:
-    for name in _documents(infos):
+def _list_times(infos: str) -> Iterator[int]:
+    for name in _list_documents(infos):
         with suppress(OSError, DocumentError):
             _, session = _read(f"{infos}/{name}")
             time = session.get("time")
@@ -134,17 +134,17 @@ def _read(path: str) -> tuple[bytes, dict[str, Any]]:
     return raw, document
 
 
-def _documents(directory: str) -> list[str]:
-    return [name for name in _names(directory) if name.endswith(SUFFIX)]
+def _list_documents(directory: str) -> list[str]:
+    return [name for name in _list_names(directory) if name.endswith(SUFFIX)]
 
 
-def _names(directory: str) -> list[str]:
+def _list_names(directory: str) -> list[str]:
     with suppress(FileNotFoundError, NotADirectoryError):
         return sorted(os.listdir(directory))
     return []
 
 
-def _lines(path: str) -> dict[str, None]:
+def _read_lines(path: str) -> dict[str, None]:
     with suppress(FileNotFoundError):
         raw, _ = read_file(path, limit=LIMIT)
         return dict.fromkeys(raw.decode().splitlines())
@@ -154,36 +154,38 @@ def _lines(path: str) -> dict[str, None]:
 LOCK = "upgrade"
 
 
-class Upgrade:
-    def __init__(self, tree: Tree, guard: Guard, disk: Disk, root_commit: RootCommit) -> None:
+class TreeUpgrade:
+    """Upgrades one tree step by step."""
+
+    def __init__(self, tree: Tree, locks: SessionLocks, disk: Disk, root_commit: RootCommit) -> None:
         self._tree = tree
         self._layout = tree.layout
-        self._guard = guard
+        self._locks = locks
         self._disk = disk
         self._root_commit = root_commit
         self._changed = False
 
     def run(self) -> list[Damage]:
-        """Bring the tree to the format we know. Gives back what stood in the way."""
+        """Upgrade the tree to the current format. Return the documents that could not be upgraded."""
         if self._tree.format() == FORMAT:
             return []
         try:
-            with locked(self._layout.lock(LOCK)):
+            with hold_lock(self._layout.lock(LOCK)):
                 return self._steps(self._tree.format())
         except OSError as error:
             if not os.path.isdir(self._layout.root):
                 raise
-            # Where nothing can be written an older tree can still be read.
+            # On a read-only disk an older tree can still be read.
             return [Damage(where=self._layout.root, reason=f"not upgraded: {error.strerror}")]
 
     def _steps(self, begun: int) -> list[Damage]:
         failed: list[Damage] = []
         if begun < 1:
-            carry = CarryOver(self._layout, self._disk, self._root_commit)
-            failed += carry.run()
-            self._changed = carry.found_any
+            oldest = OldestTreeImport(self._layout, self._disk, self._root_commit)
+            failed += oldest.run()
+            self._changed = oldest.found_any
             self._advance(1, failed)
-        failed += self._lift_diffs()
+        failed += self._move_all_diffs()
         self._advance(FORMAT, failed)
         return failed
 
@@ -194,16 +196,16 @@ class Upgrade:
             self._put(self._layout.migration, b"%d" % number)
             self._disk.flush(self._layout.root)
 
-    def _lift_diffs(self) -> list[Damage]:
-        """From 1 to 2: diffs move out of the session's summary into a document of their own."""
+    def _move_all_diffs(self) -> list[Damage]:
+        """Upgrade from format 1 to 2: move diffs from the session's summary into their own document."""
         failed: list[Damage] = []
-        shelf = self._layout.shelf("session")
-        for project in self._tree.documents.directories(shelf):
-            for name in self._tree.documents.names(f"{shelf}/{project}"):
-                path = f"{shelf}/{project}/{name}{SUFFIX}"
+        collection = self._layout.collection("session")
+        for project in self._tree.documents.directories(collection):
+            for name in self._tree.documents.names(f"{collection}/{project}"):
+                path = f"{collection}/{project}/{name}{SUFFIX}"
                 try:
-                    with self._guard.writing([session_lock(SessionID(name))]):
-                        self._lift(path, project, SessionID(name))
+                    with self._locks.writing([session_lock(SessionID(name))]):
+                        self._move_diffs(path, project, SessionID(name))
                 except FileNotFoundError:
                     continue  # deleted or moved since it was listed
                 except DocumentError as error:
@@ -212,22 +214,22 @@ class Upgrade:
                     failed.append(Damage(where=path, reason=error.strerror or str(error)))
         return failed
 
-    def _lift(self, path: str, project: str, id: SessionID) -> None:
+    def _move_diffs(self, path: str, project: str, id: SessionID) -> None:
         raw, _ = read_file(path, limit=LIMIT)
         old = parse(raw, where=path)
         if not isinstance(old, dict):
             raise DocumentError(path, "not a session")
         summary = old.get("summary")
-        lifted = isinstance(summary, dict) and isinstance(summary.get("diffs"), list)
-        if "projectID" in old and not lifted:
+        has_diffs = isinstance(summary, dict) and isinstance(summary.get("diffs"), list)
+        if "projectID" in old and not has_diffs:
             return
         self._changed = True
         self._put_new(f"{self._layout.backups}/1/{self._layout.relative(path)}", raw)
         new = {**old, "projectID": old.get("projectID", project)}
-        if isinstance(summary, dict) and lifted:
-            # The diffs first: should the rest not be reached, they are still in the session too.
+        if isinstance(summary, dict) and has_diffs:
+            # The diffs come first: if we are interrupted, they are still in the session too.
             self._put_new(self._layout.diff(id), encode_pretty(summary["diffs"]))
-            new["summary"] = _counted(summary, summary["diffs"])
+            new["summary"] = _summarise(summary, summary["diffs"])
         self._put(path, encode_pretty(new))
 
     def _put_new(self, path: str, raw: bytes) -> None:
@@ -240,26 +242,26 @@ class Upgrade:
         self._disk.move(temp, path)
 
 
-def _counted(summary: dict[str, Any], diffs: list[Any]) -> dict[str, Any]:
-    """The summary without its diffs but with their numbers. OpenCode drops the number of files; we count them."""
+def _summarise(summary: dict[str, Any], diffs: list[Any]) -> dict[str, Any]:
+    """Return the summary with the diffs replaced by their totals. OpenCode drops the number of files; we keep it."""
     kept = {key: value for key, value in summary.items() if key != "diffs"}
     return {
         **kept,
-        "additions": _total(diffs, "additions"),
-        "deletions": _total(diffs, "deletions"),
+        "additions": _sum_field(diffs, "additions"),
+        "deletions": _sum_field(diffs, "deletions"),
         "files": kept.get("files", len(diffs)),
     }
 
 
-def _total(diffs: list[Any], key: str) -> int:
+def _sum_field(diffs: list[Any], key: str) -> int:
     numbers = [diff.get(key) for diff in diffs if isinstance(diff, dict)]
     return sum(int(number) for number in numbers if isinstance(number, int | float))
 
 
-def keep_up(tree: Tree, root_commit: RootCommit, disk: Disk | None = None) -> list[Damage]:
-    """Finish what a crash cut short, and bring an older tree up to date. Gives back what stood in the way."""
+def upgrade_tree(tree: Tree, root_commit: RootCommit, disk: Disk | None = None) -> list[Damage]:
+    """Finish interrupted writes and upgrade the tree. Return the documents that could not be upgraded."""
     disk = disk or Disk()
-    guard = Guard(tree.layout, disk)
-    with suppress(OSError):  # nothing can be finished where nothing can be written
-        guard.recover()
-    return Upgrade(tree, guard, disk, root_commit).run()
+    locks = SessionLocks(tree.layout, disk)
+    with suppress(OSError):  # on a read-only disk nothing can be finished
+        locks.recover()
+    return TreeUpgrade(tree, locks, disk, root_commit).run()

@@ -1,36 +1,36 @@
-"""Carry out a batch, all or nothing, even if the disk fails or the process dies."""
+"""Carry out a write plan, all or nothing, even if the disk fails or the process dies."""
 
 import os
 from collections.abc import Iterable
 from contextlib import suppress
 
 from weft.host.files import Disk, read_file
-from weft.store.files.batch import Extension, Plan
+from weft.store.files.batch import GrowthAppend, WritePlan
 from weft.store.files.documents import LIMIT
 from weft.store.files.layout import Layout
-from weft.store.files.lock import Guard, Note, Pointer, Step, take, to_bytes
+from weft.store.files.lock import RedoNote, RedoPointer, RedoStep, SessionLocks, encode_note, take_step
 
-# From so many documents on, having everything on the disk at once costs less than one after the other.
-MANY = 100
+# From this many documents on, one sync of the whole file system is cheaper than one for each file.
+FLUSH_ALL_FROM = 100
 
 
 class UndoFailedError(OSError):
-    """A batch could neither be finished nor taken back. Its note says how to finish it."""
+    """A batch could neither be finished nor rolled back. Its redo note stays, so that the next writer finishes it."""
 
 
-class Writer:
-    """Whoever calls it holds the locks. `flush` is for what must be on the disk itself before anybody is told."""
+class BatchWriter:
+    """Writes plans. The caller holds the locks. `flush` syncs to disk before returning."""
 
-    def __init__(self, layout: Layout, disk: Disk, guard: Guard) -> None:
+    def __init__(self, layout: Layout, disk: Disk, locks: SessionLocks) -> None:
         self._layout = layout
         self._disk = disk
-        self._guard = guard
+        self._locks = locks
         self._unflushed: dict[str, dict[str, None]] = {}
 
-    def write(self, plan: Plan, locks: tuple[str, ...], *, flush: bool) -> None:
+    def write(self, plan: WritePlan, locks: tuple[str, ...], *, flush: bool) -> None:
         touched = self._extend(plan.extension) if plan.extension else self._replace(plan, locks, flush=flush)
         if flush:
-            # What belongs to a promise was written before it as well as with it. What has just been put was flushed aside.
+            # Earlier writes under these locks are confirmed now too. New documents were flushed before their rename.
             before = [
                 path for lock in locks for path in self._unflushed.pop(lock, ()) if path not in plan.puts
             ]
@@ -40,36 +40,36 @@ class Writer:
                 self._unflushed.setdefault(lock, {}).update(dict.fromkeys(touched))
         self._tidy(plan)
 
-    def _extend(self, extension: Extension) -> list[str]:
+    def _extend(self, extension: GrowthAppend) -> list[str]:
         self._disk.extend(extension.path, extension.at, extension.raw)
         return [extension.path, os.path.dirname(extension.path)]
 
-    def _replace(self, plan: Plan, locks: tuple[str, ...], *, flush: bool) -> list[str]:
-        """Write aside, note, rename, forget the note. Gives back what a flush is to flush."""
-        steps, contents = self._steps(plan, locks)
+    def _replace(self, plan: WritePlan, locks: tuple[str, ...], *, flush: bool) -> list[str]:
+        """Write temporary files, save a redo note, rename, delete the note. Return the paths that still need a flush."""
+        steps, contents = self._to_steps(plan, locks)
         asides = [self._layout.absolute(step.source) for step in steps if step.way == "in"]
-        note: Note | None = None
+        note: RedoNote | None = None
         try:
             self._prepare(contents, flush=flush)
             before: dict[str, bytes | None] = {}
-            if len(steps) > 1:  # a single one is taken or not, and there is nothing to take back
+            if len(steps) > 1:  # a single rename is atomic and needs no note
                 before = {path: _find(path) for path in plan.puts if os.path.dirname(path) not in plan.fresh}
-                note = self._note(steps, locks, flush=flush)
+                note = self._write_note(steps, locks, flush=flush)
             touched = self._take_all(steps, before, flush=flush)
         except UndoFailedError:
-            raise  # the note and what it needs stay
+            raise  # keep the note and the files it needs
         except OSError:
             if note is not None:
-                self._guard.forget(note)
+                self._locks.forget(note)
             self._remove(asides)
             raise
         if note is not None:
-            self._guard.forget(note)
+            self._locks.forget(note)
         self._remove(self._layout.absolute(step.target) for step in steps if step.way == "out")
         return touched
 
     def _prepare(self, contents: dict[str, bytes], *, flush: bool) -> None:
-        if len(contents) > MANY:
+        if len(contents) > FLUSH_ALL_FROM:
             self._disk.prepare_many(list(contents.items()))
             if flush:
                 self._disk.flush_all()
@@ -81,8 +81,8 @@ class Writer:
                 os.path.dirname(temp) for temp in contents if "/" in temp[len(self._layout.temps) + 1 :]
             )
 
-    def _steps(self, plan: Plan, locks: tuple[str, ...]) -> tuple[list[Step], dict[str, bytes]]:
-        """The renames that make up the plan, and what has to be written aside for them."""
+    def _to_steps(self, plan: WritePlan, locks: tuple[str, ...]) -> tuple[list[RedoStep], dict[str, bytes]]:
+        """Return the renames that make up the plan, and the contents of the temporary files they need."""
         token, relative = os.urandom(6).hex(), self._layout.relative
         asides: dict[str, str] = {}
 
@@ -99,20 +99,20 @@ class Writer:
             else:
                 whole[path] = None
                 contents[aside(path)] = raw
-        steps = [Step("out", relative(path), relative(aside(path))) for path in plan.clears]
-        steps += [Step("stay", relative(path), relative(target)) for path, target in plan.moves.items()]
-        steps += [Step("in", relative(aside(path)), relative(path)) for path in whole]
-        steps += [Step("out", relative(path), relative(aside(path))) for path in plan.drops]
+        steps = [RedoStep("out", relative(path), relative(aside(path))) for path in plan.clears]
+        steps += [RedoStep("stay", relative(path), relative(target)) for path, target in plan.moves.items()]
+        steps += [RedoStep("in", relative(aside(path)), relative(path)) for path in whole]
+        steps += [RedoStep("out", relative(path), relative(aside(path))) for path in plan.drops]
         return steps, contents
 
-    def _note(self, steps: list[Step], locks: tuple[str, ...], *, flush: bool) -> Note:
-        note = Note(locks=locks, steps=tuple(steps))
+    def _write_note(self, steps: list[RedoStep], locks: tuple[str, ...], *, flush: bool) -> RedoNote:
+        note = RedoNote(locks=locks, steps=tuple(steps))
         first, *others = (self._layout.redo(lock) for lock in locks)
         try:
-            # Whoever takes any of the locks must find the note, so that is seen to before it says anything.
+            # The pointers come first: whoever takes any of the locks must find the note.
             for path in others:
-                self._disk.prepare(path, to_bytes(Pointer(see=locks[0])), flush=flush)
-            self._disk.prepare(first, to_bytes(note), flush=flush)
+                self._disk.prepare(path, encode_note(RedoPointer(see=locks[0])), flush=flush)
+            self._disk.prepare(first, encode_note(note), flush=flush)
             if flush:
                 self._disk.flush(self._layout.temps)
                 self._disk.flush(self._layout.redos)
@@ -121,28 +121,28 @@ class Writer:
             raise
         return note
 
-    def _take_all(self, steps: list[Step], before: dict[str, bytes | None], *, flush: bool) -> list[str]:
+    def _take_all(self, steps: list[RedoStep], before: dict[str, bytes | None], *, flush: bool) -> list[str]:
         touched: list[str] = []
-        taken: list[Step] = []
+        taken: list[RedoStep] = []
         try:
             for step in steps:
-                made = take(step, self._disk, self._layout.root)
+                made = take_step(step, self._disk, self._layout.root)
                 taken.append(step)
-                touched += _touched(step, self._layout.root, made, flushed=flush)
+                touched += _list_touched(step, self._layout.root, made, flushed=flush)
         except OSError:
             self._undo(taken, before)
             raise
         return touched
 
-    def _undo(self, taken: list[Step], before: dict[str, bytes | None]) -> None:
-        """Rename back. Should that fail too, the note is still there, and the next to come finishes the batch."""
+    def _undo(self, taken: list[RedoStep], before: dict[str, bytes | None]) -> None:
+        """Rename everything back. If that fails, the note stays and the next writer finishes the batch."""
         try:
             for step in reversed(taken):
                 self._undo_step(step, before)
         except OSError as error:
             raise UndoFailedError(*error.args) from error
 
-    def _undo_step(self, step: Step, before: dict[str, bytes | None]) -> None:
+    def _undo_step(self, step: RedoStep, before: dict[str, bytes | None]) -> None:
         source, target = self._layout.absolute(step.source), self._layout.absolute(step.target)
         if step.way != "in":
             self._disk.prune(source)
@@ -156,8 +156,8 @@ class Writer:
         for path in dict.fromkeys(paths):
             self._disk.flush(path)
 
-    def _tidy(self, plan: Plan) -> None:
-        """Remove what counts for nothing and the directories left empty. That it fails hurts nobody."""
+    def _tidy(self, plan: WritePlan) -> None:
+        """Remove files without effect and empty directories. Failures are ignored."""
         self._remove(plan.tidy)
         gone = (*plan.tidy, *plan.drops, *plan.clears, *plan.moves)
         for directory in dict.fromkeys(os.path.dirname(path) for path in gone):
@@ -169,8 +169,8 @@ class Writer:
                 self._disk.remove(path)
 
 
-def _touched(step: Step, root: str, made: list[str], *, flushed: bool) -> list[str]:
-    """The directories whose entries changed, and the file itself if it was not flushed when it was written."""
+def _list_touched(step: RedoStep, root: str, made: list[str], *, flushed: bool) -> list[str]:
+    """Return the directories whose entries changed, and the file itself if it was not flushed when it was written."""
     directories = [os.path.dirname(path) for path in made]
     source, target = f"{root}/{step.source}", f"{root}/{step.target}"
     match step.way:

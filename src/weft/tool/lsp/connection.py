@@ -1,4 +1,4 @@
-"""Speak JSON-RPC with a language server."""
+"""JSON-RPC with a language server: message framing, requests and notifications."""
 
 import asyncio
 import re
@@ -7,8 +7,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-LONGEST: Final = 64 << 20
-LONGEST_HEAD: Final = 4096
+MAX_BODY_BYTES: Final = 64 << 20
+MAX_HEAD_BYTES: Final = 4096
 
 _END: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(rb"^content-length:[ \t]*(\d{1,12})[ \t]*$", re.IGNORECASE | re.MULTILINE)
@@ -17,7 +17,7 @@ Message = dict[str, Any]
 
 
 class FrameError(ValueError):
-    """What was sent is not a message."""
+    """The received bytes are not a message."""
 
 
 def to_frame(message: Message) -> bytes:
@@ -25,34 +25,34 @@ def to_frame(message: Message) -> bytes:
     return b"Content-Length: %d%b%b" % (len(body), _END, body)
 
 
-class Frames:
-    """Messages out of the pieces in which they come."""
+class LspFrames:
+    """Assembles messages from the pieces in which they arrive."""
 
     def __init__(self) -> None:
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._body: int | None = None
 
     def feed(self, piece: bytes) -> list[Message]:
-        """The messages that are whole by now. Raises `FrameError` if these are none."""
-        self._held += piece
+        """Return the messages that are complete by now. Raise `FrameError` if the bytes are not messages."""
+        self._buffer += piece
         messages: list[Message] = []
-        while self._has_body() and self._body is not None and len(self._held) >= self._body:
-            raw = bytes(self._held[: self._body])
-            del self._held[: self._body]
+        while self._has_body() and self._body is not None and len(self._buffer) >= self._body:
+            raw = bytes(self._buffer[: self._body])
+            del self._buffer[: self._body]
             self._body = None
             messages.append(_to_message(raw))
         return messages
 
     def _has_body(self) -> bool:
-        """Whether the head of the next message is read."""
-        if self._body is None and (end := self._held.find(_END)) >= 0:
-            length = _LENGTH.search(self._held[:end].replace(b"\r\n", b"\n"))
-            if length is None or int(length[1]) > LONGEST:
-                raise FrameError("a head that tells no length we take")
+        """Read the head of the next message if it has arrived. Return True if its length is known."""
+        if self._body is None and (end := self._buffer.find(_END)) >= 0:
+            length = _LENGTH.search(self._buffer[:end].replace(b"\r\n", b"\n"))
+            if length is None or int(length[1]) > MAX_BODY_BYTES:
+                raise FrameError("a header without an acceptable length")
             self._body = int(length[1])
-            del self._held[: end + len(_END)]
-        elif self._body is None and len(self._held) > LONGEST_HEAD:
-            raise FrameError("a head without an end")
+            del self._buffer[: end + len(_END)]
+        elif self._body is None and len(self._buffer) > MAX_HEAD_BYTES:
+            raise FrameError("a header without an end")
         return self._body is not None
 
 
@@ -66,91 +66,98 @@ def _to_message(raw: bytes) -> Message:
     return message
 
 
-UNKNOWN: Final = -32601
+METHOD_NOT_FOUND: Final = -32601
 
 
-class PeerError(Exception):
-    """It could not answer, or is no more."""
+class LanguageServerError(Exception):
+    """The language server returned an error, or has ended."""
 
 
-class Say(Protocol):
+class WriteBytes(Protocol):
     def __call__(self, words: bytes) -> None: ...
 
 
-# What it asks of us; `UnknownError` when we do not know what is meant.
-Answer = Callable[[str, Any], Any]
-Hear = Callable[[str, Any], None]
+# Answers a request of the server. It raises `UnknownMethodError` for an unknown method.
+AnswerRequest = Callable[[str, Any], Any]
+HandleNotification = Callable[[str, Any], None]
 
 
-class UnknownError(Exception):
-    """We were asked for something we do not do."""
+class UnknownMethodError(Exception):
+    """The server requested a method that we do not support."""
 
 
-class Peer:
-    """`answer` answers what it asks, `hear` hears what it tells. `lost` ends all waiting for it."""
+class JsonRpcPeer:
+    """One side of a JSON-RPC connection.
 
-    def __init__(self, answer: Answer, hear: Hear) -> None:
+    `answer` answers the server's requests, `hear` handles its notifications. Call `lost` when the connection ends.
+    """
+
+    def __init__(self, answer: AnswerRequest, handle: HandleNotification) -> None:
         self._answer = answer
-        self._hear = hear
-        self._frames = Frames()
-        self._say: Say | None = None
-        self._asked: dict[int, asyncio.Future[Any]] = {}
-        self._count = 0
+        self._handle = handle
+        self._frames = LspFrames()
+        self._write: WriteBytes | None = None
+        self._pending: dict[int, asyncio.Future[Any]] = {}
+        self._last_id = 0
 
-    def attach(self, say: Say) -> None:
-        self._say = say
+    def attach(self, write: WriteBytes) -> None:
+        self._write = write
 
     async def ask(self, method: str, params: Any) -> Any:
-        """Its answer. Raises `PeerError`."""
-        self._count += 1
-        number = self._count
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._asked[number] = answered
+        """Send a request and return the answer. Raise `LanguageServerError` if there is none."""
+        self._last_id += 1
+        number = self._last_id
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._pending[number] = future
         try:
             self._send({"id": number, "method": method, "params": params})
-            return await answered
+            return await future
         finally:
-            del self._asked[number]
+            del self._pending[number]
 
     def tell(self, method: str, params: Any) -> None:
+        """Send a notification."""
         self._send({"method": method, "params": params})
 
     async def feed(self, piece: bytes) -> None:
         for message in self._frames.feed(piece):
             self._take(message)
 
-    def lost(self, reason: str) -> None:
-        self._say = None
-        for answered in self._asked.values():
-            if not answered.done():
-                answered.set_exception(PeerError(reason))
+    def close(self, reason: str) -> None:
+        """Let every pending request fail for this reason."""
+        self._write = None
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(LanguageServerError(reason))
 
     def _send(self, message: Message) -> None:
-        if self._say is None:
-            raise PeerError("it has ended")
+        if self._write is None:
+            raise LanguageServerError("it has ended")
         try:
-            self._say(to_frame(message))
+            self._write(to_frame(message))
         except OSError as error:
-            raise PeerError(str(error)) from error
+            raise LanguageServerError(str(error)) from error
 
     def _take(self, message: Message) -> None:
         method, number = message.get("method"), message.get("id")
         if isinstance(method, str) and number is not None:
             self._reply(number, method, message.get("params"))
         elif isinstance(method, str):
-            self._hear(method, message.get("params"))
-        elif isinstance(number, int) and (answered := self._asked.get(number)) and not answered.done():
+            self._handle(method, message.get("params"))
+        elif isinstance(number, int) and (future := self._pending.get(number)) and not future.done():
             error = message.get("error")
             if error is None:
-                answered.set_result(message.get("result"))
+                future.set_result(message.get("result"))
             else:
-                answered.set_exception(PeerError(_reason(error)))
+                future.set_exception(LanguageServerError(_reason(error)))
 
     def _reply(self, number: Any, method: str, params: Any) -> None:
         try:
             self._send({"id": number, "result": self._answer(method, params)})
-        except UnknownError:
-            self._send({"id": number, "error": {"code": UNKNOWN, "message": f"{method} is not known here"}})
+        except UnknownMethodError:
+            self._send(
+                {"id": number, "error": {"code": METHOD_NOT_FOUND, "message": f"{method} is not known here"}}
+            )
 
 
 def _reason(error: Any) -> str:

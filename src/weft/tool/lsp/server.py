@@ -1,4 +1,4 @@
-"""A language server at work: started, told of files, and read for diagnostics."""
+"""One running language server: it is started, told about files, and reports diagnostics."""
 
 import asyncio
 import os
@@ -10,11 +10,11 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from weft.host.pipes import open_talk
-from weft.host.processes import Command
+from weft.host.pipes import open_pipe_process
+from weft.host.processes import ProcessCommand
 from weft.host.tasks import open_tasks
 from weft.tool.diagnostic import Diagnostic
-from weft.tool.lsp.connection import FrameError, Peer, PeerError, UnknownError
+from weft.tool.lsp.connection import FrameError, JsonRpcPeer, LanguageServerError, UnknownMethodError
 
 _ENDINGS_OF = """
 astro=.astro bat=.bat bibtex=.bib clojure=.clj,.cljc,.cljs,.edn coffeescript=.coffee c=.c,.h
@@ -36,7 +36,7 @@ LANGUAGES: Final = {
 
 
 def language_of(path: str) -> str:
-    """The language's name, `plaintext` if the ending tells none."""
+    """Return the protocol's identifier of a file's language, `plaintext` if it is unknown."""
     name = os.path.basename(path).lower()
     if name in ("dockerfile", "makefile"):
         return name
@@ -44,10 +44,10 @@ def language_of(path: str) -> str:
 
 
 START_SECONDS: Final = 45.0
-# A file's diagnostics come in waves: what stands for so long is taken for the whole.
+# Diagnostics of a file arrive in several messages. They are taken as complete after a pause of this length.
 QUIET_SECONDS: Final = 0.15
-LONGEST_FILE: Final = 4 << 20
-MOST_DIAGNOSTICS: Final = 1000
+MAX_FILE_BYTES: Final = 4 << 20
+MAX_DIAGNOSTICS: Final = 1000
 
 _CAPABILITIES: Final = {
     "window": {"workDoneProgress": True},
@@ -71,8 +71,8 @@ _CAPABILITIES: Final = {
 _CREATED, _CHANGED = 1, 2
 
 
-class Launch(Struct, frozen=True, kw_only=True):
-    """A server to start: by which name, with which command, for the files below which directory."""
+class ServerLaunch(Struct, frozen=True, kw_only=True):
+    """A server to start: its name, its command, and its root directory."""
 
     name: str
     argv: tuple[str, ...]
@@ -81,51 +81,54 @@ class Launch(Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
 
-class _Told(Struct, frozen=True):
-    """What a server is told of a file: which version, and the text it has."""
+class _SentFile(Struct, frozen=True):
+    """The version and text of a file that the server has."""
 
     version: int
     text: str
 
 
-class Server:
-    """One server for one directory. `run` is its life; everything else waits for it to be `ready`, or gives up."""
+class LanguageServer:
+    """One language server for one root directory.
 
-    def __init__(self, launch: Launch) -> None:
+    `run` keeps it alive; the other methods wait until it is `ready`, or fail.
+    """
+
+    def __init__(self, launch: ServerLaunch) -> None:
         self.launch = launch
-        self._peer = Peer(self._answer, self._hear)
+        self._peer = JsonRpcPeer(self._answer, self._handle_notification)
         self._ready = asyncio.Event()
-        self._over = asyncio.Event()
+        self._ended = asyncio.Event()
         self.is_broken = False
-        self._files: dict[str, _Told] = {}
-        self._found: dict[str, tuple[Diagnostic, ...]] = {}
-        self._news = asyncio.Event()
-        self._heard: dict[str, int] = {}
+        self._files: dict[str, _SentFile] = {}
+        self._diagnostics: dict[str, tuple[Diagnostic, ...]] = {}
+        self._reported = asyncio.Event()
+        self._report_counts: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Until it dies or this is cancelled. A server that does not start or breaks off is broken for good."""
+        """Run until the server ends or this is cancelled. A server that fails to start or ends is broken for good."""
         launch = self.launch
-        command = Command(argv=launch.argv, directory=launch.root, environment=launch.environment)
+        command = ProcessCommand(argv=launch.argv, directory=launch.root, environment=launch.environment)
         try:
-            async with open_talk(command, self._feed) as talk, open_tasks() as tasks:
-                self._peer.attach(talk.say)
-                dying = tasks.create_task(talk.over())
+            async with open_pipe_process(command, self._feed) as talk, open_tasks() as tasks:
+                self._peer.attach(talk.write)
+                dying = tasks.create_task(talk.wait())
                 dying.add_done_callback(lambda _: self._end())
                 async with asyncio.timeout(START_SECONDS):
                     await self._initialize()
                 self._ready.set()
-                await self._over.wait()
+                await self._ended.wait()
                 dying.cancel()
-        except (OSError, PeerError):  # a timeout is an OSError, too
+        except (OSError, LanguageServerError):  # a timeout is an OSError, too
             pass
         finally:
             self._end()
 
     def _end(self) -> None:
         self.is_broken = True
-        self._found.clear()
-        self._peer.lost("the language server has ended")
-        for event in (self._ready, self._news, self._over):
+        self._diagnostics.clear()
+        self._peer.close("the language server has ended")
+        for event in (self._ready, self._reported, self._ended):
             event.set()
 
     async def _initialize(self) -> None:
@@ -148,7 +151,7 @@ class Server:
     async def _feed(self, piece: bytes) -> None:
         try:
             await self._peer.feed(piece)
-        except (FrameError, PeerError):
+        except (FrameError, LanguageServerError):
             self._end()
 
     def _answer(self, method: str, params: Any) -> Any:
@@ -166,47 +169,50 @@ class Server:
             ):
                 return None
             case _:
-                raise UnknownError(method)
+                raise UnknownMethodError(method)
 
-    def _hear(self, method: str, params: Any) -> None:
+    def _handle_notification(self, method: str, params: Any) -> None:
         if method != "textDocument/publishDiagnostics" or not isinstance(params, dict):
             return
         path = to_path(params.get("uri"))
         if path is None:
             return
         found = params.get("diagnostics")
-        self._found[path] = tuple(_to_diagnostics(found if isinstance(found, list) else []))
-        self._heard[path] = self._heard.get(path, 0) + 1
-        self._news.set()
+        self._diagnostics[path] = tuple(_to_diagnostics(found if isinstance(found, list) else []))
+        self._report_counts[path] = self._report_counts.get(path, 0) + 1
+        self._reported.set()
 
-    # --- what others ask of it ---
+    # --- requests ---
 
     @property
     def is_ready(self) -> bool:
         return self._ready.is_set()
 
     async def ready(self) -> None:
-        """Wait until it can be talked to. Raises `PeerError` if it never can."""
+        """Wait until the server has started. Raise `LanguageServerError` if it does not run."""
         await self._ready.wait()
         if self.is_broken:
-            raise PeerError(f"the language server {self.launch.name} does not run")
+            raise LanguageServerError(f"the language server {self.launch.name} does not run")
 
     async def ask(self, method: str, params: Any) -> Any:
         return await self._peer.ask(method, params)
 
     async def show(self, path: str) -> bool:
-        """Tell it of a file as it now stands; gives whether there was anything new to tell. Raises `PeerError`."""
+        """Send the current text of a file. Return True if the server did not have it yet.
+
+        Raise `LanguageServerError` if the server has ended.
+        """
         text = await asyncio.to_thread(_read, path)
         if text is None:
             return False
-        told, uri = self._files.get(path), to_uri(path)
-        if told is not None and told.text == text:
+        sent, uri = self._files.get(path), to_uri(path)
+        if sent is not None and sent.text == text:
             return False
-        version = 0 if told is None else told.version + 1
-        self._files[path] = _Told(version, text)
-        watched = {"changes": [{"uri": uri, "type": _CREATED if told is None else _CHANGED}]}
+        version = 0 if sent is None else sent.version + 1
+        self._files[path] = _SentFile(version, text)
+        watched = {"changes": [{"uri": uri, "type": _CREATED if sent is None else _CHANGED}]}
         self._peer.tell("workspace/didChangeWatchedFiles", watched)
-        if told is None:
+        if sent is None:
             document = {"uri": uri, "languageId": language_of(path), "version": version, "text": text}
             self._peer.tell("textDocument/didOpen", {"textDocument": document})
         else:
@@ -217,28 +223,28 @@ class Server:
         return True
 
     async def examine(self, path: str) -> None:
-        """Tell it of a file, and wait until it has said what it thinks of it. Whoever calls this gives it an end."""
-        heard = self._heard.get(path, 0)
+        """Send a file and wait for its diagnostics. The caller must set a timeout."""
+        count = self._report_counts.get(path, 0)
         if not await self.show(path):
             return
-        while not self.is_broken and self._heard.get(path, 0) == heard:
-            await self._next()
-        # More may be on its way: compilers speak after parsers.
+        while not self.is_broken and self._report_counts.get(path, 0) == count:
+            await self._wait_for_report()
+        # More diagnostics may follow: compilers report later than parsers.
         with suppress(TimeoutError):
             while not self.is_broken:
                 async with asyncio.timeout(QUIET_SECONDS):
-                    await self._next()
+                    await self._wait_for_report()
 
-    async def _next(self) -> None:
-        self._news.clear()
-        await self._news.wait()
+    async def _wait_for_report(self) -> None:
+        self._reported.clear()
+        await self._reported.wait()
 
     def diagnostics(self) -> Mapping[str, tuple[Diagnostic, ...]]:
-        return {path: found for path, found in self._found.items() if found}
+        return {path: found for path, found in self._diagnostics.items() if found}
 
 
 def _to_diagnostics(found: list[Any]) -> Iterable[Diagnostic]:
-    for each in found[:MOST_DIAGNOSTICS]:
+    for each in found[:MAX_DIAGNOSTICS]:
         with suppress(msgspec.ValidationError):
             yield msgspec.convert(each, Diagnostic)
 
@@ -246,10 +252,10 @@ def _to_diagnostics(found: list[Any]) -> Iterable[Diagnostic]:
 def _read(path: str) -> str | None:
     try:
         with open(path, "rb") as file:
-            raw = file.read(LONGEST_FILE + 1)
+            raw = file.read(MAX_FILE_BYTES + 1)
     except OSError:
         return None
-    return None if len(raw) > LONGEST_FILE else raw.decode(errors="replace")
+    return None if len(raw) > MAX_FILE_BYTES else raw.decode(errors="replace")
 
 
 def to_uri(path: str) -> str:

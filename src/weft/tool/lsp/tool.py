@@ -1,4 +1,4 @@
-"""The `lsp` tool: ask a language server about a place in the code."""
+"""The `lsp` tool: ask a language server about a position in the code."""
 
 import asyncio
 from typing import Annotated, Any, Final, Literal
@@ -7,14 +7,13 @@ from msgspec import Meta, Struct
 
 from weft.errors import ToolError
 from weft.model.wire import encode_pretty
-from weft.tool.contract import Tool, ToolContext, ToolResult
-from weft.tool.description import about
+from weft.tool.contract import Tool, ToolContext, ToolResult, read_description
 from weft.tool.files import find_text
 from weft.tool.lsp.server import to_uri
-from weft.tool.paths import Place, enter, title_of
+from weft.tool.paths import ToolPath, format_title, resolve_path
 
 SECONDS: Final = 20.0
-SYMBOLS: Final = 10
+MAX_SYMBOLS: Final = 10
 
 Operation = Literal[
     "goToDefinition",
@@ -50,7 +49,7 @@ class LspInput(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 async def lsp(wanted: LspInput, ctx: ToolContext) -> ToolResult:
-    place = await enter(wanted.file_path, ctx)
+    place = await resolve_path(wanted.file_path, ctx)
     await ctx.ask("lsp", "*", always=("*",))
     found = await find_text(place.real)
     if found is None:
@@ -62,14 +61,14 @@ async def lsp(wanted: LspInput, ctx: ToolContext) -> ToolResult:
         raise ToolError(f"The language server did not answer within {SECONDS:g} seconds.") from None
     if result is None:
         raise ToolError("No LSP server available for this file type.")
-    title = f"{wanted.operation} {title_of(place, ctx)}:{wanted.line}:{wanted.character}"
+    title = f"{wanted.operation} {format_title(place, ctx)}:{wanted.line}:{wanted.character}"
     output = encode_pretty(result).decode() if result else f"No results found for {wanted.operation}"
-    return ToolResult(title=title, output=output, metadata={"result": result[:SYMBOLS]})
+    return ToolResult(title=title, output=output, metadata={"result": result[:MAX_SYMBOLS]})
 
 
-async def _find(wanted: LspInput, place: Place, text: str, ctx: ToolContext) -> list[Any] | None:
-    """What there is; None if nobody can tell."""
-    ask, path = ctx.desk.lookout.ask, place.path
+async def _find(wanted: LspInput, place: ToolPath, text: str, ctx: ToolContext) -> list[Any] | None:
+    """Return the results, or None if no server serves the file."""
+    ask, path = ctx.resources.language_servers.request, place.path
     method = _METHODS[wanted.operation]
     here = {
         "textDocument": {"uri": to_uri(path)},
@@ -79,9 +78,9 @@ async def _find(wanted: LspInput, place: Place, text: str, ctx: ToolContext) -> 
         case "documentSymbol":
             return await ask(path, method, {"textDocument": here["textDocument"]})
         case "workspaceSymbol":
-            # OpenCode asks for the symbols without a name, which most servers take for none.
-            found = await ask(path, method, {"query": _word(text, wanted)})
-            return None if found is None else found[:SYMBOLS]
+            # OpenCode sends an empty query, for which most servers return nothing.
+            found = await ask(path, method, {"query": _find_name(text, wanted)})
+            return None if found is None else found[:MAX_SYMBOLS]
         case "findReferences":
             return await ask(path, method, {**here, "context": {"includeDeclaration": True}})
         case "incomingCalls" | "outgoingCalls":
@@ -91,20 +90,20 @@ async def _find(wanted: LspInput, place: Place, text: str, ctx: ToolContext) -> 
             return await ask(path, method, here)
 
 
-def _word(text: str, wanted: LspInput) -> str:
-    """The name that stands at a place."""
+def _find_name(text: str, wanted: LspInput) -> str:
+    """Return the name at a position."""
     lines = text.split("\n")
     line = lines[wanted.line - 1] if wanted.line <= len(lines) else ""
     start = end = min(wanted.character - 1, len(line))
-    while start > 0 and _is_part(line[start - 1]):
+    while start > 0 and _is_name_character(line[start - 1]):
         start -= 1
-    while end < len(line) and _is_part(line[end]):
+    while end < len(line) and _is_name_character(line[end]):
         end += 1
     return line[start:end]
 
 
-def _is_part(character: str) -> bool:
+def _is_name_character(character: str) -> bool:
     return character.isalnum() or character in "_$"
 
 
-LSP = Tool(name="lsp", about=about("lsp"), takes=LspInput, run=lsp, announces=True)
+LSP = Tool(name="lsp", about=read_description("lsp"), takes=LspInput, run=lsp, announces=True)

@@ -1,4 +1,4 @@
-"""An MCP server as configured, and the names of what it brings."""
+"""The configuration of an MCP server, and the names of its tools, prompts and resources."""
 
 import re
 from collections.abc import Container, Mapping
@@ -12,21 +12,23 @@ WAIT_SECONDS: Final = 5.0
 LOGIN_SECONDS: Final = 300.0
 
 
-class Patience(Struct, frozen=True, kw_only=True):
-    """How many seconds a run waits for servers that are starting; None until each has connected or failed. After `notice`
-    seconds it says that it waits."""
+class McpTimeouts(Struct, frozen=True, kw_only=True):
+    """How long a run waits for servers that are starting, in seconds.
+
+    `wait` is None to wait until each has connected or failed. After `notice` seconds, the run says that it is waiting.
+    """
 
     wait: float | None = WAIT_SECONDS
     notice: float = WAIT_SECONDS
 
 
-USUAL: Final = Patience()
+DEFAULT_TIMEOUTS: Final = McpTimeouts()
 
 
 class LocalEntry(Struct, frozen=True, kw_only=True):
-    """A server that we start: a program that is talked with over its standard input and output.
+    """A server that we start as a program and talk to over standard input and output.
 
-    `environment` is all that it sees. With a `refusal` it may not be run at all.
+    `environment` is its whole environment. With a `refusal`, it may not be run.
     """
 
     name: str
@@ -38,8 +40,8 @@ class LocalEntry(Struct, frozen=True, kw_only=True):
     refusal: str = ""
 
 
-class OAuthTerms(Struct, frozen=True, kw_only=True):
-    """How to log in: as a client the server knows already, or else as one that is registered with it first."""
+class OAuthSettings(Struct, frozen=True, kw_only=True):
+    """How to log in: as a client the server knows, or without a `client_id` as one that is registered first."""
 
     client_id: str = ""
     client_secret: str = ""
@@ -50,12 +52,12 @@ class OAuthTerms(Struct, frozen=True, kw_only=True):
 
 
 class RemoteEntry(Struct, frozen=True, kw_only=True):
-    """A server that we call. Without `oauth` no login is tried."""
+    """A server that we reach over HTTP. Without `oauth`, no login is attempted."""
 
     name: str
     url: str
     headers: Mapping[str, str] = {}
-    oauth: OAuthTerms | None = None
+    oauth: OAuthSettings | None = None
     connect: float = CONNECT_SECONDS
     call: float = CALL_SECONDS
 
@@ -66,61 +68,61 @@ class RemoteEntry(Struct, frozen=True, kw_only=True):
 AnyEntry = LocalEntry | RemoteEntry
 
 
-# What the strictest API takes for the name of a tool.
-LONGEST: Final = 64
-CUT: Final = " … "
+# The limit of the strictest API for the name of a tool.
+MAX_NAME_LENGTH: Final = 64
+ELLIPSIS: Final = " … "
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def to_word(name: str) -> str:
-    """A name in the letters that APIs take, the others a line each, as OpenCode has it."""
+def sanitize_name(name: str) -> str:
+    """Replace every character that APIs do not accept by an underscore, as OpenCode does."""
     return _ODD.sub("_", name)
 
 
-def tool_prefix(server: str) -> str:
-    """What the names of all tools of a server begin with."""
-    return f"{to_word(server)}_"
+def make_tool_prefix(server: str) -> str:
+    """Return the prefix of the names of all tools of a server."""
+    return f"{sanitize_name(server)}_"
 
 
-def tool_key(server: str, tool: str, taken: Container[str]) -> str:
-    """`<server>_<tool>`: what a tool is called, and what rules call it. One that is taken gets a number.
+def make_tool_key(server: str, tool: str, taken: Container[str]) -> str:
+    """Return `<server>_<tool>`, by which models and rules know a tool. Add a number if the name is taken.
 
-    OpenCode lets the later one take the place of the earlier, also of a tool of its own.
+    In OpenCode, a later tool replaces an earlier one of the same name, even a built-in one.
     """
-    return _free(f"{tool_prefix(server)}{to_word(tool)}", taken)
+    return _make_unique(f"{make_tool_prefix(server)}{sanitize_name(tool)}", taken)
 
 
-def prompt_key(server: str, prompt: str, taken: Container[str]) -> str:
-    return _free(f"{to_word(server)}:{to_word(prompt)}", taken)
+def make_prompt_key(server: str, prompt: str, taken: Container[str]) -> str:
+    return _make_unique(f"{sanitize_name(server)}:{sanitize_name(prompt)}", taken)
 
 
-def resource_key(server: str, resource: str, taken: Container[str]) -> str:
-    return _free(f"{to_word(server)}:{to_word(resource)}", taken)
+def make_resource_key(server: str, resource: str, taken: Container[str]) -> str:
+    return _make_unique(f"{sanitize_name(server)}:{sanitize_name(resource)}", taken)
 
 
-def _free(name: str, taken: Container[str]) -> str:
-    short, number = name[:LONGEST], 1
+def _make_unique(name: str, taken: Container[str]) -> str:
+    short, number = name[:MAX_NAME_LENGTH], 1
     while short in taken:
         number += 1
         end = f"_{number}"
-        short = name[: LONGEST - len(end)] + end
+        short = name[: MAX_NAME_LENGTH - len(end)] + end
     return short
 
 
-def legible(text: str, longest: int) -> str:
-    """Words of a stranger for a screen: on one line, nothing that moves a cursor, no longer than that."""
-    line = _on_one_line(text[: longest * 4])
+def to_single_line(text: str, longest: int) -> str:
+    """Make a server's text safe to show: one line, printable characters only, cut to a length."""
+    line = _join_lines(text[: longest * 4])
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def cut_middle(text: str, longest: int) -> str:
-    """The same, but cut in the middle: a reason begins with what happened and ends with the last words of a program."""
-    line = _on_one_line(text if len(text) <= longest * 8 else text[: longest * 4] + text[-longest * 4 :])
+    """Do the same, but cut the middle: an error starts with what happened and ends with a program's last output."""
+    line = _join_lines(text if len(text) <= longest * 8 else text[: longest * 4] + text[-longest * 4 :])
     if len(line) <= longest:
         return line
     head = longest // 4
-    return f"{line[:head]}{CUT}{line[head + len(CUT) - longest :]}"
+    return f"{line[:head]}{ELLIPSIS}{line[head + len(ELLIPSIS) - longest :]}"
 
 
-def _on_one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())

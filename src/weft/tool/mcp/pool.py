@@ -1,4 +1,4 @@
-"""The MCP servers of a directory: none is started before it is needed, none outlives us."""
+"""The MCP servers of a directory. They are started when first needed, and end with the pool."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from weft.errors import McpError, NotFoundError
 from weft.host.tasks import open_tasks
 from weft.model.agent import Command, CommandArgument
-from weft.model.readable import plural
+from weft.model.display import format_count
 from weft.model.workspace import (
     AnyMcpStatus,
     McpConnected,
@@ -22,55 +22,59 @@ from weft.model.workspace import (
     McpResource,
 )
 from weft.tool.contract import AnyTool
+from weft.tool.mcp.connection import McpConnector, McpOffers, PromptOffer
 from weft.tool.mcp.entry import (
-    USUAL,
+    DEFAULT_TIMEOUTS,
     WAIT_SECONDS,
     AnyEntry,
-    Patience,
-    legible,
-    prompt_key,
-    resource_key,
-    to_word,
-    tool_key,
-    tool_prefix,
+    McpTimeouts,
+    make_prompt_key,
+    make_resource_key,
+    make_tool_key,
+    make_tool_prefix,
+    sanitize_name,
+    to_single_line,
 )
-from weft.tool.mcp.link import Dial, Offers, PromptOffer
-from weft.tool.mcp.result import Piece, to_pieces, to_words
-from weft.tool.mcp.server import Around, Server, describe
-from weft.tool.mcp.tools import MayUse, to_tool
+from weft.tool.mcp.result import ResourcePiece, to_pieces, to_prompt_text
+from weft.tool.mcp.server import McpServerContext, McpServerRunner, describe_status
+from weft.tool.mcp.tools import MayUsePrefix, to_tool
 
-LONGEST_WORDS: Final = 500
-LOG_IN: Final = "weft mcp auth"
+MAX_TEXT: Final = 500
+LOGIN_COMMAND: Final = "weft mcp auth"
 
 
-class Configured(Struct, frozen=True, kw_only=True):
-    """A server of the configuration; one that is not `enabled` is connected when somebody says so."""
+class ConfiguredServer(Struct, frozen=True, kw_only=True):
+    """A configured server. One that is not `enabled` is only connected on request."""
 
     entry: AnyEntry
     enabled: bool = True
 
 
-class Pool:
-    """`reserved` are names that no tool of a server gets."""
+class McpPool:
+    """The servers by name, with their tools, prompts and resources.
 
-    def __init__(self, around: Around, reserved: frozenset[str], patience: Patience) -> None:
-        self._around = around
-        self.tasks = around.tasks
+    `reserved` are names that no tool of a server may take.
+    """
+
+    def __init__(self, context: McpServerContext, reserved: frozenset[str], timeouts: McpTimeouts) -> None:
+        self._context = context
+        self.tasks = context.tasks
         self._reserved = reserved
-        self._patience = patience
-        self.servers: dict[str, Server] = {}
-        self._keys: dict[tuple[str, str], str] = {}
-        self._made: dict[str, tuple[Offers, dict[str, AnyTool]]] = {}
-        self._said: dict[str, str] = {}
+        self._timeouts = timeouts
+        self.servers: dict[str, McpServerRunner] = {}
+        self._tool_keys: dict[tuple[str, str], str] = {}
+        self._tools: dict[str, tuple[McpOffers, dict[str, AnyTool]]] = {}
+        self._reported: dict[str, str] = {}
 
-    def put(self, configured: Configured) -> Server:
-        """Take a server in, in place of one that has its name, which must have been left."""
+    def put(self, configured: ConfiguredServer) -> McpServerRunner:
+        """Add a server. One of the same name is replaced and must have been left before."""
         name = configured.entry.name
-        self.servers[name] = Server(configured.entry, self._around, enabled=configured.enabled)
-        self._made.pop(name, None)
+        self.servers[name] = McpServerRunner(configured.entry, self._context, enabled=configured.enabled)
+        self._tools.pop(name, None)
         return self.servers[name]
 
-    def get(self, name: str) -> Server:
+    def get(self, name: str) -> McpServerRunner:
+        """Return a server by name. Raise `NotFoundError` if there is none."""
         found = self.servers.get(name)
         if found is None:
             raise NotFoundError(
@@ -87,94 +91,97 @@ class Pool:
                 tasks.create_task(server.leave(off=False))
 
     def begin(self) -> None:
-        """Have every server set out that is not there, nor off, nor left alone for now."""
+        """Start to connect every server that is due (see `McpServerRunner.is_due`)."""
         for server in self.servers.values():
-            if server.is_wanted:
+            if server.is_due:
                 server.begin()
 
-    # --- what a run asks for ---
+    # --- for a run ---
 
-    async def arrive(self, may_use: MayUse) -> AsyncIterator[str]:
-        """See to it that every server is on its way, and wait for those that set out for the first time.
+    async def connect_all(self, may_use: MayUsePrefix) -> AsyncIterator[str]:
+        """Start to connect all servers, wait for those that start for the first time, and yield messages.
 
-        The time counts from when each set out: who comes later waits for less, and nobody for one that failed before, or
-        of which no tool may be used. What we need ourselves in order to connect is got ready first: no server's time goes
-        by with that. A server that said it offers something else now is asked what, so that a tool it added in the last
-        step is there in the next.
+        The messages are for the person. The time limit counts from the start of each server, so a later caller waits
+        for less. Servers that failed before are not waited for, nor those whose tools the run may not use. Our own
+        preparation comes first, so that it does not use up the servers' time. A server that announced a change is asked
+        for its offers again, so that a tool it added in the last step exists in the next.
         """
-        if any(each.is_wanted for each in self.servers.values()):
-            await self._around.dial.prepare()
+        if any(each.is_due for each in self.servers.values()):
+            await self._context.connector.prepare()
         self.begin()
-        usable = [each for name, each in self.servers.items() if may_use(tool_prefix(name))]
-        starting = [each for each in usable if each.is_connecting and not each.fails]
-        wait, notice = self._patience.wait, self._patience.notice
+        usable = [each for name, each in self.servers.items() if may_use(make_tool_prefix(name))]
+        starting = [each for each in usable if each.is_connecting and not each.failures]
+        wait, notice = self._timeouts.wait, self._timeouts.notice
         if wait is None or wait > notice:
-            await _await_all(starting, notice)
+            await _wait_for_all(starting, notice)
             if late := [each.entry.name for each in starting if each.is_connecting]:
-                yield to_waiting(late)
-        await _await_all(starting, wait)
+                yield format_waiting(late)
+        await _wait_for_all(starting, wait)
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS if wait is None else wait):
                 for _, each in list(self._connected()):
                     await each.caught_up()
-        for words in self._take_troubles():
+        for words in self._report_troubles():
             yield words
 
-    def _take_troubles(self) -> Iterator[str]:
-        """What there is to say of servers that should be there and are not, unless it was said."""
+    def _report_troubles(self) -> Iterator[str]:
+        """Yield a message for each server that should be connected and is not, unless it was reported before."""
         for name, server in self.servers.items():
-            words = to_trouble(server)
-            if words and words != self._said.get(name):
+            words = format_trouble(server)
+            if words and words != self._reported.get(name):
                 yield words
             self.note_said(server)
 
-    def note_said(self, server: Server) -> None:
-        """How it stands has been said, and no run has to say it again."""
-        self._said[server.entry.name] = to_trouble(server)
+    def note_said(self, server: McpServerRunner) -> None:
+        """Note that the state of a server was reported, so that no run reports it again."""
+        self._reported[server.entry.name] = format_trouble(server)
 
-    async def settled(self, servers: Iterable[Server] | None = None) -> None:
-        """The same for some of them or all, until each is connected or is not: every one has its deadline."""
+    async def settled(self, servers: Iterable[McpServerRunner] | None = None) -> None:
+        """Connect some servers or all, and wait until each is connected or has failed."""
         wanted = list(self.servers.values() if servers is None else servers)
         for server in wanted:
-            if server.is_wanted:
+            if server.is_due:
                 server.begin()
         for server in wanted:
             if server.is_connecting:
                 await server.settled()
 
     def tools(self) -> Mapping[str, AnyTool]:
-        """The tools of all that are connected, by the names that models and rules have for them."""
+        """Return the tools of all connected servers, by the names that models and rules use."""
         return {key: tool for _, server in self._connected() for key, tool in self._tools_of(server).items()}
 
-    def _connected(self) -> Iterator[tuple[str, Server]]:
+    def _connected(self) -> Iterator[tuple[str, McpServerRunner]]:
         for name, server in self.servers.items():
             if isinstance(server.status, McpConnected):
                 yield name, server
 
-    def _tools_of(self, server: Server) -> dict[str, AnyTool]:
+    def _tools_of(self, server: McpServerRunner) -> dict[str, AnyTool]:
         name, offers = server.entry.name, server.offers
-        known = self._made.get(name)
+        known = self._tools.get(name)
         if known is not None and known[0] is offers:
             return known[1]
-        # By name: a server that lists them in another order today would cost a model's whole cache.
+        # Sort by name. If the order changed from day to day, models would lose their prompt cache.
         offered = sorted(offers.tools, key=lambda offer: offer.name)
         named = [(self._key(name, offer.name), offer) for offer in offered]
         made = {key: tool for key, offer in named if (tool := to_tool(key, offer, server)) is not None}
-        self._made[name] = (offers, made)
+        self._tools[name] = (offers, made)
         if len(made) < len(offers.tools):
             self._note(
-                server, f"{plural(len(offers.tools) - len(made), 'tool')} with too long a schema left out"
+                server,
+                f"{format_count(len(offers.tools) - len(made), 'tool')} with too long a schema left out",
             )
         return made
 
     def _key(self, server: str, tool: str) -> str:
-        """A name that a tool has is its name for good: rules and grants go by it."""
-        if (server, tool) not in self._keys:
-            self._keys[server, tool] = tool_key(server, tool, {*self._reserved, *self._keys.values()})
-        return self._keys[server, tool]
+        """Return the name of a tool. It never changes, because rules and grants refer to it."""
+        if (server, tool) not in self._tool_keys:
+            self._tool_keys[server, tool] = make_tool_key(
+                server, tool, {*self._reserved, *self._tool_keys.values()}
+            )
+        return self._tool_keys[server, tool]
 
     @staticmethod
-    def _note(server: Server, words: str) -> None:
+    def _note(server: McpServerRunner, words: str) -> None:
         if isinstance(server.status, McpConnected):
             said = "; ".join(each for each in (server.status.note, words) if each)
             server.status = replace(server.status, note=said)
@@ -182,47 +189,48 @@ class Pool:
     # --- prompts ---
 
     def list_commands(self) -> dict[str, Command]:
-        """The prompts of all that are connected, as commands. Their words are asked for when they are used."""
+        """Return the prompts of all connected servers as commands. Their texts are requested on use."""
         return {key: _to_command(key, prompt) for key, (_, prompt) in self._prompts().items()}
 
-    def _prompts(self) -> dict[str, tuple[Server, PromptOffer]]:
-        found: dict[str, tuple[Server, PromptOffer]] = {}
+    def _prompts(self) -> dict[str, tuple[McpServerRunner, PromptOffer]]:
+        found: dict[str, tuple[McpServerRunner, PromptOffer]] = {}
         for name, server in self._connected():
             for prompt in server.offers.prompts:
-                found[prompt_key(name, prompt.name, found)] = (server, prompt)
+                found[make_prompt_key(name, prompt.name, found)] = (server, prompt)
         return found
 
     async def find_command(self, name: str) -> Command | None:
-        """A command by its name, once the server that may have it is connected or is not; None if nobody has it."""
+        """Return a command by name, or None. Wait until the server that may have it is connected or has failed."""
         word = name.partition(":")[0]
-        await self.settled([each for each in self.servers.values() if to_word(each.entry.name) == word])
+        await self.settled([each for each in self.servers.values() if sanitize_name(each.entry.name) == word])
         return self.list_commands().get(name)
 
     async def render(self, command: str, arguments: Mapping[str, str]) -> str:
-        """The words of a command, as its server fills them in. Raises `McpError`."""
+        """Return the text of a prompt, filled in by its server. Raise `McpError` on failure."""
         found = self._prompts().get(command)
         if found is None:
             raise McpError(f"there is no prompt {command} any more")
         server, prompt = found
-        return to_words(await server.render(prompt.name, dict(arguments)))
+        return to_prompt_text(await server.render(prompt.name, dict(arguments)))
 
     # --- resources ---
 
     def list_resources(self) -> dict[str, McpResource]:
+        """Return the resources of all connected servers."""
         found: dict[str, McpResource] = {}
         for name, server in self._connected():
             for each in server.offers.resources:
-                found[resource_key(name, each.name, found)] = McpResource(
-                    name=legible(each.name, LONGEST_WORDS),
+                found[make_resource_key(name, each.name, found)] = McpResource(
+                    name=to_single_line(each.name, MAX_TEXT),
                     uri=each.uri,
-                    description=legible(each.about, LONGEST_WORDS) or None,
+                    description=to_single_line(each.about, MAX_TEXT) or None,
                     mime_type=each.mime or None,
                     client=name,
                 )
         return found
 
-    async def read_resource(self, client: str, uri: str) -> tuple[Piece, ...]:
-        """What a server has under an address. Raises `McpError`."""
+    async def read_resource(self, client: str, uri: str) -> tuple[ResourcePiece, ...]:
+        """Return the content of a resource. Raise `McpError` on failure."""
         server = self.servers.get(client)
         if server is None:
             raise McpError(f"Resource not found: {client}/{uri}")
@@ -232,14 +240,14 @@ class Pool:
 def _to_command(key: str, prompt: PromptOffer) -> Command:
     return Command(
         name=key,
-        description=legible(prompt.about, LONGEST_WORDS) or None,
+        description=to_single_line(prompt.about, MAX_TEXT) or None,
         mcp=True,
         template="",
         hints=tuple(f"${place}" for place, _ in enumerate(prompt.arguments, 1)),
         arguments=tuple(
             CommandArgument(
                 name=each.name,
-                description=legible(each.about, LONGEST_WORDS) or None,
+                description=to_single_line(each.about, MAX_TEXT) or None,
                 required=each.required,
             )
             for each in prompt.arguments
@@ -247,51 +255,57 @@ def _to_command(key: str, prompt: PromptOffer) -> Command:
     )
 
 
-async def _await_all(servers: Iterable[Server], seconds: float | None) -> None:
-    """Wait until each is connected or is not, and no longer than so many seconds from when the last one set out."""
+async def _wait_for_all(servers: Iterable[McpServerRunner], seconds: float | None) -> None:
+    """Wait until each server is connected or has failed, for at most this many seconds after the last one started."""
     under_way = [each for each in servers if each.is_connecting]
     if not under_way:
         return
-    until = None if seconds is None else max(each.begun_at for each in under_way) + seconds
+    until = None if seconds is None else max(each.started_at for each in under_way) + seconds
     with suppress(TimeoutError):
         async with asyncio.timeout_at(until):
             for each in under_way:
                 await each.settled()
 
 
-def to_waiting(names: Sequence[str]) -> str:
-    shown = ", ".join(legible(each, LONGEST_WORDS) for each in names)
+def format_waiting(names: Sequence[str]) -> str:
+    shown = ", ".join(to_single_line(each, MAX_TEXT) for each in names)
     if len(names) == 1:
         return f"waiting for the MCP server {shown}, which is still starting"
     return f"waiting for the MCP servers {shown}, which are still starting"
 
 
-def to_trouble(server: Server) -> str:
-    """Why a server that should be there is not, in words; none if it is, or is meant to be off."""
-    who = f"the MCP server {legible(server.entry.name, LONGEST_WORDS)}"
+def format_trouble(server: McpServerRunner) -> str:
+    """Return why a server is missing, or "" if it is connected or switched off."""
+    who = f"the MCP server {to_single_line(server.entry.name, MAX_TEXT)}"
     match server.status:
         case McpConnected():
             return ""
         case McpDisabled():
-            return f"{who} takes long to connect: its tools come when it has" if server.is_connecting else ""
+            return (
+                f"{who} is still connecting: its tools will be available later"
+                if server.is_connecting
+                else ""
+            )
         case McpNeedsAuth():
-            return f"{who} is not there: it needs a login ({LOG_IN} {server.entry.name})"
+            return f"{who} is not available: it needs a login ({LOGIN_COMMAND} {server.entry.name})"
         case McpFailed() | McpNeedsRegistration():
-            return f"{who} is not there: {describe(server.status)}"
+            return f"{who} is not available: {describe_status(server.status)}"
 
 
 @asynccontextmanager
 async def open_pool(
-    servers: tuple[Configured, ...],
-    dial: Dial,
+    servers: tuple[ConfiguredServer, ...],
+    connector: McpConnector,
     changed: Callable[[str], Awaitable[None]],
     *,
     reserved: frozenset[str] = frozenset(),
-    patience: Patience = USUAL,
-) -> AsyncIterator[Pool]:
-    """Nothing is started until something is to be done. Leaving ends every server."""
+    timeouts: McpTimeouts = DEFAULT_TIMEOUTS,
+) -> AsyncIterator[McpPool]:
+    """Open a pool of MCP servers. None is started before it is needed. Leaving ends every server."""
     async with open_tasks() as tasks:
-        pool = Pool(Around(dial=dial, changed=changed, tasks=tasks), reserved, patience)
+        pool = McpPool(
+            McpServerContext(connector=connector, changed=changed, tasks=tasks), reserved, timeouts
+        )
         for each in servers:
             pool.put(each)
         try:

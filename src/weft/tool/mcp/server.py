@@ -1,4 +1,4 @@
-"""One MCP server at work: connected when it is needed, heard until it breaks off, tried again when it is due."""
+"""Keep one MCP server connected: connect it when it is needed, follow its changes, and retry after failures."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,269 +15,275 @@ from weft.model.workspace import (
     McpNeedsAuth,
     McpNeedsRegistration,
 )
-from weft.tool.mcp.entry import LOGIN_SECONDS, AnyEntry, cut_middle
-from weft.tool.mcp.link import (
-    Dial,
-    Link,
-    Login,
+from weft.tool.mcp.connection import (
+    ConnectionEvents,
     LoginNeededError,
-    News,
-    Offers,
-    Progressed,
+    McpConnection,
+    McpConnector,
+    McpLogin,
+    McpOffers,
+    OnProgress,
     RegistrationNeededError,
-    first_of,
+    first_error,
 )
+from weft.tool.mcp.entry import LOGIN_SECONDS, AnyEntry, cut_middle
 
 T = TypeVar("T")
 
-# After a failure it is left alone, for twice as long each time.
-FIRST_REST: Final = 2.0
-LONGEST_REST: Final = 300.0
-LONGEST_REASON: Final = 600
-# How often it may have its offers looked at again, in seconds.
+# The delay before a retry doubles with every failure.
+FIRST_RETRY_SECONDS: Final = 2.0
+MAX_RETRY_SECONDS: Final = 300.0
+MAX_REASON: Final = 600
+# The shortest time between two looks at the offers, in seconds.
 SETTLE_SECONDS: Final = 0.2
 END_SECONDS: Final = 2.0
 
-IDLE: Final = McpDisabled(note="not started: it is, when something is first to be done")
+IDLE: Final = McpDisabled(note="not started: it starts when it is first needed")
 CONNECTING: Final = McpDisabled(note="connecting")
 OFF: Final = McpDisabled()
 
 
-class Around(Struct, frozen=True, kw_only=True):
-    """What a server is run with: who connects, who is told of other offers, and who its tasks belong to."""
+class McpServerContext(Struct, frozen=True, kw_only=True):
+    """What a server needs to run: a connector, a callback for changed offers, and the task group of its tasks."""
 
-    dial: Dial
+    connector: McpConnector
     changed: Callable[[str], Awaitable[None]]
     tasks: asyncio.TaskGroup
 
 
-class Server:
-    """`begin` starts its life, in a task of its own; everything else asks how it stands, or waits with an end."""
+class McpServerRunner:
+    """One MCP server. `begin` connects it in a task. The other methods return its state, or wait with a time limit."""
 
-    def __init__(self, entry: AnyEntry, around: Around, *, enabled: bool = True) -> None:
+    def __init__(self, entry: AnyEntry, context: McpServerContext, *, enabled: bool = True) -> None:
         self.entry = entry
-        self._rest = IDLE if enabled else OFF
-        self.status: AnyMcpStatus = self._rest
-        self.offers = Offers()
-        self.begun_at = 0.0
-        self.fails = 0
-        self._around = around
-        self._rested_at = 0.0
-        self._link: Link | None = None
-        self._life: asyncio.Task[None] | None = None
-        self._lives: set[asyncio.Task[None]] = set()
-        self._news = News()
+        self._resting_status = IDLE if enabled else OFF
+        self.status: AnyMcpStatus = self._resting_status
+        self.offers = McpOffers()
+        self.started_at = 0.0
+        self.failures = 0
+        self._context = context
+        self._retry_at = 0.0
+        self._connection: McpConnection | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._events = ConnectionEvents()
         self._settled = asyncio.Event()
-        self._changes_seen = 0
-        self._looked = asyncio.Event()
+        self._changes_handled = 0
+        self._refreshed = asyncio.Event()
 
     @property
     def is_connecting(self) -> bool:
         return self.status is CONNECTING
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether it is to be started without anybody asking for it: it is not off, nor left alone for now."""
-        due = isinstance(self.status, McpFailed) and asyncio.get_running_loop().time() >= self._rested_at
+    def is_due(self) -> bool:
+        """Return True if it should be connected without a request.
+
+        That is the case if it is not connected, not switched off, and not waiting for a retry.
+        """
+        due = isinstance(self.status, McpFailed) and asyncio.get_running_loop().time() >= self._retry_at
         return self.status is IDLE or due
 
-    def begin(self, login: Login | None = None) -> None:
-        """Connect, unless that is under way or done."""
-        if self._life is not None:
+    def begin(self, login: McpLogin | None = None) -> None:
+        """Start to connect, unless it is connected or connecting."""
+        if self._task is not None:
             return
         self.status = CONNECTING
-        self.begun_at = asyncio.get_running_loop().time()
+        self.started_at = asyncio.get_running_loop().time()
         self._settled.clear()
-        self._life = self._around.tasks.create_task(self._live(login))
-        self._lives.add(self._life)
-        self._life.add_done_callback(self._lives.discard)
+        self._task = self._context.tasks.create_task(self._run(login))
+        self._tasks.add(self._task)
+        self._task.add_done_callback(self._tasks.discard)
 
     async def settled(self) -> None:
-        """Wait until it is connected, or is not."""
+        """Wait until it is connected or has failed."""
         await self._settled.wait()
 
     async def caught_up(self) -> None:
-        """Wait until the offers were looked at after the last change that it has told of by now."""
-        told = self._news.changes
-        while self._link is not None and self._changes_seen < told:
-            await self._looked.wait()
+        """Wait until the offers have been read after the last change that the server announced so far."""
+        announced = self._events.changes
+        while self._connection is not None and self._changes_handled < announced:
+            await self._refreshed.wait()
 
     async def leave(self, *, off: bool = True) -> None:
-        """End the connection. It stays off until somebody connects it again, or as it was."""
-        while lives := set(self._lives):
-            for life in lives:
-                life.cancel()
-            # Whoever hangs while saying good-bye is interrupted once more.
-            await asyncio.wait(lives, timeout=END_SECONDS)
-        self.status = OFF if off else self._rest
+        """Disconnect. With `off`, it stays disconnected until somebody connects it again."""
+        while tasks := set(self._tasks):
+            for task in tasks:
+                task.cancel()
+            # Cancel again a task that hangs while it disconnects.
+            await asyncio.wait(tasks, timeout=END_SECONDS)
+        self.status = OFF if off else self._resting_status
 
-    # --- what is asked of it ---
+    # --- requests ---
 
-    async def call(self, tool: str, arguments: dict[str, Any], progressed: Progressed) -> dict[str, Any]:
-        """Call a tool. Time runs out if it neither answers nor tells of progress for as long as a call may take.
+    async def call(self, tool: str, arguments: dict[str, Any], report: OnProgress) -> dict[str, Any]:
+        """Call a tool.
 
-        Cancelled, the server is told, and not waited for.
+        The time limit restarts with every report of progress. If the caller is cancelled, the server is told, but not
+        waited for. Raise `McpError` on failure.
         """
-        limit = asyncio.timeout(self.entry.call + (0 if self._link else self.entry.connect))
+        limit = asyncio.timeout(self.entry.call + (0 if self._connection else self.entry.connect))
 
-        async def heard(done: float, of: float | None, words: str | None) -> None:
-            self._wind(limit)
-            await progressed(done, of, words)
+        async def on_progress(done: float, of: float | None, words: str | None) -> None:
+            self._extend(limit)
+            await report(done, of, words)
 
         try:
             async with limit:
-                link = await self._connected()
-                self._wind(limit)
-                return await self._apart(lambda: link.call(tool, arguments, heard))
+                connection = await self._connect()
+                self._extend(limit)
+                return await self._run_detached(lambda: connection.call(tool, arguments, on_progress))
         except TimeoutError as error:
-            raise self._too_slow() from error
+            raise self._timeout_error() from error
 
     async def render(self, prompt: str, arguments: dict[str, str]) -> dict[str, Any]:
-        return await self._asked(lambda link: link.render(prompt, arguments))
+        return await self._request(lambda connection: connection.render(prompt, arguments))
 
     async def read(self, uri: str) -> dict[str, Any]:
-        return await self._asked(lambda link: link.read(uri))
+        return await self._request(lambda connection: connection.read(uri))
 
-    async def _asked(self, ask: Callable[[Link], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-        link = await self._connected()
+    async def _request(self, ask: Callable[[McpConnection], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+        connection = await self._connect()
         try:
             async with asyncio.timeout(self.entry.call):
-                return await self._apart(lambda: ask(link))
+                return await self._run_detached(lambda: ask(connection))
         except TimeoutError as error:
-            raise self._too_slow() from error
+            raise self._timeout_error() from error
 
-    def _wind(self, limit: asyncio.Timeout) -> None:
+    def _extend(self, limit: asyncio.Timeout) -> None:
         if limit.when() is not None and not limit.expired():
             limit.reschedule(asyncio.get_running_loop().time() + self.entry.call)
 
-    def _too_slow(self) -> McpError:
+    def _timeout_error(self) -> McpError:
         return McpError(
             f"the MCP server {self.entry.name} did not answer within {self.entry.call:g} seconds",
-            hint=f"mcp.{self.entry.name}.timeout (in milliseconds) gives it longer",
+            hint=f"mcp.{self.entry.name}.timeout (in milliseconds) sets a longer limit",
         )
 
-    async def _connected(self) -> Link:
-        """The connection, made anew if it broke off and is not to be left alone. Raises `McpError`."""
-        if self._link is None:
-            if self.is_wanted:
+    async def _connect(self) -> McpConnection:
+        """Return the connection, connecting again if it is due. Raise `McpError` if there is none."""
+        if self._connection is None:
+            if self.is_due:
                 self.begin()
             if self.is_connecting:
                 await self.settled()
-        if self._link is None:
-            raise McpError(f"the MCP server {self.entry.name} is not connected: {describe(self.status)}")
-        return self._link
+        if self._connection is None:
+            raise McpError(
+                f"the MCP server {self.entry.name} is not connected: {describe_status(self.status)}"
+            )
+        return self._connection
 
-    async def _apart(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Have something done in a task that is not the caller's: who is cancelled leaves it behind at once."""
-        life = self._life
-        task = self._around.tasks.create_task(_caught(work))
+    async def _run_detached(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run in a separate task, so that a cancelled caller does not have to wait for the server."""
+        running = self._task
+        task = self._context.tasks.create_task(_catch(work))
         try:
-            await asyncio.wait([task, *([life] if life else ())], return_when=asyncio.FIRST_COMPLETED)
-            done = task.result() if task.done() else McpError(describe(self.status))
+            await asyncio.wait([task, *([running] if running else ())], return_when=asyncio.FIRST_COMPLETED)
+            done = task.result() if task.done() else McpError(describe_status(self.status))
         finally:
             task.cancel()
         if isinstance(done, McpError):
-            lost = self._news.lost or (not task.done() and str(done))
-            raise McpError(f"the MCP server {self.entry.name} broke off: {lost}") if lost else done
+            lost = self._events.lost or (not task.done() and str(done))
+            raise McpError(f"the MCP server {self.entry.name} disconnected: {lost}") if lost else done
         return done
 
-    # --- its life ---
+    # --- the connection task ---
 
-    async def _live(self, login: Login | None) -> None:
-        self._news = news = News()
-        self._changes_seen = 0
+    async def _run(self, login: McpLogin | None) -> None:
+        self._events = events = ConnectionEvents()
+        self._changes_handled = 0
         seconds = LOGIN_SECONDS if login else self.entry.connect
         limit = asyncio.timeout(seconds)
         try:
-            async with limit, self._around.dial(self.entry, news, login) as link:
-                self.offers = await link.list_offers()
+            async with limit, self._context.connector(self.entry, events, login) as connection:
+                self.offers = await connection.list_offers()
                 limit.reschedule(None)
-                self._open(link)
-                await self._follow(link, news)
-                self._fail(news.lost)
-                self._end_of(asyncio.current_task())
+                self._mark_connected(connection)
+                await self._follow(connection, events)
+                self._fail(events.lost)
+                self._forget_task(asyncio.current_task())
         except asyncio.CancelledError:
-            if self._life is asyncio.current_task():
+            if self._task is asyncio.current_task():
                 self._close(OFF)
             raise
-        except Exception as error:  # noqa: BLE001  a server is a stranger, and its library raises what it likes
-            late = f"it did not answer within {seconds:g} seconds" if limit.expired() else ""
-            if self._life is asyncio.current_task():
-                self._break_off(first_of(error), news.lost or late)
+        except Exception as error:  # noqa: BLE001  the library may raise anything
+            timeout_reason = f"it did not answer within {seconds:g} seconds" if limit.expired() else ""
+            if self._task is asyncio.current_task():
+                self._handle_failure(first_error(error), events.lost or timeout_reason)
         finally:
-            self._end_of(asyncio.current_task())
+            self._forget_task(asyncio.current_task())
 
-    def _end_of(self, life: asyncio.Task[None] | None) -> None:
-        """What ends is no longer its life; while it still says good-bye another may have begun."""
-        if self._life is life:
-            self._life = None
+    def _forget_task(self, task: asyncio.Task[None] | None) -> None:
+        """Forget a task that is ending. Another one may have started while it was disconnecting."""
+        if self._task is task:
+            self._task = None
             self._settled.set()
 
-    def _open(self, link: Link) -> None:
-        self._link, self.fails = link, 0
+    def _mark_connected(self, connection: McpConnection) -> None:
+        self._connection, self.failures = connection, 0
         self.status = McpConnected(note=self.offers.left_out or None)
         self._settled.set()
 
-    async def _follow(self, link: Link, news: News) -> None:
-        """Until it is over, look again at what it offers whenever it says that this has changed."""
-        while not news.lost:
-            await news.next()
-            if news.changes > self._changes_seen and not news.lost:
-                await self._look_again(link, news)
-                # One that says so all the time is not looked at all the time.
+    async def _follow(self, connection: McpConnection, events: ConnectionEvents) -> None:
+        """Read the offers again whenever the server announces a change, until the connection ends."""
+        while not events.lost:
+            await events.next()
+            if events.changes > self._changes_handled and not events.lost:
+                await self._refresh(connection, events)
+                # A server that announces changes all the time must not keep us busy.
                 await asyncio.sleep(SETTLE_SECONDS)
 
-    def _break_off(self, error: BaseException, reason: str) -> None:
+    def _handle_failure(self, error: BaseException, reason: str) -> None:
         match error:
             case LoginNeededError():
                 self._close(McpNeedsAuth())
             case RegistrationNeededError():
-                self._close(McpNeedsRegistration(error=cut_middle(str(error), LONGEST_REASON)))
+                self._close(McpNeedsRegistration(error=cut_middle(str(error), MAX_REASON)))
             case _:
                 self._fail(reason or str(error) or type(error).__name__)
 
-    async def _look_again(self, link: Link, news: News) -> None:
-        told = news.changes
+    async def _refresh(self, connection: McpConnection, events: ConnectionEvents) -> None:
+        announced = events.changes
         try:
             async with asyncio.timeout(self.entry.connect):
-                self.offers = await link.list_offers()
+                self.offers = await connection.list_offers()
         except (McpError, TimeoutError):
-            return  # it goes by what it said before
+            return  # keep the previous offers
         finally:
-            self._changes_seen = told
-            self._wake()
+            self._changes_handled = announced
+            self._notify_refreshed()
         self.status = McpConnected(note=self.offers.left_out or None)
-        await self._around.changed(self.entry.name)
+        await self._context.changed(self.entry.name)
 
-    def _wake(self) -> None:
-        """Those who wait for a look see whether it was the one they wait for."""
-        self._looked.set()
-        self._looked = asyncio.Event()
+    def _notify_refreshed(self) -> None:
+        """Wake those who wait for a refresh; each checks whether it was the one it waits for."""
+        self._refreshed.set()
+        self._refreshed = asyncio.Event()
 
     def _fail(self, reason: str) -> None:
-        self.fails += 1
-        rest = min(FIRST_REST * 2 ** (self.fails - 1), LONGEST_REST)
-        self._rested_at = asyncio.get_running_loop().time() + rest
-        self._close(McpFailed(error=cut_middle(reason, LONGEST_REASON)))
+        self.failures += 1
+        rest = min(FIRST_RETRY_SECONDS * 2 ** (self.failures - 1), MAX_RETRY_SECONDS)
+        self._retry_at = asyncio.get_running_loop().time() + rest
+        self._close(McpFailed(error=cut_middle(reason, MAX_REASON)))
 
     def _close(self, status: AnyMcpStatus) -> None:
-        self._link = None
+        self._connection = None
         self.status = status
-        self._wake()
+        self._notify_refreshed()
 
 
-async def _caught(work: Callable[[], Awaitable[T]]) -> T | McpError:
-    """What went wrong as a value: raised in a task of a group, it would end the group."""
+async def _catch(work: Callable[[], Awaitable[T]]) -> T | McpError:
+    """Return an error as a value: raised in a task, it would end the whole task group."""
     try:
         return await work()
     except McpError as error:
         return error
-    except Exception as error:  # noqa: BLE001  the same: nobody knows all that a library raises
+    except Exception as error:  # noqa: BLE001  the library may raise anything
         return McpError(f"{type(error).__name__}: {error}")
 
 
-def describe(status: AnyMcpStatus) -> str:
-    """How it stands, in words."""
+def describe_status(status: AnyMcpStatus) -> str:
+    """Describe a status in words."""
     match status:
         case McpConnected():
             return "connected"

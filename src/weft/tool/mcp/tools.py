@@ -1,4 +1,4 @@
-"""Tools, prompts and resources of MCP servers, as a run sees them."""
+"""The tools, prompts and resources of MCP servers, as a run sees them."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, Protocol
@@ -8,71 +8,76 @@ import msgspec
 from weft.errors import McpError
 from weft.host.clock import Clock
 from weft.model.agent import Command
-from weft.tool.contract import AnyTool, Given, Report, Tool, ToolContext, ToolResult
-from weft.tool.mcp.entry import legible
-from weft.tool.mcp.link import Progressed, ToolOffer
-from weft.tool.mcp.result import Piece, to_result
-from weft.tool.mcp.server import Server
+from weft.tool.contract import AnyTool, RawArguments, ReportProgress, Tool, ToolContext, ToolResult
+from weft.tool.mcp.connection import OnProgress, ToolOffer
+from weft.tool.mcp.entry import to_single_line
+from weft.tool.mcp.result import ResourcePiece, to_result
+from weft.tool.mcp.server import McpServerRunner
 
-LONGEST_ABOUT: Final = 10_000
-LONGEST_SCHEMA: Final = 100_000
-LONGEST_WORDS: Final = 200
+MAX_DESCRIPTION: Final = 10_000
+MAX_SCHEMA: Final = 100_000
+MAX_TITLE: Final = 200
 REPORT_MS: Final = 250
 
 
-def to_tool(key: str, offer: ToolOffer, server: Server) -> AnyTool | None:
-    """The tool under the name we have for it; None if it cannot be told to a model: it has too much to say for itself.
+def to_tool(key: str, offer: ToolOffer, server: McpServerRunner) -> AnyTool | None:
+    """Convert a server's tool to ours under the name `key`. Return None if its schema is too long for a model.
 
-    Its words and its schema reach the model as the server has them. Whether arguments fit is for the server to judge:
-    a stranger's schema is not run against anything here. That it reads only is the server's word, too; all that comes
-    of it is that no files are watched while it runs.
+    The description and schema reach the model as the server wrote them. The server checks the arguments itself: we do
+    not evaluate a foreign schema. The claim that a tool is read-only is not verified either; its only effect is that no
+    files are watched while the tool runs.
     """
     schema = {**offer.schema, "type": "object", "additionalProperties": False}
     schema.setdefault("properties", {})
-    if len(msgspec.json.encode(schema)) > LONGEST_SCHEMA:
+    if len(msgspec.json.encode(schema)) > MAX_SCHEMA:
         return None
 
-    async def run(wanted: Given, ctx: ToolContext) -> ToolResult:
+    async def run(wanted: RawArguments, ctx: ToolContext) -> ToolResult:
         await ctx.ask(key, "*", always=("*",))
-        answer = await server.call(offer.name, wanted.arguments, _reporting(ctx.report, ctx.clock))
+        answer = await server.call(
+            offer.name, wanted.arguments, _make_progress_reporter(ctx.report, ctx.clock)
+        )
         return to_result(answer)
 
-    about = offer.about if len(offer.about) <= LONGEST_ABOUT else f"{offer.about[:LONGEST_ABOUT]}…"
-    return Tool(name=key, about=about, takes=Given, run=run, announces=offer.read_only, schema=schema)
+    about = offer.about if len(offer.about) <= MAX_DESCRIPTION else f"{offer.about[:MAX_DESCRIPTION]}…"
+    return Tool(name=key, about=about, takes=RawArguments, run=run, announces=offer.read_only, schema=schema)
 
 
-def _reporting(report: Report, clock: Clock) -> Progressed:
-    """Tell how a call gets on, four times a second at most."""
-    told = 0
+def _make_progress_reporter(report: ReportProgress, clock: Clock) -> OnProgress:
+    """Return a callback that reports the progress of a call, at most four times a second."""
+    reported_at = 0
 
-    async def progressed(done: float, of: float | None, words: str | None) -> None:
-        nonlocal told
-        if clock.now() - told < REPORT_MS:
+    async def on_progress(done: float, of: float | None, words: str | None) -> None:
+        nonlocal reported_at
+        if clock.now() - reported_at < REPORT_MS:
             return
-        told = clock.now()
+        reported_at = clock.now()
         metadata: dict[str, Any] = {"progress": done}
         if of is not None:
             metadata["total"] = of
-        await report(title=legible(words, LONGEST_WORDS) if words else None, metadata=metadata)
+        await report(title=to_single_line(words, MAX_TITLE) if words else None, metadata=metadata)
 
-    return progressed
+    return on_progress
 
 
-class MayUse(Protocol):
-    """Whether a run may use any tool whose name begins so."""
+class MayUsePrefix(Protocol):
+    """Return True if a run may use any tool whose name starts with this prefix."""
 
     def __call__(self, prefix: str) -> bool: ...
 
 
-class Guests(Protocol):
-    """* `arrive` has all servers set out, and waits a while for those that the run may use and that set out for the first
-      time. It gives words while it waits and on each server that is not there, the same words once;
-    * `tools` are those of the guests that are there, each under the same name for good;
-    * `find_command` gives a command of a guest, None if none has it; `render` gives its words, filled in with arguments
-      by their names; `read_resource` gives what a guest has to read. The last two raise `McpError`.
+class McpServers(Protocol):
+    """The MCP servers that a run uses.
+
+    * `connect_all` starts to connect all servers, and waits a while for those that the run may use and that start for
+      the first time. It yields messages while it waits and for each missing server, each message once;
+    * `tools` returns the tools of the connected servers, whose names never change;
+    * `find_command` returns a server's prompt as a command, or None;
+    * `render` returns the text of a prompt for arguments by name, `read_resource` the content of a resource. Both raise
+      `McpError` on failure.
     """
 
-    def arrive(self, may_use: MayUse) -> AsyncIterator[str]: ...
+    def connect_all(self, may_use: MayUsePrefix) -> AsyncIterator[str]: ...
 
     def tools(self) -> Mapping[str, AnyTool]: ...
 
@@ -82,13 +87,13 @@ class Guests(Protocol):
 
     async def render(self, command: str, arguments: Mapping[str, str]) -> str: ...
 
-    async def read_resource(self, client: str, uri: str) -> tuple[Piece, ...]: ...
+    async def read_resource(self, client: str, uri: str) -> tuple[ResourcePiece, ...]: ...
 
 
-class NoGuests:
-    """For where no servers are configured."""
+class NoMcpServers:
+    """No servers. For callers without any configured."""
 
-    async def arrive(self, may_use: MayUse) -> AsyncIterator[str]:
+    async def connect_all(self, may_use: MayUsePrefix) -> AsyncIterator[str]:
         del may_use
         nothing: tuple[str, ...] = ()
         for words in nothing:
@@ -108,5 +113,5 @@ class NoGuests:
         del arguments
         raise McpError(f"there is no prompt {command}")
 
-    async def read_resource(self, client: str, uri: str) -> tuple[Piece, ...]:
+    async def read_resource(self, client: str, uri: str) -> tuple[ResourcePiece, ...]:
         raise McpError(f"Resource not found: {client}/{uri}")

@@ -1,4 +1,4 @@
-"""The `bash` tool: run a shell command, here or in a terminal of the editor."""
+"""The `bash` tool: run a shell command, in a process of our own or in a terminal of the editor."""
 
 import asyncio
 import os
@@ -13,94 +13,105 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from weft.api.editor import EditorTerminal, TerminalEnd
 from weft.errors import ToolError
-from weft.host.processes import MARK, Command, Exit, Hear, Output, end_marked, run
-from weft.host.tasks import undivided
+from weft.host.processes import (
+    MARK,
+    OnOutput,
+    ProcessCommand,
+    ProcessExit,
+    ProcessOutput,
+    end_marked,
+    run_command,
+)
+from weft.host.tasks import run_to_completion
 from weft.model.permission import CallRef
 from weft.model.wire import to_plain
-from weft.outlook import EditorTerminal, TerminalEnd
 from weft.sandbox.policy import Sandbox
-from weft.tool.contract import Job, Tool, ToolContext, ToolResult
-from weft.tool.description import about
-from weft.tool.paths import Place, enter
-from weft.tool.shell.command import Request, judge
-from weft.tool.shell.places import where_is
-from weft.tool.truncate import MAX_BYTES, cut, note
+from weft.tool.contract import Job, Tool, ToolContext, ToolResult, read_description
+from weft.tool.paths import ToolPath, resolve_path
+from weft.tool.shell.judgement import ShellRequest, judge_command
+from weft.tool.shell.places import locate_command
+from weft.tool.truncate import MAX_BYTES, format_truncation_note, truncate
 
 POLL_SECONDS: Final = 0.1
-LEFT_OUT: Final = "\n[the editor did not keep all of the output: some of it is missing here]\n"
+MISSING_OUTPUT: Final = "\n[the editor did not keep all of the output: some of it is missing here]\n"
 
 
-async def open_terminal(command: Command, token: str, ctx: ToolContext) -> EditorTerminal | None:
-    """A terminal with the command in it; None if the editor has none to give.
+async def open_terminal(command: ProcessCommand, token: str, ctx: ToolContext) -> EditorTerminal | None:
+    """Open a terminal of the editor that runs the command. Return None if the editor offers none.
 
-    A terminal has the editor's own environment, with whatever keys are in it: the command gets ours instead.
+    A terminal has the editor's environment with the keys in it, so the command is started with ours instead.
     """
-    if ctx.desk.terminals is None:
+    if ctx.resources.terminals is None:
         return None
     environment = {**command.environment, MARK: token}
     argv = ("env", "-i", *(f"{name}={value}" for name, value in environment.items()), *command.argv)
     call = CallRef(message_id=ctx.message_id, call_id=ctx.call_id)
-    return await ctx.desk.terminals.open_terminal(ctx.session_id, call, argv, command.directory)
+    return await ctx.resources.terminals.open_terminal(ctx.session_id, call, argv, command.directory)
 
 
 def new_token() -> str:
-    """By what all that a command starts is known."""
+    """Return a token that marks every process of a command."""
     return secrets.token_hex(16)
 
 
-async def run_in(terminal: EditorTerminal, token: str, command: Command, hear: Hear) -> Exit:
-    """Run to the end. On return, on a timeout and on cancelling, everything it started is ended."""
-    heard, timed_out, end = "", False, TerminalEnd()
+async def run_in_terminal(
+    terminal: EditorTerminal, token: str, command: ProcessCommand, hear: OnOutput
+) -> ProcessExit:
+    """Run a command to its end. On return, timeout or cancellation, every process that it started is ended."""
+    previous, timed_out, end = "", False, TerminalEnd()
     waiting = asyncio.ensure_future(terminal.wait())
     try:
         try:
             async with asyncio.timeout(command.timeout):
                 while not waiting.done():
                     await asyncio.wait([waiting], timeout=POLL_SECONDS)
-                    heard = await _listen(terminal, heard, hear)
+                    previous = await _read_new(terminal, previous, hear)
         except TimeoutError:
             timed_out = True
             await terminal.kill()
         else:
             end = waiting.result()
-        await _listen(terminal, heard, hear)
+        await _read_new(terminal, previous, hear)
     finally:
         waiting.cancel()
-        leftovers = await undivided(_end(terminal, token))
-    return Exit(code=to_code(end), timed_out=timed_out, leftovers=0 if timed_out else leftovers)
+        leftovers = await run_to_completion(_end_terminal(terminal, token))
+    return ProcessExit(code=to_exit_code(end), timed_out=timed_out, leftovers=0 if timed_out else leftovers)
 
 
-async def _listen(terminal: EditorTerminal, heard: str, hear: Hear) -> str:
-    """Hear what is new. Return all that there is by now."""
+async def _read_new(terminal: EditorTerminal, previous: str, hear: OnOutput) -> str:
+    """Pass on new output. Return all output so far."""
     said = (await terminal.read()).replace("\r\n", "\n")
-    piece = said[len(heard) :] if said.startswith(heard) else LEFT_OUT + said
+    piece = said[len(previous) :] if said.startswith(previous) else MISSING_OUTPUT + said
     if piece:
         await hear(piece.encode(errors="replace"))
     return said
 
 
-async def _end(terminal: EditorTerminal, token: str) -> int:
+async def _end_terminal(terminal: EditorTerminal, token: str) -> int:
     await terminal.kill()
     leftovers = await asyncio.to_thread(end_marked, token)
     await terminal.release()
     return leftovers
 
 
-def to_code(end: TerminalEnd) -> int | None:
-    """As processes of our own have it: minus the number of the signal that killed it."""
+def to_exit_code(end: TerminalEnd) -> int | None:
+    """Return the exit code as for our own processes: the negative signal number if a signal ended it."""
     if end.signal is None:
         return end.code
     name = end.signal if end.signal.startswith("SIG") else f"SIG{end.signal}"
     return -signal.Signals[name] if name in signal.Signals.__members__ else None
 
 
-SHOWN: Final = 30_000
+MAX_SHOWN: Final = 30_000
 REPORT_SECONDS: Final = 0.25
 
 
-async def follow(command: Command, output: Output, description: str, ctx: ToolContext) -> Exit:
-    """Run it, and tell how it is getting on: at once, and then not too often."""
+async def run_reporting(
+    command: ProcessCommand, output: ProcessOutput, description: str, ctx: ToolContext
+) -> ProcessExit:
+    """Run a command and report its output, at once and then at intervals."""
     news = asyncio.Event()
 
     async def hear(piece: bytes) -> None:
@@ -110,7 +121,7 @@ async def follow(command: Command, output: Output, description: str, ctx: ToolCo
     async def tell() -> None:
         while True:
             await ctx.report(metadata=to_metadata(output, description))
-            # OpenCode stores up to 30 KB anew for every chunk.
+            # OpenCode stores up to 30 KB again for every chunk of output.
             await ctx.clock.sleep(REPORT_SECONDS)
             await news.wait()
             news.clear()
@@ -118,41 +129,41 @@ async def follow(command: Command, output: Output, description: str, ctx: ToolCo
     try:
         async with asyncio.TaskGroup() as tasks:
             telling = tasks.create_task(tell())
-            exit = await _follow(command, hear, ctx)
+            exit = await _run_command(command, hear, ctx)
             telling.cancel()
             return exit
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None
 
 
-async def _follow(command: Command, hear: Hear, ctx: ToolContext) -> Exit:
-    """In a terminal of the editor if it gives one, else as a process of our own."""
+async def _run_command(command: ProcessCommand, hear: OnOutput, ctx: ToolContext) -> ProcessExit:
+    """Run a command in a terminal of the editor if there is one, else as a process of our own."""
     token = new_token()
     terminal = await open_terminal(command, token, ctx)
     if terminal is None:
-        return await run(command, hear)
-    return await run_in(terminal, token, command, hear)
+        return await run_command(command, hear)
+    return await run_in_terminal(terminal, token, command, hear)
 
 
-async def keep(output: Output, ctx: ToolContext) -> tuple[str, str | None]:
-    """What the model reads, and where the whole is if that is not it."""
+async def keep_output(output: ProcessOutput, ctx: ToolContext) -> tuple[str, str | None]:
+    """Return the output for the model, and the path of the whole output if that was truncated."""
     text = output.head.decode(errors="replace")
-    short = cut(text)
+    truncated = truncate(text)
     if output.path is not None:
-        left = output.size - len(short.preview.encode())
-        return f"{short.preview}\n\n{note(left, 'bytes', output.path)}", output.path
-    if short.left:
-        path = await ctx.desk.spill.keep(text)
-        return f"{short.preview}\n\n{note(short.left, short.unit, path)}", path
+        left = output.size - len(truncated.preview.encode())
+        return f"{truncated.preview}\n\n{format_truncation_note(left, 'bytes', output.path)}", output.path
+    if truncated.left:
+        path = await ctx.resources.spill.store(text)
+        return f"{truncated.preview}\n\n{format_truncation_note(truncated.left, truncated.unit, path)}", path
     return text, None
 
 
-def list_notes(exit: Exit, lost: int) -> list[str]:
-    """What its words do not tell: how it ended, and what is missing."""
+def list_notes(exit: ProcessExit, lost_bytes: int) -> list[str]:
+    """Return notes on what the output does not say: how the command ended, and what is missing."""
     notes = []
-    if lost:
-        notes.append(f"the last {lost} bytes of output were not kept")
-    # OpenCode keeps the exit code from the model, which then takes a silent failure for success.
+    if lost_bytes:
+        notes.append(f"the last {lost_bytes} bytes of output were not kept")
+    # OpenCode hides the exit code from the model, which then takes a silent failure for success.
     if exit.code and not exit.timed_out:
         notes.append(f"exit code {exit.code}")
     if exit.leftovers:
@@ -160,39 +171,39 @@ def list_notes(exit: Exit, lost: int) -> list[str]:
     return notes
 
 
-def to_metadata(output: Output, description: str, more: str = "") -> dict[str, Any]:
+def to_metadata(output: ProcessOutput, description: str, more: str = "") -> dict[str, Any]:
     text = output.head.decode(errors="replace")
-    shown = text if len(text) <= SHOWN else text[:SHOWN] + "\n\n..."
+    shown = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "\n\n..."
     return {"output": shown + more, "description": description}
 
 
-ENDING = ".set-aside"
-REFUSALS = (b"Permission denied", b"Read-only file system", b"Operation not permitted")
-BEHIND = (
+ASIDE_SUFFIX = ".set-aside"
+REFUSAL_TEXTS = (b"Permission denied", b"Read-only file system", b"Operation not permitted")
+SANDBOX_NOTE = (
     "this ran in a sandbox: it can write in the project and the temporary directory alone, not to git's hooks and settings,"
     " and cannot see the home directory"
 )
 
 
 def list_absent(sandbox: Sandbox) -> tuple[str, ...]:
-    """Those of the paths it keeps that are not there yet."""
+    """Return the paths protected by the sandbox that do not exist yet."""
     return tuple(path for path in sandbox.kept if not os.path.lexists(path))
 
 
-def explain(sandbox: Sandbox, said: bytes | bytearray) -> list[str]:
-    """What a model has to know to make sense of a failure: these words may be the wall's."""
-    if not sandbox.kind or not any(word in said for word in REFUSALS):
+def explain_refusal(sandbox: Sandbox, said: bytes | bytearray) -> list[str]:
+    """Return a note if the sandbox may have caused a failure that the output mentions."""
+    if not sandbox.kind or not any(word in said for word in REFUSAL_TEXTS):
         return []
-    return [BEHIND]
+    return [SANDBOX_NOTE]
 
 
-def set_aside(absent: Iterable[str]) -> list[str]:
-    """Move away what has come to be there meanwhile; gives a note on each."""
-    return [_moved(path) for path in absent if os.path.lexists(path)]
+def move_aside(absent: Iterable[str]) -> list[str]:
+    """Rename the files that a command created at protected paths. Return a note on each."""
+    return [_move_aside(path) for path in absent if os.path.lexists(path)]
 
 
-def _moved(path: str) -> str:
-    names = (f"{path}{ENDING}{number or ''}" for number in count())
+def _move_aside(path: str) -> str:
+    names = (f"{path}{ASIDE_SUFFIX}{number or ''}" for number in count())
     free = next(name for name in names if not os.path.lexists(name))
     try:
         os.rename(path, free)
@@ -202,11 +213,11 @@ def _moved(path: str) -> str:
 
 
 DEFAULT_MS: Final = 120_000
-LONGEST_MS: Final = 60 * 60 * 1000
+MAX_MS: Final = 60 * 60 * 1000
 SLACK_MS: Final = 100
 
-# Shells that do not read what models write.
-_FOREIGN: Final = frozenset({"fish", "nu"})
+# Shells whose syntax models do not write.
+_UNSUITABLE_SHELLS: Final = frozenset({"fish", "nu"})
 
 
 class BashInput(Struct, frozen=True, kw_only=True):
@@ -226,29 +237,29 @@ class BashInput(Struct, frozen=True, kw_only=True):
 
 
 async def bash(wanted: BashInput, ctx: ToolContext) -> ToolResult:
-    timeout = None if wanted.timeout is None else min(wanted.timeout, LONGEST_MS)
+    timeout = None if wanted.timeout is None else min(wanted.timeout, MAX_MS)
     if timeout is not None and timeout < 0:
         raise ToolError(f"Invalid timeout value: {timeout}. It has to be a positive number of milliseconds.")
-    if ctx.desk.sandbox.refusal:
-        raise ToolError(ctx.desk.sandbox.refusal)
-    place = await enter(wanted.workdir or ctx.directory, ctx, "directory")
+    if ctx.resources.sandbox.refusal:
+        raise ToolError(ctx.resources.sandbox.refusal)
+    place = await resolve_path(wanted.workdir or ctx.directory, ctx, "directory")
     await _ask(wanted.command, place, ctx)
     if not place.is_directory:
         raise ToolError(f"There is no directory {place.path} to run it in.")
-    command = Command(
-        argv=ctx.desk.sandbox.around((shell_of(ctx.desk.environment), "-c", wanted.command)),
+    command = ProcessCommand(
+        argv=ctx.resources.sandbox.wrap((find_shell(ctx.resources.environment), "-c", wanted.command)),
         directory=place.real,
-        environment=ctx.desk.environment,
+        environment=ctx.resources.environment,
         timeout=None if timeout is None else (timeout + SLACK_MS) / 1000,
     )
     if wanted.background:
-        return await _leave_running(wanted, command, ctx)
+        return await _start_background(wanted, command, ctx)
     ms = DEFAULT_MS if timeout is None else timeout
-    return await _run(wanted, replace(command, timeout=(ms + SLACK_MS) / 1000), ms, ctx)
+    return await _run_foreground(wanted, replace(command, timeout=(ms + SLACK_MS) / 1000), ms, ctx)
 
 
-async def _ask(command: str, place: Place, ctx: ToolContext) -> None:
-    for request in await asyncio.to_thread(_requests, command, place, ctx):
+async def _ask(command: str, place: ToolPath, ctx: ToolContext) -> None:
+    for request in await asyncio.to_thread(_list_requests, command, place, ctx):
         metadata: dict[str, Any] = {"why": list(request.why)} if request.why else {}
         if request.may_write:
             metadata["mayWrite"] = list(request.may_write)
@@ -257,40 +268,48 @@ async def _ask(command: str, place: Place, ctx: ToolContext) -> None:
         await ctx.ask(request.permission, *request.patterns, always=request.always, metadata=metadata)
 
 
-async def _run(wanted: BashInput, command: Command, ms: int, ctx: ToolContext) -> ToolResult:
-    output = Output(ctx.desk.spill.new_path, memory=MAX_BYTES)
-    absent, moved = list_absent(ctx.desk.sandbox), list[str]()
+async def _run_foreground(
+    wanted: BashInput, command: ProcessCommand, ms: int, ctx: ToolContext
+) -> ToolResult:
+    output = ProcessOutput(ctx.resources.spill.new_path, memory=MAX_BYTES)
+    absent, moved = list_absent(ctx.resources.sandbox), list[str]()
     try:
-        # Not a job in the background: it may run for hours, in which a person works, too.
+        # Only foreground commands are watched: a background job may run for hours, in which the person works, too.
         async with ctx.watch():
             try:
-                exit = await follow(command, output, wanted.description, ctx)
+                exit = await run_reporting(command, output, wanted.description, ctx)
             finally:
-                moved += set_aside(absent)
+                moved += move_aside(absent)
     except asyncio.CancelledError:
-        # The part keeps what was said so far; nobody waits for a result any more.
+        # The stored part keeps the output so far, because nobody receives a result.
         await ctx.report(
-            metadata=to_metadata(output, wanted.description, "\n\n" + _block(["User aborted the command"]))
+            metadata=to_metadata(
+                output, wanted.description, "\n\n" + _format_notes(["User aborted the command"])
+            )
         )
         raise
     except OSError as error:
         raise ToolError(f"The command could not be run: {error}") from error
     finally:
         output.close()
-    late = [f"bash tool terminated command after exceeding timeout {ms} ms"] if exit.timed_out else []
-    metadata = to_metadata(output, wanted.description, f"\n\n{_block(late)}" if late else "")
-    text, path = await keep(output, ctx)
-    metadata |= {"exit": None if late else exit.code}
+    timeout_notes = (
+        [f"bash tool terminated command after exceeding timeout {ms} ms"] if exit.timed_out else []
+    )
+    metadata = to_metadata(
+        output, wanted.description, f"\n\n{_format_notes(timeout_notes)}" if timeout_notes else ""
+    )
+    text, path = await keep_output(output, ctx)
+    metadata |= {"exit": None if timeout_notes else exit.code}
     metadata |= {"truncated": True, "outputPath": path} if path else {"truncated": False}
-    notes = list_notes(exit, output.lost) + moved + late
-    notes += explain(ctx.desk.sandbox, output.head) if exit.code else []
+    notes = list_notes(exit, output.lost) + moved + timeout_notes
+    notes += explain_refusal(ctx.resources.sandbox, output.head) if exit.code else []
     if notes:
-        text += f"\n\n{_block(notes)}"
+        text += f"\n\n{_format_notes(notes)}"
     return ToolResult(title=wanted.description, output=text, metadata=metadata)
 
 
-async def _leave_running(wanted: BashInput, command: Command, ctx: ToolContext) -> ToolResult:
-    path = await asyncio.to_thread(ctx.desk.spill.new_path)
+async def _start_background(wanted: BashInput, command: ProcessCommand, ctx: ToolContext) -> ToolResult:
+    path = await asyncio.to_thread(ctx.resources.spill.new_path)
     job = Job(
         id=os.path.basename(path).replace("tool_", "job_", 1),
         session_id=ctx.session_id,
@@ -299,30 +318,30 @@ async def _leave_running(wanted: BashInput, command: Command, ctx: ToolContext) 
         output=path,
         started=ctx.clock.now(),
     )
-    await ctx.desk.jobs.start(job, command)
-    told = f"Started {job.id} in the background.\nIts output goes to {path}; `jobs` lists and stops it."
+    await ctx.resources.jobs.start(job, command)
+    output = f"Started {job.id} in the background.\nIts output goes to {path}; `jobs` lists and stops it."
     metadata = {"output": "", "description": wanted.description, "job": to_plain(job), "truncated": False}
-    return ToolResult(title=wanted.description, output=told, metadata=metadata)
+    return ToolResult(title=wanted.description, output=output, metadata=metadata)
 
 
-def _requests(command: str, place: Place, ctx: ToolContext) -> tuple[Request, ...]:
-    """All that has to be asked before this is run. Where it is to run has been asked for."""
-    where = where_is(place.real, ctx.worktree, ctx.desk.environment, also=ctx.directory)
-    return judge(command, where).requests
+def _list_requests(command: str, place: ToolPath, ctx: ToolContext) -> tuple[ShellRequest, ...]:
+    """Return everything that must be permitted before the command runs, apart from its working directory."""
+    where = locate_command(place.real, ctx.worktree, ctx.resources.environment, also=ctx.directory)
+    return judge_command(command, where).requests
 
 
-def shell_of(environment: Mapping[str, str]) -> str:
-    """The person's own shell, unless it is one that models do not write for."""
+def find_shell(environment: Mapping[str, str]) -> str:
+    """Return the person's own shell, unless models do not write for it."""
     own = environment.get("SHELL", "")
-    if own and os.path.basename(own) not in _FOREIGN and os.access(own, os.X_OK):
+    if own and os.path.basename(own) not in _UNSUITABLE_SHELLS and os.access(own, os.X_OK):
         return own
     if sys.platform == "darwin":
         return "/bin/zsh"
     return shutil.which("bash", path=environment.get("PATH")) or "/bin/sh"
 
 
-def _block(notes: list[str]) -> str:
+def _format_notes(notes: list[str]) -> str:
     return "\n".join(["<bash_metadata>", *notes, "</bash_metadata>"])
 
 
-BASH = Tool(name="bash", about=about("bash"), takes=BashInput, run=bash, announces=True)
+BASH = Tool(name="bash", about=read_description("bash"), takes=BashInput, run=bash, announces=True)

@@ -1,4 +1,8 @@
-"""Commands of the shell as bash reads them: every character belongs to something that was read, or the text is refused."""
+"""Parse shell commands as bash does.
+
+Every character must belong to something that was understood. Otherwise the text is refused, and the whole command
+counts as unclear.
+"""
 
 import re
 from collections.abc import Callable
@@ -6,20 +10,20 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from weft.tool.shell.field import names
-from weft.tool.shell.lexer import HereDocument, Lexer, Node, UnreadableError
+from weft.tool.shell.arguments import split_names
+from weft.tool.shell.lexer import HereDocument, Lexer, Node, UnparsableError
 
-MOST_COMMANDS: Final = 3000
+MAX_COMMANDS: Final = 3000
 
 _BLANKS: Final = re.compile(r"[ \t]+")
 _COMMENT: Final = re.compile(r"#[^\n]*")
 _LEADING: Final = re.compile(r"[^ \t\n;&|<>()]+")
-_RESERVED: Final = names(
+_RESERVED: Final = split_names(
     "if then else elif fi for while until do done case esac select function in { } ! [[ ]]"
 )
-# With these the shell reads a command behind them, and variables that are set before it.
-_BEFORE: Final = names("time coproc")
-_DECLARING: Final = names("declare typeset local export readonly")
+# After these words, the shell reads a command, including assignments before it.
+_BEFORE: Final = split_names("time coproc")
+_DECLARING: Final = split_names("declare typeset local export readonly")
 _REDIRECT: Final = re.compile(r"(?P<fd>[0-9]*)(?P<operator><<<|<<-|<<|<>|<&|>&|>>|>\||<|>)|(?P<both>&>>|&>)")
 _NAMED_FD: Final = re.compile(r"\{[A-Za-z_]\w*\}[<>]", re.ASCII)
 _ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*(?=\+?=|\[)", re.ASCII)
@@ -31,14 +35,14 @@ _DELIMITER: Final = re.compile(
     r"""'(?P<single>[^'\n]+)'|"(?P<double>[^"\\$`\n]+)"|(?P<escape>\\?)(?P<plain>[\w.!+-]+)"""
 )
 _ENDS_WORD: Final = frozenset(("", *" \t\n;&|<>()"))
-# A number, or a text without anything in it that is expanded.
+# A number, or a quoted text in which nothing is expanded.
 _KEY: Final = re.compile(r"""\[(?:\w+|"[^"$`\\\n\[]*"|'[^'$`\\\n\[]*')\]=""")
 _REGEX: Final = re.compile(r"[^ \t\n\\'\"$`()<>;&|]+")
 _ENDS_TEST: Final = re.compile(r"\]\](?=[ \t\n;&|<>()]|$)")
 
 
 def parse_script(text: str) -> Node:
-    """The tree of a script. Raises UnreadableError where something cannot be told for certain."""
+    """Return the syntax tree of a script. Raise `UnparsableError` if a part cannot be read with certainty."""
     return _Grammar(text).script()
 
 
@@ -51,7 +55,7 @@ class _Grammar:
         statements = self._statements(frozenset())
         lexer = self.lexer
         if lexer.place != len(lexer.text) or lexer.pending:
-            raise UnreadableError("it is not shell as we can read it")
+            raise UnparsableError("it is not shell syntax that we can read")
         return lexer.node("program", 0, statements)
 
     def _inner(self) -> list[Node]:
@@ -60,7 +64,7 @@ class _Grammar:
     # --- between commands ---
 
     def _skip(self, *, lines: bool = False) -> None:
-        """Blanks and comments; with `lines` also ends of lines, and the here-documents that begin there."""
+        """Skip blanks and comments. With `lines`, skip line ends as well, and read the here-documents that begin there."""
         lexer = self.lexer
         while True:
             if lexer.take(_BLANKS):
@@ -76,23 +80,23 @@ class _Grammar:
                 return
 
     def _skip_inside(self) -> None:
-        """Blanks and ends of lines within something that is not read line by line."""
+        """Skip blanks and line ends within a construct that may span lines."""
         if self.lexer.pending and self.lexer.char() == "\n":
-            raise UnreadableError("a word goes on where a here-document begins")
+            raise UnparsableError("a word continues after a here-document begins")
         self._skip(lines=not self.lexer.pending)
 
     def _leading(self) -> str:
-        """The characters up to a blank or an operator: a reserved word if they are just that."""
+        """Return the characters up to a blank or an operator. They may be a reserved word."""
         found = self.lexer.match(_LEADING)
         return found[0] if found else ""
 
     def _reserved(self, word: str) -> Node:
         if self._leading() != word:
-            raise UnreadableError("it is not shell as we can read it")
+            raise UnparsableError("it is not shell syntax that we can read")
         return self.lexer.mark(word)
 
     def _statements(self, stops: frozenset[str]) -> list[Node]:
-        """Statements and what parts them, up to a reserved word of `stops`, a closing parenthesis or the end."""
+        """Read statements and separators up to a reserved word in `stops`, a closing parenthesis or the end."""
         lexer, found = self.lexer, list[Node]()
         while True:
             self._skip(lines=True)
@@ -105,7 +109,7 @@ class _Grammar:
             elif lexer.char() == "&" and lexer.char(1) not in ("&", ">"):
                 found.append(lexer.mark("&"))
             elif lexer.char() not in ("", ")", "\n", ";"):
-                raise UnreadableError("it is not shell as we can read it")
+                raise UnparsableError("it is not shell syntax that we can read")
 
     def _and_or(self) -> Node:
         return self._joined("list", ("&&", "||"), self._pipeline)
@@ -139,8 +143,8 @@ class _Grammar:
     def _command(self) -> Node:
         lexer = self.lexer
         self._count += 1
-        if self._count > MOST_COMMANDS:
-            raise UnreadableError("it is too long to be judged")
+        if self._count > MAX_COMMANDS:
+            raise UnparsableError("it is too long to be judged")
         with lexer.deeper():
             leading = self._leading()
             if lexer.char() == "(" or leading in _RESERVED:
@@ -173,7 +177,7 @@ class _Grammar:
             case "[[":
                 return self._test()
             case _:
-                raise UnreadableError("it is not shell as we can read it")
+                raise UnparsableError("it is not shell syntax that we can read")
 
     def _group(self, opening: str, closing: str) -> list[Node]:
         return [self._reserved(opening), *self._statements(frozenset({closing})), self._reserved(closing)]
@@ -211,7 +215,7 @@ class _Grammar:
             return lexer.node("c_style_for_statement", start, [*parts, self._body()])
         here = lexer.place
         if not lexer.take(_VARIABLE):
-            raise UnreadableError("a loop has no variable")
+            raise UnparsableError("a loop has no variable")
         parts.append(replace(lexer.node("variable_name", here), field="variable"))
         self._skip(lines=True)
         if self._leading() == "in":
@@ -224,7 +228,7 @@ class _Grammar:
         return lexer.node("for_statement", start, [*parts, self._body()])
 
     def _between(self) -> None:
-        """What stands between the head of a loop and its body."""
+        """Skip the separator between the head of a loop and its body."""
         self._skip()
         if self.lexer.char() == ";":
             self.lexer.mark(";")
@@ -258,7 +262,7 @@ class _Grammar:
         if ending is not None:
             parts.append(lexer.mark(ending))
         elif self._leading() != "esac":
-            raise UnreadableError("it is not shell as we can read it")
+            raise UnparsableError("it is not shell syntax that we can read")
         return lexer.node("case_item", start, parts)
 
     def _function(self) -> Node:
@@ -271,7 +275,7 @@ class _Grammar:
         here = lexer.place
         name = lexer.take(_FUNCTION if named else _DEFINED)
         if not name or name in _RESERVED:
-            raise UnreadableError("a function has no name that we can read")
+            raise UnparsableError("a function has no name that we can read")
         parts.append(replace(lexer.node("word", here), field="name"))
         self._skip()
         if lexer.char() == "(":
@@ -281,13 +285,13 @@ class _Grammar:
         self._skip(lines=True)
         leading = self._leading()
         if leading == "function" or (lexer.char() != "(" and leading not in _RESERVED):
-            raise UnreadableError("a function has a body that we cannot read")
+            raise UnparsableError("a function has a body that we cannot read")
         parts.append(replace(self._compound(leading), field="body"))
         parts += self._redirects()
         return lexer.node("function_definition", start, parts)
 
     def _test(self) -> Node:
-        """`[[ … ]]`: words, and operators that are not read as such elsewhere."""
+        """Read `[[ … ]]`: words, and operators that only exist here."""
         lexer, start = self.lexer, self.lexer.place
         parts = [self._reserved("[[")]
         while True:
@@ -327,7 +331,7 @@ class _Grammar:
                 case " " | "\t" | "\n" if not depth and lexer.place > start:
                     return lexer.node("regex", start, parts)
                 case _:
-                    raise UnreadableError("there is a pattern in it that we cannot read")
+                    raise UnparsableError("there is a pattern in it that we cannot read")
 
     # --- simple commands ---
 
@@ -348,7 +352,7 @@ class _Grammar:
             else:
                 leading = self._leading()
                 if first in _BEFORE and words == 1 and (leading in _RESERVED or _ASSIGNED.match(leading)):
-                    raise UnreadableError(f"there is something behind {first} that we cannot read")
+                    raise UnparsableError(f"there is something after {first} that we cannot read")
                 word = lexer.word()
                 first = first if words else word.text
                 parts.append(replace(word, field="argument" if words else "name"))
@@ -356,11 +360,11 @@ class _Grammar:
             end = lexer.place
             self._skip()
         if not parts:
-            raise UnreadableError("it is not shell as we can read it")
+            raise UnparsableError("it is not shell syntax that we can read")
         return self._shape(start, end, parts, first)
 
     def _shape(self, start: int, end: int, parts: list[Node], first: str) -> Node:
-        """The node of a simple command. What the shell itself reads in its own way has a type of its own."""
+        """Return the node of a simple command. Builtins with a syntax of their own get their own node type."""
         source = self.lexer.text
         own = [part for part in parts if not part.type.endswith("_redirect")]
         if not any(part.field == "name" for part in own):
@@ -376,9 +380,9 @@ class _Grammar:
         if first not in special:
             return Node(type="command", source=source, start=start, end=end, children=parts)
         if own[0].field != "name":
-            raise UnreadableError(f"a variable is set for {first}")
+            raise UnparsableError(f"a variable is assigned before {first}")
         if first == "[" and own[-1].text != "]":
-            raise UnreadableError("a test is not closed")
+            raise UnparsableError("a test is not closed")
         mark = replace(own[0], is_named=False, type=first)
         inner = Node(
             type=special[first], source=source, start=own[0].start, end=own[-1].end, children=(mark, *own[1:])
@@ -403,7 +407,7 @@ class _Grammar:
         if lexer.char() == "[":
             name = lexer.node("subscript", start, [name, *lexer.subscript()])
             if declared and set(" \t\n") & set(name.text):
-                raise UnreadableError("there are blanks in the name of a variable")
+                raise UnparsableError("there are blanks in the name of a variable")
             if not lexer.match(_EQUALS):
                 lexer.place = start
                 return None
@@ -416,13 +420,16 @@ class _Grammar:
         return lexer.node("variable_assignment", start, parts)
 
     def _array(self) -> Node:
-        """The elements of an array. Keys of elements are counted, which may run what is in a variable."""
+        """Read the elements of an array.
+
+        Their keys are evaluated as arithmetic, which may run the content of a variable.
+        """
         lexer, start = self.lexer, self.lexer.place
         parts = [lexer.mark("(")]
         self._skip_inside()
         while lexer.char() != ")":
             if lexer.char() == "[" and not lexer.match(_KEY):
-                raise UnreadableError("there is a key in an array that we cannot read")
+                raise UnparsableError("there is a key in an array that we cannot read")
             parts.append(lexer.word())
             self._skip_inside()
         return lexer.node("array", start, [*parts, lexer.mark(")")])
@@ -451,14 +458,14 @@ class _Grammar:
     def _redirect(self) -> Node | None:
         lexer, start = self.lexer, self.lexer.place
         if lexer.match(_NAMED_FD):
-            raise UnreadableError("a redirection sets a variable")
+            raise UnparsableError("a redirection sets a variable")
         found = lexer.match(_REDIRECT)
         if found is None:
             return None
         operator = found["operator"] or found["both"]
         if operator in "<>" and self.lexer.text[found.end() : found.end() + 1] == "(":
             if found["fd"]:
-                raise UnreadableError("a word is put together with what a program is given by a file name")
+                raise UnparsableError("a process substitution is joined to a word")
             return None
         parts = list[Node]()
         if found["fd"]:
@@ -469,7 +476,7 @@ class _Grammar:
         if operator in ("<<", "<<-"):
             return self._here_document(start, parts)
         if lexer.char() in ("!", "|"):
-            raise UnreadableError("a redirection is one that shells read differently")
+            raise UnparsableError("shells read a redirection differently")
         word = replace(lexer.word(), field="destination")
         type = "herestring_redirect" if operator == "<<<" else "file_redirect"
         return lexer.node(type, start, [*parts, word])
@@ -478,10 +485,10 @@ class _Grammar:
         lexer, here = self.lexer, self.lexer.place
         found = lexer.match(_DELIMITER)
         if found is None:
-            raise UnreadableError("the end of a here-document is not plain")
+            raise UnparsableError("the end marker of a here-document is not plain")
         lexer.place = found.end()
         if lexer.char() not in _ENDS_WORD:
-            raise UnreadableError("the end of a here-document is not plain")
+            raise UnparsableError("the end marker of a here-document is not plain")
         parts.append(lexer.node("heredoc_start", here))
         document = HereDocument(
             parts=parts,
@@ -493,7 +500,7 @@ class _Grammar:
         return Node(type="heredoc_redirect", source=lexer.text, start=start, end=lexer.place, children=parts)
 
     def _here_documents(self) -> None:
-        """The bodies of those that were begun on the line that has ended."""
+        """Read the bodies of the here-documents that were announced on the line that has just ended."""
         lexer = self.lexer
         waiting, lexer.pending = lexer.pending, []
         for document in waiting:
@@ -513,7 +520,7 @@ class _Grammar:
         return found
 
     def _find_end(self, document: HereDocument) -> int:
-        """Where the body ends. Goes behind the line that says so."""
+        """Return where the body ends, and continue behind its end marker."""
         lexer, joined = self.lexer, ""
         while lexer.place < lexer.limit:
             start = lexer.place
@@ -524,8 +531,36 @@ class _Grammar:
             if line == document.delimiter and not joined:
                 return start
             if joined and document.delimiter in (line, joined + line):
-                raise UnreadableError("a line is broken where a here-document may end")
+                raise UnparsableError("a line is broken where a here-document may end")
             continued = not document.quoted and (len(line) - len(line.rstrip("\\"))) % 2 == 1
-            # Also where nothing is left of a broken line, the next one does not begin anew.
+            # The line after a continued line is not a new line, even if the continued line was empty.
             joined = (joined + line[:-1] or "\n") if continued else ""
-        raise UnreadableError("a here-document has no end")
+        raise UnparsableError("a here-document has no end")
+
+
+MAX_SCRIPT_CHARACTERS: Final = 256 * 1024
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+
+# Syntax of bash and zsh that plain shells read differently, for example as a program named `[[`.
+_BASH_ONLY: Final = re.compile(
+    r"\[\[|(?<!\$)\(\(|\$['\"\[]|&>|[<>]\(|<<<|\|&|;&|;;&|\b(?:function|select|coproc)\b"
+)
+PLAIN_SHELLS: Final = frozenset({"sh", "dash", "ash", "posh", "busybox"})
+
+
+def reads_like_bash(text: str, shell: str) -> bool:
+    """Return True if a shell reads a text as bash does, as far as we can tell."""
+    return shell.rpartition("/")[2] not in PLAIN_SHELLS or _BASH_ONLY.search(text) is None
+
+
+def parse(text: str) -> Node | str:
+    """Return the syntax tree of a script, or the reason why it cannot be read with certainty."""
+    if len(text) > MAX_SCRIPT_CHARACTERS:
+        return "it is too long to be judged"
+    if _CONTROL.search(text):
+        return "there are control characters in it"
+    try:
+        return parse_script(text)
+    except UnparsableError as error:
+        return str(error)

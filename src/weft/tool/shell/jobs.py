@@ -1,4 +1,7 @@
-"""Background commands: each belongs to a session, is listed, and ends with it at the latest."""
+"""Background commands, and the `jobs` tool that lists and stops them.
+
+Each job belongs to a session and ends with it at the latest.
+"""
 
 import asyncio
 import fcntl
@@ -13,13 +16,12 @@ from msgspec.structs import replace
 
 from weft.errors import NotFoundError, ToolError
 from weft.host.clock import Clock
-from weft.host.processes import Command, Output, run
-from weft.host.tasks import open_tasks, undivided
+from weft.host.processes import ProcessCommand, ProcessOutput, run_command
+from weft.host.tasks import open_tasks, run_to_completion
+from weft.model.display import format_count
 from weft.model.ids import SessionID
-from weft.model.readable import plural
 from weft.model.wire import encode, to_plain
-from weft.tool.contract import Job, Tool, ToolContext, ToolResult
-from weft.tool.description import about
+from weft.tool.contract import Job, Tool, ToolContext, ToolResult, read_description
 
 
 class JobsInput(Struct, frozen=True, kw_only=True):
@@ -30,23 +32,23 @@ class JobsInput(Struct, frozen=True, kw_only=True):
 
 async def jobs(wanted: JobsInput, ctx: ToolContext) -> ToolResult:
     await ctx.ask("jobs", wanted.stop or "*", always=("*",))
-    held = ctx.desk.jobs
+    held = ctx.resources.jobs
     if wanted.stop is None:
         found = held.list(ctx.session_id)
-        return _told(plural(len(found), "job"), found)
+        return _to_result(format_count(len(found), "job"), found)
     try:
-        return _told(f"Stop {wanted.stop}", [await held.stop(ctx.session_id, wanted.stop)])
+        return _to_result(f"Stop {wanted.stop}", [await held.stop(ctx.session_id, wanted.stop)])
     except NotFoundError as error:
         known = ", ".join(job.id for job in held.list(ctx.session_id)) or "none"
         raise ToolError(f"There is no job {wanted.stop!r} in this session; there are: {known}.") from error
 
 
-def _told(title: str, found: list[Job]) -> ToolResult:
+def _to_result(title: str, found: list[Job]) -> ToolResult:
     metadata: dict[str, Any] = {"jobs": [to_plain(job) for job in found], "truncated": False}
-    return ToolResult(title=title, output="\n".join(map(_line, found)) or "No jobs", metadata=metadata)
+    return ToolResult(title=title, output="\n".join(map(_format_job, found)) or "No jobs", metadata=metadata)
 
 
-def _line(job: Job) -> str:
+def _format_job(job: Job) -> str:
     if job.ended is None:
         state = "running"
     else:
@@ -54,46 +56,46 @@ def _line(job: Job) -> str:
     return f"{job.id}  {state}  {job.description}\n  command: {job.command}\n  output: {job.output}"
 
 
-JOBS = Tool(name="jobs", about=about("jobs"), takes=JobsInput, run=jobs)
+JOBS = Tool(name="jobs", about=read_description("jobs"), takes=JobsInput, run=jobs)
 
 
-class Entry(Struct, frozen=True, kw_only=True):
-    """A line of the roll in our hands."""
+class JobRecord(Struct, frozen=True, kw_only=True):
+    """The record file of a running job. It is locked while the job runs."""
 
     path: str
     fd: int
 
 
-def enter(directory: str, job: Job) -> Entry:
-    """Put a job on the roll. Blocks."""
+def write_record(directory: str, job: Job) -> JobRecord:
+    """Write and lock the record of a job. This blocks."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
     path = os.path.join(directory, f"{job.session_id}.{job.id}.json")
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX)
     os.write(fd, encode(job))
-    return Entry(path=path, fd=fd)
+    return JobRecord(path=path, fd=fd)
 
 
-def strike(entry: Entry) -> None:
-    """Take it off."""
+def remove_record(entry: JobRecord) -> None:
+    """Remove the record of a job."""
     with suppress(OSError):
         os.unlink(entry.path)
     os.close(entry.fd)
 
 
 def list_running(directory: str, session: SessionID | None = None) -> list[Job]:
-    """The jobs that run right now, of one session or of all, oldest first."""
-    found = [job for path in _paths(directory) if (job := _read(path)) is not None]
+    """Return the jobs of all processes that are running now, of one session or of all, oldest first."""
+    found = [job for path in _list_paths(directory) if (job := _read_record(path)) is not None]
     return sorted((job for job in found if session in (None, job.session_id)), key=lambda job: job.started)
 
 
-def _paths(directory: str) -> Iterator[str]:
+def _list_paths(directory: str) -> Iterator[str]:
     with suppress(FileNotFoundError), os.scandir(directory) as entries:
         yield from (entry.path for entry in entries if entry.name.endswith(".json"))
 
 
-def _read(path: str) -> Job | None:
-    """None when nobody holds it any more; such a line goes."""
+def _read_record(path: str) -> Job | None:
+    """Return the job of a record. If nobody holds its lock, the job has ended: remove the record and return None."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except OSError:
@@ -112,59 +114,66 @@ def _read(path: str) -> Job | None:
         os.close(fd)
 
 
-MOST = 10
+MAX_RUNNING = 10
 
 
-class _Held(Struct, kw_only=True):
-    """A job, and while it runs the task that sees it through."""
+class _StartedJob(Struct, kw_only=True):
+    """A job, and while it is running, its record and task."""
 
     job: Job
-    entry: Entry | None
+    entry: JobRecord | None
     task: asyncio.Task[None] | None = None
 
 
-class Background:
-    """Those of one directory. With a `roll`, other processes can see which are running.
+class BackgroundJobs:
+    """The background jobs of one directory. With `roll`, a directory for records, other processes can list them.
 
-    Whatever a job started ends with it, and all of them end when `open_jobs` is left or this process dies.
+    Every process that a job started ends with the job. All jobs end when `open_jobs` is left or this process dies.
     """
 
     def __init__(self, tasks: asyncio.TaskGroup, clock: Clock, roll: str = "") -> None:
         self._tasks = tasks
         self._clock = clock
         self._roll = roll
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _StartedJob] = {}
 
-    async def start(self, job: Job, command: Command) -> None:
-        """Raises `ToolError` when the session has enough of them, or it cannot be written down."""
+    async def start(self, job: Job, command: ProcessCommand) -> None:
+        """Start a job. Raise `ToolError` if the session has too many, or if the record cannot be written."""
         running = [each for each in self.list(job.session_id) if each.ended is None]
-        if len(running) >= MOST:
-            raise ToolError(f"There are {MOST} jobs running in this session. Stop one of them first.")
+        if len(running) >= MAX_RUNNING:
+            raise ToolError(f"There are {MAX_RUNNING} jobs running in this session. Stop one of them first.")
         try:
-            entry = await undivided(asyncio.to_thread(enter, self._roll, job)) if self._roll else None
+            entry = (
+                await run_to_completion(asyncio.to_thread(write_record, self._roll, job))
+                if self._roll
+                else None
+            )
         except OSError as error:
             raise ToolError(f"The job could not be started: {error}") from error
-        held = _Held(job=job, entry=entry)
+        held = _StartedJob(job=job, entry=entry)
         self._held[job.id] = held
         held.task = self._tasks.create_task(self._see_through(held, command))
 
     def list(self, session: SessionID) -> list[Job]:
-        """The jobs of a session, oldest first, those that have ended too."""
+        """Return the jobs of a session, oldest first, including those that have ended."""
         return [held.job for held in self._held.values() if held.job.session_id == session]
 
     async def stop(self, session: SessionID, id: str) -> Job:
-        """End a job with all that it started, if it has not ended yet."""
+        """End a job with every process it started, if it is still running.
+
+        Raise `NotFoundError` if the session has no such job.
+        """
         held = self._held.get(id)
         if held is None or held.job.session_id != session:
             raise NotFoundError("job", id)
         if held.task is not None:
             held.task.cancel()
             await asyncio.wait([held.task])
-            self._note_end(held)  # one that was stopped before it began
+            self._note_end(held)  # it was stopped before it started
         return held.job
 
     async def end(self, *sessions: SessionID) -> None:
-        """These sessions are over, and their jobs with them."""
+        """End the jobs of these sessions and forget them."""
         for held in [each for each in self._held.values() if each.job.session_id in sessions]:
             await self.stop(held.job.session_id, held.job.id)
             self._held.pop(held.job.id, None)
@@ -172,31 +181,32 @@ class Background:
     async def close(self) -> None:
         await self.end(*{held.job.session_id for held in self._held.values()})
 
-    async def _see_through(self, held: _Held, command: Command) -> None:
-        # Nothing of it in memory: all that it says goes to the file, which is there from the beginning.
-        output = Output(lambda: held.job.output, memory=-1)
+    async def _see_through(self, held: _StartedJob, command: ProcessCommand) -> None:
+        # Keep nothing in memory: all output goes to the file, which exists from the start.
+        output = ProcessOutput(lambda: held.job.output, memory=-1)
         code: int | None = None
         try:
             await output.hear(b"")
-            code = (await run(command, output.hear)).code
+            code = (await run_command(command, output.hear)).code
         except OSError as error:
             await output.hear(f"The command could not be run: {error}\n".encode())
         finally:
             output.close()
             self._note_end(held, code)
 
-    def _note_end(self, held: _Held, code: int | None = None) -> None:
+    def _note_end(self, held: _StartedJob, code: int | None = None) -> None:
         if held.job.ended is None:
             held.job = replace(held.job, ended=self._clock.now(), code=code)
         if held.entry is not None:
-            strike(held.entry)
+            remove_record(held.entry)
         held.entry = held.task = None
 
 
 @asynccontextmanager
-async def open_jobs(clock: Clock, roll: str = "") -> AsyncIterator[Background]:
+async def open_jobs(clock: Clock, roll: str = "") -> AsyncIterator[BackgroundJobs]:
+    """Open the background jobs of a directory. Leaving ends them all."""
     async with open_tasks() as tasks:
-        jobs = Background(tasks, clock, roll)
+        jobs = BackgroundJobs(tasks, clock, roll)
         try:
             yield jobs
         finally:

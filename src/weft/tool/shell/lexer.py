@@ -1,4 +1,4 @@
-"""Read a shell command character by character, as bash does, into the nodes of a tree."""
+"""Read a shell command character by character, as bash does, into the nodes of a syntax tree."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 
 class Node(Struct, frozen=True, kw_only=True, eq=False):
-    """A piece of a command from `start` to before `end` of its source.
+    """A piece of a command: the source from `start` up to, but not including, `end`.
 
-    `field` says what it is to the node that holds it. Marks (operators, reserved words, quotes) are not named; they have
-    their text for a type.
+    `field` is its role in the parent node. Operators, reserved words and quotes are not named; their type is their
+    text.
     """
 
     type: str
@@ -39,17 +39,14 @@ class Node(Struct, frozen=True, kw_only=True, eq=False):
         return [child for child in self.children if child.field == name]
 
 
-def text_of(node: Node) -> str:
-    return node.text
-
-
-DEEPEST: Final = 40
+MAX_DEPTH: Final = 40
 
 _BARE: Final = re.compile(r"[^ \t\n;&|<>()\\'\"$`]+")
 _QUOTED: Final = re.compile(r"[^\\\"$`]+")
 _IN_BODY: Final = re.compile(r"[^\\$`]+")
 _RAW: Final = re.compile(r"'[^']*'")
-# `\c` and `\x{` are left out: what they mean differs. So is what makes no ASCII character of its own.
+# `\c` and `\x{` are not accepted because their meaning differs between shells, nor are escapes that do not yield an
+# ASCII character.
 _ANSI: Final = re.compile(
     r"\$'(?:[^'\\]|\\(?:[abeEfnrtv\\'\"?]|0[0-7]{0,2}|1[0-7]{0,2}|[2-7](?![0-7])|[2-7][0-7](?![0-7])|x[0-7]?[0-9A-Fa-f](?![0-9A-Fa-f])"
     r"|u00[0-7][0-9A-Fa-f]|U000000[0-7][0-9A-Fa-f]))*'"
@@ -66,12 +63,12 @@ _NO_NUMBERS: Final = re.compile(r"[\w)\]}`]\s+[\w$(`]|[;&|]\s*[;&|]\s*[;&|]")
 _FOR_BACKTICKS: Final = re.compile(r"\\[\\$`\n]")
 
 
-class UnreadableError(Exception):
-    """The text is not shell that can be read with certainty; the message says why."""
+class UnparsableError(Exception):
+    """The text cannot be read with certainty. The message says why."""
 
 
 class HereDocument(Struct, frozen=True, kw_only=True):
-    """One whose body is still to come; it goes to the end of `parts`."""
+    """A here-document whose body is still to be read. The body will be appended to `parts`."""
 
     parts: list[Node]
     delimiter: str
@@ -80,7 +77,7 @@ class HereDocument(Struct, frozen=True, kw_only=True):
 
 
 class Lexer:
-    """Reads words from `place` on. `commands` reads the statements of a substitution up to what ends it."""
+    """Reads words from `place` on. `commands` reads the statements of a substitution up to its end."""
 
     def __init__(self, text: str, commands: Callable[[], list[Node]]) -> None:
         self.text = text
@@ -88,25 +85,28 @@ class Lexer:
         self.limit = len(text)
         self._commands = commands
         self._depth = 0
-        # Here-documents whose line has not ended yet.
+        # Here-documents that were announced on the current line.
         self.pending: list[HereDocument] = []
 
-    # --- for whoever reads ---
+    # --- primitives ---
 
     def node(self, type: str, start: int, children: list[Node] | None = None) -> Node:
+        """Return a node from `start` to the current place."""
         return Node(type=type, source=self.text, start=start, end=self.place, children=tuple(children or ()))
 
     def mark(self, text: str) -> Node:
-        """Take `text`, which must be here."""
+        """Read `text`, which must be here, and return its node."""
         if not self.sees(text):
-            raise UnreadableError("it is not shell as we can read it")
+            raise UnparsableError("it is not shell syntax that we can read")
         self.place += len(text)
         return replace(self.node(text, self.place - len(text)), is_named=False)
 
     def sees(self, text: str) -> bool:
+        """Return True if the text is here."""
         return self.text.startswith(text, self.place) and self.place + len(text) <= self.limit
 
     def char(self, ahead: int = 0) -> str:
+        """Return the character here, or further `ahead`, and "" at the end."""
         place = self.place + ahead
         return self.text[place] if place < self.limit else ""
 
@@ -114,30 +114,32 @@ class Lexer:
         return pattern.match(self.text, self.place, self.limit)
 
     def take(self, pattern: re.Pattern[str]) -> str:
+        """Read what matches the pattern and return it, "" if nothing does."""
         found = self.match(pattern)
         self.place = found.end() if found else self.place
         return found[0] if found else ""
 
     def skip_continuation(self) -> None:
-        """A backslash at the end of a line. In the middle of a word, or of an operator, it would join what is read apart."""
+        """Skip a backslash at the end of a line.
+
+        Within a word or operator it would join what we read separately, so refuse it there.
+        """
         before = self.text[self.place - 1] if self.place else "\n"
         after = self.text[self.place + 2] if self.place + 2 < self.limit else "\n"
         if before not in " \t\n" and after not in " \t\n":
-            raise UnreadableError("a line is broken in the middle of a word")
+            raise UnparsableError("a line is broken in the middle of a word")
         self.place += 2
 
     # --- words ---
 
     def word(self) -> Node:
-        """A word up to a blank or an operator; there must be one."""
+        """Read a word up to a blank or an operator. There must be one."""
         start, parts = self.place, list[Node]()
         while char := self.char():
             if char in "<>" and self.char(1) == "(" and not parts:
                 parts.append(self._process())
                 if self.char() not in ("", *" \t\n;&|)"):
-                    raise UnreadableError(
-                        "a word is put together with what a program is given by a file name"
-                    )
+                    raise UnparsableError("a process substitution is joined to a word")
                 break
             if char in " \t\n;&|<>()":
                 break
@@ -148,13 +150,13 @@ class Lexer:
             and parts
             and parts[-1].type != "process_substitution"
         ):
-            raise UnreadableError("a word is put together with what a program is given by a file name")
+            raise UnparsableError("a process substitution is joined to a word")
         if self.char() == "(":
-            raise UnreadableError("there is a parenthesis in the middle of a word")
+            raise UnparsableError("there is a parenthesis in the middle of a word")
         if not parts:
-            raise UnreadableError("it is not shell as we can read it")
+            raise UnparsableError("it is not shell syntax that we can read")
         if self.pending and "\n" in self.text[start : self.place]:
-            raise UnreadableError("a word goes on where a here-document begins")
+            raise UnparsableError("a word continues after a here-document begins")
         return parts[0] if len(parts) == 1 else self.node("concatenation", start, parts)
 
     def _part(self) -> Node:
@@ -172,7 +174,7 @@ class Lexer:
                 return self._bare(start)
 
     def _bare(self, start: int) -> Node:
-        """Text without quotes, with what backslashes quote in it; a dollar that begins nothing belongs to it."""
+        """Read unquoted text, including characters that a backslash quotes and a dollar that starts no expansion."""
         while True:
             if self.match(_BARE):
                 self.take(_BARE)
@@ -187,25 +189,25 @@ class Lexer:
         if self.char(1) == "\n":
             self.skip_continuation()
         elif self.char(1) == "":
-            raise UnreadableError("a backslash is the last character")
+            raise UnparsableError("a backslash is the last character")
         else:
             self.place += 2
 
     def _raw(self) -> Node:
         start = self.place
         if not self.take(_RAW):
-            raise UnreadableError("a quote is not closed")
+            raise UnparsableError("a quote is not closed")
         return self.node("raw_string", start)
 
     def string(self) -> Node:
-        """A text in double quotes. Its children are what is expanded in it; all between them is text."""
+        """Read a text in double quotes. The children are the expansions in it; everything between them is text."""
         start = self.place
         parts = [self.mark('"')]
         while self.char() != '"':
             self.take(_QUOTED)
             match self.char():
                 case "":
-                    raise UnreadableError("a quote is not closed")
+                    raise UnparsableError("a quote is not closed")
                 case "\\":
                     self._escape()
                 case "`":
@@ -218,14 +220,14 @@ class Lexer:
         return self.node("string", start, parts)
 
     def quoted_dollar(self) -> list[Node]:
-        """What a dollar begins where quotes mean nothing; a dollar that is only itself is passed over."""
+        """Read an expansion in a place where quotes have no meaning. A dollar that starts none is skipped."""
         found = self._dollar(quoted=True)
         if found is None:
             self.place += 1
         return [found] if found is not None else []
 
     def body(self) -> list[Node]:
-        """What is expanded in the body of a here-document."""
+        """Read the expansions in the body of a here-document."""
         parts: list[Node] = []
         while self.place < self.limit:
             self.take(_IN_BODY)
@@ -240,12 +242,12 @@ class Lexer:
                     pass
         return parts
 
-    # --- what is expanded ---
+    # --- expansions ---
 
     def _begins_expansion(self, *, quoted: bool) -> bool:
         after = self.char(1)
         if after == "\\" and self.char(2) == "\n":
-            raise UnreadableError("a line is broken in the middle of a word")
+            raise UnparsableError("a line is broken in the middle of a word")
         return (
             after in ("(", "{", "[")
             or (after != "" and bool(_NAME.match(after) or _SPECIAL.match(after)))
@@ -253,7 +255,7 @@ class Lexer:
         )
 
     def _dollar(self, *, quoted: bool) -> Node | None:
-        """What a dollar begins; None when it is only itself."""
+        """Read the expansion that a dollar starts. Return None if it starts none."""
         if not self._begins_expansion(quoted=quoted):
             return None
         start = self.place
@@ -265,10 +267,10 @@ class Lexer:
             case "{":
                 return self._braces(quoted=quoted)
             case "[":
-                raise UnreadableError("it counts in a way that is no longer used")
+                raise UnparsableError("it uses an obsolete form of arithmetic")
             case "'":
                 if not self.take(_ANSI):
-                    raise UnreadableError("there are characters in a quote that differ between shells")
+                    raise UnparsableError("shells read a quoted text differently")
                 return self.node("ansi_c_string", start)
             case '"':
                 dollar = self.mark("$")
@@ -282,7 +284,7 @@ class Lexer:
         if not self.take(_NAME):
             self.take(_SPECIAL if single else _PARAMETER)
         if self.place == start:
-            raise UnreadableError("a variable has no name")
+            raise UnparsableError("a variable has no name")
         named = self.text[start].isalnum() or self.text[start] == "_"
         return self.node("variable_name" if named else "special_variable_name", start)
 
@@ -290,24 +292,24 @@ class Lexer:
         return self._nested("process_substitution", self.char() + "(")
 
     def _nested(self, type: str, opening: str) -> Node:
-        """Statements in parentheses."""
+        """Read the statements in parentheses."""
         start, outer = self.place, self.pending
         parts = [self.mark(opening)]
         self.pending = []
         with self.deeper():
             parts += self._commands()
         if self.pending:
-            raise UnreadableError("a here-document is not there")
+            raise UnparsableError("a here-document is not there")
         self.pending = outer
         if outer and "\n" in self.text[start : self.place]:
-            raise UnreadableError("a word goes on where a here-document begins")
+            raise UnparsableError("a word continues after a here-document begins")
         return self.node(type, start, [*parts, self.mark(")")])
 
     @contextmanager
     def deeper(self) -> Iterator[None]:
         self._depth += 1
-        if self._depth > DEEPEST:
-            raise UnreadableError("it is nested too deeply to be judged")
+        if self._depth > MAX_DEPTH:
+            raise UnparsableError("it is nested too deeply to be judged")
         yield
         self._depth -= 1
 
@@ -317,21 +319,21 @@ class Lexer:
         end = self.text.find("`", self.place, limit)
         inside = self.text[self.place : end]
         if end < 0:
-            raise UnreadableError("a quote is not closed")
+            raise UnparsableError("a quote is not closed")
         if inside.endswith("\\") or _FOR_BACKTICKS.search(inside) or (quoted and '\\"' in inside):
-            raise UnreadableError("there are backslashes for backticks")
+            raise UnparsableError("there are backslashes within backticks")
         if outer and "\n" in inside:
-            raise UnreadableError("a word goes on where a here-document begins")
+            raise UnparsableError("a word continues after a here-document begins")
         self.limit, self.pending = end, []
         with self.deeper():
             parts += self._commands()
         if self.pending or self.place != end:
-            raise UnreadableError("it is not shell as we can read it")
+            raise UnparsableError("it is not shell syntax that we can read")
         self.limit, self.pending = limit, outer
         return self.node("command_substitution", start, [*parts, self.mark("`")])
 
     def _braces(self, *, quoted: bool) -> Node:
-        """`${…}`, of which only the plainest is read for its value; of the others only what runs in them."""
+        """Read `${…}`. Only the simplest form is evaluated later. In the others, we look for commands that run inside."""
         start = self.place
         parts = [self.mark("${")]
         if self.match(_COUNT):
@@ -355,13 +357,13 @@ class Lexer:
         return [self.mark(":"), *self._count_until("}")]
 
     def _alternative(self, *, quoted: bool) -> list[Node]:
-        """The word behind the operator, up to the brace that ends it."""
+        """Read the word after the operator, up to the closing brace."""
         parts: list[Node] = []
         while self.char() != "}":
             self.take(_IN_BRACES)
             match self.char():
                 case "":
-                    raise UnreadableError("a brace is not closed")
+                    raise UnparsableError("a brace is not closed")
                 case "\\":
                     self._escape()
                 case '"':
@@ -369,7 +371,7 @@ class Lexer:
                 case "'" if not quoted:
                     parts.append(self._raw())
                 case "'":
-                    raise UnreadableError("there are quotes within quotes")
+                    raise UnparsableError("there are quotes within quotes")
                 case "`":
                     parts.append(self._backticks(quoted=quoted))
                 case "$":
@@ -378,16 +380,14 @@ class Lexer:
                     parts += [found] if found is not None else []
                 case "<" | ">":
                     if self.char(1) == "(":
-                        raise UnreadableError(
-                            "a word is put together with what a program is given by a file name"
-                        )
+                        raise UnparsableError("a process substitution is joined to a word")
                     self.place += 1
                 case _:
                     pass
         return parts
 
     def _subscripted(self) -> Node:
-        """A variable, or an element of one."""
+        """Read a variable, or an element of an array."""
         start = self.place
         name = self._parameter()
         return self.node("subscript", start, [name, *self.subscript()]) if self.char() == "[" else name
@@ -400,25 +400,28 @@ class Lexer:
         return [opening, *self._count_until("]"), self.mark("]")]
 
     def _key(self) -> Node:
-        """A text in single quotes as a subscript, where some shells expand what is in it all the same."""
+        """Read a subscript in single quotes.
+
+        Some shells expand it nevertheless, so it must not contain anything to expand.
+        """
         raw = self._raw()
         if not set("$`\\").isdisjoint(raw.text):
-            raise UnreadableError("there are quotes in what is counted")
+            raise UnparsableError("there are quotes in an arithmetic expression")
         return raw
 
-    # --- numbers ---
+    # --- arithmetic ---
 
     def _numbers(self, opening: str, type: str) -> Node:
         start = self.place
         parts = [self.mark(opening), *self._count_until("))")]
         if self.pending and "\n" in self.text[start : self.place]:
-            raise UnreadableError("a word goes on where a here-document begins")
+            raise UnparsableError("a word continues after a here-document begins")
         if _NO_NUMBERS.search(self._without(parts, start)):
-            raise UnreadableError("it may count, or run what is in parentheses")
+            raise UnparsableError("it may be arithmetic or a subshell")
         return self.node(type, start, [*parts, self.mark("))")])
 
     def _without(self, parts: list[Node], start: int) -> str:
-        """The text from `start` on, with a number in the place of each part that is named."""
+        """Return the text from `start` on, with every named part replaced by a number."""
         text, place = "", start
         for part in parts:
             if part.is_named:
@@ -427,11 +430,11 @@ class Lexer:
         return text + self.text[place : self.place]
 
     def numbers(self) -> Node:
-        """`((…))` as a command."""
+        """Read `((…))` as a command."""
         return self._numbers("((", "arithmetic_command")
 
     def _count_until(self, closing: str) -> list[Node]:
-        """The variables and substitutions in what is counted."""
+        """Read the variables and substitutions in an arithmetic expression."""
         parts: list[Node] = []
         open_ones: list[str] = []
         while open_ones or not self.sees(closing):
@@ -445,16 +448,16 @@ class Lexer:
                         open_ones.pop()
                         self.place += 1
                     elif open_ones or not self.sees(closing):
-                        raise UnreadableError("it is not shell as we can read it")
+                        raise UnparsableError("it is not shell syntax that we can read")
                 case "$":
                     found = self._dollar(quoted=True)
                     if found is None:
-                        raise UnreadableError("it is not shell as we can read it")
+                        raise UnparsableError("it is not shell syntax that we can read")
                     parts.append(found)
                 case "`":
                     parts.append(self._backticks(quoted=True))
                 case "":
-                    raise UnreadableError("a bracket is not closed")
+                    raise UnparsableError("a bracket is not closed")
                 case char if _NAME.match(char):
                     parts.append(self._parameter())
                 case '"' if closing == "]":
@@ -462,5 +465,5 @@ class Lexer:
                 case "'" if closing == "]":
                     parts.append(self._key())
                 case _:
-                    raise UnreadableError("there are quotes in what is counted")
+                    raise UnparsableError("there are quotes in an arithmetic expression")
         return parts

@@ -1,4 +1,4 @@
-"""What a word of a command may turn out to be when the command runs."""
+"""Evaluate the words of a command: list every text that a word may expand to."""
 
 import glob
 import os
@@ -9,16 +9,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from weft.model.permission import HOLE, hole
-from weft.tool.shell.field import Field, Listing, Number, Reading, Value, unknown
-from weft.tool.shell.lexer import Node, text_of
-from weft.tool.shell.variables import NUMBERS
+from weft.model.permission import UNKNOWN_START, mark_unknown
+from weft.tool.shell.arguments import Field, Fields, FileListing, Number, Value, unknown_field
+from weft.tool.shell.lexer import Node
+from weft.tool.shell.variables import NUMERIC_VARIABLES
 
-BRACES_MOST: Final = 64
+MAX_BRACE_WORDS: Final = 64
 
 
 class Atom(Struct, frozen=True):
-    """A piece of a word: text, or the name of a variable, or what a command puts out (`values`), or some number."""
+    """A piece of a word.
+
+    It is a text, the name of a variable, the output of a command (`values`), or a number of unknown value.
+    """
 
     text: str
     quoted: bool = False
@@ -34,16 +37,16 @@ class Atom(Struct, frozen=True):
 Atoms = tuple[Atom, ...]
 
 
-def expand(atoms: Atoms) -> list[Atoms] | None:
-    """The words that a word stands for; None when there are too many to look at."""
+def expand_braces(atoms: Atoms) -> list[Atoms] | None:
+    """Return the words that brace expansion makes of a word, or None if there are too many."""
     if not any(atom.is_text and not atom.quoted and "{" in atom.text for atom in atoms):
         return [atoms]
-    words = _expand(_split(atoms))
-    return words if len(words) <= BRACES_MOST else None
+    words = _expand_braces(_split_characters(atoms))
+    return words if len(words) <= MAX_BRACE_WORDS else None
 
 
-def _split(atoms: Atoms) -> Atoms:
-    """With every bare character for itself, so that braces and commas can be found."""
+def _split_characters(atoms: Atoms) -> Atoms:
+    """Split unquoted text into single characters, so that braces and commas can be found."""
     return tuple(
         piece
         for atom in atoms
@@ -51,41 +54,45 @@ def _split(atoms: Atoms) -> Atoms:
     )
 
 
-def _expand(atoms: Atoms) -> list[Atoms]:
-    opened = next((place for place, atom in enumerate(atoms) if _is(atom, "{")), None)
+def _expand_braces(atoms: Atoms) -> list[Atoms]:
+    opened = next((place for place, atom in enumerate(atoms) if _is_bare(atom, "{")), None)
     if opened is None:
         return [atoms]
-    closed, commas = _close(atoms, opened)
+    closed, commas = _find_closing_brace(atoms, opened)
     head, inside = atoms[:opened], atoms[opened + 1 : closed]
     if closed is None:
-        return [(*atoms[: opened + 1], *rest) for rest in _expand(atoms[opened + 1 :])]
-    tails = _expand(atoms[closed + 1 :])
+        return [(*atoms[: opened + 1], *rest) for rest in _expand_braces(atoms[opened + 1 :])]
+    tails = _expand_braces(atoms[closed + 1 :])
     if commas:
         ends = [opened, *commas, closed]
-        choices = [choice for start, end in pairwise(ends) for choice in _expand(atoms[start + 1 : end])]
+        choices = [
+            choice for start, end in pairwise(ends) for choice in _expand_braces(atoms[start + 1 : end])
+        ]
     else:
-        choices = _sequence(inside) or [(atoms[opened], *each, atoms[closed]) for each in _expand(inside)]
-    if len(choices) * len(tails) > BRACES_MOST:
-        return [head] * (BRACES_MOST + 1)
+        choices = _expand_sequence(inside) or [
+            (atoms[opened], *each, atoms[closed]) for each in _expand_braces(inside)
+        ]
+    if len(choices) * len(tails) > MAX_BRACE_WORDS:
+        return [head] * (MAX_BRACE_WORDS + 1)
     return [(*head, *choice, *tail) for choice in choices for tail in tails]
 
 
-def _close(atoms: Atoms, opened: int) -> tuple[int | None, list[int]]:
+def _find_closing_brace(atoms: Atoms, opened: int) -> tuple[int | None, list[int]]:
     depth = 0
     commas: list[int] = []
     for place in range(opened, len(atoms)):
-        if _is(atoms[place], "{"):
+        if _is_bare(atoms[place], "{"):
             depth += 1
-        elif _is(atoms[place], "}"):
+        elif _is_bare(atoms[place], "}"):
             depth -= 1
             if depth == 0:
                 return place, commas
-        elif depth == 1 and _is(atoms[place], ","):
+        elif depth == 1 and _is_bare(atoms[place], ","):
             commas.append(place)
     return None, []
 
 
-def _sequence(inside: Atoms) -> list[Atoms]:
+def _expand_sequence(inside: Atoms) -> list[Atoms]:
     if not all(atom.is_text and not atom.quoted for atom in inside):
         return []
     ends = "".join(atom.text for atom in inside).split("..")
@@ -93,28 +100,28 @@ def _sequence(inside: Atoms) -> list[Atoms]:
         first, last = int(ends[0]), int(ends[1])
         step = abs(int(ends[2])) if len(ends) > 2 else 1  # noqa: PLR2004  {1..9..2}
     except (ValueError, IndexError):
-        return _letters(ends)
+        return _expand_letters(ends)
     way = (step or 1) if first <= last else -(step or 1)
     numbers = range(first, last + (1 if way > 0 else -1), way)
-    return [(Atom(str(number)),) for number in numbers[: BRACES_MOST + 1]]
+    return [(Atom(str(number)),) for number in numbers[: MAX_BRACE_WORDS + 1]]
 
 
-def _letters(ends: list[str]) -> list[Atoms]:
+def _expand_letters(ends: list[str]) -> list[Atoms]:
     if [len(end) for end in ends] != [1, 1]:
         return []
     first, last = sorted(map(ord, ends))
     return [(Atom(chr(code)),) for code in range(first, last + 1)]
 
 
-def _is(atom: Atom, char: str) -> bool:
+def _is_bare(atom: Atom, char: str) -> bool:
     return atom.is_text and not atom.quoted and atom.text == char
 
 
-WORDS_MOST: Final = 24
+MAX_WORD_READINGS: Final = 24
 
-# All that a variable, or what a command puts out, may be; the words that stand for it are given for the holes.
-Lookup = Callable[[str], Sequence[Value] | None]
-Output = Callable[[Node], Sequence[Value] | None]
+# Return all possible values of a variable, or of the output of a substitution. None means unknown.
+LookupVariable = Callable[[str], Sequence[Value] | None]
+PredictOutput = Callable[[Node], Sequence[Value] | None]
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+")
 _ESCAPED: Final = re.compile(r"\\(?:\n|(.))", re.DOTALL)
@@ -127,53 +134,53 @@ _BLANKS: Final = re.compile(r"[ \t\n]+")
 _WILD: Final = frozenset("*?[")
 
 
-class Words(Struct, frozen=True, kw_only=True):
-    """Reads words with what is known of variables and of the output of commands."""
+class WordReader(Struct, frozen=True, kw_only=True):
+    """Reads words, given the possible values of variables and the predicted output of commands."""
 
-    lookup: Lookup
-    output: Output
+    lookup: LookupVariable
+    output: PredictOutput
     home: str
 
-    def readings(self, node: Node) -> list[Reading]:
-        """Every way a word may turn out, each with the fields it becomes: none, one or several."""
+    def readings(self, node: Node) -> list[Fields]:
+        """Return every possible expansion of a word. Each is a tuple of fields: none, one or several."""
         if node.type == "word" and _PLAIN.fullmatch(node.text):
             return [(Field(node.text),)]
-        words = expand(tuple(self._atoms(node)))
+        words = expand_braces(tuple(self._atoms(node)))
         if words is None:
-            return [(unknown(text_of(node)),)]
+            return [(unknown_field(node.text),)]
         ways = [self._ways(atoms) for atoms in words]
-        if _count(ways) > WORDS_MOST:
-            return [(unknown(text_of(node)),)]
+        if _count_combinations(ways) > MAX_WORD_READINGS:
+            return [(unknown_field(node.text),)]
         return [tuple(field for part in parts for field in part) for parts in product(*ways)]
 
     def values(self, node: Node) -> list[Value]:
-        """Every value a word may have where it is not split, as in an assignment."""
+        """Return every possible value of a word in a place where it is not split, such as an assignment."""
         ways = self._ways(tuple(self._atoms(node)))
         return [_to_value(way) for way in ways]
 
-    def _ways(self, atoms: Atoms) -> list[Reading]:
+    def _ways(self, atoms: Atoms) -> list[Fields]:
         choices = [self._choices(atom) for atom in atoms]
-        if _count(choices) > WORDS_MOST:
-            return [(unknown("".join(atom.text for atom in atoms)),)]
+        if _count_combinations(choices) > MAX_WORD_READINGS:
+            return [(unknown_field("".join(atom.text for atom in atoms)),)]
         return list(dict.fromkeys(self._join(atoms, values) for values in product(*choices)))
 
     def _choices(self, atom: Atom) -> Sequence[Value]:
         if atom.name:
             found = self.lookup(atom.name)
-            return [hole(atom.text)] if found is None else found
+            return [mark_unknown(atom.text)] if found is None else found
         return atom.values or (atom.text,)
 
-    def _join(self, atoms: Atoms, values: tuple[Value, ...]) -> Reading:
-        joined = _Joined()
+    def _join(self, atoms: Atoms, values: tuple[Value, ...]) -> Fields:
+        joined = _FieldBuilder()
         for place, (atom, value) in enumerate(zip(atoms, values, strict=True)):
-            if isinstance(value, Listing):
-                return (_one_of(value, atoms, place),)
+            if isinstance(value, FileListing):
+                return (_to_listed_file(value, atoms, place),)
             if atom.number or isinstance(value, Number):
-                joined.add(hole(atom.text), "*")
+                joined.add(mark_unknown(atom.text), "*")
             elif atom.is_text and not atom.quoted:
                 text = self._tilde(value, alone=len(atoms) == 1) if not place and value[:1] == "~" else value
-                joined.add(text, text if is_wild(value) else "")
-            elif atom.quoted or atom.is_text or HOLE in value:
+                joined.add(text, text if has_wildcard(value) else "")
+            elif atom.quoted or atom.is_text or UNKNOWN_START in value:
                 joined.add(value)
             else:
                 joined.split(value)
@@ -185,15 +192,15 @@ class Words(Struct, frozen=True, kw_only=True):
         if text.startswith("~/"):
             return self.home + text[1:]
         user = os.path.expanduser(text)
-        return hole(text) if user == text else user
+        return mark_unknown(text) if user == text else user
 
-    # --- taking words apart ---
+    # --- splitting words into atoms ---
 
     def _atoms(self, node: Node, *, quoted: bool = False) -> Iterator[Atom]:
-        text = text_of(node)
+        text = node.text
         match node.type:
             case "word" | "variable_name":
-                yield from _bare(text)
+                yield from _split_bare(text)
             case "raw_string":
                 yield Atom(text[1:-1], True)
             case "ansi_c_string":
@@ -203,35 +210,35 @@ class Words(Struct, frozen=True, kw_only=True):
             case "concatenation" | "translated_string":
                 yield from (atom for child in node.named_children for atom in self._atoms(child))
             case "simple_expansion" | "expansion":
-                name = _name_of(node)
-                if name in NUMBERS or _is_count(node):
+                name = _find_variable(node)
+                if name in NUMERIC_VARIABLES or _is_length(node):
                     yield Atom(text, True, number=True)
                 else:
-                    yield Atom(text, quoted, name=name) if name else Atom(hole(text), True)
+                    yield Atom(text, quoted, name=name) if name else Atom(mark_unknown(text), True)
             case "command_substitution":
                 found = self.output(node)
-                yield Atom(text, quoted, values=(hole(text),) if found is None else tuple(found))
+                yield Atom(text, quoted, values=(mark_unknown(text),) if found is None else tuple(found))
             case "process_substitution":
                 yield Atom("/dev/fd/63", True)
             case "arithmetic_expansion":
                 yield Atom(text, True, number=True)
             case _:
-                yield Atom(hole(text), True)
+                yield Atom(mark_unknown(text), True)
 
     def _in_quotes(self, node: Node) -> Iterator[Atom]:
-        """The inside of a string. What lies between its parts belongs to it as well."""
+        """Yield the atoms of a quoted string, including the text between its expansions."""
         source, start = node.text, node.start
         place = 1
         yield Atom("", True)
         for child in node.named_children:
-            yield _quoted(source[place : child.start - start])
+            yield _to_quoted_atom(source[place : child.start - start])
             yield from self._atoms(child, quoted=True)
             place = child.end - start
-        yield _quoted(source[place:-1])
+        yield _to_quoted_atom(source[place:-1])
 
 
-class _Joined:
-    """Fields as they grow: their text, and beside it the pattern that they are if something in them is wild."""
+class _FieldBuilder:
+    """Builds fields piece by piece: their text, and the glob pattern that they are if a piece contains a wildcard."""
 
     def __init__(self) -> None:
         self._done: list[Field] = []
@@ -240,20 +247,20 @@ class _Joined:
         self._wild = False
 
     def add(self, text: str, wild: str = "") -> None:
-        """With `wild`, that is the pattern which this piece of text is."""
+        """Append a piece of text. `wild` is its glob pattern, if it contains a wildcard."""
         self._text = (self._text or "") + text
         self._pattern += wild or glob.escape(text)
         self._wild |= bool(wild)
 
     def split(self, value: str) -> None:
-        """The value of a variable without quotes: its blanks end words, its stars are wild."""
+        """Append an unquoted value: blanks separate fields, and its wildcards count."""
         parts = [part for part in _BLANKS.split(value) if part]
         if _BLANKS.match(value):
             self._end()
         for place, part in enumerate(parts):
             if place:
                 self._end()
-            self.add(part, part if is_wild(part) else "")
+            self.add(part, part if has_wildcard(part) else "")
         if parts and _BLANKS.match(value[-1:]):
             self._end()
 
@@ -262,12 +269,12 @@ class _Joined:
             self._done.append(Field(self._text, self._pattern if self._wild else ""))
         self._text, self._pattern, self._wild = None, "", False
 
-    def fields(self) -> Reading:
+    def fields(self) -> Fields:
         self._end()
         return tuple(self._done)
 
 
-def _to_value(way: Reading) -> Value:
+def _to_value(way: Fields) -> Value:
     if len(way) == 1 and way[0].listing is not None:
         return way[0].listing
     if len(way) == 1 and way[0].is_number:
@@ -275,31 +282,32 @@ def _to_value(way: Reading) -> Value:
     return " ".join(field.text for field in way)
 
 
-def is_wild(text: str) -> bool:
+def has_wildcard(text: str) -> bool:
     return not _WILD.isdisjoint(text)
 
 
-def _one_of(listing: Listing, atoms: Atoms, place: int) -> Field:
-    """One of a list of files, or, with an ending, a file beside it."""
+def _to_listed_file(listing: FileListing, atoms: Atoms, place: int) -> Field:
+    """Return a field for one of the listed files, or for a file beside it if a suffix follows."""
     source = "".join(atom.text for atom in atoms)
     before = "".join(atom.text for atom in atoms[:place])
     after = [atom for atom in atoms[place + 1 :] if atom.text]
     if before not in ("", "./") or not all(atom.is_text and "/" not in atom.text for atom in after):
-        return unknown(source)
+        return unknown_field(source)
     return Field(
-        hole(source), listing=Listing(roots=listing.roots, hidden=listing.hidden) if after else listing
+        mark_unknown(source),
+        listing=FileListing(roots=listing.roots, hidden=listing.hidden) if after else listing,
     )
 
 
-def _count(ways: Sequence[Sequence[object]]) -> int:
+def _count_combinations(ways: Sequence[Sequence[object]]) -> int:
     count = 1
     for each in ways:
         count *= max(1, len(each))
     return count
 
 
-def _bare(text: str) -> Iterator[Atom]:
-    """Text without quotes: a backslash quotes the next character."""
+def _split_bare(text: str) -> Iterator[Atom]:
+    """Yield the atoms of unquoted text, in which a backslash quotes the next character."""
     place = 0
     for found in _ESCAPED.finditer(text):
         if found.start() > place:
@@ -311,20 +319,20 @@ def _bare(text: str) -> Iterator[Atom]:
         yield Atom(text[place:])
 
 
-def _quoted(source: str) -> Atom:
+def _to_quoted_atom(source: str) -> Atom:
     return Atom(_ESCAPED_IN_QUOTES.sub(lambda found: found[1] or "", source), True)
 
 
-def _name_of(node: Node) -> str:
-    """The variable of `$name` and of `${name}`; nothing for anything more."""
+def _find_variable(node: Node) -> str:
+    """Return the variable of `$name` or `${name}`, and "" for any other expansion."""
     parts = [child for child in node.children if child.type not in ("$", "${", "}")]
     if len(parts) == 1 and parts[0].type in ("variable_name", "special_variable_name"):
-        return text_of(parts[0])
+        return parts[0].text
     return ""
 
 
-def _is_count(node: Node) -> bool:
-    """`${#name}`: how long it is."""
+def _is_length(node: Node) -> bool:
+    """Return True for `${#name}`, the length of a value."""
     return node.type == "expansion" and node.children[1].type == "#"
 
 
@@ -332,16 +340,16 @@ def _decode_ansi(text: str) -> str:
     def decoded(found: re.Match[str]) -> str:
         code = found[1]
         if code[0] in "xuU" and len(code) > 1:
-            return _char(int(code[1:], 16))
+            return _to_character(int(code[1:], 16))
         if code[0] in "01234567":
-            return _char(int(code, 8) & 0xFF)
+            return _to_character(int(code, 8) & 0xFF)
         if code[0] == "c" and len(code) > 1:
-            return _char(ord(code[1]) & 0x1F)
+            return _to_character(ord(code[1]) & 0x1F)
         return _ANSI_LETTERS.get(code, code)
 
-    # The shell ends such a text at its first zero.
+    # The shell ends such a text at its first NUL.
     return _ANSI.sub(decoded, text).partition("\0")[0]
 
 
-def _char(code: int) -> str:
-    return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"  # noqa: PLR2004  what is no character
+def _to_character(code: int) -> str:
+    return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"  # noqa: PLR2004  not a character

@@ -1,33 +1,33 @@
-"""Names of what MCP servers bring."""
+"""The names of tools, prompts and resources of MCP servers."""
 
 import re
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.tool.mcp.entry import LONGEST, cut_middle, legible, prompt_key, tool_key
-from weft.tool.mcp.sdk.transport import Lines
+from weft.tool.mcp.entry import MAX_NAME_LENGTH, cut_middle, make_prompt_key, make_tool_key, to_single_line
+from weft.tool.mcp.sdk.transport import LineReader
 
 
 @given(st.lists(st.tuples(st.text(max_size=80), st.text(max_size=80)), max_size=12))
 def test_every_tool_has_a_name_of_its_own_that_every_api_takes(named: list[tuple[str, str]]) -> None:
     taken: set[str] = set()
     for server, tool in named:
-        key = tool_key(server, tool, taken)
-        assert re.fullmatch(rf"[A-Za-z0-9_-]{{1,{LONGEST}}}", key)
+        key = make_tool_key(server, tool, taken)
+        assert re.fullmatch(rf"[A-Za-z0-9_-]{{1,{MAX_NAME_LENGTH}}}", key)
         assert key not in taken
         taken.add(key)
 
 
 def test_names_are_opencodes_where_nothing_is_in_the_way() -> None:
-    assert tool_key("my server", "get/thing.now", ()) == "my_server_get_thing_now"
-    assert prompt_key("a:b", "c d", ()) == "a_b:c_d"
-    assert tool_key("apply", "patch", {"apply_patch"}) == "apply_patch_2"
+    assert make_tool_key("my server", "get/thing.now", ()) == "my_server_get_thing_now"
+    assert make_prompt_key("a:b", "c d", ()) == "a_b:c_d"
+    assert make_tool_key("apply", "patch", {"apply_patch"}) == "apply_patch_2"
 
 
 def test_a_strangers_words_stay_on_their_line() -> None:
-    assert legible("a\x1b[31m\nb\u202ec\x00", 50) == "a [31m b c"
-    assert legible("x" * 100, 10) == "x" * 9 + "…"
+    assert to_single_line("a\x1b[31m\nb\u202ec\x00", 50) == "a [31m b c"
+    assert to_single_line("x" * 100, 10) == "x" * 9 + "…"
 
 
 def test_of_a_long_reason_the_beginning_and_the_end_are_shown() -> None:
@@ -42,7 +42,7 @@ def test_of_a_long_reason_the_beginning_and_the_end_are_shown() -> None:
 @given(st.lists(st.binary(max_size=30).filter(lambda raw: b"\n" not in raw)), st.integers(1, 20))
 def test_lines_are_the_same_however_they_come(lines: list[bytes], size: int) -> None:
     raw = b"".join(line + b"\n" for line in lines)
-    reader = Lines()
+    reader = LineReader()
     pieces = [raw[start : start + size] for start in range(0, len(raw), size)]
     found = [line for piece in pieces for line in reader.feed(piece)]
     assert found == [line.strip() for line in lines if line.strip()]

@@ -1,4 +1,4 @@
-"""What MCP servers answer, as results, templates and pieces."""
+"""Convert answers of MCP servers to results, prompt texts and resources."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from weft.errors import McpError
 from weft.tool.contract import Attachment
-from weft.tool.mcp.result import MOST_FILES, Piece, to_pieces, to_result, to_words
+from weft.tool.mcp.result import MAX_FILES, ResourcePiece, to_pieces, to_prompt_text, to_result
 
 
 def text(words: str) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def test_texts_are_joined_and_files_stand_beside_them() -> None:
     }
     result = to_result(answer)
     assert result.output == (
-        "one\n\ntwo\n\n[resource more: a:d]\n\n[left out: content of a kind that is not known here (new)]"
+        "one\n\ntwo\n\n[resource more: a:d]\n\n[left out: content of an unknown kind (new)]"
     )
     assert result.attachments == (
         Attachment(mime="image/png", url="data:image/png;base64,AA=="),
@@ -66,8 +66,8 @@ def test_a_failure_has_an_end() -> None:
 
 
 def test_too_many_files_are_left_out_and_that_is_said() -> None:
-    result = to_result({"content": [image() for _ in range(MOST_FILES + 3)]})
-    assert len(result.attachments) == MOST_FILES
+    result = to_result({"content": [image() for _ in range(MAX_FILES + 3)]})
+    assert len(result.attachments) == MAX_FILES
     assert "3 more files left out" in result.output
     assert to_result({"content": [image("A" * 30_000_000)]}).attachments == ()
 
@@ -97,8 +97,8 @@ def test_a_prompt_is_its_words_whoever_says_them() -> None:
             "odd",
         ]
     }
-    assert to_words(answer) == "one\ntwo"
-    assert to_words({"messages": None}) == ""
+    assert to_prompt_text(answer) == "one\ntwo"
+    assert to_prompt_text({"messages": None}) == ""
 
 
 def test_a_resource_is_words_and_files() -> None:
@@ -111,7 +111,7 @@ def test_a_resource_is_words_and_files() -> None:
         ]
     }
     assert to_pieces(answer) == (
-        Piece(text="one"),
-        Piece(file=Attachment(mime="image/png", url="data:image/png;base64,AA==")),
-        Piece(text="[left out: a file that is too large]"),
+        ResourcePiece(text="one"),
+        ResourcePiece(file=Attachment(mime="image/png", url="data:image/png;base64,AA==")),
+        ResourcePiece(text="[left out: a file that is too large]"),
     )

@@ -1,11 +1,11 @@
-"""Shell text as a tree: every character belongs to something, or the text is not read."""
+"""Parse shell text: every character belongs to a node, or the text is refused."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from weft.tool.shell.lexer import Node, text_of
-from weft.tool.shell.parse import parse
+from weft.tool.shell.grammar import parse
+from weft.tool.shell.lexer import Node
 
 
 def tree_of(text: str) -> Node:
@@ -21,7 +21,7 @@ def below(node: Node) -> Iterator[Node]:
 
 
 def texts(text: str, type: str) -> list[str]:
-    return [text_of(node) for node in below(tree_of(text)) if node.type == type]
+    return [node.text for node in below(tree_of(text)) if node.type == type]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_is_run_within_words_is_found(text: str, run: list[str]) -> None:
     ],
 )
 def test_words_end_where_the_shell_ends_them(text: str, words: list[str]) -> None:
-    assert [text_of(node) for node in below(tree_of(text)) if node.field in ("name", "argument")] == words
+    assert [node.text for node in below(tree_of(text)) if node.field in ("name", "argument")] == words
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_what_is_not_certain_is_not_read(text: str) -> None:
 def test_texts_are_as_they_were_written() -> None:
     text = 'echo "🎉 ¦ done" > 中文/Ж.txt && rm 🧶 ñ'
     root = tree_of(text)
-    assert text_of(root) == text
+    assert root.text == text
     (both,) = root.named_children
-    assert [text_of(child) for child in both.children] == ['echo "🎉 ¦ done" > 中文/Ж.txt', "&&", "rm 🧶 ñ"]
+    assert [child.text for child in both.children] == ['echo "🎉 ¦ done" > 中文/Ж.txt', "&&", "rm 🧶 ñ"]
     right = both.named_children[1]
     name = right.child_by_field_name("name")
     assert name is not None
-    assert text_of(name) == "rm"
-    assert [text_of(child) for child in right.children_by_field_name("argument")] == ["🧶", "ñ"]
+    assert name.text == "rm"
+    assert [child.text for child in right.children_by_field_name("argument")] == ["🧶", "ñ"]

@@ -1,11 +1,11 @@
-"""What a command is held against the rules as: every part of it, whole. Nothing is run."""
+"""Judge commands: every action that the rules are asked about. Nothing is run."""
 
 from pathlib import Path
 
 import pytest
 
 from given.shell import Grounds, lay_out
-from weft.tool.shell.command import Request, judge
+from weft.tool.shell.judgement import ShellRequest, judge_command
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,11 @@ def grounds(tmp_path_factory: pytest.TempPathFactory) -> Grounds:
 
 
 def parts(grounds: Grounds, command: str, permission: str) -> list[str]:
-    return [part.pattern for part in judge(command, grounds.where()).parts if part.permission == permission]
+    return [
+        part.pattern
+        for part in judge_command(command, grounds.where()).actions
+        if part.permission == permission
+    ]
 
 
 @pytest.mark.parametrize(
@@ -106,20 +110,20 @@ def test_what_lies_outside_is_known_by_its_real_path(
 
 def test_what_is_asked_comes_by_permission_what_leads_out_first(grounds: Grounds) -> None:
     where = grounds.where()
-    assert judge("cat link.txt > x; make", where).requests == (
-        Request(
+    assert judge_command("cat link.txt > x; make", where).requests == (
+        ShellRequest(
             permission="external_directory",
             patterns=(f"{grounds.top}/outside/secret.txt",),
             always=(f"{grounds.top}/outside/*",),
             why=("it is outside of the project",),
         ),
-        Request(
+        ShellRequest(
             permission="read",
             patterns=(f"{grounds.project}/link.txt", f"{grounds.top}/outside/secret.txt"),
             always=(f"{grounds.project}/link.txt", f"{grounds.top}/outside/secret.txt"),
         ),
-        Request(permission="edit", patterns=("x",), always=("x",)),
-        Request(
+        ShellRequest(permission="edit", patterns=("x",), always=("x",)),
+        ShellRequest(
             permission="bash",
             patterns=("cat link.txt", "make"),
             always=("cat *", "make *"),
@@ -129,10 +133,10 @@ def test_what_is_asked_comes_by_permission_what_leads_out_first(grounds: Grounds
 
 
 def test_what_cannot_be_told_counts_as_everything(grounds: Grounds) -> None:
-    told = judge("if then", grounds.where())
-    why = ("it is not shell as we can read it",)
+    told = judge_command("if then", grounds.where())
+    why = ("it is not shell syntax that we can read",)
     assert told.requests == tuple(
-        Request(
+        ShellRequest(
             permission=permission,
             patterns=("⟦if then⟧",),
             always=(),
@@ -163,21 +167,23 @@ def test_what_cannot_be_told_counts_as_everything(grounds: Grounds) -> None:
 def test_a_lasting_yes_covers_the_beginning_where_that_says_enough(
     grounds: Grounds, command: str, always: tuple[str, ...]
 ) -> None:
-    (request,) = [each for each in judge(command, grounds.where()).requests if each.permission == "bash"]
+    (request,) = [
+        each for each in judge_command(command, grounds.where()).requests if each.permission == "bash"
+    ]
     assert request.always == always
 
 
 def test_a_directory_below_the_worktree_is_inside_with_all_of_it(grounds: Grounds) -> None:
     src = Grounds(top=grounds.top)
     where = src.where()
-    assert judge("cat ../README.md", where).requests[0].permission == "external_directory"
+    assert judge_command("cat ../README.md", where).requests[0].permission == "external_directory"
     below = type(where)(
         directory=str(grounds.project / "src"),
         worktree=str(grounds.project),
         roots=(str(grounds.project),),
         environment={},
     )
-    assert [each.permission for each in judge("cat ../README.md", below).requests] == ["read", "bash"]
+    assert [each.permission for each in judge_command("cat ../README.md", below).requests] == ["read", "bash"]
 
 
 def test_a_link_that_leads_in_a_circle_is_looked_at_all_the_same(tmp_path: Path) -> None:

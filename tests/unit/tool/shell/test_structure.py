@@ -1,4 +1,4 @@
-"""A forbidden command within any structure of the shell is never allowed; and judging never fails. Nothing is run."""
+"""A denied command is never allowed within any shell structure, and judging never fails. Nothing is run."""
 
 import shlex
 from functools import reduce
@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from given.gate import rules
 from weft.local.permissions import explain
-from weft.tool.shell.command import judge
-from weft.tool.shell.places import Where
+from weft.tool.shell.judgement import judge_command
+from weft.tool.shell.places import CommandLocation
 
-WHERE = Where(
+WHERE = CommandLocation(
     directory="/nowhere",
     worktree="/nowhere",
     roots=("/nowhere",),
@@ -141,12 +141,12 @@ SHELL = st.text(alphabet="ab rm/.'\"\\$(){}[]<>|&;`~*?=!#\n\t-_0@:,+%^", max_siz
 @example("zip -r x /proc/1")
 @example("cd $'\\x80'; cat x")
 def test_judging_never_fails_and_always_says_the_same(text: str) -> None:
-    first = judge(text, WHERE)
+    first = judge_command(text, WHERE)
     assert first.requests
-    assert judge(text, WHERE) == first
+    assert judge_command(text, WHERE) == first
 
 
 @settings(max_examples=300, deadline=None)
 @given(SHELL)
 def test_whatever_it_is_it_is_asked_for_as_a_command(text: str) -> None:
-    assert [each.permission for each in judge(text, WHERE).requests].count("bash") == 1
+    assert [each.permission for each in judge_command(text, WHERE).requests].count("bash") == 1

@@ -1,25 +1,25 @@
-"""Words as a program is given them: quotes, variables, braces, patterns; and what is not known of them."""
+"""Evaluate words: quotes, variables, braces, globs, and parts that are not known."""
 
 from collections.abc import Sequence
 
 import pytest
 
-from weft.tool.shell.field import (
+from weft.tool.shell.arguments import (
     Field,
-    Given,
-    Listing,
+    Fields,
+    FileListing,
     Number,
-    Reading,
+    ParsedArguments,
     Value,
-    names,
-    spelled,
-    split,
-    unknown,
+    join_fields,
+    parse_arguments,
+    split_names,
+    unknown_field,
 )
+from weft.tool.shell.grammar import parse
 from weft.tool.shell.lexer import Node
-from weft.tool.shell.naming import lasting, prefix
-from weft.tool.shell.parse import parse
-from weft.tool.shell.words import Atom, Words, expand
+from weft.tool.shell.patterns import find_lasting_pattern, find_prefix
+from weft.tool.shell.words import Atom, WordReader, expand_braces
 
 KNOWN: dict[str, Sequence[Value]] = {
     "one": ["a"],
@@ -27,10 +27,10 @@ KNOWN: dict[str, Sequence[Value]] = {
     "split": ["a b"],
     "star": ["*.py"],
     "empty": [""],
-    "list": [Listing(roots=("/x",))],
+    "list": [FileListing(roots=("/x",))],
     "number": [Number.SOME],
 }
-WORDS = Words(lookup=KNOWN.get, output=lambda _: None, home="/home/ada")
+WORDS = WordReader(lookup=KNOWN.get, output=lambda _: None, home="/home/ada")
 
 
 def word_of(text: str) -> Node:
@@ -98,16 +98,16 @@ def test_what_is_wild_in_a_word_is_wild_and_nothing_else(text: str, wild: str) -
 
 
 def test_one_of_a_list_stays_one_of_it() -> None:
-    listing = Listing(roots=("/x",))
+    listing = FileListing(roots=("/x",))
     ((field,),) = WORDS.readings(word_of("$list"))
     assert field == Field("⟦$list⟧", listing=listing)
     assert WORDS.readings(word_of("$list.bak")) == [(Field("⟦$list.bak⟧", listing=listing),)]
-    assert WORDS.readings(word_of("a/$list")) == [(unknown("a/$list"),)]
+    assert WORDS.readings(word_of("a/$list")) == [(unknown_field("a/$list"),)]
 
 
 def test_too_many_ways_to_read_a_word_are_none() -> None:
-    assert WORDS.readings(word_of("$two$two$two$two$two")) == [(unknown("$two$two$two$two$two"),)]
-    assert WORDS.readings(word_of("{1..1000}")) == [(unknown("{1..1000}"),)]
+    assert WORDS.readings(word_of("$two$two$two$two$two")) == [(unknown_field("$two$two$two$two$two"),)]
+    assert WORDS.readings(word_of("{1..1000}")) == [(unknown_field("{1..1000}"),)]
 
 
 @pytest.mark.parametrize(
@@ -128,50 +128,53 @@ def test_too_many_ways_to_read_a_word_are_none() -> None:
     ],
 )
 def test_braces_stand_for_several_words(text: str, words: list[str]) -> None:
-    found = expand((Atom(text),))
+    found = expand_braces((Atom(text),))
     assert found is not None
     assert ["".join(atom.text for atom in word) for word in found] == words
 
 
-def fields(text: str) -> Reading:
+def fields(text: str) -> Fields:
     return tuple(map(Field, text.split()))
 
 
 @pytest.mark.parametrize(
     ("line", "given"),
     [
-        ("-a b", Given(options=(("-a", None),), words=fields("b"))),
-        ("-o x b", Given(options=(("-o", Field("x")),), words=fields("b"))),
-        ("-ox b", Given(options=(("-o", Field("x")),), words=fields("b"))),
-        ("-aox", Given(options=(("-a", None), ("-o", Field("x"))), words=())),
-        ("--output=x", Given(options=(("--output", Field("x")),), words=())),
-        ("--outp x", Given(options=(("--output", Field("x")),), words=fields("x"), guessed=True)),
-        ("--out=x", Given(options=(("--outline", Field("x")), ("--output", Field("x"))), words=())),
-        ("--o=x", Given(options=(("--outline", Field("x")), ("--output", Field("x"))), words=())),
-        ("--output", Given(options=(("--output", None),), words=())),
-        ("a -- -o", Given(options=(), words=fields("a -o"))),
-        ("- -o", Given(options=(("-o", None),), words=fields("-"))),
-        ("-m x -o y", Given(options=(("-m", Field("x")),), words=fields("-o y"))),
+        ("-a b", ParsedArguments(options=(("-a", None),), words=fields("b"))),
+        ("-o x b", ParsedArguments(options=(("-o", Field("x")),), words=fields("b"))),
+        ("-ox b", ParsedArguments(options=(("-o", Field("x")),), words=fields("b"))),
+        ("-aox", ParsedArguments(options=(("-a", None), ("-o", Field("x"))), words=())),
+        ("--output=x", ParsedArguments(options=(("--output", Field("x")),), words=())),
+        ("--outp x", ParsedArguments(options=(("--output", Field("x")),), words=fields("x"), guessed=True)),
+        ("--out=x", ParsedArguments(options=(("--outline", Field("x")), ("--output", Field("x"))), words=())),
+        ("--o=x", ParsedArguments(options=(("--outline", Field("x")), ("--output", Field("x"))), words=())),
+        ("--output", ParsedArguments(options=(("--output", None),), words=())),
+        ("a -- -o", ParsedArguments(options=(), words=fields("a -o"))),
+        ("- -o", ParsedArguments(options=(("-o", None),), words=fields("-"))),
+        ("-m x -o y", ParsedArguments(options=(("-m", Field("x")),), words=fields("-o y"))),
     ],
 )
-def test_options_and_words_are_told_apart(line: str, given: Given) -> None:
-    assert split(fields(line), names("-o -m --output --outline"), last=names("-m")) == given
+def test_options_and_words_are_told_apart(line: str, given: ParsedArguments) -> None:
+    assert (
+        parse_arguments(fields(line), split_names("-o -m --output --outline"), last=split_names("-m"))
+        == given
+    )
 
 
 def test_from_the_first_word_on_all_may_belong_to_another_command() -> None:
-    given = split(fields("-a x -b y"), until_word=True)
-    assert given == Given(options=(("-a", None),), words=fields("x -b y"))
+    given = parse_arguments(fields("-a x -b y"), until_word=True)
+    assert given == ParsedArguments(options=(("-a", None),), words=fields("x -b y"))
 
 
 def test_the_value_of_an_option_is_as_wild_as_it_was() -> None:
-    (option,) = split((Field("--output=*.x", "--output=*.x"),), names("--output")).options
+    (option,) = parse_arguments((Field("--output=*.x", "--output=*.x"),), split_names("--output")).options
     assert option == ("--output", Field("*.x", "*.x"))
 
 
 def test_a_hole_that_may_be_no_word_takes_its_blank_along() -> None:
-    assert spelled((Field("ls"), unknown("$X"), Field("b"))) == "ls⟦ $X⟧ b"
-    assert spelled((unknown("$X"), Field("b"))) == "⟦$X⟧ b"
-    assert spelled((Field("ls"), Field("a⟦$X⟧"))) == "ls a⟦$X⟧"
+    assert join_fields((Field("ls"), unknown_field("$X"), Field("b"))) == "ls⟦ $X⟧ b"
+    assert join_fields((unknown_field("$X"), Field("b"))) == "⟦$X⟧ b"
+    assert join_fields((Field("ls"), Field("a⟦$X⟧"))) == "ls a⟦$X⟧"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +189,7 @@ def test_a_hole_that_may_be_no_word_takes_its_blank_along() -> None:
     ],
 )
 def test_so_many_words_name_what_a_command_does(words: str, count: int) -> None:
-    assert prefix(words.split()) == words.split()[:count]
+    assert find_prefix(words.split()) == words.split()[:count]
 
 
 @pytest.mark.parametrize(
@@ -201,4 +204,4 @@ def test_so_many_words_name_what_a_command_does(words: str, count: int) -> None:
     ],
 )
 def test_a_lasting_yes_is_as_narrow_as_it_has_to_be(words: str, always: str) -> None:
-    assert lasting(words.split()) == always
+    assert find_lasting_pattern(words.split()) == always

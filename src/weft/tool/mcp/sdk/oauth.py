@@ -1,4 +1,4 @@
-"""Logging in at a remote server by OAuth: the library does the talking, we keep what comes of it."""
+"""Log in at a remote server by OAuth. The library speaks the protocol, and we store the results."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,38 +17,39 @@ from msgspec import Struct
 from pydantic import AnyUrl, ValidationError
 
 from weft.host.now import now
-from weft.tool.mcp.entry import OAuthTerms, RemoteEntry
-from weft.tool.mcp.link import Login, LoginNeededError, RegistrationNeededError
-from weft.tool.mcp.login import Book
+from weft.tool.mcp.connection import LoginNeededError, McpLogin, RegistrationNeededError
+from weft.tool.mcp.entry import OAuthSettings, RemoteEntry
+from weft.tool.mcp.login import McpLoginStore
 
-NAME = "weft"
+CLIENT_NAME = "weft"
 
 
-class Passport(Struct, frozen=True, kw_only=True):
-    """Where logins are kept, where a browser comes back to, and who logs in now, if anybody does."""
+class OAuthContext(Struct, frozen=True, kw_only=True):
+    """Where logins are stored, where a browser returns to, and the person who logs in now, if any."""
 
-    book: Book
+    logins: McpLoginStore
     redirect: str
-    login: Login | None = None
+    login: McpLogin | None = None
 
 
-def to_auth(entry: RemoteEntry, passport: Passport) -> httpx2.Auth | None:
+def to_auth(entry: RemoteEntry, oauth: OAuthContext) -> httpx2.Auth | None:
+    """Return the authentication for requests to a server, or None if it uses none."""
     if entry.oauth is None:
         return None
-    storage = _Storage(entry.name, entry.url, entry.oauth, passport)
+    storage = _Storage(entry.name, entry.url, entry.oauth, oauth)
     provider = _Provider(
         entry.url,
         storage.metadata(),
         storage,
-        redirect_handler=_show(passport.login),
-        callback_handler=_bring(passport.login),
+        redirect_handler=_make_redirect_handler(oauth.login),
+        callback_handler=_make_callback_handler(oauth.login),
     )
     storage.provider = provider
     return provider
 
 
 class _Provider(OAuthClientProvider):
-    """The library's, which says apart that we would have to be registered by hand."""
+    """The library's provider, which raises a separate error if we have to be registered manually."""
 
     async def async_auth_flow(self, request: httpx2.Request) -> Any:
         flow = super().async_auth_flow(request)
@@ -64,7 +65,7 @@ class _Provider(OAuthClientProvider):
             await flow.aclose()
 
 
-def _show(login: Login | None) -> Any:
+def _make_redirect_handler(login: McpLogin | None) -> Any:
     async def show(url: str) -> None:
         if login is None:
             raise LoginNeededError
@@ -73,7 +74,7 @@ def _show(login: Login | None) -> Any:
     return show
 
 
-def _bring(login: Login | None) -> Any:
+def _make_callback_handler(login: McpLogin | None) -> Any:
     async def bring() -> AuthorizationCodeResult:
         if login is None:
             raise LoginNeededError
@@ -84,21 +85,24 @@ def _bring(login: Login | None) -> Any:
 
 
 class _Storage:
-    """What the library wants kept, in OpenCode's words. Beside them stands, under our own name, where tokens are made
-    anew: without it a login would not outlive the process by more than a token."""
+    """Stores what the library needs, under OpenCode's keys.
 
-    def __init__(self, name: str, url: str, terms: OAuthTerms, passport: Passport) -> None:
+    The server's metadata is stored in addition, under our own key. It says where tokens are refreshed; without it, a
+    login would end with its first token after a restart.
+    """
+
+    def __init__(self, name: str, url: str, terms: OAuthSettings, oauth: OAuthContext) -> None:
         self._name = name
         self._url = url
         self._terms = terms
-        self._book = passport.book
-        self._redirect = AnyUrl(passport.redirect)
+        self._logins = oauth.logins
+        self._redirect = AnyUrl(oauth.redirect)
         self.provider: OAuthClientProvider | None = None
 
     def metadata(self) -> OAuthClientMetadata:
         return OAuthClientMetadata(
             redirect_uris=[self._redirect],
-            client_name=NAME,
+            client_name=CLIENT_NAME,
             grant_types=["authorization_code", "refresh_token"],
             response_types=["code"],
             token_endpoint_auth_method=self._method(self._terms.client_secret),
@@ -110,15 +114,15 @@ class _Storage:
         return "client_secret_post" if secret else "none"
 
     async def get_tokens(self) -> OAuthToken | None:
-        kept = (await self._kept()).get("tokens")
-        if not isinstance(kept, dict) or not isinstance(kept.get("accessToken"), str):
+        stored = (await self._load()).get("tokens")
+        if not isinstance(stored, dict) or not isinstance(stored.get("accessToken"), str):
             return None
-        until = kept.get("expiresAt")
+        until = stored.get("expiresAt")
         token = OAuthToken(
-            access_token=kept["accessToken"],
-            refresh_token=kept.get("refreshToken"),
+            access_token=stored["accessToken"],
+            refresh_token=stored.get("refreshToken"),
             expires_in=int(until - now() / 1000) if isinstance(until, int | float) else None,
-            scope=kept.get("scope"),
+            scope=stored.get("scope"),
         )
         if self.provider is not None:
             self.provider.context.update_token_expiry(token)
@@ -126,7 +130,7 @@ class _Storage:
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         until = None if tokens.expires_in is None else now() // 1000 + tokens.expires_in
-        said = {
+        values = {
             "accessToken": tokens.access_token,
             "refreshToken": tokens.refresh_token,
             "expiresAt": until,
@@ -134,32 +138,32 @@ class _Storage:
         }
         found = self.provider.context.oauth_metadata if self.provider is not None else None
         ours = found.model_dump(mode="json", exclude_none=True) if found is not None else None
-        await self._keep({"tokens": _said(said), **({"weft": {"metadata": ours}} if ours else {})})
+        await self._save({"tokens": _drop_none(values), **({"weft": {"metadata": ours}} if ours else {})})
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        entry = await self._kept()
+        entry = await self._load()
         self._recall_metadata(entry)
         if self._terms.client_id:
             return self._client(self._terms.client_id, self._terms.client_secret or None, {})
-        kept = entry.get("clientInfo")
-        if not isinstance(kept, dict) or not isinstance(kept.get("clientId"), str):
+        stored = entry.get("clientInfo")
+        if not isinstance(stored, dict) or not isinstance(stored.get("clientId"), str):
             return None
-        until = kept.get("clientSecretExpiresAt")
+        until = stored.get("clientSecretExpiresAt")
         if isinstance(until, int | float) and 0 < until < now() / 1000:
             return None
-        return self._client(kept["clientId"], kept.get("clientSecret"), kept)
+        return self._client(stored["clientId"], stored.get("clientSecret"), stored)
 
-    def _client(self, id: str, secret: str | None, kept: Mapping[str, Any]) -> OAuthClientInformationFull:
+    def _client(self, id: str, secret: str | None, stored: Mapping[str, Any]) -> OAuthClientInformationFull:
         return OAuthClientInformationFull(
             client_id=id,
             client_secret=secret,
             redirect_uris=[self._redirect],
-            token_endpoint_auth_method=kept.get("method") or self._method(secret),
-            issuer=kept.get("issuer"),
+            token_endpoint_auth_method=stored.get("method") or self._method(secret),
+            issuer=stored.get("issuer"),
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        said = {
+        values = {
             "clientId": client_info.client_id,
             "clientSecret": client_info.client_secret,
             "clientIdIssuedAt": client_info.client_id_issued_at,
@@ -167,24 +171,24 @@ class _Storage:
             "issuer": client_info.issuer,
             "method": client_info.token_endpoint_auth_method,
         }
-        await self._keep({"clientInfo": _said(said)})
+        await self._save({"clientInfo": _drop_none(values)})
 
     def _recall_metadata(self, entry: Mapping[str, Any]) -> None:
         ours = entry.get("weft")
-        kept = ours.get("metadata") if isinstance(ours, dict) else None
-        if kept is None or self.provider is None:
+        stored = ours.get("metadata") if isinstance(ours, dict) else None
+        if stored is None or self.provider is None:
             return
         try:
-            self.provider.context.oauth_metadata = OAuthMetadata.model_validate(kept)
+            self.provider.context.oauth_metadata = OAuthMetadata.model_validate(stored)
         except ValidationError:
-            return  # it is found out anew
+            return  # it is discovered again
 
-    async def _kept(self) -> dict[str, Any]:
-        return await asyncio.to_thread(self._book.find, self._name, self._url)
+    async def _load(self) -> dict[str, Any]:
+        return await asyncio.to_thread(self._logins.find, self._name, self._url)
 
-    async def _keep(self, change: dict[str, Any]) -> None:
-        await asyncio.to_thread(self._book.put, self._name, self._url, change)
+    async def _save(self, change: dict[str, Any]) -> None:
+        await asyncio.to_thread(self._logins.put, self._name, self._url, change)
 
 
-def _said(values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_none(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""A `Link` over the library's session: its values in, ours out."""
+"""An `McpConnection` over the library's session, which converts between the library's values and ours."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
@@ -8,13 +8,13 @@ from mcp import ClientSession, MCPError
 from pydantic import BaseModel, ValidationError
 
 from weft.errors import McpError
-from weft.tool.mcp.link import (
-    MOST_PAGES,
-    MOST_PROMPTS,
-    MOST_RESOURCES,
-    MOST_TOOLS,
-    Offers,
-    Progressed,
+from weft.tool.mcp.connection import (
+    MAX_PAGES,
+    MAX_PROMPTS,
+    MAX_RESOURCES,
+    MAX_TOOLS,
+    McpOffers,
+    OnProgress,
     PromptArgument,
     PromptOffer,
     ResourceOffer,
@@ -22,32 +22,32 @@ from weft.tool.mcp.link import (
 )
 
 T = TypeVar("T")
-LONGEST_NAME: Final = 500
+MAX_NAME_LENGTH: Final = 500
 
 
-class SessionLink:
-    """Every fault of the server becomes a `McpError`."""
+class SdkConnection:
+    """A connection that raises every failure of the server as `McpError`."""
 
     def __init__(self, session: ClientSession) -> None:
         self._session = session
 
-    async def list_offers(self) -> Offers:
+    async def list_offers(self) -> McpOffers:
         can = self._session.server_capabilities or types.ServerCapabilities()
         tools, more = (
-            await self._pages(self._session.list_tools, "tools", MOST_TOOLS) if can.tools else ([], 0)
+            await self._pages(self._session.list_tools, "tools", MAX_TOOLS) if can.tools else ([], 0)
         )
-        return Offers(
+        return McpOffers(
             tools=tuple(to_tool_offer(each) for each in tools),
             prompts=await self._prompts() if can.prompts else (),
             resources=await self._resources() if can.resources else (),
-            left_out=f"{more} or more tools left out: there are more than {MOST_TOOLS}" if more else "",
+            left_out=f"{more} or more tools left out: there are more than {MAX_TOOLS}" if more else "",
         )
 
     async def _prompts(self) -> tuple[PromptOffer, ...]:
         try:
-            found, _ = await self._pages(self._session.list_prompts, "prompts", MOST_PROMPTS)
+            found, _ = await self._pages(self._session.list_prompts, "prompts", MAX_PROMPTS)
         except McpError:
-            return ()  # a server is not refused for what is beside its tools
+            return ()  # a server without usable prompts or resources still offers its tools
         return tuple(
             PromptOffer(
                 name=each.name,
@@ -59,7 +59,7 @@ class SessionLink:
 
     async def _resources(self) -> tuple[ResourceOffer, ...]:
         try:
-            found, _ = await self._pages(self._session.list_resources, "resources", MOST_RESOURCES)
+            found, _ = await self._pages(self._session.list_resources, "resources", MAX_RESOURCES)
         except McpError:
             return ()
         return tuple(
@@ -75,38 +75,38 @@ class SessionLink:
     async def _pages(
         self, list_page: Callable[..., Awaitable[Any]], field: str, most: int
     ) -> tuple[list[Any], int]:
-        """What a list has, page by page up to a limit, and how many more of it we saw."""
+        """Return the items of a list, page by page up to a limit, and how many more were seen."""
         found: list[Any] = []
         cursors: set[str | None] = set()
         cursor: str | None = None
-        while len(cursors) < MOST_PAGES and cursor not in cursors and len(found) <= most:
+        while len(cursors) < MAX_PAGES and cursor not in cursors and len(found) <= most:
             cursors.add(cursor)
-            page = await _sound(list_page(params=types.PaginatedRequestParams(cursor=cursor)))
-            found += (each for each in getattr(page, field) if len(each.name) <= LONGEST_NAME)
+            page = await _convert_errors(list_page(params=types.PaginatedRequestParams(cursor=cursor)))
+            found += (each for each in getattr(page, field) if len(each.name) <= MAX_NAME_LENGTH)
             cursor = page.next_cursor
             if cursor is None:
                 break
         return found[:most], max(0, len(found) - most)
 
-    async def call(self, tool: str, arguments: dict[str, Any], progressed: Progressed) -> dict[str, Any]:
-        # Not by `call_tool`, which holds results against a schema of the server's own making.
+    async def call(self, tool: str, arguments: dict[str, Any], on_progress: OnProgress) -> dict[str, Any]:
+        # `call_tool` would check the result against a schema of the server's own.
         params = types.CallToolRequestParams(name=tool, arguments=arguments)
         request = types.CallToolRequest(params=params)
 
-        async def heard(progress: float, total: float | None, message: str | None) -> None:
-            await progressed(progress, total, message)
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            await on_progress(progress, total, message)
 
-        asked = self._session.send_request(request, types.CallToolResult, progress_callback=heard)
-        return _plain(await _sound(asked))
+        asked = self._session.send_request(request, types.CallToolResult, progress_callback=report)
+        return _to_plain(await _convert_errors(asked))
 
     async def render(self, prompt: str, arguments: dict[str, str]) -> dict[str, Any]:
-        return _plain(await _sound(self._session.get_prompt(prompt, arguments or None)))
+        return _to_plain(await _convert_errors(self._session.get_prompt(prompt, arguments or None)))
 
     async def read(self, uri: str) -> dict[str, Any]:
-        return _plain(await _sound(self._session.read_resource(uri)))
+        return _to_plain(await _convert_errors(self._session.read_resource(uri)))
 
 
-async def _sound(work: Awaitable[T]) -> T:
+async def _convert_errors(work: Awaitable[T]) -> T:
     try:
         return await work
     except MCPError as error:
@@ -115,7 +115,7 @@ async def _sound(work: Awaitable[T]) -> T:
         raise McpError(f"its answer is not MCP ({type(error).__name__})") from error
 
 
-def _plain(answer: BaseModel) -> dict[str, Any]:
+def _to_plain(answer: BaseModel) -> dict[str, Any]:
     return answer.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

@@ -1,4 +1,4 @@
-"""Connect to MCP servers: local ones by pipes, remote ones over HTTP, the newer transport first."""
+"""Connect to MCP servers: local ones by pipes, remote ones over HTTP, with the newer transport first."""
 
 import asyncio
 import os
@@ -26,66 +26,71 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from weft.errors import McpError
-from weft.host.pipes import Talk, open_talk
-from weft.host.processes import Command
+from weft.host.pipes import PipeProcess, open_pipe_process
+from weft.host.processes import ProcessCommand
 from weft.host.tasks import open_tasks
-from weft.tool.mcp.entry import AnyEntry, LocalEntry, RemoteEntry, legible
-from weft.tool.mcp.link import Link, News, first_of
-from weft.tool.mcp.sdk.oauth import Passport, to_auth
-from weft.tool.mcp.sdk.session import SessionLink
+from weft.tool.mcp.connection import ConnectionEvents, McpConnection, first_error
+from weft.tool.mcp.entry import AnyEntry, LocalEntry, RemoteEntry, to_single_line
+from weft.tool.mcp.sdk.oauth import OAuthContext, to_auth
+from weft.tool.mcp.sdk.session import SdkConnection
 from weft.version import VERSION
 
-LONGEST_ANSWER: Final = 32 << 20
-# A stream of events may be silent for as long as nothing happens; every request has a deadline of its own above this.
+MAX_RESPONSE_BYTES: Final = 32 << 20
+# An event stream may be silent for a long time. Every request has its own deadline above this.
 READ_SECONDS: Final = 3600.0
 
 
-class _Bounded(httpx2.AsyncByteStream):
+class _BoundedStream(httpx2.AsyncByteStream):
+    """A response body that fails if it gets too long."""
+
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
         self._stream = stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = LONGEST_ANSWER
+        remaining = MAX_RESPONSE_BYTES
         async for piece in self._stream:
-            left -= len(piece)
-            if left < 0:
-                raise httpx2.StreamError(f"the answer is longer than {LONGEST_ANSWER} bytes")
+            remaining -= len(piece)
+            if remaining < 0:
+                raise httpx2.StreamError(f"the answer is longer than {MAX_RESPONSE_BYTES} bytes")
             yield piece
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
 
-async def _bound(response: httpx2.Response) -> None:
-    """A stream of events is bounded event by event, and goes on; any other answer is one value, and has to end."""
+async def _limit_response(response: httpx2.Response) -> None:
+    """Limit the length of a response. An event stream may go on: each of its events is limited."""
     is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
     if not is_stream and isinstance(response.stream, httpx2.AsyncByteStream):
-        response.stream = _Bounded(response.stream)
+        response.stream = _BoundedStream(response.stream)
 
 
 def open_client(entry: RemoteEntry, auth: httpx2.Auth | None) -> httpx2.AsyncClient:
+    """Return an HTTP client for a server."""
     return httpx2.AsyncClient(
         headers=dict(entry.headers),
         timeout=httpx2.Timeout(entry.connect, read=READ_SECONDS),
         auth=auth,
-        event_hooks={"response": [_bound]},
+        event_hooks={"response": [_limit_response]},
     )
 
 
-LONGEST_LINE: Final = 16 << 20
+MAX_LINE_BYTES: Final = 16 << 20
 
 
 class LineTooLongError(Exception):
-    """Somebody talks and talks."""
+    """The server sent a line without an end."""
 
 
-class Lines:
-    def __init__(self, longest: int = LONGEST_LINE) -> None:
+class LineReader:
+    """Splits received bytes into lines."""
+
+    def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
         self._longest = longest
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """The lines that are whole by now, without the empty ones."""
+        """Yield the lines that are complete by now, except empty ones. Raise `LineTooLongError`."""
         *whole, rest = piece.split(b"\n")
         for line in whole:
             self._rest += line
@@ -97,37 +102,37 @@ class Lines:
             raise LineTooLongError
 
 
-# Lines that are no messages are passed over, as the library does; of one that has nothing else to say, not for ever.
-MOST_JUNK: Final = 1000
-# After so many messages without a pause, others have their turn.
-AT_ONCE: Final = 256
+# Lines that are not messages are skipped, as the library does, but not without a limit.
+MAX_JUNK_LINES: Final = 1000
+# Pause after so many messages in a row, so that other tasks can run.
+MESSAGES_PER_PAUSE: Final = 256
 PAUSE_SECONDS: Final = 0.005
-ERROR_BYTES: Final = 2000
-LAST_WORDS_SECONDS: Final = 0.3
+MAX_STDERR_BYTES: Final = 2000
+STDERR_SECONDS: Final = 0.3
 
 Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 
 
-class _Ear:
-    """Hears what the process says: messages on its output, complaints on its errors, of which the last are kept."""
+class _StdioReader:
+    """Reads the server's messages from its standard output, and keeps the end of its standard error."""
 
-    def __init__(self, incoming: Incoming, news: News) -> None:
+    def __init__(self, incoming: Incoming, events: ConnectionEvents) -> None:
         self._incoming = incoming
-        self._news = news
-        self._lines = Lines()
+        self._events = events
+        self._lines = LineReader()
         self._junk = 0
         self._count = 0
-        self._complaints = bytearray()
+        self._stderr = bytearray()
 
-    async def hear(self, piece: bytes) -> None:
-        if self._news.lost:
+    async def read_output(self, piece: bytes) -> None:
+        if self._events.lost:
             return
         try:
             for line in self._lines.feed(piece):
                 await self._take(line)
         except LineTooLongError:
-            self.lose("it sent a message that has no end")
+            self.lose("it sent a message without an end")
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             self.lose("nobody listens to it any more")
 
@@ -136,105 +141,118 @@ class _Ear:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValidationError:
             self._junk += 1
-            if self._junk > MOST_JUNK:
-                self.lose(f"it writes what is not MCP to its standard output: {_legible(line[:200])}")
+            if self._junk > MAX_JUNK_LINES:
+                self.lose(f"it writes what is not MCP to its standard output: {_decode_line(line[:200])}")
             return
-        if not self._news.lost:
+        if not self._events.lost:
             await self._incoming.send(SessionMessage(message))
         self._count += 1
-        if self._count % AT_ONCE == 0:
+        if self._count % MESSAGES_PER_PAUSE == 0:
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def hear_errors(self, piece: bytes) -> None:
-        self._complaints += piece
-        del self._complaints[:-ERROR_BYTES]
+    async def read_stderr(self, piece: bytes) -> None:
+        self._stderr += piece
+        del self._stderr[:-MAX_STDERR_BYTES]
 
     def lose(self, reason: str) -> None:
-        said = _legible(bytes(self._complaints))
-        self._news.lose(f"{reason}; it said: {said}" if said else reason)
+        stderr = _decode_line(bytes(self._stderr))
+        self._events.lose(f"{reason}; it said: {stderr}" if stderr else reason)
         self._incoming.close()
 
 
-def _legible(raw: bytes) -> str:
-    return legible(raw.decode(errors="replace"), ERROR_BYTES)
+def _decode_line(raw: bytes) -> str:
+    return to_single_line(raw.decode(errors="replace"), MAX_STDERR_BYTES)
 
 
 @asynccontextmanager
-async def open_stdio(entry: LocalEntry, news: News) -> AsyncIterator[Streams]:
-    """Start a server and talk with it. Leaving ends it, and everything it started."""
+async def open_stdio(entry: LocalEntry, events: ConnectionEvents) -> AsyncIterator[Streams]:
+    """Start a server and connect to its pipes. Leaving ends the server and every process it started."""
     if entry.refusal:
         raise McpError(entry.refusal)
-    if not await asyncio.to_thread(_can_be_run, entry):
+    if not await asyncio.to_thread(_is_installed, entry):
         raise McpError(f"{entry.argv[0]} cannot be run: there is no such program")
-    hearing, heard = anyio.create_memory_object_stream[SessionMessage | Exception](AT_ONCE)
-    saying, said = anyio.create_memory_object_stream[SessionMessage](0)
-    ear = _Ear(hearing, news)
-    command = Command(argv=entry.argv, directory=entry.directory, environment=entry.environment)
-    with hearing, heard, saying, said:
+    incoming_writer, incoming_reader = anyio.create_memory_object_stream[SessionMessage | Exception](
+        MESSAGES_PER_PAUSE
+    )
+    outgoing_writer, outgoing_reader = anyio.create_memory_object_stream[SessionMessage](0)
+    reader = _StdioReader(incoming_writer, events)
+    command = ProcessCommand(argv=entry.argv, directory=entry.directory, environment=entry.environment)
+    with incoming_writer, incoming_reader, outgoing_writer, outgoing_reader:
         try:
-            async with open_talk(command, ear.hear, ear.hear_errors) as talk, open_tasks() as tasks:
-                at_work = [
-                    tasks.create_task(_pass_on(said, talk)),
-                    tasks.create_task(_wait(talk, ear, entry)),
+            async with (
+                open_pipe_process(command, reader.read_output, reader.read_stderr) as talk,
+                open_tasks() as tasks,
+            ):
+                workers = [
+                    tasks.create_task(_write_messages(outgoing_reader, talk)),
+                    tasks.create_task(_watch_exit(talk, reader, entry)),
                 ]
                 try:
-                    yield heard, saying
+                    yield incoming_reader, outgoing_writer
                 finally:
-                    for task in at_work:
+                    for task in workers:
                         task.cancel()
         except OSError as error:
             raise McpError(f"{entry.argv[0]} cannot be run: {error.strerror or error}") from error
 
 
-def _can_be_run(entry: LocalEntry) -> bool:
+def _is_installed(entry: LocalEntry) -> bool:
     program = entry.argv[0]
     named = os.path.join(entry.directory, program) if "/" in program else program
     return shutil.which(named, path=entry.environment.get("PATH", os.defpath)) is not None
 
 
-async def _pass_on(said: MemoryObjectReceiveStream[SessionMessage], talk: Talk) -> None:
-    async for each in said:
+async def _write_messages(
+    outgoing_reader: MemoryObjectReceiveStream[SessionMessage], talk: PipeProcess
+) -> None:
+    async for each in outgoing_reader:
         line = each.message.model_dump_json(by_alias=True, exclude_unset=True)
         try:
-            talk.say(line.encode() + b"\n")
+            talk.write(line.encode() + b"\n")
         except OSError:
-            return  # it has ended, or does not listen: whoever waits for an answer has a deadline
+            return  # it has ended or does not read; callers have a deadline
 
 
-async def _wait(talk: Talk, ear: _Ear, entry: LocalEntry) -> None:
-    await talk.over()
-    await talk.heard_out(LAST_WORDS_SECONDS)
-    ear.lose(f"{os.path.basename(entry.argv[0])} has ended")
+async def _watch_exit(talk: PipeProcess, reader: _StdioReader, entry: LocalEntry) -> None:
+    await talk.wait()
+    await talk.wait_for_output(STDERR_SECONDS)
+    reader.lose(f"{os.path.basename(entry.argv[0])} has ended")
 
 
 @asynccontextmanager
-async def open_sse(client: httpx2.AsyncClient, entry: RemoteEntry, news: News) -> AsyncIterator[Streams]:
-    """Connect to a server and talk with it. The end of the stream is told as `news`.
+async def open_sse(
+    client: httpx2.AsyncClient, entry: RemoteEntry, events: ConnectionEvents
+) -> AsyncIterator[Streams]:
+    """Connect to a server by the older HTTP transport. The end of the stream is reported to `events`.
 
-    Raises `httpx2.HTTPError` if the server does not speak this transport.
+    Raise `httpx2.HTTPError` if the server does not support this transport.
     """
-    async with _follow(client, "GET", entry.url, headers={"Accept": "text/event-stream"}) as response:
+    async with _send_request(client, "GET", entry.url, headers={"Accept": "text/event-stream"}) as response:
         response.raise_for_status()
-        events = aiter(httpx2.EventSource(response, max_event_size=LONGEST_ANSWER))
-        endpoint = await _find_endpoint(events, entry.url)
-        hearing, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        saying, said = anyio.create_memory_object_stream[SessionMessage](0)
-        with hearing, heard, saying, said:
+        sse_events = aiter(httpx2.EventSource(response, max_event_size=MAX_RESPONSE_BYTES))
+        endpoint = await _find_endpoint(sse_events, entry.url)
+        incoming_writer, incoming_reader = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        outgoing_writer, outgoing_reader = anyio.create_memory_object_stream[SessionMessage](0)
+        with incoming_writer, incoming_reader, outgoing_writer, outgoing_reader:
             async with open_tasks() as tasks:
-                at_work = [
-                    tasks.create_task(_hear(events, hearing, news)),
-                    tasks.create_task(_Post(client, endpoint, entry.connect).pass_on(said, hearing)),
+                workers = [
+                    tasks.create_task(_read_events(sse_events, incoming_writer, events)),
+                    tasks.create_task(
+                        _MessagePoster(client, endpoint, entry.connect).post_all(
+                            outgoing_reader, incoming_writer
+                        )
+                    ),
                 ]
                 try:
-                    yield heard, saying
+                    yield incoming_reader, outgoing_writer
                 finally:
-                    for task in at_work:
+                    for task in workers:
                         task.cancel()
 
 
-async def _find_endpoint(events: AsyncIterator[httpx2.ServerSentEvent], url: str) -> str:
-    """The address for our messages, which the first event names. It has to be on the server's own origin."""
-    async for event in events:
+async def _find_endpoint(sse_events: AsyncIterator[httpx2.ServerSentEvent], url: str) -> str:
+    """Return the URL for our messages from the first event. It must be on the server's own origin."""
+    async for event in sse_events:
         if event.event == "endpoint":
             found = urljoin(url, event.data)
             if not _is_same_origin(httpx2.URL(url), httpx2.URL(found)):
@@ -243,51 +261,56 @@ async def _find_endpoint(events: AsyncIterator[httpx2.ServerSentEvent], url: str
     raise httpx2.SSEError("the server did not say where to send messages")
 
 
-async def _hear(events: AsyncIterator[httpx2.ServerSentEvent], hearing: Incoming, news: News) -> None:
+async def _read_events(
+    sse_events: AsyncIterator[httpx2.ServerSentEvent], incoming_writer: Incoming, events: ConnectionEvents
+) -> None:
     reason = "it closed the stream of events"
     try:
-        async for event in events:
+        async for event in sse_events:
             if event.event != "message" or not event.data:
                 continue
             try:
                 message = jsonrpc_message_adapter.validate_json(event.data, by_name=False)
             except ValidationError as error:
-                await hearing.send(error)
+                await incoming_writer.send(error)
                 continue
-            await hearing.send(SessionMessage(message))
+            await incoming_writer.send(SessionMessage(message))
     except httpx2.HTTPError as error:
         reason = str(error) or type(error).__name__
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
         reason = "nobody listens to it any more"
-    news.lose(reason)
-    hearing.close()
+    events.lose(reason)
+    incoming_writer.close()
 
 
-class _Post:
-    """Sends messages to `endpoint`, one after the other, each within so many seconds."""
+class _MessagePoster:
+    """Posts messages to an endpoint one after the other, each with a time limit."""
 
     def __init__(self, client: httpx2.AsyncClient, endpoint: str, seconds: float) -> None:
         self._client = client
         self._endpoint = endpoint
         self._seconds = seconds
 
-    async def pass_on(self, said: MemoryObjectReceiveStream[SessionMessage], hearing: Incoming) -> None:
-        async for each in said:
+    async def post_all(
+        self, outgoing_reader: MemoryObjectReceiveStream[SessionMessage], incoming_writer: Incoming
+    ) -> None:
+        async for each in outgoing_reader:
             fault = await self._send(each)
-            # Nobody answers a request that did not arrive: its caller is told at once instead of waiting in vain.
+            # A request that was not delivered gets no answer. Answer it with an error, so that its caller does not wait
+            # in vain.
             if fault and isinstance(each.message, JSONRPCRequest):
                 refused = ErrorData(code=INTERNAL_ERROR, message=fault)
                 answer = JSONRPCError(jsonrpc="2.0", id=each.message.id, error=refused)
                 try:
-                    await hearing.send(SessionMessage(answer))
+                    await incoming_writer.send(SessionMessage(answer))
                 except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    return  # the stream of events has ended, and with it the connection
+                    return  # the event stream has ended, and with it the connection
 
     async def _send(self, message: SessionMessage) -> str:
-        """Send a message. Return why it did not arrive, or nothing."""
+        """Send a message. Return why it was not delivered, or ""."""
         body = message.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
         try:
-            async with _follow(
+            async with _send_request(
                 self._client, "POST", self._endpoint, json=body, timeout=self._seconds
             ) as response:
                 await response.aread()
@@ -298,10 +321,10 @@ class _Post:
 
 
 @asynccontextmanager
-async def _follow(
+async def _send_request(
     client: httpx2.AsyncClient, method: str, url: str, **more: object
 ) -> AsyncIterator[httpx2.Response]:
-    """The answer to a request. A redirect is followed on the same origin only: the headers hold the person's keys."""
+    """Send a request and follow redirects on the same origin only, because the headers contain the person's keys."""
     request = client.build_request(method, url, **more)  # type: ignore[arg-type]
     response = await client.send(request, stream=True, follow_redirects=False)
     followed = 0
@@ -321,10 +344,10 @@ def _is_same_origin(one: httpx2.URL, other: httpx2.URL) -> bool:
     return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
 
 
-__all__ = ["Passport", "open_link"]
+__all__ = ["OAuthContext", "open_connection"]
 
-US: Final = types.Implementation(name="weft", version=VERSION)
-CHANGES: Final = (
+CLIENT_INFO: Final = types.Implementation(name="weft", version=VERSION)
+CHANGE_NOTIFICATIONS: Final = (
     types.ToolListChangedNotification,
     types.PromptListChangedNotification,
     types.ResourceListChangedNotification,
@@ -332,58 +355,63 @@ CHANGES: Final = (
 
 
 @asynccontextmanager
-async def open_link(entry: AnyEntry, news: News, passport: Passport) -> AsyncIterator[Link]:
+async def open_connection(
+    entry: AnyEntry, events: ConnectionEvents, oauth: OAuthContext
+) -> AsyncIterator[McpConnection]:
+    """Connect to a server, local or remote."""
     match entry:
         case LocalEntry():
-            async with open_stdio(entry, news) as streams, _session(streams, news) as session:
-                await _greet(session)
-                yield SessionLink(session)
+            async with open_stdio(entry, events) as streams, _make_session(streams, events) as session:
+                await _initialize(session)
+                yield SdkConnection(session)
         case RemoteEntry():
             async with AsyncExitStack() as held:
-                yield SessionLink(await _reach(held, entry, news, passport))
+                yield SdkConnection(await _connect_remote(held, entry, events, oauth))
 
 
-async def _reach(held: AsyncExitStack, entry: RemoteEntry, news: News, passport: Passport) -> ClientSession:
-    """The first way that works. What is told of two failures is the first."""
-    known = to_auth(entry, passport)
+async def _connect_remote(
+    held: AsyncExitStack, entry: RemoteEntry, events: ConnectionEvents, oauth: OAuthContext
+) -> ClientSession:
+    """Return a session by the first transport that works. If both fail, raise the error of the first."""
+    known = to_auth(entry, oauth)
     client = await held.enter_async_context(open_client(entry, known))
     try:
-        newer = streamable_http_client(entry.url, http_client=client, max_sse_event_size=LONGEST_ANSWER)
-        return await _try(held, newer, news)
+        newer = streamable_http_client(entry.url, http_client=client, max_sse_event_size=MAX_RESPONSE_BYTES)
+        return await _try_transport(held, newer, events)
     except (MCPError, httpx2.HTTPStatusError) as error:
         refused = error
 
     try:
-        return await _try(held, open_sse(client, entry, news), news)
+        return await _try_transport(held, open_sse(client, entry, events), events)
     except (httpx2.HTTPError, MCPError) as error:
         raise McpError(str(refused)) from error
 
 
-async def _try(
-    held: AsyncExitStack, transport: AbstractAsyncContextManager[Any], news: News
+async def _try_transport(
+    held: AsyncExitStack, transport: AbstractAsyncContextManager[Any], events: ConnectionEvents
 ) -> ClientSession:
     try:
         async with AsyncExitStack() as opened:
             streams = await opened.enter_async_context(transport)
-            session = await opened.enter_async_context(_session(streams, news))
-            await _greet(session)
+            session = await opened.enter_async_context(_make_session(streams, events))
+            await _initialize(session)
             held.push_async_exit(opened.pop_all())
             return session
     except BaseExceptionGroup as group:
-        raise first_of(group) from group
+        raise first_error(group) from group
 
 
-def _session(streams: Any, news: News) -> ClientSession:
+def _make_session(streams: Any, events: ConnectionEvents) -> ClientSession:
     async def hear(message: Any) -> None:
-        if isinstance(message, CHANGES):
-            news.change()
+        if isinstance(message, CHANGE_NOTIFICATIONS):
+            events.change()
 
     read, write = streams
-    return ClientSession(read, write, message_handler=hear, client_info=US)
+    return ClientSession(read, write, message_handler=hear, client_info=CLIENT_INFO)
 
 
-async def _greet(session: ClientSession) -> None:
-    """The handshake that every server knows; one that knows only the newer way says so."""
+async def _initialize(session: ClientSession) -> None:
+    """Do the handshake, by the older method first, which every server but the newest supports."""
     try:
         await session.initialize()
     except MCPError as error:

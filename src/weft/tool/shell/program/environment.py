@@ -1,16 +1,17 @@
-"""Variables that change what programs do: some name a program, some a place, some must not be touched unasked."""
+"""Judge assignments to variables that change what programs do."""
 
 import re
 from typing import Final
 
-from weft.tool.shell.field import Field, has_hole
-from weft.tool.shell.program.builtins import runs_as_name
-from weft.tool.shell.program.git import look_at_repository
-from weft.tool.shell.program.inner import Inner, Script
-from weft.tool.shell.scene import Scene
-from weft.tool.shell.variables import NUMBERS
+from weft.tool.shell.arguments import Field, has_hole
+from weft.tool.shell.program.builtins import runs_when_evaluated
+from weft.tool.shell.program.effects import Inner, InnerScript
+from weft.tool.shell.program.git import examine_repository
+from weft.tool.shell.state import ShellState
+from weft.tool.shell.variables import NUMERIC_VARIABLES
 
-# They change which programs run, what these read before they begin, or where they write what they were not asked for.
+# Variables that change which programs run, what they read at start, or where they write additional files. Setting one
+# is unclear.
 _DANGEROUS: Final = re.compile(
     r"PATH|IFS|ENV|BASH\w*|SHELLOPTS|CDPATH|GLOBIGNORE|EXECIGNORE|FUNCNEST|POSIXLY_CORRECT|HOME|PWD|OLDPWD|DIRSTACK|PS[0-4]"
     r"|PROMPT_COMMAND|HIST\w+|COMP_\w+|READLINE_\w+|MAILPATH|LD_.*|DYLD_.*|GCONV_PATH|LOCPATH|NLSPATH|HOSTALIASES|MALLOC_\w+|GLIBC_TUNABLES"
@@ -23,39 +24,39 @@ _DANGEROUS: Final = re.compile(
     r"|INPUTRC|XDG_(?:CONFIG|DATA|RUNTIME)_\w+|GNUPGHOME|GPG_\w+|PSQLRC|PG(?:SERVICEFILE|PASSFILE|SYSCONFDIR)|SQLITE_\w+|MYSQL_\w+"
     r"|COREUTILS_\w+|EXINIT|VIM\w*|NVIM\w*|TMUX\w*|SYSTEMD_(?!PAGER)\w+|GTK_\w+|QT_\w+|GIO_\w+|STRACE_\w+|GCC_\w+|COMPILER_PATH|LIBRARY_PATH"
 )
-# Of git's, those that are only told, or that are judged as the program or the place that they name.
-_GIT: Final = re.compile(
+# Variables of git that only carry information, or that are judged by the program or path they name.
+_HARMLESS_GIT: Final = re.compile(
     r"GIT_(?:(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)|TERMINAL_PROMPT|MERGE_AUTOEDIT|OPTIONAL_LOCKS|NO_REPLACE_OBJECTS"
     r"|LITERAL_PATHSPECS|GLOB_PATHSPECS|ICASE_PATHSPECS|ADVICE|PAGER_IN_USE|DIR|WORK_TREE|INDEX_FILE|CEILING_DIRECTORIES)"
 )
-_COMMANDS: Final = re.compile(
+_COMMAND_VARIABLES: Final = re.compile(
     r"(?:GIT_)?(?:PAGER|EDITOR|SSH_COMMAND|SSH|ASKPASS|EXTERNAL_DIFF|SEQUENCE_EDITOR|PROXY_COMMAND)|VISUAL|FCEDIT|MANPAGER|BROWSER"
     r"|\w+_RSH|\w+_RUNNER|\w+_LINKER|\w+_WRAPPER|RUSTC|RUSTDOC|MAKE|SUDO_ASKPASS|SSH_ASKPASS|DELTA_PAGER|BAT_PAGER|SYSTEMD_PAGER|CC|CXX|LD|AR|SHELL"
 )
-_PLACES: Final = re.compile(
+_PATH_VARIABLES: Final = re.compile(
     r"PYTHONPATH|PERL5LIB|RUBYLIB|NODE_PATH|GOPATH|CLASSPATH|GIT_DIR|GIT_WORK_TREE|GIT_INDEX_FILE|MANPATH|TMPDIR|TZ|XDG_CACHE_HOME|XDG_STATE_HOME"
 )
 
 
-def assign(name: str, value: str, scene: Scene) -> list[Inner]:
-    """Note what a variable is set to. Where it names a program, that is judged as one."""
-    if runs_as_name(value):
-        scene.unclear(f"{name}={value}", "where it is taken for a number, what is in it is run")
+def judge_assignment(name: str, value: str, state: ShellState) -> list[Inner]:
+    """Note the effect of an assignment. If the variable names a program, return it to be judged as a script."""
+    if runs_when_evaluated(value):
+        state.mark_unclear(f"{name}={value}", "used as a number, it would run a command")
     name = name.partition("[")[0]
-    if name in NUMBERS:
-        scene.unclear(f"{name}={value}", f"{name} is the shell's own")
-    elif _COMMANDS.fullmatch(name):
-        return [Script(text=value)] if value else []
-    elif _DANGEROUS.fullmatch(name) and not _GIT.fullmatch(name):
-        scene.unclear(f"{name}={value}", f"{name} changes what programs do, or which are run")
+    if name in NUMERIC_VARIABLES:
+        state.mark_unclear(f"{name}={value}", f"{name} belongs to the shell")
+    elif _COMMAND_VARIABLES.fullmatch(name):
+        return [InnerScript(text=value)] if value else []
+    elif _DANGEROUS.fullmatch(name) and not _HARMLESS_GIT.fullmatch(name):
+        state.mark_unclear(f"{name}={value}", f"{name} changes what programs do, or which are run")
     elif name == "NODE_OPTIONS":
         if has_hole(value) or re.search(
             r"(?:^|\s)(?:-r|--require|--import|--(?:experimental-)?loader)\b", value
         ):
-            scene.unclear(f"{name}={value}", "it has node run something first")
-    elif _PLACES.fullmatch(name):
+            state.mark_unclear(f"{name}={value}", "it makes node run something first")
+    elif _PATH_VARIABLES.fullmatch(name):
         if name == "GIT_DIR":
-            look_at_repository(value, scene)
+            examine_repository(value, state)
         for path in value.split(":"):
-            scene.touch(Field(path), "look")
+            state.touch(Field(path), "look")
     return []

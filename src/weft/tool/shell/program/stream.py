@@ -1,15 +1,15 @@
-"""sed, awk, dd and jq: stream editors that also read, write and run."""
+"""Examine sed, awk, dd and jq, which can also read and write files and run programs."""
 
 import re
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from weft.tool.shell.field import Field, Reading, has_hole, is_meant, names, split
-from weft.tool.shell.program.inner import Found
-from weft.tool.shell.program.table import PROGRAMS, use_files
-from weft.tool.shell.scene import Scene
+from weft.tool.shell.arguments import Field, Fields, has_hole, may_mean, parse_arguments, split_names
+from weft.tool.shell.program.effects import ProgramEffects
+from weft.tool.shell.program.table import PROGRAMS, touch_files
+from weft.tool.shell.state import ShellState
 
-Deed = tuple[Literal["read", "write", "run"], str]
+SedAction = tuple[Literal["read", "write", "run"], str]
 
 _ADDRESS: Final = re.compile(r"\d+(?:~\d+)?|\$|[+~]\d+")
 _PLAIN: Final = frozenset("=dDgGhHnNpPxzFqQl{}")
@@ -18,24 +18,26 @@ _TEXTS: Final = frozenset("aic")
 _FILES: Final[dict[str, Literal["read", "write"]]] = {"r": "read", "R": "read", "w": "write", "W": "write"}
 
 
-def deeds(script: str) -> list[Deed] | None:
-    """What the script does with files and programs; None when it cannot be read."""
+def parse_sed_script(script: str) -> list[SedAction] | None:
+    """Return what a sed script does with files and programs, or None if it cannot be read."""
     try:
-        return list(_Script(script).read())
-    except (IndexError, _OddError):
+        return list(_SedParser(script).read())
+    except (IndexError, _UnreadableScriptError):
         return None
 
 
-class _OddError(Exception):
+class _UnreadableScriptError(Exception):
     pass
 
 
-class _Script:
+class _SedParser:
+    """Reads a sed script command by command."""
+
     def __init__(self, text: str) -> None:
         self._text = text
         self._place = 0
 
-    def read(self) -> Iterator[Deed]:
+    def read(self) -> Iterator[SedAction]:
         while self._skip(" \t\n;"):
             self._addresses()
             command = self._next()
@@ -57,9 +59,9 @@ class _Script:
                 self._delimited(2)
                 yield from self._flags()
             else:
-                raise _OddError
+                raise _UnreadableScriptError
 
-    def _flags(self) -> Iterator[Deed]:
+    def _flags(self) -> Iterator[SedAction]:
         while self._place < len(self._text) and self._text[self._place] not in " \t\n;}":
             flag = self._next()
             if flag == "e":
@@ -67,7 +69,7 @@ class _Script:
             elif flag == "w":
                 yield "write", self._line().strip()
             elif flag not in "gpiImM0123456789":
-                raise _OddError
+                raise _UnreadableScriptError
 
     def _addresses(self) -> None:
         while True:
@@ -87,19 +89,19 @@ class _Script:
                 return
 
     def _delimited(self, parts: int) -> None:
-        """From a delimiter over so many parts to the last delimiter."""
+        """Skip this many parts that are separated by a delimiter."""
         delimiter, first = self._next(), parts
         while parts:
             char = self._next()
             if char == "\\":
                 self._place += 1
             elif char == "[" and parts == first and self._hides(delimiter):
-                raise _OddError  # sometimes that is the delimiter, and sometimes not
+                raise _UnreadableScriptError  # whether this is the delimiter depends on the implementation
             elif char == delimiter:
                 parts -= 1
 
     def _hides(self, delimiter: str) -> bool:
-        """Whether the brackets that have just been opened hold the delimiter."""
+        """Return True if the bracket expression that starts here contains the delimiter."""
         found = re.compile(r"\^?\]?[^\]\n]*\]").match(self._text, self._place)
         return found is not None and delimiter in found[0]
 
@@ -130,37 +132,40 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _REGEX: Final = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]\n/]*\])*/")
-# They read another file, run a program, or let the program choose what it is given. `@` calls and loads by name.
-_WAYS: Final = names("system getline ARGV ARGC @ |")
-_BEFORE_REGEX: Final = names("print printf return in else do case")
+# These read another file, run a program, or change which files are read. `@` calls and loads by name.
+_DANGEROUS_TOKENS: Final = split_names("system getline ARGV ARGC @ |")
+_BEFORE_REGEX: Final = split_names("print printf return in else do case")
 _ENDS: Final = frozenset({";", "}", "\n", ""})
 
 
-def look_at_awk(program: str, scene: Scene) -> bool:
-    """Note what an awk program does beside reading lines. Gives whether it only tells."""
+def examine_awk_program(program: str, state: ShellState) -> bool:
+    """Note what an awk program does besides reading its input. Return True if it only prints."""
     try:
-        saved = list(_saved(list(_tokens(program))))
-    except _OddError:
-        scene.unclear(f"awk {program}", "the awk program writes files or runs programs")
+        saved = list(_list_awk_outputs(list(_tokenize_awk(program))))
+    except _UnreadableScriptError:
+        state.mark_unclear(f"awk {program}", "the awk program writes files or runs programs")
         return False
     for path in saved:
-        scene.touch(Field(path), "write")
+        state.touch(Field(path), "write")
     return not saved
 
 
-def _tokens(program: str) -> Iterator[str]:
-    """The program in pieces, regular expressions left out. Raises where it cannot be told what a slash is."""
+def _tokenize_awk(program: str) -> Iterator[str]:
+    """Yield the tokens of a program without regular expressions.
+
+    Raise `_UnreadableScriptError` if a slash cannot be told from the start of one.
+    """
     place, before = 0, "\n"
     loops = re.search(r"\b(?:if|while|for|switch)\b", program) is not None
     while place < len(program):
         found = _TOKEN.match(program, place)
         if found is None:
-            raise _OddError
+            raise _UnreadableScriptError
         token = found[0]
-        if token in ("/", "/=") and not _divides(before, loops=loops):
+        if token in ("/", "/=") and not _is_division(before, loops=loops):
             regex = _REGEX.match(program, place)
             if regex is None:
-                raise _OddError
+                raise _UnreadableScriptError
             place, before = regex.end(), "0"
             continue
         place = found.end()
@@ -169,20 +174,20 @@ def _tokens(program: str) -> Iterator[str]:
             before = token
 
 
-def _divides(before: str, *, loops: bool) -> bool:
-    """Whether a slash behind this is for dividing."""
+def _is_division(before: str, *, loops: bool) -> bool:
+    """Return True if a slash after this token means division."""
     if before in ("++", "--", "length") or (before == ")" and loops):
-        raise _OddError
+        raise _UnreadableScriptError
     operand = before[0] in '"$)]' or before[0].isalnum() or before[0] in "._"
     return operand and before not in _BEFORE_REGEX
 
 
-def _saved(tokens: list[str]) -> Iterator[str]:
-    """The files that are printed to. Raises for what does more."""
+def _list_awk_outputs(tokens: list[str]) -> Iterator[str]:
+    """Yield the files that a program prints to. Raise `_UnreadableScriptError` if it does more."""
     depth, printing = 0, False
     for place, token in enumerate(tokens):
-        if token in _WAYS:
-            raise _OddError
+        if token in _DANGEROUS_TOKENS:
+            raise _UnreadableScriptError
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(token, 0)
         if token in ("print", "printf"):
             printing, depth = True, 0
@@ -191,19 +196,19 @@ def _saved(tokens: list[str]) -> Iterator[str]:
         elif printing and depth <= 0 and token in (">", ">>"):
             path, end = (*tokens[place + 1 : place + 3], "", "")[:2]
             if not path.startswith('"') or "\\" in path or end not in _ENDS:
-                raise _OddError
+                raise _UnreadableScriptError
             yield path[1:-1]
 
 
-# Behind any letters but those that take a value.
+# After any letters that do not take a value.
 _IN_PLACE: Final = re.compile(r"(-[a-dghjkm-zA-Z]*)i.*", re.DOTALL)
 
 
-def look_at_sed(rest: Reading, scene: Scene) -> Found:
-    # `-i` may have an ending right behind it, and never in the next word (but on a Mac).
+def examine_sed(rest: Fields, state: ShellState) -> ProgramEffects:
+    # A suffix may follow `-i` directly, but never as the next word, except on macOS.
     cut = [_IN_PLACE.fullmatch(field.text) for field in rest]
     left = [Field(found[1]) if found else field for field, found in zip(rest, cut, strict=True)]
-    given = split(
+    given = parse_arguments(
         [field for field, found in zip(left, cut, strict=True) if not found or found[1] != "-"], _SED
     )
     in_place = any(cut) or given.has("--in-place")
@@ -212,81 +217,81 @@ def look_at_sed(rest: Reading, scene: Scene) -> Found:
     if not scripts and not given.has("-f", "--file"):
         scripts, words = list(words[:1]), words[1:]
     for field in given.values("-f", "--file"):
-        scene.touch(field, "read")
-        scene.unclear(f"sed -f {field.text}", "a script of sed may write files and run programs")
+        state.touch(field, "read")
+        state.mark_unclear(f"sed -f {field.text}", "a script of sed may write files and run programs")
     quiet = not in_place
     for script in scripts:
-        quiet &= _look_at_script(script, scene)
+        quiet &= _examine_sed_script(script, state)
     for field in words:
-        scene.touch(field, "read")
+        state.touch(field, "read")
         if in_place:
-            scene.touch(field, "write")
-    return Found(quiet=quiet)
+            state.touch(field, "write")
+    return ProgramEffects(quiet=quiet)
 
 
-_SED: Final = names("-e -f -l --expression --file --line-length")
+_SED: Final = split_names("-e -f -l --expression --file --line-length")
 
 
-def _look_at_script(script: Field, scene: Scene) -> bool:
-    found = deeds(script.text) if not has_hole(script.text) else None
+def _examine_sed_script(script: Field, state: ShellState) -> bool:
+    found = parse_sed_script(script.text) if not has_hole(script.text) else None
     if found is None:
-        scene.unclear(f"sed {script.text}", "a script of sed that may write files and run programs")
+        state.mark_unclear(f"sed {script.text}", "a script of sed that may write files and run programs")
         return False
     for what, text in found:
         if what == "run":
-            scene.unclear(f"sed {script.text}", "the script of sed runs programs")
+            state.mark_unclear(f"sed {script.text}", "the script of sed runs programs")
         else:
-            scene.touch(Field(text), what)
+            state.touch(Field(text), what)
     return all(what == "read" for what, _ in found)
 
 
-_AWK: Final = names("-F -v -f -i -e -E -l -W -d -o -p -D -L --field-separator --assign")
-# Options of the several awks that change only how a program is read. Any other may run, load or write something.
-_QUIET_AWK: Final = names(
+_AWK: Final = split_names("-F -v -f -i -e -E -l -W -d -o -p -D -L --field-separator --assign")
+# Options of the various awks that only affect how a program is read. Any other may run, load or write something.
+_QUIET_AWK: Final = split_names(
     "-F -v -V -h -b -c -C -n -N -O -P -r -s -S -t -M --field-separator --assign --version --help --posix --traditional"
     " --re-interval --sandbox --lint --characters-as-bytes --csv -k --bignum"
 )
 
 
-def look_at_awks(rest: Reading, scene: Scene) -> Found:
-    given = split(rest, _AWK, until_word=True)
-    odd = [option for option, _ in given.options if not any(is_meant(option, quiet) for quiet in _QUIET_AWK)]
+def examine_awk(rest: Fields, state: ShellState) -> ProgramEffects:
+    given = parse_arguments(rest, _AWK, until_word=True)
+    odd = [option for option, _ in given.options if not any(may_mean(option, quiet) for quiet in _QUIET_AWK)]
     for option, value in given.options:
         if option in odd:
             for file in [value] if value is not None else []:
-                scene.touch(file, "read")
-            scene.unclear(
+                state.touch(file, "read")
+            state.mark_unclear(
                 " ".join(["awk", *(field.text for field in rest)]),
                 f"{option} may write files and run programs",
             )
     quiet = not odd
     for program in given.words[:1]:
         if has_hole(program.text):
-            scene.unclear(f"awk {program.text}", "an awk program may write files and run programs")
-        quiet &= look_at_awk(program.text, scene)
+            state.mark_unclear(f"awk {program.text}", "an awk program may write files and run programs")
+        quiet &= examine_awk_program(program.text, state)
     for field in given.words[1:]:
         if not re.match(r"[A-Za-z_]\w*=", field.text):
-            scene.touch(field, "read")
-    return Found(quiet=quiet)
+            state.touch(field, "read")
+    return ProgramEffects(quiet=quiet)
 
 
-def look_at_dd(rest: Reading, scene: Scene) -> Found:
+def examine_dd(rest: Fields, state: ShellState) -> ProgramEffects:
     quiet = True
     for field in rest:
         name, _, value = field.text.partition("=")
         if name == "if":
-            scene.touch(field.ending(value), "read")
+            state.touch(field.ending(value), "read")
         elif name == "of":
             quiet = False
-            scene.touch(field.ending(value), "write")
-    return Found(quiet=quiet)
+            state.touch(field.ending(value), "write")
+    return ProgramEffects(quiet=quiet)
 
 
 _NAMED: Final = frozenset({"--arg", "--argjson", "--slurpfile", "--rawfile"})
 
 
-def look_at_jq(rest: Reading, scene: Scene) -> Found:
-    """Some of its options take two words: a name and a value, or a name and a file."""
+def examine_jq(rest: Fields, state: ShellState) -> ProgramEffects:
+    """Examine jq, some of whose options take two words: a name, and a value or file."""
     left: list[Field] = []
     waiting = list(reversed(rest))
     while waiting:
@@ -297,6 +302,6 @@ def look_at_jq(rest: Reading, scene: Scene) -> Found:
         values = [waiting.pop() for _ in range(min(2, len(waiting)))]
         if field.text.endswith("file"):
             for value in values[1:]:
-                scene.touch(value, "read")
-    use_files("jq", PROGRAMS["jq"], tuple(left), scene)
-    return Found()
+                state.touch(value, "read")
+    touch_files("jq", PROGRAMS["jq"], tuple(left), state)
+    return ProgramEffects()

@@ -1,4 +1,4 @@
-"""What common programs do with the files they are given; a program that is not listed may do anything."""
+"""A table of what common programs do with their arguments. A program that is not listed may do anything."""
 
 import os
 import re
@@ -7,18 +7,28 @@ from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
-from weft.model.permission import HOLE
-from weft.tool.shell.field import Field, Given, Listing, Reading, has_hole, split, unknown, without_holes
+from weft.model.permission import UNKNOWN_START
+from weft.tool.shell.arguments import (
+    Field,
+    Fields,
+    FileListing,
+    ParsedArguments,
+    has_hole,
+    parse_arguments,
+    remove_holes,
+    unknown_field,
+)
 from weft.tool.shell.places import is_secret
-from weft.tool.shell.scene import Scene, Use
-from weft.tool.shell.words import is_wild
+from weft.tool.shell.state import FileUse, ShellState
+from weft.tool.shell.words import has_wildcard
 
-Role = Literal["none", "look", "read", "write", "copy", "link", "move", "out", "pack", "patch"]
+ArgumentRole = Literal["none", "look", "read", "write", "copy", "link", "move", "out", "pack", "patch"]
 
-# names | what the words are: none of them files, looked at by name, read, written, copied, linked or moved to the last,
-# `out` read the first and write the second, `pack` put a file in the place of each, `patch` change files that others name
-# | words before the files | options that take a value; with `<` a file that is read, with `>` one that is written, with
-# `*` one that names files which are read, with `!` something that is run; with `^` the words before the files fall away.
+# The columns are: names | role of the words | words before the files | options with a value.
+# Roles: `none` they are not files; `look` only their names matter; `read`; `write`; `copy`, `link`, `move` to the last word;
+# `out` the first is read and the second written; `pack` each is replaced by another file; `patch` changes files that a file names.
+# Marks of an option: `<` its value is a file that is read; `>` one that is written; `*` one that names files which are read;
+# `!` something that is run; `^` with it, there are no words before the files.
 _TABLE = """
 true false : pwd whoami id groups uname arch uptime nproc lscpu free tty logname users w | none
 echo printf yes seq sleep expr factor numfmt basename dirname cal tput stty clear reset | none
@@ -103,8 +113,8 @@ dos2unix unix2dos | write
 """
 
 
-class Program(Struct, frozen=True, kw_only=True):
-    role: Role
+class ProgramEntry(Struct, frozen=True, kw_only=True):
+    role: ArgumentRole
     skip: int = 0
     taking: frozenset[str] = frozenset()
     reading: frozenset[str] = frozenset()
@@ -114,29 +124,29 @@ class Program(Struct, frozen=True, kw_only=True):
     instead: frozenset[str] = frozenset()
 
 
-def _options(words: list[str], sign: str) -> frozenset[str]:
+def _select_options(words: list[str], sign: str) -> frozenset[str]:
     return frozenset(word.lstrip("^<>!*") for word in words if not sign or sign in word[: word.index("-")])
 
 
-def _program(role: Role, skip: str, words: list[str]) -> Program:
-    return Program(
+def _parse_entry(role: ArgumentRole, skip: str, words: list[str]) -> ProgramEntry:
+    return ProgramEntry(
         role=role,
         skip=int(skip or 0),
-        taking=_options(words, ""),
-        reading=_options(words, "<"),
-        writing=_options(words, ">"),
-        running=_options(words, "!"),
-        naming=_options(words, "*"),
-        instead=_options(words, "^"),
+        taking=_select_options(words, ""),
+        reading=_select_options(words, "<"),
+        writing=_select_options(words, ">"),
+        running=_select_options(words, "!"),
+        naming=_select_options(words, "*"),
+        instead=_select_options(words, "^"),
     )
 
 
-def _read_table() -> dict[str, Program]:
-    roles: dict[str, Role] = {role: role for role in get_args(Role)}
+def _read_table() -> dict[str, ProgramEntry]:
+    roles: dict[str, ArgumentRole] = {role: role for role in get_args(ArgumentRole)}
     programs = {}
     for line in _TABLE.strip().splitlines():
         names, role, skip, options = (*map(str.strip, line.split("|")), "", "")[:4]
-        program = _program(roles[role], skip, options.split())
+        program = _parse_entry(roles[role], skip, options.split())
         programs.update(dict.fromkeys(names.split(), program))
     return programs
 
@@ -167,211 +177,216 @@ dotnet --info --list-sdks
 _READING_VERBS: Final = {
     words[0]: frozenset(words[1:]) for line in _VERBS.strip().splitlines() if (words := line.split())
 }
-_ASKING: Final = frozenset({"--version", "-V", "-v", "--help", "-h", "version", "help"})
+_HELP_OPTIONS: Final = frozenset({"--version", "-V", "-v", "--help", "-h", "version", "help"})
 
 
-def is_asked(argv: Reading) -> bool:
-    """Whether a program is only asked for its version, or how it is used."""
-    return len(argv) == 2 and "/" not in argv[0].text and argv[1].text in _ASKING  # noqa: PLR2004  it and the question
+def asks_for_help(argv: Fields) -> bool:
+    """Return True if a program is only asked for its version or its usage."""
+    return len(argv) == 2 and "/" not in argv[0].text and argv[1].text in _HELP_OPTIONS  # noqa: PLR2004  the program and the option
 
 
-def only_tells(argv: Reading) -> bool:
-    """Whether a program that may do anything is only asked for something here."""
+def only_reads(argv: Fields) -> bool:
+    """Return True if a program that may do anything is only asked for information here."""
     if len(argv) == 1 or "/" in argv[0].text:
         return False
-    return argv[1].text in _READING_VERBS.get(argv[0].text, ()) or is_asked(argv)
+    return argv[1].text in _READING_VERBS.get(argv[0].text, ()) or asks_for_help(argv)
 
 
 _URL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
-# Programs that read whole directories when told to, and those that do unless told otherwise.
+# Programs that read whole directories with an option.
 _RECURSIVE: Final = frozenset({"grep", "egrep", "fgrep", "diff", "colordiff", "zcat", "gzcat"})
 _COMPARING: Final = frozenset({"diff", "colordiff"})
-# They give each file to another program as its input, which then goes through the directory that it is in.
+# These pipe each file into grep, which then searches the working directory.
 _FEEDING: Final = frozenset({"zgrep", "bzgrep", "xzgrep"})
 _SEARCHING: Final = frozenset({"rg", "ag", "ack"})
 _HIDDEN: Final = ("-u", "-.", "--hidden", "--no-ignore", "--unrestricted")
 _ALL_BELOW: Final = ("-r", "-R", "-a", "--recursive", "--archive")
-# They make names up if they are given none.
+# With `@`, these read options from a file.
 _BINARY: Final = frozenset({"nm", "objdump", "readelf", "size", "strings"})
+# These make up the names of their output files.
 _NAMING: Final = frozenset({"split", "csplit"})
 _TO_STDOUT: Final = ("-c", "--stdout", "--to-stdout")
 _TELLING: Final = ("-t", "--test", "--list")
-# Of several modes the last counts.
+# The last of several modes counts.
 _PACKING: Final = ("-z", "--compress", "-d", "--decompress", "--uncompress", "--train", "-b")
 
 
-def use_files(name: str, program: Program, rest: Reading, scene: Scene) -> None:
-    """Note the files of a program in the table."""
+def touch_files(name: str, program: ProgramEntry, rest: Fields, state: ShellState) -> None:
+    """Note the files that a program in the table uses."""
     odd = name == "xxd"
-    given = split(_apart(rest) if odd else rest, program.taking, until_word=odd)
+    given = parse_arguments(_shorten_xxd_options(rest) if odd else rest, program.taking, until_word=odd)
     words = given.words[0 if given.has(*program.instead) else program.skip :]
-    _use_options(name, given, program, scene)
-    _use_words(program, words, given, scene)
+    _touch_options(name, given, program, state)
+    _touch_words(program, words, given, state)
     if program.role == "read":
-        _read_trees(name, given, words, scene)
+        _touch_trees(name, given, words, state)
     if name.endswith("sum") and given.has("-c", "--check"):
-        scene.touch(unknown("files named in a list of sums"), "read")
+        state.touch(unknown_field("files named in a list of sums"), "read")
     if name in _BINARY and any(field.text.startswith("@") for field in words):
-        scene.unclear(" ".join([name, *(field.text for field in rest)]), "it takes options from a file")
+        state.mark_unclear(" ".join([name, *(field.text for field in rest)]), "it takes options from a file")
     if name in _NAMING and len(words) <= 1:
-        scene.touch(Field("xaa"), "write")
+        state.touch(Field("xaa"), "write")
 
 
-def _apart(rest: Reading) -> Reading:
-    """The options of xxd: their first letter says it all, and only some of them take a value."""
+def _shorten_xxd_options(rest: Fields) -> Fields:
+    """Shorten the options of xxd to their first letter, which determines them. Only some of them take a value."""
     return tuple(
         Field(field.text[:2]) if re.match(r"-[abCdeEiprtuv]", field.text) else field for field in rest
     )
 
 
-def _use_options(name: str, given: Given, program: Program, scene: Scene) -> None:
+def _touch_options(name: str, given: ParsedArguments, program: ProgramEntry, state: ShellState) -> None:
     for option, value in given.options:
         if value is None:
             continue
         if option in program.running:
-            scene.unclear(f"{name} {option} {value.text}", "an option of it runs a program")
+            state.mark_unclear(f"{name} {option} {value.text}", "an option of it runs a program")
         elif option in program.naming:
-            scene.touch(value, "read")
-            scene.touch(unknown(f"files named in {value.text}"), "read")
+            state.touch(value, "read")
+            state.touch(unknown_field(f"files named in {value.text}"), "read")
         elif option in program.writing:
-            _write([value], scene, below=False)
+            _touch_written([value], state, below=False)
         elif option in program.reading:
-            scene.touch(value, "read")
+            state.touch(value, "read")
         elif option not in program.taking:
-            use_look(value, scene)
-        elif is_secret(value.text.rpartition("/")[2]) or scene.exists(value.text):
-            # Not every version of a program takes a value there.
-            scene.touch(value, "read")
+            touch_path(value, state)
+        elif is_secret(value.text.rpartition("/")[2]) or state.exists(value.text):
+            # Not every version of the program takes a value here.
+            state.touch(value, "read")
 
 
-def _use_words(program: Program, words: Sequence[Field], given: Given, scene: Scene) -> None:
+def _touch_words(
+    program: ProgramEntry, words: Sequence[Field], given: ParsedArguments, state: ShellState
+) -> None:
     match program.role:
         case "none":
-            # The shell looks for names all the same.
+            # The shell expands globs in any case.
             for field in words:
-                if field.wild and is_wild(without_holes(field.text)):
-                    scene.touch(field, "look")
+                if field.wild and has_wildcard(remove_holes(field.text)):
+                    state.touch(field, "look")
         case "look" | "read":
             for field in words:
-                scene.touch(field, program.role)
+                state.touch(field, program.role)
         case "write":
-            _write(words, scene, below=given.has(*_ALL_BELOW))
+            _touch_written(words, state, below=given.has(*_ALL_BELOW))
         case "out":
-            _use_out(words, scene)
+            _touch_output(words, state)
         case "pack":
-            _pack(words, given, scene)
+            _touch_packed(words, given, state)
         case "patch":
             for directory in given.values("-d", "--directory"):
-                scene.touch_all(directory, "write")
-            _write(words[:1], scene, below=False)
+                state.touch_all(directory, "write")
+            _touch_written(words[:1], state, below=False)
             if not words and not given.has("-d", "--directory"):
-                scene.touch_below(*(scene.cwds or ()))
+                state.touch_below(*(state.cwds or ()))
         case "copy" | "link" | "move":
-            _use_copies(program, words, given, scene)
+            _touch_copies(program, words, given, state)
 
 
-def _pack(words: Sequence[Field], given: Given, scene: Scene) -> None:
+def _touch_packed(words: Sequence[Field], given: ParsedArguments, state: ShellState) -> None:
     quiet = given.has(*_TO_STDOUT) or (given.has(*_TELLING) and not given.has(*_PACKING))
     below = given.has("-r", "--recursive")
     for field in words:
         if below:
-            scene.touch_all(field, "read", links=True)
+            state.touch_all(field, "read", links=True)
         else:
-            scene.touch(field, "read")
+            state.touch(field, "read")
         if not quiet:
-            _write([field], scene, below=below)
+            _touch_written([field], state, below=below)
     if given.has("--train"):
-        scene.touch(Field("dictionary"), "write")
+        state.touch(Field("dictionary"), "write")
 
 
-def _write(words: Sequence[Field], scene: Scene, *, below: bool) -> None:
+def _touch_written(words: Sequence[Field], state: ShellState, *, below: bool) -> None:
     for field in words:
-        # To these a dash is a name like any other.
+        # To these programs, a dash is an ordinary name.
         named = Field("./-") if field.text == "-" else field
         if below:
-            scene.touch_all(named, "write")
+            state.touch_all(named, "write")
         else:
-            scene.touch(named, "write")
+            state.touch(named, "write")
 
 
-def _use_out(words: Sequence[Field], scene: Scene) -> None:
-    # Without one of its options, ptx reads them all.
+def _touch_output(words: Sequence[Field], state: ShellState) -> None:
+    # Without a certain option, ptx reads all of its arguments.
     for field in words:
-        scene.touch(field, "read")
-    _write(words[1:], scene, below=False)
+        state.touch(field, "read")
+    _touch_written(words[1:], state, below=False)
 
 
-def _use_copies(program: Program, words: Sequence[Field], given: Given, scene: Scene) -> None:
+def _touch_copies(
+    program: ProgramEntry, words: Sequence[Field], given: ParsedArguments, state: ShellState
+) -> None:
     into = given.values("-t", "--target-directory")
     sources, targets = (words, into) if into or len(words) == 1 else (words[:-1], list(words[-1:]))
     targets = targets or [Field(".")]
     below = given.has(*_ALL_BELOW)
     for source in sources:
-        whole = below or (program.role == "move" and scene.is_directory(source))
+        whole = below or (program.role == "move" and state.is_directory(source))
         if whole:
-            scene.touch_all(source, "read")
+            state.touch_all(source, "read")
         else:
-            scene.touch(source, "read")
+            state.touch(source, "read")
         if program.role != "copy":
-            # A link gives another name to what it leads to, and with it every way to change that.
-            _write([source], scene, below=whole)
+            # A link is another name for its target, through which the target can be changed.
+            _touch_written([source], state, below=whole)
         for target in targets:
-            _write_copy(source, target, scene, within=bool(into) or scene.is_directory(target), below=whole)
+            _touch_copy(source, target, state, within=bool(into) or state.is_directory(target), below=whole)
 
 
-def _write_copy(source: Field, target: Field, scene: Scene, *, within: bool, below: bool) -> None:
+def _touch_copy(source: Field, target: Field, state: ShellState, *, within: bool, below: bool) -> None:
     name = os.path.basename(source.text.rstrip("/"))
     if not within:
-        _write([target], scene, below=below)
+        _touch_written([target], state, below=below)
     elif name in ("", ".", ".."):
-        scene.touch_all(target, "write")
+        state.touch_all(target, "write")
     elif not target.is_known:
-        scene.touch(target, "write")
+        state.touch(target, "write")
     else:
         wild = os.path.join(target.text, os.path.basename(source.wild)) if source.wild else ""
-        _write([Field(os.path.join(target.text, name), wild)], scene, below=below)
+        _touch_written([Field(os.path.join(target.text, name), wild)], state, below=below)
 
 
-def _read_trees(name: str, given: Given, words: Sequence[Field], scene: Scene) -> None:
-    # Newer ones pass over what begins with a dot unless told not to.
+def _touch_trees(name: str, given: ParsedArguments, words: Sequence[Field], state: ShellState) -> None:
+    # ripgrep and similar programs skip dot files unless told otherwise.
     hidden = name in _SEARCHING and given.has(*_HIDDEN)
     recursive = name in _RECURSIVE | _FEEDING and given.has(
         "-r", "-R", "--recursive", "--dereference-recursive"
     )
     follow = given.has("-R", "--dereference-recursive", "-L", "--follow")
     links = follow
-    if name in _COMPARING and any(map(scene.is_directory, words)):
-        # Of directories the files are compared, those that links lead to as well.
+    if name in _COMPARING and any(map(state.is_directory, words)):
+        # For directories, diff compares their files, including the targets of links.
         recursive, links = True, True
         follow = given.has("-N", "--new-file", "-P", "--unidirectional-new-file")
     if not hidden and not recursive and not (name in _SEARCHING and follow):
         return
-    named = () if name in _FEEDING else tuple(root for field in words for root in scene.rooted(field))
-    roots = named or scene.cwds or ()
+    named = () if name in _FEEDING else tuple(root for field in words for root in state.resolve_roots(field))
+    roots = named or state.cwds or ()
     included = [field.text for field in given.values("--include")]
     if any(is_excluded(field.text) for field in given.values("--exclude")):
         return
-    listing = Listing(
+    listing = FileListing(
         roots=roots, name=included[0] if len(included) == 1 else None, hidden=hidden or recursive
     )
-    scene.touch_tree(listing, "read", links=links, follow=follow)
+    state.touch_tree(listing, "read", links=links, follow=follow)
 
 
 def is_excluded(pattern: str) -> bool:
     return pattern in (".env*", "*.env*", ".*", ".env")
 
 
-def hides_option(rest: Reading, program: Program | None) -> str:
-    """A word of which it is not known which option it is, if there is one."""
+def find_unknown_option(rest: Fields, program: ProgramEntry | None) -> str:
+    """Return an argument that may turn out to be any option, or "" if there is none."""
     taking = program.taking if program is not None else frozenset()
     for field in rest:
         if field.text == "--":
             return ""
-        option, sign, _ = field.text.partition(HOLE)
+        option, sign, _ = field.text.partition(UNKNOWN_START)
         if not sign or field.is_number or field.listing is not None:
             continue
         if not option.startswith("-"):
-            # Where all its words are files, one that is not known is asked about as such.
+            # If all words are files, an unknown one is listed as an unknown file.
             if not option and program is not None and (program.role == "none" or program.skip):
                 return field.text
         elif not (option in taking or (option.startswith("--") and "=" in option) or field.wild):
@@ -379,23 +394,23 @@ def hides_option(rest: Reading, program: Program | None) -> str:
     return ""
 
 
-def use_looks(rest: Reading, scene: Scene) -> None:
-    """For a program that is not in the table: whatever looks like a path is one."""
+def touch_paths(rest: Fields, state: ShellState) -> None:
+    """Note the arguments of a program that is not in the table: everything that looks like a path is one."""
     for field in rest:
-        use_look(field, scene)
+        touch_path(field, state)
 
 
-def use_look(field: Field, scene: Scene, use: Use = "read") -> None:
+def touch_path(field: Field, state: ShellState, use: FileUse = "read") -> None:
     if field.listing is not None or field.wild:
-        scene.touch(field, use)
+        state.touch(field, use)
         return
-    for text in _candidates(field.text):
-        if scene.looks_like_path(text):
-            scene.touch(Field(_at_home(text, scene)), use)
+    for text in _list_candidates(field.text):
+        if state.looks_like_path(text):
+            state.touch(Field(_expand_home(text, state)), use)
 
 
-def _candidates(text: str) -> Iterator[str]:
-    """The pieces of an argument that may be a path: `--file=x`, `-Ix`, `@x`, `a:b`."""
+def _list_candidates(text: str) -> Iterator[str]:
+    """Yield the parts of an argument that may be a path: `--file=x`, `-Ix`, `@x`, `a:b`."""
     if has_hole(text) or _URL.match(text):
         return
     text = text.removeprefix("file://")
@@ -408,5 +423,5 @@ def _candidates(text: str) -> Iterator[str]:
             yield from (piece for piece in text.split(sign) if piece)
 
 
-def _at_home(text: str, scene: Scene) -> str:
-    return scene.where.home + text[1:] if text == "~" or text.startswith("~/") else text
+def _expand_home(text: str, state: ShellState) -> str:
+    return state.location.home + text[1:] if text == "~" or text.startswith("~/") else text

@@ -1,19 +1,26 @@
-"""Programs that run another program: what they run is judged as if it stood there alone."""
+"""Unwrap programs that run another program. What they run is judged as if it stood alone."""
 
 import re
 import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from weft.model.permission import HOLE, hole
-from weft.tool.shell.field import Field, Given, Reading, names, split, unknown
-from weft.tool.shell.program.inner import Argv, Inner, Script, Setting
-from weft.tool.shell.scene import Feed, Scene
+from weft.model.permission import UNKNOWN_START, mark_unknown
+from weft.tool.shell.arguments import (
+    Field,
+    Fields,
+    ParsedArguments,
+    parse_arguments,
+    split_names,
+    unknown_field,
+)
+from weft.tool.shell.program.effects import Inner, InnerAssignment, InnerCommand, InnerScript
+from weft.tool.shell.state import ShellState, StreamContent
 
-_SU: Final = names("-c --command -s --shell -g -G")
+_SU: Final = split_names("-c --command -s --shell -g -G")
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
-# name, how many words come before the command, and the options that take a value.
+# Each line: name, number of words before the command, and the options that take a value.
 _TABLE = """
 sudo 0 -u -g -h -p -C -c -r -t -T -U -D -R --user --group --host --prompt --chdir --close-from --role --type
 doas 0 -u -C
@@ -95,156 +102,160 @@ _WRAPPERS: Final = {
     for line in _TABLE.strip().splitlines()
     if (words := line.split())
 }
-# Runners of a package's programs: `uv run pytest` runs pytest.
+# Runners for the programs of a package: `uv run pytest` runs pytest.
 _RUNNERS: Final = {
     "uv": "run", "poetry": "run", "pipenv": "run", "pdm": "run", "hatch": "run", "rye": "run", "pixi": "run",
     "bundle": "exec", "npm": "exec", "pnpm": "exec", "yarn": "exec", "conda": "run", "mamba": "run", "mise": "exec",
     "asdf": "exec", "rbenv": "exec", "pyenv": "exec", "dotnet": "exec", "devbox": "run", "pipx": "run", "op": "run",
 }  # fmt: skip
-_RUNNER_VALUES: Final = names("-n -p --name --prefix --with --from --python --package --extra --group")
-WRAPPING: Final = frozenset(_WRAPPERS) | names("env xargs")
-# They fetch the program that they run, or what belongs to it, and keep it.
-FETCHING: Final = frozenset(_RUNNERS) | names("npx bunx uvx pipx ssh perf valgrind script hyperfine gdb")
-# They start what goes on after the command has ended, where nobody finds it.
-LASTING: Final = names(
+_RUNNER_VALUES: Final = split_names("-n -p --name --prefix --with --from --python --package --extra --group")
+WRAPPERS: Final = frozenset(_WRAPPERS) | split_names("env xargs")
+# These download and store the program that they run, or parts of it.
+FETCHING_PROGRAMS: Final = frozenset(_RUNNERS) | split_names(
+    "npx bunx uvx pipx ssh perf valgrind script hyperfine gdb"
+)
+# These start processes that go on after the command has ended. They are unclear.
+DETACHING_PROGRAMS: Final = split_names(
     "at batch crontab systemd-run tmux screen launchctl daemonize start-stop-daemon abduco dtach zellij"
 )
 
 
-def unwrap(argv: Reading, scene: Scene, stdin: Feed | None) -> list[Inner] | None:
-    """What a wrapper runs; None when this is none."""
+def unwrap_command(argv: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner] | None:
+    """Return what a wrapper runs, or None if the program is not a wrapper."""
     name, rest = argv[0].text.rpartition("/")[2], argv[1:]
     match name:
         case "env":
-            return _env(rest, scene, stdin)
+            return _unwrap_env(rest, state, stdin)
         case "xargs":
-            return _xargs(rest, scene, stdin)
+            return _unwrap_xargs(rest, state, stdin)
         case "parallel":
-            return _parallel(rest, scene, stdin)
+            return _unwrap_parallel(rest, state, stdin)
         case "eval":
-            return [Script(text=" ".join(field.text for field in rest), stdin=stdin)] if rest else []
+            return [InnerScript(text=" ".join(field.text for field in rest), stdin=stdin)] if rest else []
         case "trap":
-            return [Script(text=field.text) for field in split(rest).words[:1]]
+            return [InnerScript(text=field.text) for field in parse_arguments(rest).words[:1]]
         case "jobs":
-            given = split(rest, until_word=True)
-            return [Argv(fields=given.words)] if given.has("-x") else []
+            given = parse_arguments(rest, until_word=True)
+            return [InnerCommand(fields=given.words)] if given.has("-x") else []
         case "alias":
-            return _alias(rest, scene)
+            return _unwrap_alias(rest, state)
         case "su":
-            return [Script(text=field.text) for field in split(rest, _SU).values("-c", "--command")]
+            return [
+                InnerScript(text=field.text) for field in parse_arguments(rest, _SU).values("-c", "--command")
+            ]
         case "ssh":
-            return _ssh(rest, scene)
+            return _examine_ssh(rest, state)
         case _ if name in _RUNNERS:
-            return _runner(name, rest, stdin)
+            return _unwrap_runner(name, rest, stdin)
         case _ if name in _WRAPPERS:
-            return _plain(name, rest, scene, stdin)
+            return _unwrap_plain(name, rest, state, stdin)
         case _:
             return None
 
 
-def _alias(rest: Reading, scene: Scene) -> list[Inner]:
+def _unwrap_alias(rest: Fields, state: ShellState) -> list[Inner]:
     named = [field.text for field in rest if "=" in field.text]
     for text in named:
-        scene.unclear(f"alias {text}", "some shells put it in the place of what follows")
-    return [Script(text=text.partition("=")[2]) for text in named]
+        state.mark_unclear(f"alias {text}", "some shells substitute it in what follows")
+    return [InnerScript(text=text.partition("=")[2]) for text in named]
 
 
-def _plain(name: str, rest: Reading, scene: Scene, stdin: Feed | None) -> list[Inner]:
+def _unwrap_plain(name: str, rest: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
     skipped, taking = _WRAPPERS[name]
-    given = _split(name, rest, taking, scene)
-    inner: list[Inner] = [Script(text=field.text) for field in _texts_run(name, given)]
-    _touch_files(name, given, scene)
+    given = _parse_options(name, rest, taking, state)
+    inner: list[Inner] = [InnerScript(text=field.text) for field in _list_scripts(name, given)]
+    _touch_files(name, given, state)
     if name == "command" and given.has("-v", "-V"):
         return []
     words = given.words
     if skipped:
-        behind = _split(name, words[skipped:], taking, scene)
-        inner += [Script(text=field.text) for field in _texts_run(name, behind)]
+        behind = _parse_options(name, words[skipped:], taking, state)
+        inner += [InnerScript(text=field.text) for field in _list_scripts(name, behind)]
         words = behind.words
     if name == "hyperfine":
-        return [*inner, *(Script(text=field.text) for field in words)]
+        return [*inner, *(InnerScript(text=field.text) for field in words)]
     if name == "watch" and words:
-        return [*inner, Script(text=" ".join(field.text for field in words))]
-    return [*inner, *_settle(words, stdin)]
+        return [*inner, InnerScript(text=" ".join(field.text for field in words))]
+    return [*inner, *_split_assignments(words, stdin)]
 
 
-def _split(name: str, rest: Reading, taking: frozenset[str], scene: Scene) -> Given:
-    """The options before a command. Where one is cut short, which word is the command is a guess."""
-    given = split(rest, taking, until_word=True)
+def _parse_options(name: str, rest: Fields, taking: frozenset[str], state: ShellState) -> ParsedArguments:
+    """Parse the options before a command. With an abbreviated option, it is uncertain which word is the command."""
+    given = parse_arguments(rest, taking, until_word=True)
     if given.guessed:
-        scene.unclear(
-            " ".join([name, *(field.text for field in rest)]), "which program it runs cannot be told"
+        state.mark_unclear(
+            " ".join([name, *(field.text for field in rest)]), "which program it runs is not known"
         )
     return given
 
 
-def _texts_run(name: str, given: Given) -> list[Field]:
-    """Options of wrappers whose value is itself run as shell."""
+def _list_scripts(name: str, given: ParsedArguments) -> list[Field]:
+    """Return the option values that a wrapper runs as a script."""
     if name in ("runuser", "flock", "script", "npx", "hyperfine"):
         return given.values("-c", "--command", "--call", "--prepare", "--cleanup")
     return given.values("-e") if name == "xterm" else []
 
 
-def _touch_files(name: str, given: Given, scene: Scene) -> None:
+def _touch_files(name: str, given: ParsedArguments, state: ShellState) -> None:
     match name:
         case "script" | "flock":
             for field in given.words[:1]:
-                scene.touch(field, "write")
+                state.touch(field, "write")
         case "time" | "strace" | "ltrace" | "perf":
             for field in given.values("-o", "--output"):
                 if field.text.startswith(("|", "!")):
-                    scene.unclear(f"{name} -o {field.text}", "its output goes to a program")
-                scene.touch(field, "write")
+                    state.mark_unclear(f"{name} -o {field.text}", "its output goes to a program")
+                state.touch(field, "write")
         case "chroot" | "unshare" | "nsenter" | "gdb":
-            scene.unclear(name, f"{name} changes what the command sees")
+            state.mark_unclear(name, f"{name} changes what the command sees")
         case "sudo":
             if given.has("-e", "--edit"):
                 for field in given.words:
-                    scene.touch(field, "write")
+                    state.touch(field, "write")
         case "dotenv":
             for field in given.values("-e", "-f"):
-                scene.touch(field, "read")
+                state.touch(field, "read")
         case _:
             pass
 
 
-def _settle(words: Sequence[Field], stdin: Feed | None) -> list[Inner]:
-    """The variables that stand before a command, and the command."""
+def _split_assignments(words: Sequence[Field], stdin: StreamContent | None) -> list[Inner]:
+    """Split off the assignments before a command."""
     settings: list[Inner] = []
     words = list(words)
     while words and (found := _ASSIGNMENT.fullmatch(words[0].text)):
-        settings.append(Setting(name=found[1], value=found[2]))
+        settings.append(InnerAssignment(name=found[1], value=found[2]))
         words.pop(0)
-    return [*settings, Argv(fields=tuple(words), stdin=stdin)] if words else settings
+    return [*settings, InnerCommand(fields=tuple(words), stdin=stdin)] if words else settings
 
 
-_ENV: Final = names("-u --unset -C --chdir -S --split-string -P -a --argv0")
+_ENV: Final = split_names("-u --unset -C --chdir -S --split-string -P -a --argv0")
 
 
-def _env(rest: Reading, scene: Scene, stdin: Feed | None) -> list[Inner]:
-    given = _split("env", rest, _ENV, scene)
+def _unwrap_env(rest: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
+    given = _parse_options("env", rest, _ENV, state)
     words = list(given.words)
     for text in given.values("-S", "--split-string"):
-        words = [*map(Field, _words_of(text.text)), *words]
+        words = [*map(Field, _split_words(text.text)), *words]
     for directory in given.values("-C", "--chdir"):
-        scene.touch(directory, "look")
-        scene.unclear(f"env -C {directory.text}", "it runs in another directory")
+        state.touch(directory, "look")
+        state.mark_unclear(f"env -C {directory.text}", "it runs in another directory")
     if any("=" in field.text and not _ASSIGNMENT.fullmatch(field.text) for field in words[:1]):
-        scene.unclear(words[0].text, "it puts something else than a variable into the environment")
+        state.mark_unclear(words[0].text, "it sets something other than a variable in the environment")
         words = words[1:]
-    return _settle(words, stdin)
+    return _split_assignments(words, stdin)
 
 
-def _words_of(text: str) -> list[str]:
-    if HOLE in text:
+def _split_words(text: str) -> list[str]:
+    if UNKNOWN_START in text:
         return [text]
     try:
         return shlex.split(text)
     except ValueError:
-        return [hole(text)]
+        return [mark_unknown(text)]
 
 
-_XARGS: Final = names(
+_XARGS: Final = split_names(
     "-I -n -P -L -d -E -s -a -J -R -S --process-slot-var --arg-file --replace --max-args --max-procs --max-lines --delimiter --eof --max-chars"
 )
 
@@ -252,92 +263,96 @@ _XARGS: Final = names(
 _SOME: Final = ("-n", "-L", "-l", "-s", "-P", "--max-args", "--max-lines", "--max-chars", "--max-procs")
 
 
-def _xargs(rest: Reading, scene: Scene, stdin: Feed | None) -> list[Inner]:
-    given = _split("xargs", rest, _XARGS, scene)
+def _unwrap_xargs(rest: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
+    given = _parse_options("xargs", rest, _XARGS, state)
     for field in given.values("-a", "--arg-file"):
-        scene.touch(field, "read")
-        stdin = Feed()
+        state.touch(field, "read")
+        stdin = StreamContent()
     if given.has("-d", "--delimiter"):
-        stdin = Feed()
+        stdin = StreamContent()
     command = given.words or (Field("echo"),)
     marks = [field.text for field in given.values("-I", "-J", "--replace")] or (
         ["{}"] if given.has("-i") else []
     )
     if not marks:
-        fed = _fed(stdin)
-        # Some at a time: which of them comes first is not known.
+        fed = _to_input_fields(stdin)
+        # The command runs several times, and any argument may come first.
         starts = range(len(fed)) if given.has(*_SOME) else (0,)
-        return [inner for start in starts or (0,) for inner in _settle((*command, *fed[start:]), None)]
-    lines = _fed(stdin, lines=True) or (unknown(marks[-1]),)
+        return [
+            inner for start in starts or (0,) for inner in _split_assignments((*command, *fed[start:]), None)
+        ]
+    lines = _to_input_fields(stdin, lines=True) or (unknown_field(marks[-1]),)
     return [
         inner
         for each in lines
-        for inner in _settle(tuple(_put(field, marks[-1], each) for field in command), None)
+        for inner in _split_assignments(tuple(_substitute(field, marks[-1], each) for field in command), None)
     ]
 
 
-def _parallel(rest: Reading, scene: Scene, stdin: Feed | None) -> list[Inner]:
-    given = split(rest, names("-j -n -N -I -a --jobs --colsep -C --delay"), until_word=True)
+def _unwrap_parallel(rest: Fields, state: ShellState, stdin: StreamContent | None) -> list[Inner]:
+    given = parse_arguments(rest, split_names("-j -n -N -I -a --jobs --colsep -C --delay"), until_word=True)
     texts = [field.text for field in given.words]
     sources = [place for place, text in enumerate(texts) if re.fullmatch(r":{3,4}\+?", text)]
     command = given.words[: sources[0]] if sources else given.words
-    fed = given.words[sources[0] + 1 :] if sources else _fed(stdin, lines=True)
+    fed = given.words[sources[0] + 1 :] if sources else _to_input_fields(stdin, lines=True)
     if any(text.startswith("::::") for text in texts) or given.values("-a"):
-        fed = (unknown("{}"),)
+        fed = (unknown_field("{}"),)
     if not command:  # every line is a command
-        return [Script(text=field.text) for field in fed]
-    if any(HOLE in field.text for field in fed):
-        scene.unclear(" ".join(texts), "parallel puts commands together")
+        return [InnerScript(text=field.text) for field in fed]
+    if any(UNKNOWN_START in field.text for field in fed):
+        state.mark_unclear(" ".join(texts), "parallel composes commands")
     marked = any("{}" in field.text for field in command)
-    lines = [[_put(field, "{}", each) for field in command] + ([] if marked else [each]) for each in fed]
-    return [Script(text=" ".join(field.text for field in line)) for line in lines]
+    lines = [
+        [_substitute(field, "{}", each) for field in command] + ([] if marked else [each]) for each in fed
+    ]
+    return [InnerScript(text=" ".join(field.text for field in line)) for line in lines]
 
 
-def _fed(stdin: Feed | None, *, lines: bool = False) -> tuple[Field, ...]:
-    """The words that are made of an input."""
+def _to_input_fields(stdin: StreamContent | None, *, lines: bool = False) -> tuple[Field, ...]:
+    """Return the words that a program makes of its input."""
     if stdin is None:
         return ()
     if stdin.listing is not None:
-        return (Field(hole("files of the list"), listing=stdin.listing),)
+        return (Field(mark_unknown("files of the list"), listing=stdin.listing),)
     if stdin.text is None:
-        return (unknown("words from the input"),)
-    found = stdin.text.splitlines() if lines else _words_of(stdin.text.replace("\0", " "))
+        return (unknown_field("words from the input"),)
+    found = stdin.text.splitlines() if lines else _split_words(stdin.text.replace("\0", " "))
     return tuple(map(Field, found))
 
 
-def _put(field: Field, mark: str, value: Field) -> Field:
+def _substitute(field: Field, mark: str, value: Field) -> Field:
     if field.text == mark:
         return value
     if mark not in field.text:
         return field
-    return Field(field.text.replace(mark, value.text)) if value.is_known else unknown(field.text)
+    return Field(field.text.replace(mark, value.text)) if value.is_known else unknown_field(field.text)
 
 
 _SSH: Final = frozenset(f"-{char}" for char in "bcDEeFIiJLlmOopQRSWwB")
 
 
-def _ssh(rest: Reading, scene: Scene) -> list[Inner]:
-    """What runs on another machine is no business of this one's files; what ssh itself runs is."""
-    given = split(rest, _SSH, until_word=True)
+def _examine_ssh(rest: Fields, state: ShellState) -> list[Inner]:
+    """Examine ssh. What runs on another machine cannot touch our files, but ssh itself may run a program here."""
+    given = parse_arguments(rest, _SSH, until_word=True)
     for field in given.values("-o"):
         if re.match(r"(?i)(proxy|local|knownhosts|remote)\w*command|permitlocal", field.text):
-            scene.unclear(f"ssh -o {field.text}", "an option of ssh runs a program")
+            state.mark_unclear(f"ssh -o {field.text}", "an option of ssh runs a program")
     for field in given.values("-F"):
-        scene.unclear(f"ssh -F {field.text}", "settings of ssh may run a program")
+        state.mark_unclear(f"ssh -F {field.text}", "settings of ssh may run a program")
     for field in given.values("-i", "-E"):
-        scene.touch(field, "look")
+        state.touch(field, "look")
     if any(
-        re.search(r"(?:^|@)(?:localhost|127\.|::1|\[::1\])", field.text) or HOLE in field.text
+        re.search(r"(?:^|@)(?:localhost|127\.|::1|\[::1\])", field.text) or UNKNOWN_START in field.text
         for field in given.words[:1]
     ):
-        scene.unclear(" ".join(field.text for field in given.words), "it runs on this machine after all")
+        state.mark_unclear(" ".join(field.text for field in given.words), "it runs on this machine after all")
     return []
 
 
-def _runner(name: str, rest: Reading, stdin: Feed | None) -> list[Inner] | None:
-    given = split(rest, _RUNNER_VALUES, until_word=True)
+def _unwrap_runner(name: str, rest: Fields, stdin: StreamContent | None) -> list[Inner] | None:
+    given = parse_arguments(rest, _RUNNER_VALUES, until_word=True)
     if len(given.words) <= 1 or given.words[0].text not in (_RUNNERS[name], "dlx", "x"):
         return None
-    inner = split(given.words[1:], _RUNNER_VALUES | {"-c"}, until_word=True)
-    scripts: list[Inner] = [Script(text=field.text) for field in inner.values("-c", "--call")]
-    return [*scripts, *([Argv(fields=inner.words, stdin=stdin)] if inner.words else [])]
+    inner = parse_arguments(given.words[1:], _RUNNER_VALUES | {"-c"}, until_word=True)
+    scripts: list[Inner] = [InnerScript(text=field.text) for field in inner.values("-c", "--call")]
+    return [*scripts, *([InnerCommand(fields=inner.words, stdin=stdin)] if inner.words else [])]

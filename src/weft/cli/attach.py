@@ -1,0 +1,329 @@
+"""`weft attach`: talk to a server line by line."""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+from urllib.parse import urlsplit
+
+from weft.cli.exit import ExitCode
+from weft.cli.outcome import RunOutcome, RunTally
+from weft.cli.output import Paint, sanitize
+from weft.cli.prompt import check_fork, open_session, parse_model
+from weft.cli.questions import PendingQuestions, read_line
+from weft.cli.screen import TerminalScreen
+from weft.client.address import is_loopback
+from weft.client.api import RemoteApi, open_remote
+from weft.client.conversation import SessionDescendants
+from weft.client.events import RESYNC
+from weft.client.http import ConnectionOptions
+from weft.errors import InvalidInputError, WeftError
+from weft.host.tasks import open_tasks
+from weft.model.event import Event, PartUpdated, PublishedEvent, SessionRested, StatusChanged
+from weft.model.event_wire import UnknownEvent
+from weft.model.ids import SessionID
+from weft.model.input import CommandInput, PromptInput, SessionInput, ShellInput, TextInput
+from weft.model.message import MessageWithParts, UserMessage
+from weft.model.part import ModelRef, TextPart
+from weft.model.session import Idle, Session
+from weft.model.transcript import Transcript
+
+RECENT_MESSAGES = 6
+HELP = """/new            start another session
+/exit, Ctrl-D   leave; a run on the server continues
+/NAME words     run a slash command of the server
+!command        run a shell command and add it to the session
+anything else   a prompt; during a run it joins the run"""
+
+
+def add_attach_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "url",
+        nargs="?",
+        default="http://127.0.0.1:4096",
+        help="the address of the server (default: http://127.0.0.1:4096)",
+    )
+    add(
+        "-c",
+        "--continue",
+        dest="go_on",
+        action="store_true",
+        help="continue the last session of this checkout or directory",
+    )
+    add("-s", "--session", metavar="ID", help="continue this session")
+    add("--fork", action="store_true", help="with -c or -s: continue a copy of the session")
+    add("-m", "--model", metavar="PROVIDER/MODEL", help="the model to use")
+    add("--agent", help="the agent to use")
+    add(
+        "--dir",
+        metavar="PATH",
+        default=".",
+        help="work in this directory instead of where the server was started",
+    )
+
+
+def attach(chosen: argparse.Namespace) -> int:
+    check_fork(chosen)
+    chosen.title = None
+    asyncio.run(_talk(chosen))
+    return ExitCode.DONE
+
+
+async def _talk(chosen: argparse.Namespace) -> None:
+    """Talk to the server until the person leaves. A server that goes away may be restarting, so wait for it."""
+    directory = get_remote_directory(chosen.url, chosen.dir)
+    model = parse_model(chosen.model)
+    async with open_remote(
+        chosen.url, ConnectionOptions(directory=directory, patience=None, notice=print_notice)
+    ) as api:
+        session = await open_session(api, chosen, "") if chosen.session or chosen.go_on else None
+        console = AttachConsole(api, model=model, agent=chosen.agent)
+        who = "weft" if api.is_weft else "OpenCode"
+        print(f"{who} at {api.url}; Ctrl-C interrupts, Ctrl-D leaves, /help says more", file=sys.stderr)
+        await console.talk(session)
+
+
+def get_remote_directory(url: str, directory: str) -> str | None:
+    """Return the directory to work in, as the server knows it. None means the server's own, as in OpenCode.
+
+    Raise `InvalidInputError` for a relative path if the server is on another machine.
+    """
+    if directory == ".":
+        return None
+    if not is_local_server(url) and not os.path.isabs(directory):
+        raise InvalidInputError(
+            "--dir",
+            "the server is on another machine, so the path must be absolute",
+            hint="write the path that the server knows",
+        )
+    return os.path.abspath(os.path.expanduser(directory))
+
+
+def is_local_server(url: str) -> bool:
+    """Return True if the server is on this machine, and so sees the same files."""
+    return is_loopback(urlsplit(url if "://" in url else f"http://{url}").hostname or "")
+
+
+def print_notice(line: str) -> None:
+    print(Paint(sys.stderr).yellow(sanitize(line)), file=sys.stderr, flush=True)
+
+
+class AttachConsole:
+    """A conversation with one session at a time, on one server: sends what is typed, and shows what happens."""
+
+    def __init__(self, api: RemoteApi, *, model: ModelRef | None = None, agent: str | None = None) -> None:
+        self._api = api
+        self._model = model
+        self._agent = agent
+        self._paint = Paint(sys.stderr)
+        self._session: SessionID | None = None
+        self._family = SessionDescendants(SessionID(""))
+        self._transcript = Transcript()
+        self._screen = TerminalScreen()
+        self._tally = RunTally()
+        self._pending = PendingQuestions(api)
+        self._sent: list[str] = []
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def talk(self, session: Session | None) -> None:
+        """Talk to a session, or to a new one, until the person leaves."""
+        events = self._api.events()
+        if session is not None:
+            await self._show_session(session)
+        loop = asyncio.get_running_loop()
+        async with open_tasks() as tasks:
+            self._tasks = tasks
+            loop.add_signal_handler(signal.SIGINT, self._interrupt)
+            showing = tasks.create_task(self._show(events))
+            try:
+                await self._read_lines()
+            finally:
+                loop.remove_signal_handler(signal.SIGINT)
+                showing.cancel()
+
+    # --- input ---
+
+    async def _read_lines(self) -> None:
+        while True:
+            self._print_prompt()
+            typed = await _read_input()
+            if not typed:
+                break
+            try:
+                if not await self._handle(typed.strip()):
+                    return
+            except WeftError as error:
+                self._print_error(error)
+        await self._idle.wait()  # piped input is answered before we leave
+
+    async def _handle(self, typed: str) -> bool:
+        """Handle one line. Return False to leave."""
+        match typed.split(maxsplit=1):
+            case ["/exit" | "/quit"]:
+                return False
+            case _ if await self._pending.answer(typed):
+                pass
+            case []:
+                pass
+            case ["/help"]:
+                self._print(HELP)
+            case ["/new"]:
+                self._session = None
+                self._print("the next prompt begins another session")
+            case _:
+                await self._send(typed)
+        return True
+
+    async def _send(self, typed: str) -> None:
+        session = self._session or await self._create_session()
+        self._idle.clear()
+        try:
+            if typed.startswith("/"):
+                name, _, words = typed[1:].partition(" ")
+                await self._api.get_command(name)
+                self._start(self._api.command(session, CommandInput(command=name, arguments=words)))
+            elif typed.startswith("!"):
+                self._start(self._api.shell(session, ShellInput(command=typed[1:].strip())))
+            else:
+                self._sent.append(typed)
+                parts = (TextInput(text=typed),)
+                await self._api.submit(
+                    session, PromptInput(parts=parts, model=self._model, agent=self._agent)
+                )
+        except BaseException:
+            self._idle.set()
+            raise
+
+    async def _create_session(self) -> SessionID:
+        made = await self._api.create_session(SessionInput())
+        await self._show_session(made)
+        return made.id
+
+    def _start(self, work: Coroutine[Any, Any, MessageWithParts]) -> None:
+        """Run a request that returns when the run is over, while the person goes on typing."""
+
+        async def run() -> None:
+            try:
+                await work
+            except WeftError as error:
+                self._idle.set()
+                self._print_error(error)
+
+        assert self._tasks is not None, "it is set before anything is typed"
+        self._tasks.create_task(run())
+
+    def _interrupt(self) -> None:
+        if self._session is None or self._idle.is_set() or self._tasks is None:
+            self._print("nothing is running; Ctrl-D leaves")
+            return
+        self._tasks.create_task(self._abort(self._session))
+
+    async def _abort(self, session: SessionID) -> None:
+        try:
+            await self._api.abort(session)
+        except WeftError as error:
+            self._print_error(error)
+
+    # --- events ---
+
+    async def _show_session(self, session: Session) -> None:
+        """Print the last messages of a session, and find out whether it is running and what it asks."""
+        self._session, self._family = session.id, SessionDescendants(session.id)
+        messages = await self._api.list_messages(session.id)
+        self._transcript = Transcript(messages)
+        self._print(self._paint.dim(f"{sanitize(session.title)} · {session.id} · {session.directory}"))
+        for message in messages[-RECENT_MESSAGES:]:
+            self._print_message(message)
+        if not isinstance(await self._api.get_status(session.id), Idle):
+            self._idle.clear()
+        for permission in await self._api.list_permissions():
+            if permission.session_id == session.id:
+                self._pending.add(permission)
+        for question in await self._api.list_questions():
+            if question.session_id == session.id:
+                self._pending.add(question)
+
+    def _print_message(self, message: MessageWithParts) -> None:
+        words = "\n".join(
+            part.text for part in message.parts if isinstance(part, TextPart) and not part.synthetic
+        )
+        if not words:
+            return
+        if isinstance(message.info, UserMessage):
+            self._print(self._paint.dim(f"> {sanitize(words)}"))
+        else:
+            print(sanitize(words) if sys.stdout.isatty() else words, flush=True)
+
+    async def _show(self, events: AsyncIterator[PublishedEvent]) -> None:
+        async for told in events:
+            event = told.event
+            if isinstance(event, UnknownEvent) and event.named == RESYNC:
+                self._print(self._paint.dim("some of what happened was missed; what is other is shown now"))
+                self._print_prompt()
+            place = self._family.place(event)
+            if place == "own":
+                self._feed(event)
+            elif place == "below":
+                self._tally.feed_below(event)
+                self._screen.feed_below(event)
+            if place is not None:
+                self._pending.feed(event)
+
+    def _feed(self, event: Event) -> None:
+        self._transcript.feed(event)
+        self._tally.feed(event)
+        self._screen.feed(event)
+        match event:
+            case PartUpdated(part=TextPart(synthetic=False) as part):
+                self._print_if_foreign(part)
+            case StatusChanged(status=status) if not isinstance(status, Idle):
+                self._idle.clear()
+            case SessionRested():
+                self._finish_run()
+            case _:
+                pass
+
+    def _print_if_foreign(self, part: TextPart) -> None:
+        """Print a prompt that somebody else sent to this session; our own is on the screen already."""
+        message = self._transcript.find(part.message_id)
+        if message is None or not isinstance(message.info, UserMessage):
+            return
+        if part.text in self._sent:
+            self._sent.remove(part.text)
+        else:
+            self._print(self._paint.dim(f"> {sanitize(part.text)}"))
+
+    def _finish_run(self) -> None:
+        answer = self._transcript.newest_answer()
+        whole = self._transcript.find(answer.id) if answer else None
+        if whole is not None:
+            self._screen.end(RunOutcome(answer=whole, tally=self._tally))
+        self._screen, self._tally = TerminalScreen(), RunTally()
+        self._idle.set()
+        self._print_prompt()
+
+    # --- output ---
+
+    def _print_prompt(self) -> None:
+        if self._idle.is_set() and sys.stdin.isatty():
+            sys.stderr.write("> ")
+            sys.stderr.flush()
+
+    def _print(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def _print_error(self, error: WeftError) -> None:
+        hint = f" ({error.hint})" if error.hint else ""
+        self._print(f"{self._paint.red('error:')} {sanitize(str(error))}{sanitize(hint)}")
+
+
+async def _read_input() -> str:
+    """Read a line; return an empty string at the end of the input."""
+    # A thread that waits for a key could not be ended. Piped input ends by itself.
+    return await (read_line() if sys.stdin.isatty() else asyncio.to_thread(sys.stdin.readline))

@@ -1,0 +1,237 @@
+"""Print to the terminal: colours, tables, JSON, progress, questions, warnings, times, sizes and costs.
+
+Every command imports this module, so it imports as little as possible.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from time import localtime
+from types import TracebackType
+from typing import Any, Final, Self, TextIO
+
+from weft.errors import InvalidInputError, WeftError
+from weft.model.spending import Spent
+from weft.model.wire import encode, encode_pretty
+
+PROGRESS_STEP: Final = 64
+LINE_WIDTH: Final = 80
+DAY_MS: Final = 86_400_000
+_UNITS = (("d", DAY_MS), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
+_KILO, _FEW = 1024, 10
+# DEL, C1, line and paragraph separators, and Unicode's format characters: directions, joiners, tags.
+_CONTROLS: Final = re.compile(
+    "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e007f\ud800-\udfff]"
+)
+
+
+class Paint:
+    """Colours for text, if the stream is a terminal that shows them."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.on = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def bold(self, text: str) -> str:
+        return self._in("1", text)
+
+    def dim(self, text: str) -> str:
+        return self._in("2", text)
+
+    def red(self, text: str) -> str:
+        return self._in("31", text)
+
+    def green(self, text: str) -> str:
+        return self._in("32", text)
+
+    def yellow(self, text: str) -> str:
+        return self._in("33", text)
+
+    def blue(self, text: str) -> str:
+        return self._in("34", text)
+
+    def _in(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.on and text else text
+
+    def diff(self, text: str) -> str:
+        """Colour a unified diff: added lines green, removed lines red, the rest dim."""
+        return "\n".join(self._diff_line(line) for line in text.splitlines())
+
+    def _diff_line(self, line: str) -> str:
+        if line.startswith("+"):
+            return self.green(line)
+        return self.red(line) if line.startswith("-") else self.dim(line)
+
+
+def sanitize(text: str) -> str:
+    """Escape characters that would control the terminal, in text from a model or a file. Tab and newline are kept."""
+    if text.isprintable():
+        return text
+    return "".join(char if char in "\t\n" or char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+def shorten_line(text: str, width: int = LINE_WIDTH) -> str:
+    """Join the lines of a text into one, and cut it off at `width`."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+# --- JSON ---
+
+
+def write_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    sys.stdout.write(escape_json(encode_pretty(value).decode()) + "\n")
+
+
+def write_json_line(value: Any) -> None:
+    """Print a value as JSON on one line, and flush it."""
+    sys.stdout.write(escape_json(encode(value).decode()) + "\n")
+    sys.stdout.flush()
+
+
+def escape_json(json: str) -> str:
+    """Escape every character that would control the terminal; the JSON means the same.
+
+    JSON itself escapes only the first 32. The controls from 127 on also control a terminal, and the ones for the
+    direction of text make it show a different text.
+    """
+    return _CONTROLS.sub(_escape_match, json)
+
+
+def _escape_match(found: re.Match[str]) -> str:
+    units = found.group().encode("utf-16-be", errors="surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+# --- tables, progress, questions, warnings ---
+
+
+def to_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], paint: Paint, *, right: str = ""
+) -> Iterator[str]:
+    """Yield the lines of a table. `right` names the columns that are aligned to the right."""
+    shown = [[sanitize(cell).replace("\n", " ") for cell in row] for row in rows]
+    widths = [max(len(line[at]) for line in (head, *shown)) for at in range(len(head))]
+
+    def align(cells: Sequence[str]) -> str:
+        parts = [
+            cell.rjust(width) if name in right.split() else cell.ljust(width)
+            for cell, width, name in zip(cells, widths, head, strict=True)
+        ]
+        return "  ".join(parts).rstrip()
+
+    yield paint.bold(align(head))
+    for row in shown:
+        yield align(row)
+
+
+class ProgressLine:
+    """A line on the terminal that says how far long work is, and is erased at the end.
+
+    Call it with how much is done, and with the total if that is known.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._on = sys.stderr.isatty()
+        self._shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __call__(self, done: int, of: int | None = None) -> None:
+        if self._on and (done % PROGRESS_STEP == 0 or (self._shown and done == of)):
+            self._shown = True
+            share = f"{done:,}" if of is None else f"{done:,} of {of:,}"
+            print(f"\r\x1b[K{self._what} … {share}", end="", file=sys.stderr, flush=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def confirm(question: str, *, yes: bool) -> bool:
+    """Ask before something is destroyed, and return True for a yes.
+
+    Raise `InvalidInputError` if there is no terminal to ask at and `--yes` was not passed.
+    """
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise InvalidInputError("--yes", "there is nobody to ask", hint="pass --yes to confirm")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def is_interactive() -> bool:
+    """Return True if a person at a terminal can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def warn(warning: WeftError) -> None:
+    hint = f" ({warning.hint})" if warning.hint else ""
+    print(f"{Paint(sys.stderr).yellow('warning:')} {warning}{hint}", file=sys.stderr)
+
+
+# --- times and sizes ---
+
+
+def format_time(at: int, *, now: int) -> str:
+    """Format a time in the local time zone: the hour if it is today, else the hour and the date."""
+    then = localtime(at / 1000)
+    hour = f"{then.tm_hour:02}:{then.tm_min:02}"
+    if abs(now - at) < DAY_MS and then[:3] == localtime(now / 1000)[:3]:
+        return hour
+    return f"{hour} · {then.tm_year}-{then.tm_mon:02}-{then.tm_mday:02}"
+
+
+def format_duration(ms: int) -> str:
+    """Format a duration in the largest unit that fits, rounded down."""
+    return next((f"{ms // size}{unit}" for unit, size in _UNITS if ms >= size), "0s")
+
+
+def format_time_left(ms: int) -> str:
+    """Format the time until something happens, rounded to the nearest unit."""
+    size = next((size for _, size in _UNITS if ms >= size), 1)
+    return f"in {format_duration(ms + size // 2)}"
+
+
+def format_age(ms: int) -> str:
+    return f"{format_duration(ms)} ago"
+
+
+def format_size(count: int) -> str:
+    """Format a number of bytes in the largest unit that fits."""
+    amount, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < _KILO:
+            break
+        amount, unit = amount / _KILO, larger
+    return (
+        f"{count} B" if unit == "B" else f"{amount:.1f} {unit}" if amount < _FEW else f"{amount:.0f} {unit}"
+    )
+
+
+# --- costs ---
+
+
+def format_tokens(spent: Spent) -> str:
+    """Format the tokens that were used. What is unknown is never shown as 0."""
+    read, written = spent.input + spent.cache_read + spent.cache_write, spent.output + spent.reasoning
+    cached = f" ({spent.cache_read:,} cached)" if spent.cache_read else ""
+    known = f"{read:,} tokens in{cached}, {written:,} out"
+    if spent.counted:
+        return known
+    return f"{known} and more: not every answer was counted" if read or written else "tokens unknown"
+
+
+def format_cost(spent: Spent) -> str:
+    """Format the cost in dollars. What is unknown is never shown as 0."""
+    if spent.priced:
+        return f"${spent.cost:.4f}"
+    return f"${spent.cost:.4f} and more: not all of the cost is known" if spent.cost else "cost unknown"

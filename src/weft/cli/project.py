@@ -1,0 +1,152 @@
+"""`weft project list|merge` and `weft session adopt`: give sessions to the project they belong to."""
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import Any
+
+from weft.bus import Bus
+from weft.cli.arguments import add_format, add_place, add_store, add_yes
+from weft.cli.exit import ExitCode
+from weft.cli.output import Paint, confirm, format_time, to_table, write_json
+from weft.config.store_address import resolve_storage_root, resolve_store_url
+from weft.errors import InvalidInputError
+from weft.host.clock import SystemClock
+from weft.host.now import now as read_clock
+from weft.host.paths import paths_from
+from weft.journal import open_journal
+from weft.local.place import find_place, record_place
+from weft.maintenance.doctor import read_overview_from_tree
+from weft.maintenance.project_repair import (
+    MisfiledSession,
+    find_misfiled,
+    list_family,
+    merge_project,
+    move_sessions,
+    read_overview,
+    to_misfiled,
+)
+from weft.model.display import format_count
+from weft.model.ids import ProjectID, SessionID, check_id
+from weft.store.contract import Store
+from weft.store.files.tree import Tree
+from weft.store.url import open_store
+
+
+def add_list_arguments(parser: argparse.ArgumentParser) -> None:
+    add_format(parser)
+    add_store(parser)
+
+
+def list_projects(chosen: argparse.Namespace) -> int:
+    around = read_overview_from_tree(
+        Tree(resolve_storage_root(os.environ, paths_from(os.environ), chosen.store))
+    )
+    rows: list[dict[str, Any]] = []
+    known = {project.id: project for project in around.projects}
+    for id in (*known, *around.list_unrecorded()):
+        sessions = [session for session in around.sessions if session.project_id == id]
+        worktree = known[id].worktree if id in known else ""
+        state = "no record" if id not in known else "here" if os.path.isdir(worktree) else "gone"
+        updated = max((session.time.updated for session in sessions), default=0)
+        rows.append(
+            {"id": id, "worktree": worktree, "state": state, "sessions": len(sessions), "updated": updated}
+        )
+    if chosen.format == "json":
+        write_json(rows)
+        return ExitCode.DONE
+    now = read_clock()
+    shown = [
+        (
+            row["id"],
+            str(row["sessions"]),
+            format_time(row["updated"], now=now) if row["updated"] else "-",
+            row["state"],
+            row["worktree"],
+        )
+        for row in rows
+    ]
+    if shown:
+        head = ("project", "sessions", "last used", "state", "worktree")
+        print("\n".join(to_table(head, shown, Paint(sys.stdout), right="sessions")))
+    return ExitCode.DONE
+
+
+def add_merge_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("source", metavar="ID", help="the project whose sessions are moved")
+    add("target", metavar="INTO", help="the project that gets them")
+    add_yes(parser)
+    add_store(parser)
+
+
+def merge_projects(chosen: argparse.Namespace) -> int:
+    return asyncio.run(_merge(chosen))
+
+
+async def _merge(chosen: argparse.Namespace) -> int:
+    source, target = ProjectID(chosen.source), ProjectID(chosen.target)
+    if source == target:
+        raise InvalidInputError("INTO", "that is the same project")
+    async with open_store(resolve_store_url(os.environ, paths_from(os.environ), chosen.store)) as store:
+        sessions = await store.list_sessions(source)
+        if sessions and not confirm(
+            f"Move {format_count(len(sessions), 'session')} to {target}?", yes=chosen.yes
+        ):
+            return ExitCode.DONE
+        moved = await merge_project(store, source, target)
+    print(f"{format_count(len(moved), 'session belongs', 'sessions belong')} to {target} now")
+    return ExitCode.DONE
+
+
+def add_adopt_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("session", nargs="*", metavar="ID", help="sessions to move to the project of this directory")
+    add("--all", action="store_true", help="every session that was started in a checkout of some project")
+    add("--dry-run", action="store_true", help="only show which session would be moved where")
+    add_format(parser)
+    add_place(parser)
+
+
+def adopt_sessions(chosen: argparse.Namespace) -> int:
+    if bool(chosen.session) == chosen.all:
+        raise InvalidInputError("adopt", "no session was named", hint="pass their ids or --all")
+    return asyncio.run(_adopt(chosen))
+
+
+async def _adopt(chosen: argparse.Namespace) -> int:
+    async with open_store(resolve_store_url(os.environ, paths_from(os.environ), chosen.store)) as store:
+        strays = find_misfiled(await read_overview(store)) if chosen.all else await _find_named(store, chosen)
+        if not chosen.dry_run:
+            await move_sessions(store, strays)
+    if chosen.format == "json":
+        write_json([_to_row(stray) for stray in strays])
+    else:
+        for stray in strays:
+            print(f"{stray.session.id} → {stray.project}  {stray.session.title}")
+        now = ("session belongs", "sessions belong")
+        said = format_count(
+            len(strays), *(("session would belong", "sessions would belong") if chosen.dry_run else now)
+        )
+        print(f"{said} to their project now" if strays else "nothing to adopt")
+    return ExitCode.DONE
+
+
+async def _find_named(store: Store, chosen: argparse.Namespace) -> list[MisfiledSession]:
+    ids = [SessionID(check_id("session", id)) for id in chosen.session]
+    found = await find_place(store, chosen.dir, os.environ, read_clock())
+    family = await list_family(store, ids)
+    if not chosen.dry_run:
+        async with open_journal(store, Bus(), SystemClock(), directory=found.place.directory) as journal:
+            await record_place(store, journal, found)
+    return to_misfiled(family, found.place)
+
+
+def _to_row(stray: MisfiledSession) -> dict[str, str]:
+    return {
+        "id": stray.session.id,
+        "title": stray.session.title,
+        "project": stray.project,
+        "directory": stray.directory or stray.session.directory,
+    }

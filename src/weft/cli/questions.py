@@ -1,0 +1,229 @@
+"""Ask the person at the terminal what an agent wants to know or to be allowed."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+
+from weft.api import Api
+from weft.cli.output import Paint, sanitize
+from weft.errors import NotFoundError
+from weft.model.event import (
+    Event,
+    PermissionAsked,
+    PermissionReplied,
+    QuestionAsked,
+    QuestionRejected,
+    QuestionReplied,
+)
+from weft.model.permission import (
+    DEFAULT_GRANT_TERMS,
+    GrantTerms,
+    PermissionRequest,
+    Question,
+    QuestionRequest,
+    Reply,
+    Scope,
+)
+
+LINE_LIMIT = 65_536
+REPLIES: dict[str, Reply] = {"o": "once", "once": "once", "y": "once", "a": "always", "always": "always"}
+SCOPES: dict[str, Scope] = {"t": "turn", "turn": "turn", "p": "project", "project": "project"}
+REJECTIONS = ("r", "reject", "n", "no")
+
+
+class TerminalQuestions:
+    """Asks the person at the terminal, one question at a time, in `tasks`.
+
+    A question that is answered elsewhere is withdrawn.
+    """
+
+    def __init__(self, api: Api, tasks: asyncio.TaskGroup) -> None:
+        self._api = api
+        self._tasks = tasks
+        self._lock = asyncio.Lock()
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def feed(self, event: Event) -> None:
+        match event:
+            case PermissionAsked(request=request):
+                self._asking[request.id] = self._tasks.create_task(self._ask_permission(request))
+            case QuestionAsked(request=questions):
+                self._asking[questions.id] = self._tasks.create_task(self._ask_questions(questions))
+            case PermissionReplied() | QuestionReplied() | QuestionRejected():
+                self._withdraw(event.request_id)
+            case _:
+                pass
+
+    def withdraw_all(self) -> None:
+        """Withdraw all questions: the run is over."""
+        for id in list(self._asking):
+            self._withdraw(id)
+
+    def _withdraw(self, id: str) -> None:
+        asking = self._asking.pop(id, None)
+        if asking is not None and asking is not asyncio.current_task():
+            asking.cancel()
+
+    async def _ask_permission(self, request: PermissionRequest) -> None:
+        async with self._lock:
+            reply, message, terms = to_reply(await ask(format_permission(request)))
+        self._asking.pop(request.id, None)
+        with suppress(NotFoundError):  # somebody else has answered it
+            await self._api.reply_permission(request.id, reply, message=message, grant=terms)
+
+    async def _ask_questions(self, request: QuestionRequest) -> None:
+        async with self._lock:
+            answers = [to_answers(each, await ask(format_question(each))) for each in request.questions]
+        self._asking.pop(request.id, None)
+        with suppress(NotFoundError):
+            if any(answers):
+                await self._api.reply_question(request.id, tuple(answers))
+            else:
+                await self._api.reject_question(request.id)
+
+
+async def ask(lines: Iterable[str]) -> str:
+    """Print a question and return the line that is typed; empty at the end of the input."""
+    sys.stderr.write("\n".join(lines))
+    sys.stderr.flush()
+    return (await read_line()).strip()
+
+
+async def read_line() -> str:
+    """Read a line from the terminal; empty at the end of the input. It can be cancelled."""
+    # Not in a thread: a thread that waits for a key cannot be ended, and would keep the process alive.
+    loop, fd = asyncio.get_running_loop(), sys.stdin.fileno()
+    line: asyncio.Future[bytes] = loop.create_future()
+
+    def take() -> None:
+        if not line.done():
+            line.set_result(os.read(fd, LINE_LIMIT))
+
+    loop.add_reader(fd, take)
+    try:
+        return (await line).decode(errors="replace")
+    finally:
+        loop.remove_reader(fd)
+
+
+def format_permission(request: PermissionRequest) -> list[str]:
+    paint, wanted = Paint(sys.stderr), ", ".join(request.patterns)
+    asked = f"{paint.bold('?')} {sanitize(request.permission)}: {sanitize(wanted)}"
+    if not request.always:
+        return [asked, "  allow [o]nce, or [r]eject (and say what instead)? "]
+    return [
+        asked,
+        "  allow [o]nce, [a]lways, for this [t]urn or [p]roject, or [r]eject (and say what instead)? ",
+    ]
+
+
+def to_reply(typed: str) -> tuple[Reply, str, GrantTerms]:
+    """Return the reply that was typed, with a message to the agent and the terms of a grant.
+
+    Anything but a yes rejects. Words after a no, or instead of it, are the message.
+    """
+    word = typed.lower()
+    if word in SCOPES:
+        return "always", "", GrantTerms(scope=SCOPES[word])
+    if word in REPLIES:
+        return REPLIES[word], "", DEFAULT_GRANT_TERMS
+    first, _, rest = typed.partition(" ")
+    return "reject", rest.strip() if first.lower() in REJECTIONS else typed, DEFAULT_GRANT_TERMS
+
+
+def format_question(question: Question) -> list[str]:
+    options = [
+        f"  {number}. {sanitize(option.label)}: {sanitize(option.description)}"
+        for number, option in enumerate(question.options, start=1)
+    ]
+    asked = f"{Paint(sys.stderr).bold('?')} {sanitize(question.question)}"
+    if not options:
+        return [asked, "  your own words: "]
+    how = "numbers, with commas" if question.multiple else "a number"
+    typed = ", or your own words" if question.custom else ""
+    return [asked, *options, f"  {how}{typed}: "]
+
+
+def to_answers(question: Question, typed: str) -> tuple[str, ...]:
+    """Return the options that were chosen by number or label, or the typed text if the question allows that."""
+    labels = {str(number): option.label for number, option in enumerate(question.options, start=1)}
+    labels |= {option.label: option.label for option in question.options}
+    words = [word.strip() for word in typed.split(",")] if question.multiple else [typed]
+    if all(word in labels for word in words):
+        return tuple(labels[word] for word in words)
+    return (typed,) if typed and question.custom else ()
+
+
+class PendingQuestions:
+    """The questions of agents that are still open. The next line that is typed answers the first one."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._asked: dict[str, PermissionRequest | QuestionRequest] = {}
+        self._answers: list[tuple[str, ...]] = []
+
+    def feed(self, event: Event) -> None:
+        match event:
+            case PermissionAsked(request=permission):
+                self.add(permission)
+            case QuestionAsked(request=question):
+                self.add(question)
+            case PermissionReplied() | QuestionReplied() | QuestionRejected():
+                self._withdraw(event.request_id)
+            case _:
+                pass
+
+    def add(self, request: PermissionRequest | QuestionRequest) -> None:
+        if request.id not in self._asked:
+            self._asked[request.id] = request
+            if len(self._asked) == 1:
+                self._ask_first()
+
+    def _withdraw(self, id: str) -> None:
+        first = next(iter(self._asked), None)
+        if self._asked.pop(id, None) is not None and id == first:
+            self._answers = []
+            self._ask_first()
+
+    def _ask_first(self) -> None:
+        lines: list[str] = []
+        for first in list(self._asked.values())[:1]:
+            match first:
+                case PermissionRequest():
+                    lines = format_permission(first)
+                case QuestionRequest(questions=questions):
+                    lines = format_question(questions[len(self._answers)])
+        sys.stderr.write("\n".join(lines))
+        sys.stderr.flush()
+
+    async def answer(self, typed: str) -> bool:
+        """Answer the first open question. Return False if there is none."""
+        first = next(iter(self._asked.values()), None)
+        try:
+            match first:
+                case PermissionRequest():
+                    reply, message, terms = to_reply(typed)
+                    self._withdraw(first.id)
+                    await self._api.reply_permission(first.id, reply, message=message, grant=terms)
+                case QuestionRequest():
+                    await self._answer_question(first, typed)
+                case None:
+                    return False
+        except NotFoundError:
+            pass  # somebody else has answered it
+        return True
+
+    async def _answer_question(self, request: QuestionRequest, typed: str) -> None:
+        """Keep an answer, and reply when all questions of the request are answered: they are asked in turn."""
+        self._answers.append(to_answers(request.questions[len(self._answers)], typed))
+        if len(self._answers) < len(request.questions):
+            self._ask_first()
+            return
+        answers = tuple(self._answers)
+        self._withdraw(request.id)
+        if any(answers):
+            await self._api.reply_question(request.id, answers)
+        else:
+            await self._api.reject_question(request.id)

@@ -1,0 +1,187 @@
+"""How clients reach a server: the password, the names it answers to, the lines to paste, the address of its pages."""
+
+import argparse
+import json
+import os
+import shlex
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from typing import Final
+
+from msgspec import Struct
+
+from weft.config.store_address import resolve_store_url
+from weft.errors import ConfigError, InvalidInputError
+from weft.host.paths import Paths, paths_from
+from weft.host.private_files import get_secret
+from weft.server.access import AccessPolicy
+from weft.store.url import open_store
+
+PASSWORD: Final = "OPENCODE_SERVER_PASSWORD"
+USERNAME: Final = "OPENCODE_SERVER_USERNAME"
+AUTH: Final = "WEFT_SERVE_AUTH"
+PAGES_KEY: Final = ("sharing", "server")
+
+
+class ServerAccess(Struct, frozen=True, kw_only=True):
+    """Who may use a server. `file` is where clients find the password, if it was made by us."""
+
+    door: AccessPolicy
+    file: str | None = None
+
+
+def get_password_file(paths: Paths) -> str:
+    """Return the file with the password that we made for the person; our own clients read it there."""
+    return os.path.join(paths.state, "weft", "server-password")
+
+
+def is_loopback(hostname: str) -> bool:
+    """Return True if the address can be reached only from this machine."""
+    if hostname == "localhost":
+        return True
+    try:
+        return ip_address(hostname.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def to_access(
+    chosen: argparse.Namespace, hostname: str, paths: Paths, env: Mapping[str, str]
+) -> ServerAccess:
+    """Return who may use the server. Raise `InvalidInputError` if others could reach it without a password."""
+    given, local = env.get(PASSWORD, ""), is_loopback(hostname)
+    hosts = frozenset(host.lower() for host in (*chosen.allow_host, *_list_names(hostname)))
+    origins = frozenset(chosen.cors)
+    if choose_auth(chosen.auth, env) == "none":
+        if not local:
+            raise InvalidInputError(
+                "--auth none",
+                "without a password the server is only for this machine",
+                hint=f"set {PASSWORD}",
+            )
+        return ServerAccess(door=AccessPolicy(password=None, hosts=hosts, origins=origins))
+    if not given and not local:
+        raise InvalidInputError(
+            "--hostname",
+            f"to be reached from elsewhere, the server needs a password that you chose: set {PASSWORD}",
+        )
+    file = None if given else get_password_file(paths)
+    password = given if file is None else _get_password(file)
+    door = AccessPolicy(
+        password=password, username=env.get(USERNAME) or "opencode", hosts=hosts, origins=origins
+    )
+    return ServerAccess(door=door, file=file)
+
+
+def _get_password(file: str) -> str:
+    try:
+        return get_secret(file)
+    except ConfigError as error:
+        raise InvalidInputError("--auth", str(error), hint=f"set {PASSWORD} to one of your own") from error
+
+
+def choose_auth(given: str | None, env: Mapping[str, str]) -> str:
+    """Return `password` or `none`, from the flag or else from the environment.
+
+    The environment is for servers that a program starts with OpenCode's flags only. Raise `InvalidInputError`.
+    """
+    said = given or env.get(AUTH) or "password"
+    if said not in {"password", "none"}:
+        raise InvalidInputError(
+            AUTH, f"{said!r} is not a way to protect a server", hint="set it to password or none"
+        )
+    return said
+
+
+def _list_names(hostname: str) -> tuple[str, ...]:
+    """Return the host names that a request may use. An address that means every address is not one."""
+    try:
+        address = ip_address(hostname.strip("[]"))
+    except ValueError:
+        return (hostname,)
+    if address.is_unspecified:
+        return (os.uname().nodename,)
+    return (f"[{address}]" if address.version == 6 else str(address),)  # noqa: PLR2004
+
+
+def to_welcome(url: str, directory: str, access: ServerAccess) -> Iterator[str]:
+    """Yield the lines that say where the server is, with a command to paste for each client."""
+    yield f"weft serves {directory} at {url}"
+    # OpenCode's SDK and other programs that start a server wait for exactly this line.
+    yield f"opencode server listening on {url}"
+    yield ""
+    yield from (f"  {line}" for line in _list_commands(to_local_url(url), access))
+    yield ""
+    if access.door.password is None:
+        yield "anybody on this machine may use it: there is no password"
+    elif access.file is not None:
+        yield f"the password is in {access.file}"
+        yield "the terminal UI of OpenCode 1.1.34 cannot send one: for it, start with --auth none"
+
+
+def _list_commands(url: str, access: ServerAccess) -> Iterator[str]:
+    door = access.door
+    before, login = "", ""
+    if door.password is not None:
+        secret = f"$(cat {shlex.quote(access.file)})" if access.file else f"${PASSWORD}"
+        before = f'{PASSWORD}="{secret}" ' if access.file else ""
+        login = f'-u {shlex.quote(door.username)}:"{secret}" '
+    yield f"weft attach {url}"  # our own clients find the password themselves
+    yield f'weft run --attach {url} "hello"'
+    yield f"{before}opencode attach {url}"
+    yield f'{before}opencode run --attach {url} "hello"'
+    yield f"curl {login}{url}/session"
+    yield f"{before}python -c {shlex.quote(_to_python(url, door.username if door.password else ''))}"
+
+
+def _to_python(url: str, username: str) -> str:
+    """Return a Python program for the package `opencode-ai`, without single quotes: the shell needs them."""
+    if not username:
+        return f'from opencode_ai import Opencode; print(Opencode(base_url="{url}").session.list())'
+    login = f'b64encode(({json.dumps(f"{username}:")} + os.environ["{PASSWORD}"]).encode()).decode()'
+    client = f'Opencode(base_url="{url}", default_headers={{"Authorization": "Basic " + {login}}})'
+    return f"import os; from base64 import b64encode; from opencode_ai import Opencode; print({client}.session.list())"
+
+
+def to_local_url(url: str) -> str:
+    """Return the address to use on this machine: the server rejects an address that means every address as host name."""
+    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+
+
+class PageServer(Struct, frozen=True):
+    """A running server that shows shared sessions. `pages` is its address for others, `here` the one on this machine."""
+
+    pages: str
+    here: str
+
+
+@asynccontextmanager
+async def announce_pages(
+    pages: str, here: str, env: Mapping[str, str], store: str | None
+) -> AsyncIterator[None]:
+    """Store the address of the pages while the server runs, so that `weft share` finds it.
+
+    If a later server has replaced it, leave that one.
+    """
+    if not pages:
+        yield
+        return
+    said = {"pages": pages, "here": to_local_url(here)}
+    async with open_store(resolve_store_url(env, paths_from(env), store)) as opened:
+        await opened.keep(PAGES_KEY, said)
+    try:
+        yield
+    finally:
+        async with open_store(resolve_store_url(env, paths_from(env), store)) as opened:
+            await opened.rework(PAGES_KEY, lambda kept: None if kept == said else kept)
+
+
+async def find_page_server(env: Mapping[str, str], store: str | None) -> PageServer | None:
+    """Return the server that announced itself last, if it has not ended properly since."""
+    async with open_store(resolve_store_url(env, paths_from(env), store)) as opened:
+        match await opened.kept(PAGES_KEY):
+            case {"pages": str(pages), "here": str(here)}:
+                return PageServer(pages, here)
+            case _:
+                return None

@@ -1,0 +1,173 @@
+"""`weft session context`: show what the next request would send, and how many tokens each part takes."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from weft.cli.arguments import add_format, add_place, add_session
+from weft.cli.output import Paint, sanitize, to_table, write_json
+from weft.cli.session import open_reading, report_damage
+from weft.context.tokens import estimate, get_usable_tokens
+from weft.local.preview import PLACEHOLDER, Preview, preview
+from weft.model.session import Session
+from weft.provider.contract import (
+    CallContent,
+    MediaContent,
+    ModelMessage,
+    ReasoningContent,
+    ResultContent,
+    TextContent,
+)
+
+Content = TextContent | MediaContent | ReasoningContent | CallContent | ResultContent
+INSTRUCTIONS = "Instructions from: "
+
+
+class ContextPiece(Struct, frozen=True, kw_only=True):
+    """A named piece of a request, as text. The tokens of a file are unknown: it is `uncounted`."""
+
+    section: str
+    name: str
+    text: str
+    uncounted: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return 0 if self.uncounted else estimate(self.text)
+
+
+def add_context_arguments(parser: argparse.ArgumentParser) -> None:
+    add_session(parser)
+    add_format(parser)
+    add_place(parser)
+
+
+def show_context(chosen: argparse.Namespace) -> int:
+    reading = open_reading(chosen)
+    session = reading.get_session(chosen.session)
+    found = preview(reading, session, os.environ)
+    pieces = list(to_pieces(found))
+    if chosen.format == "json":
+        write_json(to_report(session, found, pieces))
+    else:
+        for line in to_lines(found, pieces, Paint(sys.stdout)):
+            print(line)
+    report_damage(reading)
+    return 0
+
+
+def to_pieces(found: Preview) -> Iterator[ContextPiece]:
+    """Yield the pieces of the request in the order in which they are sent."""
+    request = found.request
+    for number, entry in enumerate(request.system, 1):
+        for name, text in _split(entry, number):
+            yield ContextPiece(section="system", name=name, text=text)
+    for tool in request.tools:
+        text = f"{tool.about}\n{json.dumps(tool.schema)}"
+        yield ContextPiece(section="tools", name=tool.name, text=text)
+    for turn in request.messages:
+        for content in turn.content:
+            yield _to_piece(turn, content)
+
+
+def _split(entry: str, number: int) -> Iterator[tuple[str, str]]:
+    """Split a system entry into its head and the instruction files in it; yield the name and text of each."""
+    head, *instructions = entry.split(f"\n\n{INSTRUCTIONS}")
+    yield "environment" if "<env>" in head else f"prompt {number}", head
+    for text in instructions:
+        yield text.partition("\n")[0], f"{INSTRUCTIONS}{text}"
+
+
+def _to_piece(turn: ModelMessage, content: Content) -> ContextPiece:
+    section = str(turn.__struct_config__.tag)
+    match content:
+        case TextContent(text=text):
+            return ContextPiece(section=section, name="words", text=text)
+        case ReasoningContent(text=text):
+            return ContextPiece(section=section, name="reasoning", text=text)
+        case CallContent(tool=tool, input=input):
+            return ContextPiece(
+                section=section, name=f"call of {tool}", text=json.dumps(input, ensure_ascii=False)
+            )
+        case ResultContent(tool=tool, output=output):
+            return ContextPiece(section=section, name=f"result of {tool}", text=output)
+        case MediaContent(filename=name, mime=mime):
+            return ContextPiece(
+                section=section, name="file", text=f"{name or 'unnamed'} ({mime})", uncounted=True
+            )
+
+
+# --- printing ---
+
+
+def to_lines(found: Preview, pieces: list[ContextPiece], paint: Paint) -> Iterator[str]:
+    """Yield every piece in full, and then a table of their sizes, at the end where it is seen."""
+    for piece in pieces:
+        yield paint.bold(f"── {piece.section}: {sanitize(piece.name)} · {_format_count(piece)}")
+        yield sanitize(piece.text)
+        yield ""
+    total = sum(piece.tokens for piece in pieces)
+    rows = [(*names, f"{tokens:,}", _format_share(tokens, total)) for names, tokens in _add_up(pieces)]
+    yield from to_table(("part", "of it", "tokens", "share"), rows, paint, right="tokens share")
+    yield paint.dim(_format_summary(found, total))
+    if found.crowded:
+        yield paint.yellow("there is no room for it: the conversation will be summed up first")
+    for who, names in (("MCP servers", found.servers), ("plugins, hooks and custom tools", found.plugins)):
+        if names:
+            yield paint.dim(
+                f"not in it: what these {who} would add, none of which was asked: {_join_names(names)}"
+            )
+
+
+def _format_count(piece: ContextPiece) -> str:
+    return "tokens unknown" if piece.uncounted else f"about {piece.tokens:,} tokens"
+
+
+def _add_up(pieces: list[ContextPiece]) -> list[tuple[tuple[str, str], int]]:
+    """Add up the tokens: system pieces one by one, tools and messages by kind."""
+    sums: dict[tuple[str, str], int] = {}
+    for piece in pieces:
+        name = "all" if piece.section == "tools" else piece.name
+        sums[piece.section, name] = sums.get((piece.section, name), 0) + piece.tokens
+    return list(sums.items())
+
+
+def _format_share(tokens: int, total: int) -> str:
+    return f"{tokens / total:.0%}" if total else "0%"
+
+
+def _format_summary(found: Preview, total: int) -> str:
+    model = found.request.model
+    room = get_usable_tokens(model, found.request.parameters.max_output or 0)
+    of = f" of {room:,}" if room is not None else ""
+    waits = f"; {PLACEHOLDER} stands for what you say next" if found.placeholder else ""
+    return f"{model.provider_id}/{model.id}, agent {found.agent}: about {total:,}{of} tokens{waits}"
+
+
+def _join_names(names: Sequence[str]) -> str:
+    return sanitize(", ".join(names))
+
+
+def to_report(session: Session, found: Preview, pieces: list[ContextPiece]) -> dict[str, Any]:
+    request, total = found.request, sum(piece.tokens for piece in pieces)
+    return {
+        "sessionID": session.id,
+        "agent": found.agent,
+        "model": {"providerID": request.model.provider_id, "modelID": request.model.id},
+        "placeholder": found.placeholder,
+        "crowded": found.crowded,
+        "unasked": {"mcp": found.servers, "plugins": found.plugins},
+        "system": request.system,
+        "tools": request.tools,
+        "messages": request.messages,
+        "tokens": {
+            "total": total,
+            "limit": get_usable_tokens(request.model, request.parameters.max_output or 0),
+            "parts": [{"part": part, "of": of, "tokens": tokens} for (part, of), tokens in _add_up(pieces)],
+        },
+    }

@@ -1,0 +1,78 @@
+"""`weft session search`: find words in all sessions, best match first."""
+
+import argparse
+import os
+import sys
+
+from weft.cli.arguments import add_format, add_place, parse_count
+from weft.cli.output import Paint, ProgressLine, format_time, sanitize, write_json
+from weft.cli.session import open_reading, report_damage
+from weft.errors import IndexFailedError
+from weft.host.now import now as read_clock
+from weft.host.paths import paths_from
+from weft.model.search import Hit
+from weft.search.database import find_sqlite_fault
+from weft.search.library import SessionLibrary
+
+DEFAULT_COUNT = 20
+
+
+def add_search_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "words",
+        nargs="+",
+        metavar="WORDS",
+        help='words that must all occur; "several words" match as a phrase',
+    )
+    add("-n", "--max-count", type=parse_count, metavar="N", help="show at most N hits (default 20)")
+    add("--all", action="store_true", help="search the sessions of every project")
+    add_format(parser)
+    add_place(parser)
+
+
+def search_sessions(chosen: argparse.Namespace) -> int:
+    reading = open_reading(chosen)
+    library = SessionLibrary(reading.store, paths_from(os.environ).cache, warn=warn_about_index)
+    project = None if chosen.all else reading.project()
+    limit = DEFAULT_COUNT if chosen.max_count is None else chosen.max_count
+    with ProgressLine("reading sessions for the index") as progress:
+        hits = library.search(" ".join(chosen.words), limit=limit, project=project, progress=progress)
+    if chosen.format == "json":
+        write_json(hits)
+    else:
+        print_hits(hits)
+    report_damage(reading)
+    if said := find_sqlite_fault():
+        print(f"{Paint(sys.stderr).yellow('warning:')} {said}", file=sys.stderr)
+    return 0
+
+
+def print_hits(hits: list[Hit]) -> None:
+    paint, now = Paint(sys.stdout), read_clock()
+    for hit in hits:
+        title = sanitize(hit.title).replace("\n", " ")
+        archived = " · archived" if hit.archived else ""
+        print(f"{paint.bold(hit.session_id)}  {title}  {paint.dim(format_time(hit.at, now=now) + archived)}")
+        if hit.message_id is not None:
+            print(f"    {highlight(hit, paint)}")
+    if not hits:
+        print("nothing found", file=sys.stderr)
+
+
+def highlight(hit: Hit, paint: Paint) -> str:
+    """Return the snippet on one line, with the matches in colour."""
+    pieces, at = [], 0
+    for start, end in hit.marks:
+        pieces += [_on_one_line(hit.snippet[at:start]), paint.yellow(_on_one_line(hit.snippet[start:end]))]
+        at = end
+    return "".join((*pieces, _on_one_line(hit.snippet[at:]))).strip()
+
+
+def _on_one_line(text: str) -> str:
+    return sanitize(text.replace("\n", " ").replace("\t", " "))
+
+
+def warn_about_index(error: IndexFailedError) -> None:
+    paint = Paint(sys.stderr)
+    print(f"{paint.yellow('warning:')} {error}; reading everything instead", file=sys.stderr)

@@ -1,0 +1,147 @@
+"""`weft storage verify|migrate`: check every document, or copy all sessions into another store."""
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import Any
+
+from weft.cli.arguments import add_format, add_store
+from weft.cli.exit import ExitCode
+from weft.cli.output import Paint, ProgressLine, sanitize, to_table, write_json
+from weft.config.store_address import resolve_storage_root, resolve_store_url
+from weft.errors import InvalidInputError
+from weft.host.now import now as read_clock
+from weft.host.paths import paths_from
+from weft.maintenance.migrate import CopiedSession, Migration, SessionDigest, migrate
+from weft.maintenance.verify import VerifyResult, open_tree, verify_tree
+from weft.model.display import format_count
+from weft.store.url import open_store
+
+HASH_SHOWN = 12
+TITLE_WIDTH = 40
+
+
+def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
+    add_format(parser)
+    add_store(parser)
+
+
+def verify_command(chosen: argparse.Namespace) -> int:
+    root = resolve_storage_root(os.environ, paths_from(os.environ), chosen.store)
+    reader = open_tree(root)
+    reader.tree.format()
+    with ProgressLine("reading sessions") as progress:
+        verdict = verify_tree(reader, now=read_clock(), on_progress=progress)
+    if chosen.format == "json":
+        write_json(_to_report(verdict))
+    else:
+        _print_verdict(verdict)
+    return ExitCode.FAILED if verdict.problems else ExitCode.DONE
+
+
+def _to_report(verdict: VerifyResult) -> dict[str, Any]:
+    return {"sessions": verdict.tallies, "problems": verdict.problems, "totals": _count_totals(verdict)}
+
+
+def _count_totals(verdict: VerifyResult) -> dict[str, int]:
+    return {
+        "sessions": len(verdict.tallies),
+        "messages": sum(each.messages for each in verdict.tallies),
+        "parts": sum(each.parts for each in verdict.tallies),
+        "problems": len(verdict.problems),
+    }
+
+
+def _print_verdict(verdict: VerifyResult) -> None:
+    paint = Paint(sys.stdout)
+    head = ("session", "messages", "parts", "diffs", "todos", "hash")
+    rows = [(each.session, *_format_counts(each)) for each in verdict.tallies]
+    if rows:
+        print("\n".join(to_table(head, rows, paint, right="messages parts diffs todos")))
+    for problem in verdict.problems:
+        print(f"{paint.red('problem:')} {sanitize(problem.where)}: {sanitize(problem.reason)}")
+    print(", ".join(f"{count} {name}" for name, count in _count_totals(verdict).items()))
+    if verdict.problems:
+        print(paint.dim("weft doctor says what they mean and what to do"))
+
+
+def _format_counts(each: SessionDigest) -> tuple[str, ...]:
+    numbers = (each.messages, each.parts, each.diffs, each.todos)
+    return (*(str(number) for number in numbers), each.hash[:HASH_SHOWN])
+
+
+def add_migrate_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--from", dest="source", metavar="URL", required=True, help="the store to read")
+    add("--to", dest="target", metavar="URL", required=True, help="the store to write")
+    add("--dry-run", action="store_true", help="only show what would be written")
+    add_format(parser)
+
+
+def migrate_command(chosen: argparse.Namespace) -> int:
+    paths = paths_from(os.environ)
+    source, target = (resolve_store_url(os.environ, paths, url) for url in (chosen.source, chosen.target))
+    if source == target:
+        raise InvalidInputError("--to", "it is the same store as --from", hint="name another store")
+    if not _is_there(source):
+        raise InvalidInputError("--from", f"there is no store at {source}")
+    if chosen.dry_run and not _is_there(target):
+        target = "memory:"  # a dry run creates no store: comparing with an empty one gives the same result
+    migration = asyncio.run(_migrate(source, target, dry_run=chosen.dry_run))
+    if chosen.format == "json":
+        write_json(
+            {"complete": migration.complete, "dryRun": chosen.dry_run, **_to_migration_report(migration)}
+        )
+    else:
+        _print_migration(migration, dry_run=chosen.dry_run)
+    return ExitCode.DONE if migration.complete else ExitCode.FAILED
+
+
+def _is_there(url: str) -> bool:
+    return not url.startswith("file:") or os.path.isdir(url.removeprefix("file:"))
+
+
+async def _migrate(source: str, target: str, *, dry_run: bool) -> Migration:
+    async with open_store(source) as old, open_store(target) as new:
+        with ProgressLine("copying sessions") as progress:
+            return await migrate(old, new, dry_run=dry_run, on_progress=progress)
+
+
+def _to_migration_report(migration: Migration) -> dict[str, Any]:
+    return {"projects": migration.projects, "sessions": migration.moved, "damage": migration.damage}
+
+
+def _print_migration(migration: Migration, *, dry_run: bool) -> None:
+    paint = Paint(sys.stdout)
+    head = ("session", "before", "after", "hash", "outcome", "title")
+    if migration.moved:
+        print("\n".join(to_table(head, [_to_cells(each) for each in migration.moved], paint)))
+    for damage in migration.damage:
+        print(f"{paint.red('not copied:')} {sanitize(damage.where)}: {sanitize(damage.reason)}")
+    counts = dict.fromkeys(("copied", "grown", "same", "ahead", "differs", "failed"), 0)
+    for each in migration.moved:
+        counts[each.outcome] += 1
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    print(
+        f"{format_count(migration.projects, 'project')}, {format_count(len(migration.moved), 'session')}{': ' if summary else ''}{summary}"
+    )
+    if dry_run:
+        print(paint.dim("nothing was written"))
+
+
+def _to_cells(moved: CopiedSession) -> tuple[str, ...]:
+    same = moved.before is not None and moved.after is not None and moved.before.hash == moved.after.hash
+    hashed = moved.before.hash[:HASH_SHOWN] if moved.before is not None else ""
+    return (
+        moved.session,
+        _format_size(moved.before),
+        _format_size(moved.after),
+        f"{hashed} =" if same else hashed,
+        moved.outcome + (f": {moved.reason}" if moved.reason else ""),
+        moved.title[:TITLE_WIDTH],
+    )
+
+
+def _format_size(each: SessionDigest | None) -> str:
+    return "-" if each is None else f"{each.messages}/{each.parts}"

@@ -1,0 +1,328 @@
+"""`weft export` and `weft import`: move sessions between stores, machines and programs."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+from weft.cli.arguments import add_format, add_place
+from weft.cli.exit import ExitCode
+from weft.cli.output import Paint, ProgressLine, escape_json, sanitize, to_table, write_json
+from weft.cli.session import open_reading, report_damage
+from weft.errors import InvalidInputError, NotFoundError, StoreError
+from weft.local.imports import ImportReport, ImportRequest, open_importer
+from weft.local.reader import SessionReader
+from weft.model.display import format_count
+from weft.model.ids import SessionID
+from weft.model.session import Session
+from weft.model.transfer import ExportCounts, ImportResult, SessionExport
+from weft.transfer.bundle import write_bundle
+from weft.transfer.document import to_document
+from weft.transfer.rebind import parse_rebind
+from weft.transfer.redact import RedactedSecret, Redactor
+
+IMPORT_KINDS = ("opencode", "opencode-sqlite", "claude", "codex")
+CHOICES_SHOWN = 10
+ROWS = 50
+DIGITS = 12
+TITLE_WIDTH = 40
+
+
+def add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "session",
+        nargs="?",
+        metavar="ID",
+        help="the session; if left out, you choose one, or it is the last one",
+    )
+    add("--all", action="store_true", help="export every session of this project, as a bundle")
+    add("-o", "--output", metavar="FILE", help="write to this file instead of to standard output")
+    add("--bundle", metavar="FILE", help="write one file with child sessions, attachments, todos and diffs")
+    add("--redact", action="store_true", help="redact keys, tokens and passwords")
+    add("--preview", action="store_true", help="with --redact: only show what would be redacted")
+    add("--format", choices=("default", "json"), default="default", help="how to print the preview")
+    add_place(parser)
+
+
+def export_command(chosen: argparse.Namespace) -> int:
+    if chosen.preview and not chosen.redact:
+        raise InvalidInputError(
+            "--preview", "it shows what --redact would redact", hint="pass --redact --preview"
+        )
+    if chosen.all and not (chosen.bundle or chosen.preview):
+        raise InvalidInputError("--all", "more than one session needs a bundle", hint="pass --bundle FILE")
+    reading = open_reading(chosen)
+    sessions = _choose_sessions(chosen, reading)
+    redactor = _scan(reading, sessions) if chosen.redact else None
+    if redactor is not None and chosen.preview:
+        _print_preview(redactor, reading, sessions, as_json=chosen.format == "json")
+    elif chosen.bundle:
+        _write_bundle(chosen.bundle, reading, sessions, redactor)
+    else:
+        _write_document(chosen.output, _pack_redacted(reading, sessions[0], redactor))
+    report_damage(reading)
+    return ExitCode.DONE
+
+
+def _choose_sessions(chosen: argparse.Namespace, reading: SessionReader) -> list[Session]:
+    """Return the sessions to export, parents before children. Only a bundle includes child sessions."""
+    everything = reading.list_sessions(everywhere=False)
+    if chosen.all:
+        return sorted(everything, key=lambda session: session.parent_id is not None)
+    root = reading.get_session(chosen.session) if chosen.session else _pick(reading, everything)
+    return _with_children(root, reading.list_sessions(everywhere=True)) if chosen.bundle else [root]
+
+
+def _with_children(root: Session, sessions: Iterable[Session]) -> list[Session]:
+    below: dict[SessionID | None, list[Session]] = {}
+    for session in sessions:
+        below.setdefault(session.parent_id, []).append(session)
+    found = [root]
+    for session in found:  # the list grows during the loop
+        found += [child for child in below.pop(session.id, []) if child.id != root.id]
+    return found
+
+
+def _pick(reading: SessionReader, sessions: list[Session]) -> Session:
+    """Let the person choose a session; without a person, return the last one of this directory."""
+    roots = [session for session in sessions if session.parent_id is None]
+    roots.sort(key=lambda session: session.time.updated, reverse=True)
+    if not roots:
+        raise NotFoundError(
+            "session", "", hint="this project has none; list all sessions: weft session list --all"
+        )
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        last = reading.get_last_session()
+        print(f"exporting the session last worked on: {last.id}", file=sys.stderr)
+        return last
+    for number, session in enumerate(roots[:CHOICES_SHOWN], 1):
+        print(f"{number:>3}  {session.id}  {sanitize(session.title)}", file=sys.stderr)
+    print("which one? [1] ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline().strip() or "1"
+    with suppress(ValueError, IndexError):
+        return roots[:CHOICES_SHOWN][int(answer) - 1]
+    raise InvalidInputError("choice", f"{answer!r} is not one of the choices")
+
+
+def _pack(reading: SessionReader, session: Session) -> SessionExport:
+    return SessionExport(
+        info=session,
+        messages=tuple(reading.store.list_messages(session.id)),
+        todos=tuple(reading.store.list_todos(session.id)),
+        diff=tuple(reading.store.list_diff(session.id)),
+    )
+
+
+def _pack_redacted(reading: SessionReader, session: Session, redactor: Redactor | None) -> SessionExport:
+    if sys.stderr.isatty():
+        print(f"Exporting session: {session.id}", file=sys.stderr)
+    parcel = _pack(reading, session)
+    return parcel if redactor is None else redactor.redact(parcel)
+
+
+def _scan(reading: SessionReader, sessions: list[Session]) -> Redactor:
+    """Look for secrets in all sessions before anything is written: one message may reveal what another contains."""
+    redactor = Redactor()
+    for session in sessions:
+        redactor.scan(_pack(reading, session))
+    return redactor
+
+
+def _write_document(output: str | None, parcel: SessionExport) -> None:
+    raw = to_document(parcel)
+    if output is None:
+        sys.stdout.buffer.write(escape_json(raw.decode()).encode())
+        sys.stdout.buffer.flush()
+        return
+    with _open_output(output) as file:
+        file.write(raw)
+
+
+def _write_bundle(
+    path: str, reading: SessionReader, sessions: list[Session], redactor: Redactor | None
+) -> None:
+    with _open_output(path) as file:
+        parcels = (_pack_redacted(reading, session, redactor) for session in sessions)
+        manifest = write_bundle(file, parcels, redacted=redactor is not None)
+    messages = sum(session.counts.messages for session in manifest.sessions)
+    files = len(manifest.attachments)
+    print(
+        f"{path}: {format_count(len(manifest.sessions), 'session')}, {format_count(messages, 'message')}, {format_count(files, 'attachment')}",
+        file=sys.stderr,
+    )
+
+
+@contextmanager
+def _open_output(path: str) -> Generator[IO[bytes]]:
+    """Open a file that appears only when it is complete, and that only its owner can read."""
+    temp = f"{path}.{os.getpid()}.part"
+    try:
+        with open(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            yield file
+        os.replace(temp, path)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            os.unlink(temp)
+
+
+def _print_preview(
+    redactor: Redactor, reading: SessionReader, sessions: list[Session], *, as_json: bool
+) -> None:
+    for session in sessions:
+        redactor.redact(_pack(reading, session))  # this counts how often each secret occurs
+    found = redactor.findings()
+    if as_json:
+        write_json([_to_finding_row(each) for each in found])
+        return
+    rows = [(each.placeholder, each.glimpse, str(each.times), each.where) for each in found]
+    for line in to_table(
+        ("Covered by", "Secret", "Times", "First in"), rows, Paint(sys.stdout), right="Times"
+    ):
+        print(line)
+    print(f"\n{format_count(len(found), 'secret')} would be covered; nothing was written", file=sys.stderr)
+
+
+def _to_finding_row(finding: RedactedSecret) -> dict[str, str | int]:
+    return {
+        "kind": finding.kind,
+        "placeholder": finding.placeholder,
+        "glimpse": finding.glimpse,
+        "times": finding.times,
+        "where": finding.where,
+    }
+
+
+def add_import_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("path", metavar="FILE", help="an exported session or bundle; with --from, the data of that program")
+    add(
+        "--from",
+        dest="kind",
+        choices=IMPORT_KINDS,
+        default="",
+        help="import all sessions of this program",
+    )
+    add(
+        "--rebind",
+        action="append",
+        default=[],
+        metavar="OLD=NEW",
+        help="replace the directory OLD with NEW in all paths (repeatable)",
+    )
+    add("--dry-run", action="store_true", help="only show what would happen to each session")
+    add_format(parser)
+    add_place(parser)
+
+
+def import_command(chosen: argparse.Namespace) -> int:
+    options = ImportRequest(
+        path=chosen.path,
+        kind=chosen.kind,
+        rebinds=tuple(parse_rebind(text) for text in chosen.rebind),
+        dry_run=chosen.dry_run,
+    )
+    report = asyncio.run(_import(chosen, options))
+    if chosen.format == "json":
+        write_json(_to_import_report(report, options))
+    else:
+        _print_report(report, options, Paint(sys.stdout))
+        _print_troubles(report, Paint(sys.stderr))
+    return ExitCode.FAILED if report.troubles else ExitCode.DONE
+
+
+async def _import(chosen: argparse.Namespace, options: ImportRequest) -> ImportReport:
+    async with open_importer(chosen.dir, os.environ, store=chosen.store, dry_run=options.dry_run) as mover:
+        with ProgressLine("importing") as tell:
+            return await mover.run(options, tell)
+
+
+def _print_report(report: ImportReport, options: ImportRequest, paint: Paint) -> None:
+    did = "Would import" if options.dry_run else "Imported"
+    if len(report.received) == 1 and not options.kind:
+        [one] = report.received
+        print(f"{did} session: {one.id}")  # OpenCode's own words, which programs parse
+        print(paint.dim(_describe(one)))
+        return
+    if len(report.received) <= ROWS:
+        for line in _format_sessions(report, paint):
+            print(line)
+        print()
+    for line in _format_totals(report, paint):
+        print(line)
+    verdicts = Counter(each.verdict for each in report.received)
+    summary = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in sorted(verdicts)) or "nothing found"
+    print(f"\n{did}: {summary}")
+    if len(report.received) > ROWS:
+        print(paint.dim("each session with its hash: --format json"))
+
+
+def _format_sessions(report: ImportReport, paint: Paint) -> Iterator[str]:
+    rows = [
+        (
+            each.id,
+            sanitize(each.title)[:TITLE_WIDTH],
+            each.verdict,
+            _format_change(each.before.messages, each.after.messages),
+            _format_change(each.before.parts, each.after.parts),
+            each.digest[:DIGITS],
+        )
+        for each in report.received
+    ]
+    return to_table(("Session", "Title", "", "Messages", "Parts", "Hash"), rows, paint)
+
+
+def _format_totals(report: ImportReport, paint: Paint) -> Iterator[str]:
+    before, after, count = report.before, report.after, len(report.received)
+    rows = [("sessions", f"{count + report.refused:,}", f"{count:,}")]
+    rows += [
+        (name, f"{getattr(before, name):,}", f"{getattr(after, name):,}")
+        for name in ("messages", "parts", "todos", "diffs")
+    ]
+    return to_table(("", "Before", "After"), rows, paint, right="Before After")
+
+
+def _format_change(before: int, after: int) -> str:
+    return f"{before:,}" if before == after else f"{before:,} -> {after:,}"
+
+
+def _describe(one: ImportResult) -> str:
+    """Describe in a sentence what was imported."""
+    counts: ExportCounts = one.after
+    size = f"{format_count(counts.messages, 'message')}, {format_count(counts.parts, 'part')}"
+    match one.verdict:
+        case "new":
+            return f"new here: {size}"
+        case "same":
+            return f"it was here already, word for word: {size}"
+        case "older":
+            return f"nothing to do: what is here holds all of it and more ({size})"
+        case "updated":
+            return f"the one here was brought up to date: {size}"
+        case "forked":
+            return f"both had gone on, so it is kept beside {one.origin}: {size}"
+
+
+def _print_troubles(report: ImportReport, paint: Paint) -> None:
+    for trouble in report.troubles:
+        print(
+            f"{paint.yellow('warning:')} {sanitize(trouble.where)}: {sanitize(trouble.reason)}; it is left out",
+            file=sys.stderr,
+        )
+
+
+def _to_import_report(report: ImportReport, options: ImportRequest) -> dict[str, Any]:
+    return {
+        "dryRun": options.dry_run,
+        "refused": report.refused,
+        "sessions": list(report.received),
+        "before": report.before,
+        "after": report.after,
+        "troubles": [{"where": each.where, "reason": each.reason} for each in report.troubles],
+    }

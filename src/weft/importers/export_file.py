@@ -1,0 +1,68 @@
+"""Read sessions from exported files: OpenCode's document of one session, or a bundle."""
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from weft.errors import DocumentError
+from weft.host.files import read_file
+from weft.importers.transcript import FoundSession, ImportedSession, ImportTrouble
+from weft.model.project import Project
+from weft.model.transfer import count_export
+from weft.transfer.bundle import Bundle, BundledSession, is_bundle, open_bundle
+from weft.transfer.document import from_document
+
+LIMIT = 1 << 30
+HEAD = 4
+
+
+class ExportedFile:
+    """An export file that was checked: all its sessions can be read."""
+
+    def __init__(self, found: list[FoundSession]) -> None:
+        self._found = found
+
+    def list_projects(self) -> list[Project]:
+        return []
+
+    def list_sessions(self) -> list[FoundSession]:
+        return self._found
+
+    def list_troubles(self) -> Iterator[ImportTrouble]:
+        yield from ()
+
+
+@contextmanager
+def open_export_file(path: str) -> Generator[ExportedFile]:
+    """Open a document or a bundle. Raise `DocumentError` if it is bad, before anything is imported."""
+    head = _read_head(path)
+    if is_bundle(head):
+        with open_bundle(path) as bundle:
+            sessions = bundle.manifest.sessions
+            yield ExportedFile(
+                [FoundSession(name=each.id, read=partial(_read_session, bundle, each)) for each in sessions]
+            )
+        return
+    try:
+        raw = read_file(path, limit=LIMIT)[0]
+    except OSError as error:
+        raise DocumentError(path, error.strerror or str(error)) from error
+    parcel = from_document(raw, where=path)
+    read = ImportedSession(parcel=parcel, counted=count_export(parcel))
+    yield ExportedFile([FoundSession(name=parcel.info.id, read=lambda: read)])
+
+
+def _read_head(path: str) -> bytes:
+    if os.path.isdir(path):
+        hint = "to import everything in a directory, pass --from opencode, claude or codex"
+        raise DocumentError(path, f"it is a directory; {hint}")
+    try:
+        with open(path, "rb") as file:
+            return file.read(HEAD)
+    except OSError as error:
+        raise DocumentError(path, error.strerror or str(error)) from error
+
+
+def _read_session(bundle: Bundle, session: BundledSession) -> ImportedSession:
+    return ImportedSession(parcel=bundle.read(session), counted=session.counts)

@@ -1,0 +1,281 @@
+"""Build the `Api` of one directory from its settings: journal, permissions, tools, terminals, MCP servers and runs."""
+
+import os
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from msgspec import Struct
+
+from weft.api.editor import EditorWorkspace
+from weft.bus import Bus
+from weft.config.commands import build_commands
+from weft.config.schema import Config
+from weft.context.compaction import recall
+from weft.errors import ModelNotFoundError, WeftError
+from weft.host.clock import Clock, SystemClock
+from weft.host.tasks import open_tasks
+from weft.journal import Journal, open_journal
+from weft.local.api import LocalApi, SessionStatuses
+from weft.local.configuration import LocalConfiguration
+from weft.local.files import ProjectFiles
+from weft.local.mcp import LocalMcp, McpLaunch, McpSettings, open_mcp
+from weft.local.offline import describe_process
+from weft.local.permissions import PermissionSettings, open_gates, permission_project, to_consult
+from weft.local.terminals import LocalTerminals, open_terminals
+from weft.local.tools import HelperSettings, ToolHelpers, open_tool_helpers
+from weft.local.undo import UndoSettings, open_undo_snapshots, to_undoer
+from weft.local.workspace import LocalWorkspace, WorkspaceSources
+from weft.local.worktrees import LocalWorktrees
+from weft.model.agent import Agent, Command, ReadInstructions, no_instructions
+from weft.model.catalog import Model
+from weft.model.event import FileEdited
+from weft.model.ids import Mint, SessionID
+from weft.model.part import ModelRef
+from weft.model.project import Place
+from weft.model.search import RecallMatch
+from weft.model.spending import Budgets
+from weft.permission.gate import Gate
+from weft.permission.policy import GateContext
+from weft.permission.questions import QuestionGate
+from weft.plugin.hooks import NO_HOOKS, Hooks
+from weft.provider.registry import Registry
+from weft.run.runner import Runner
+from weft.run.runtime import CompactionPolicy, RunDeadlines, Runtime, SubtaskLimits
+from weft.session.budget import BudgetLedger
+from weft.session.lifecycle import SessionMaker, SessionTodos
+from weft.share.contract import LazyShareClient, ShareContext, ShareSettings
+from weft.share.sharer import Sharer, open_sharer
+from weft.store.contract import Store
+from weft.tool.buffers import SessionFiles
+from weft.tool.contract import AnyTool, ReadGuard, Recall, ToolResources
+from weft.tool.spill import Spill
+from weft.undo.recovery import recover
+
+Warn = Callable[[WeftError], None]
+
+
+def ignore_warning(_: WeftError) -> None:
+    """Drop a warning."""
+
+
+class Seams(Struct, frozen=True, kw_only=True):
+    """The clock and the source of random bytes. Tests replace them."""
+
+    clock: Clock = SystemClock()
+    random: Callable[[int], bytes] = os.urandom
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What an `Api` needs from the configuration and the environment."""
+
+    agents: Mapping[str, Agent]
+    default_agent: str
+    tools: tuple[AnyTool, ...]
+    tool_output: str
+    environment: Mapping[str, str]
+    output_limit: int
+    commands: Mapping[str, Command] | None = None
+    helpers: HelperSettings = HelperSettings()
+    compaction: CompactionPolicy = CompactionPolicy()
+    subtasks: SubtaskLimits = SubtaskLimits()
+    deadlines: RunDeadlines = RunDeadlines()
+    continue_on_deny: bool = False
+    budgets: Budgets = Budgets()
+    instructions: ReadInstructions = no_instructions
+    plans: str = ""
+    plan_files: bool = False
+    guard_off: bool = False
+    permissions: PermissionSettings = PermissionSettings()
+    undo: UndoSettings = UndoSettings()
+    mcp: McpSettings = McpSettings()
+    sources: WorkspaceSources = WorkspaceSources()
+    sharing: ShareSettings = ShareSettings()
+    hooks: Hooks = NO_HOOKS
+    editor: EditorWorkspace | None = None
+
+
+@asynccontextmanager
+async def open_local_api(
+    place: Place,
+    store: Store,
+    models: Registry,
+    settings: Settings,
+    seams: Seams,
+    *,
+    warn: Warn = ignore_warning,
+) -> AsyncIterator[LocalApi]:
+    """Open the `Api` of a directory. Leaving the context ends its runs and flushes the journal."""
+    clock, bus, mint = seams.clock, Bus(), Mint(seams.clock.now, seams.random)
+    statuses, spill = SessionStatuses(bus, directory=place.directory), Spill(settings.tool_output, mint)
+    async with (
+        open_journal(store, bus, clock, directory=place.directory) as journal,
+        open_sharer(_make_ground(store, journal, clock, models, settings), bus) as sharer,
+        _open_gates(settings, place, clock, mint, journal) as (gate, questions),
+        open_tool_helpers(settings.helpers, place, settings.environment, clock) as helpers,
+        open_undo_snapshots(settings.undo, place) as snapshots,
+        open_terminals(place.directory, settings.environment, mint, journal.commit) as terminals,
+        _open_mcp(settings, place, journal) as mcp,
+    ):
+        maker = SessionMaker(journal=journal, clock=clock, mint=mint, random=seams.random, place=place)
+        kit = Runtime(
+            store=store,
+            journal=journal,
+            clock=clock,
+            mint=mint,
+            chance=lambda: int.from_bytes(seams.random(4)) / 2**32,
+            place=place,
+            owner=describe_process(),
+            platform=sys.platform,
+            models=models,
+            agents=settings.agents,
+            default_agent=settings.default_agent,
+            output_limit=settings.output_limit,
+            compaction=settings.compaction,
+            instructions=settings.instructions,
+            plans=settings.plans,
+            plan_files=settings.plan_files,
+            tools={tool.name: tool for tool in settings.tools},
+            commands=_list_commands(place, settings),
+            gate=gate,
+            questions=questions,
+            desk=_make_desks(store, journal, spill, settings, helpers),
+            end_jobs=helpers.jobs.end,
+            hooks=settings.hooks,
+            mcp=mcp.pool,
+            maker=maker,
+            listen=bus.listen,
+            subtasks=settings.subtasks,
+            deadlines=settings.deadlines,
+            continue_on_deny=settings.continue_on_deny,
+            budget=BudgetLedger(store, settings.budgets),
+            undoer=to_undoer(maker, store, snapshots, theirs=settings.undo.theirs),
+        )
+        await spill.sweep(clock.now())
+        workspace = LocalWorkspace(kit=kit, sources=settings.sources, helpers=helpers, mcp=mcp)
+        async with _open_runner(kit, warn) as runner:
+            yield _make_api(runner, settings, bus, statuses, workspace, terminals, sharer)
+
+
+@asynccontextmanager
+async def _open_runner(kit: Runtime, warn: Warn) -> AsyncIterator[Runner]:
+    """Settle what a dead process left behind, and start a runner. Leaving ends all runs."""
+    async with open_tasks() as tasks:
+        runner = Runner(kit, tasks)
+        for error in (*await runner.recover(), *await recover(kit.undoer)):
+            warn(error)
+        try:
+            yield runner
+        finally:
+            kit.gate.close()
+            kit.questions.close()
+            await runner.close()
+
+
+def _open_gates(
+    settings: Settings, place: Place, clock: Clock, mint: Mint, journal: Journal
+) -> AbstractAsyncContextManager[tuple[Gate, QuestionGate]]:
+    environment = GateContext(
+        clock=clock,
+        mint=mint,
+        project=permission_project(place),
+        tell=journal.commit,
+        consult=to_consult(settings.hooks),
+    )
+    return open_gates(settings.permissions, environment)
+
+
+def _make_api(
+    runner: Runner,
+    settings: Settings,
+    bus: Bus,
+    statuses: SessionStatuses,
+    workspace: LocalWorkspace,
+    terminals: LocalTerminals,
+    sharer: Sharer,
+) -> LocalApi:
+    kit = workspace.kit
+    return LocalApi(
+        kit=kit,
+        bus=bus,
+        runner=runner,
+        maker=kit.maker,
+        statuses=statuses,
+        surroundings=workspace,
+        configuration=LocalConfiguration(settings.sources, kit.models, kit.clock.now),
+        files=ProjectFiles(kit.place, settings.sources.env, settings.environment),
+        terminals=terminals,
+        mcp=workspace.mcp,
+        worktrees=LocalWorktrees(place=kit.place, paths=settings.sources.paths, env=settings.sources.env),
+        sharing=sharer,
+        revoke=sharer.revoke,
+        welcome=sharer.welcome,
+    )
+
+
+def _open_mcp(settings: Settings, place: Place, journal: Journal) -> AbstractAsyncContextManager[LocalMcp]:
+    # A tool of a server must not take the name of a built-in tool.
+    launch = McpLaunch(
+        directory=place.directory, environment=settings.environment, sandbox=settings.helpers.sandbox
+    )
+    reserved = frozenset(tool.name for tool in settings.tools)
+    return open_mcp(settings.mcp, launch, journal.commit, reserved=reserved)
+
+
+def _make_ground(
+    store: Store, journal: Journal, clock: Clock, models: Registry, settings: Settings
+) -> ShareContext:
+    def find_model(ref: ModelRef) -> Model | None:
+        try:
+            return models.get(ref).model
+        except ModelNotFoundError:
+            return None
+
+    return ShareContext(
+        store=store,
+        journal=journal,
+        clock=clock,
+        remote=LazyShareClient(clock),
+        settings=settings.sharing,
+        find_model=find_model,
+    )
+
+
+def _list_commands(place: Place, settings: Settings) -> Mapping[str, Command]:
+    return build_commands(Config(), place.worktree) if settings.commands is None else settings.commands
+
+
+def _make_desks(
+    store: Store, journal: Journal, spill: Spill, settings: Settings, helpers: ToolHelpers
+) -> Callable[[SessionID], ToolResources]:
+    """Return a function that makes the desk of a session: what its tools share between calls."""
+    guards: defaultdict[SessionID, ReadGuard] = defaultdict(lambda: ReadGuard(off=settings.guard_off))
+
+    async def report_edited(path: str) -> None:
+        # Format first, so that listeners read the final file. OpenCode publishes first and formats afterwards.
+        await helpers.tidy(path)
+        await journal.commit(FileEdited(file=path))
+
+    def make_recall(session: SessionID) -> Recall:
+        async def recall_words(words: str, *, limit: int) -> list[RecallMatch]:
+            return recall(await store.list_messages(session), words, limit=limit)
+
+        return recall_words
+
+    def make_desk(session: SessionID) -> ToolResources:
+        return ToolResources(
+            guard=guards[session],
+            spill=spill,
+            todos=SessionTodos(store, journal, session),
+            after_edit=report_edited,
+            recall=make_recall(session),
+            environment=settings.environment,
+            files=SessionFiles(session, settings.editor),
+            terminals=settings.editor,
+            language_servers=helpers.lookout,
+            jobs=helpers.jobs,
+            sandbox=settings.helpers.sandbox,
+        )
+
+    return make_desk

@@ -1,0 +1,124 @@
+"""Find sessions that are recorded under no project or under the wrong one, and move them."""
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from weft.errors import NotFoundError
+from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID
+from weft.model.project import Place, Project
+from weft.model.session import Session
+from weft.project.checkout import find_git_directories
+from weft.project.facts import Adoption, ProjectAlias, alias_key, find_alias
+from weft.project.resolve import adopt_sessions
+from weft.store.contract import Store
+
+
+class MisfiledSession(Struct, frozen=True, kw_only=True):
+    """A session that belongs to another project than it is recorded under; `directory` is its new one, if any."""
+
+    session: Session
+    project: ProjectID
+    directory: str = ""
+
+
+class ProjectOverview(Struct, frozen=True, kw_only=True):
+    """All projects, where each was last seen (`aliases`), and all sessions."""
+
+    projects: Sequence[Project]
+    aliases: Mapping[ProjectID, ProjectAlias]
+    sessions: Sequence[Session]
+
+    def list_unrecorded(self) -> list[ProjectID]:
+        """Return project ids that sessions name but that have no record."""
+        known = {project.id for project in self.projects}
+        named = {session.project_id for session in self.sessions}
+        return sorted(named - known - {GLOBAL_PROJECT})
+
+
+async def read_overview(store: Store) -> ProjectOverview:
+    projects = await store.list_projects()
+    kept = {project.id: find_alias(await store.kept(alias_key(project.id))) for project in projects}
+    return ProjectOverview(
+        projects=projects,
+        aliases={id: alias for id, alias in kept.items() if alias is not None},
+        sessions=await store.list_sessions(),
+    )
+
+
+def find_misfiled(overview: ProjectOverview) -> list[MisfiledSession]:
+    """Return sessions under `global` or an unknown project that ran in a known project's checkouts."""
+    sources = (GLOBAL_PROJECT, *overview.list_unrecorded())
+    homeless = [session for session in overview.sessions if session.project_id in sources]
+    found: dict[SessionID, MisfiledSession] = {}
+    for project in overview.projects:
+        if project.id != GLOBAL_PROJECT:
+            for session in adopt_sessions(_to_adoption(project, sources, overview), homeless):
+                found.setdefault(session.id, MisfiledSession(session=session, project=project.id))
+    return list(found.values())
+
+
+def _to_adoption(project: Project, sources: tuple[ProjectID, ...], overview: ProjectOverview) -> Adoption:
+    alias = overview.aliases.get(project.id)
+    home = alias.worktree if alias else project.worktree
+    common_dir = alias.common_dir if alias else ""
+    if not common_dir and os.path.exists(os.path.join(home, ".git")):
+        common_dir = find_git_directories(home)[1]
+    others = [
+        overview.aliases[each.id].worktree if each.id in overview.aliases else each.worktree
+        for each in overview.projects
+        if each.id not in (project.id, GLOBAL_PROJECT)
+    ]
+    return Adoption(
+        project=project.id,
+        sources=sources,
+        tops=tuple(dict.fromkeys([home, project.worktree, *project.sandboxes])),
+        common_dir=common_dir,
+        strangers=tuple(others),
+    )
+
+
+async def list_family(store: Store, ids: Sequence[SessionID]) -> list[Session]:
+    """Return these sessions and all their descendants. Raise `NotFoundError` if one does not exist."""
+    sessions = await store.list_sessions()
+    known = {session.id for session in sessions}
+    for id in ids:
+        if id not in known:
+            raise NotFoundError("session", id, hint="see them all: weft session list --all")
+    wanted = set(ids)
+    while more := {each.id for each in sessions if each.parent_id in wanted} - wanted:
+        wanted |= more
+    return [session for session in sessions if session.id in wanted]
+
+
+def to_misfiled(sessions: Sequence[Session], place: Place) -> list[MisfiledSession]:
+    """Return what moves these sessions to a place. A session whose directory is gone gets the place's directory."""
+    misfiled: list[MisfiledSession] = []
+    for session in sessions:
+        gone = not os.path.isdir(session.directory)
+        if session.project_id != place.project.id or gone:
+            directory = place.directory if gone else ""
+            misfiled.append(MisfiledSession(session=session, project=place.project.id, directory=directory))
+    return misfiled
+
+
+async def move_sessions(store: Store, misfiled: Sequence[MisfiledSession]) -> list[Session]:
+    """Move sessions to the projects they belong to."""
+    return [await store.edit(each.session.id, partial(_correct, each)) for each in misfiled]
+
+
+def _correct(misfiled: MisfiledSession, session: Session) -> Session:
+    return replace(session, project_id=misfiled.project, directory=misfiled.directory or session.directory)
+
+
+async def merge_project(store: Store, source: ProjectID, target: ProjectID) -> list[Session]:
+    """Move every session of one project to another. The record of the empty project stays."""
+    if await store.find_project(target) is None:
+        raise NotFoundError("project", target, hint="see them all: weft project list")
+    sessions = await store.list_sessions(source)
+    return await move_sessions(
+        store, [MisfiledSession(session=session, project=target) for session in sessions]
+    )

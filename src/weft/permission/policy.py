@@ -1,0 +1,52 @@
+"""The policy for asking a person, and the context in which the gate asks."""
+
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from msgspec import Struct
+
+from weft.host.clock import Clock
+from weft.model.event import Event
+from weft.model.ids import Mint, ProjectID
+from weft.model.permission import PermissionRequest, Scope
+
+Unanswered = Literal["deny", "skip", "allow"]
+
+
+class AskPolicy(Struct, frozen=True, kw_only=True):
+    """Whether somebody answers, how long to wait, what to do without an answer, and how far an `always` reaches.
+
+    Without an answer `deny` refuses the call and ends the run; `skip` refuses it and lets the agent find another way.
+    `person` is who answers here, `owner` is this process.
+    """
+
+    answered: bool = False
+    unanswered: Unanswered = "deny"
+    timeout_seconds: float | None = None
+    always: Scope = "session"
+    person: str = ""
+    owner: str = ""
+
+
+class Ruling(Struct, frozen=True, kw_only=True):
+    """The decision of a plugin that is consulted before a person is asked."""
+
+    status: Literal["ask", "allow", "deny"] = "ask"
+    reason: str = ""
+
+
+Consult = Callable[[PermissionRequest], Awaitable[Ruling]]
+
+
+async def consult_nobody(_: PermissionRequest) -> Ruling:
+    return Ruling()
+
+
+class GateContext(Struct, frozen=True, kw_only=True):
+    """What the gate needs from outside: clock, ids, project, event bus, and the plugins to consult."""
+
+    clock: Clock
+    mint: Mint
+    project: ProjectID
+    tell: Callable[[Event], Awaitable[None]]
+    consult: Consult = consult_nobody

@@ -1,0 +1,138 @@
+"""What the runs of a directory share: stores, models, tools, limits."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from weft.bus import BusListener
+from weft.context.system import Briefing
+from weft.context.tokens import Threshold
+from weft.context.view import View
+from weft.host.clock import Clock
+from weft.journal import Journal
+from weft.model.agent import Agent, Command, ReadInstructions
+from weft.model.event import SessionWarned
+from weft.model.ids import Mint, SessionID
+from weft.model.permission import Limits
+from weft.model.project import Place
+from weft.permission.gate import Gate
+from weft.permission.questions import QuestionGate
+from weft.permission.rules import hides_all
+from weft.plugin.hooks import NO_HOOKS, Hooks
+from weft.provider.registry import Registry
+from weft.session.budget import BudgetLedger
+from weft.session.lifecycle import SessionMaker
+from weft.store.contract import Store
+from weft.tool.contract import AnyTool, ChildResult, ChildTask, ToolContext, ToolResources, refuse_spawn
+from weft.tool.mcp.tools import McpServers, NoMcpServers
+from weft.undo.recovery import Undoer
+
+
+class CompactionPolicy(Struct, frozen=True, kw_only=True):
+    """What to do automatically when the context fills up.
+
+    `auto` summarises a history that no longer fits, `prune` drops old tool outputs from requests. A request is too large if it
+    exceeds the `threshold`, or the one for its model in `models`, or else all that the model's context can hold.
+    """
+
+    auto: bool = True
+    prune: bool = True
+    threshold: Threshold | None = None
+    models: Mapping[str, Threshold] = {}
+
+
+class RunDeadlines(Struct, frozen=True, kw_only=True):
+    """The seconds that one tool call and one whole turn may take; None for no limit.
+
+    Time in which weft waits for a person does not count.
+    """
+
+    tool: float | None = None
+    turn: float | None = None
+
+
+class SubtaskLimits(Struct, frozen=True, kw_only=True):
+    """How deep child sessions may be nested, how many seconds one may take with all below it, and which tools no child gets."""
+
+    depth: int = 3
+    seconds: float = 3600
+    primary_tools: tuple[str, ...] = ()
+
+
+class EndJobs(Protocol):
+    """End the background jobs of these sessions."""
+
+    async def __call__(self, *sessions: SessionID) -> None: ...
+
+
+async def end_no_jobs(*sessions: SessionID) -> None:
+    """Do nothing: there are no background jobs."""
+
+
+async def spawn_nothing(_: ToolContext, errand: ChildTask) -> ChildResult:
+    """Refuse to start a child session: no runner has taken up this runtime yet."""
+    return await refuse_spawn(errand)
+
+
+class Runtime(Struct, frozen=True, kw_only=True):
+    """What all runs in one directory share.
+
+    * `owner` names this process in leases;
+    * `desk` returns what the tools of a session share;
+    * `plan_files` has plans written to files, which are in `plans` if the directory is no checkout;
+    * `listen` opens a listener to all events from then on;
+    * `continue_on_deny` lets a run go on after a person refused a call;
+    * `spawn` runs a child session for a tool call (the runner provides it);
+    * `view` caches what a model was shown (each run has its own);
+    * `briefings` caches the briefings of the sessions that run;
+    * `hooks` calls plugins, `mcp` reaches MCP servers.
+    """
+
+    store: Store
+    journal: Journal
+    clock: Clock
+    mint: Mint
+    chance: Callable[[], float]
+    place: Place
+    owner: str
+    platform: str
+    models: Registry
+    agents: Mapping[str, Agent]
+    default_agent: str
+    tools: Mapping[str, AnyTool]
+    commands: Mapping[str, Command] = {}
+    output_limit: int
+    compaction: CompactionPolicy
+    instructions: ReadInstructions
+    plans: str
+    plan_files: bool
+    gate: Gate
+    questions: QuestionGate
+    desk: Callable[[SessionID], ToolResources]
+    maker: SessionMaker
+    listen: Callable[[], BusListener]
+    subtasks: SubtaskLimits = SubtaskLimits()
+    deadlines: RunDeadlines = RunDeadlines()
+    continue_on_deny: bool = False
+    budget: BudgetLedger
+    undoer: Undoer
+    spawn: Callable[[ToolContext, ChildTask], Awaitable[ChildResult]] = spawn_nothing
+    view: View = field(default_factory=View)
+    briefings: dict[SessionID, Briefing] = field(default_factory=dict)
+    end_jobs: EndJobs = end_no_jobs
+    hooks: Hooks = NO_HOOKS
+    mcp: McpServers = NoMcpServers()
+
+
+async def with_mcp_tools(runtime: Runtime, session: SessionID, limits: Limits) -> Runtime:
+    """Return the runtime with the tools of the MCP servers that are connected by now, and warn of servers that are not.
+
+    Servers whose tools the `limits` all forbid are not waited for. Within a run tools are only ever added, at the end, so that
+    the provider's cache of the conversation stays valid. OpenCode asks every server anew with every step.
+    """
+    async for missed in runtime.mcp.connect_all(lambda prefix: not hides_all(prefix, limits)):
+        await runtime.journal.commit(SessionWarned(session_id=session, message=missed))
+    new = {name: tool for name, tool in runtime.mcp.tools().items() if name not in runtime.tools}
+    return replace(runtime, tools={**runtime.tools, **new}) if new else runtime

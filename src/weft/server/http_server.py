@@ -1,0 +1,270 @@
+"""The server: its directories, what routes may ask of it, and how it shuts down."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from functools import cached_property
+from typing import Any, Final
+
+from msgspec import Struct
+from starlette.applications import Starlette
+
+from weft.api import Api
+from weft.errors import DirectoryError, DirectoryNotServedError, InvalidInputError, NotFoundError
+from weft.model.ids import GLOBAL_PROJECT, SessionID
+from weft.model.session import Busy, Session
+from weft.model.workspace_event import GlobalDisposed
+from weft.server.access import AccessPolicy, OnRequest, check_served, is_below
+from weft.server.directories import (
+    IDLE_SECONDS,
+    ApiOpener,
+    Directories,
+    DirectoryOptions,
+    OpenDirectory,
+    WatchFiles,
+    watch_nothing,
+)
+from weft.server.feed import EventCounter
+from weft.server.metrics import EventMetrics, RequestMetrics, RequestRecord
+from weft.server.openapi import to_document
+from weft.server.request import find_directory
+from weft.server.response import ErrorResponse, Scope, read_headers
+from weft.server.route import Route
+from weft.server.state import IdempotencyKeys, Tickets, TuiControl
+from weft.version import VERSION
+
+Log = Callable[[str], None]
+
+IDLE_CHECK_SECONDS: Final = 60.0
+SHUTDOWN_POLL_SECONDS: Final = 1.0
+MAX_PATH_LENGTH: Final = 4096
+STREAM_PATHS: Final = ("/event", "/global/event", "/tui/control/next")
+SHUTTING_DOWN: Final = ErrorResponse(
+    status=503, name="EndingError", message="the server is ending and takes no more work: ask the next one"
+)
+# A run may need one of these calls before it can end.
+ALLOWED_DURING_SHUTDOWN: Final = frozenset(
+    {
+        "permission.reply",
+        "permission.respond",
+        "question.reply",
+        "question.reject",
+        "session.abort",
+        "weft.permission.reply",
+        "weft.session.abort",
+        "app.log",
+    }
+)
+
+
+def ignore_request(_: RequestRecord) -> None:
+    pass
+
+
+class ServerSetup(Struct, frozen=True, kw_only=True):
+    """The parts and settings of a server.
+
+    * `open` opens the `Api` of a directory;
+    * `here` is the directory of a caller who names none;
+    * `allowed` are more directories that callers may name, each with everything below it; known projects need no entry;
+    * `note` writes a line to the log, `on_request` is called after each request;
+    * `now` returns the time in milliseconds;
+    * `watch_files` reports changes that other programs make to files, while a client listens.
+    """
+
+    open: ApiOpener
+    here: str
+    access: AccessPolicy
+    name: str
+    note: Log
+    now: Callable[[], int]
+    allowed: tuple[str, ...] = ()
+    on_request: OnRequest = ignore_request
+    idle_seconds: float = IDLE_SECONDS
+    watch_files: WatchFiles = watch_nothing
+
+
+class HttpServer:
+    """Opens directories for requests and keeps the state that routes share. It is the `ServerContext` of its routes."""
+
+    def __init__(self, setup: ServerSetup, routes: Iterable[Route]) -> None:
+        self.setup = setup
+        self.routes = tuple(routes)
+        self._allowed = tuple(os.path.realpath(each) for each in (setup.here, *setup.allowed))
+        self._directories: Directories | None = None
+        self.counter = EventCounter(setup.name)
+        self.control = TuiControl()
+        self.idempotency_keys = IdempotencyKeys(setup.now)
+        self.tickets = Tickets()
+        self.event_metrics = EventMetrics()
+        self.request_metrics = RequestMetrics()
+        self.shutting_down = False
+
+    @asynccontextmanager
+    async def run(self, _: Starlette) -> AsyncIterator[None]:
+        """Serve while the block runs (the lifespan of the application), then close every directory."""
+        setup = self.setup
+        options = DirectoryOptions(
+            open=setup.open,
+            note=setup.note,
+            idle_seconds=setup.idle_seconds,
+            on_event=self.event_metrics.take,
+            watch_files=setup.watch_files,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            self._directories = Directories(options, self.counter, tasks)
+            closing = tasks.create_task(self._close_idle(self._directories))
+            try:
+                yield
+            finally:
+                closing.cancel()
+                await self._directories.end()
+
+    async def _close_idle(self, directories: Directories) -> None:
+        while True:
+            await asyncio.sleep(IDLE_CHECK_SECONDS)
+            await directories.close_idle()
+
+    @property
+    def directories(self) -> Directories:
+        assert self._directories is not None, "requests arrive only while the server runs"
+        return self._directories
+
+    def directory_of(self, scope: Scope) -> str:
+        """Return the directory that a request is about, as a real path."""
+        return self.resolve(find_directory(scope["query_string"], read_headers(scope)) or self.setup.here)
+
+    def resolve(self, given: str) -> str:
+        """Return the real path of a directory. Raise `InvalidInputError` if it is not a path."""
+        try:
+            if len(given) <= MAX_PATH_LENGTH:
+                return os.path.realpath(os.path.join(self.setup.here, given))
+        except (OSError, ValueError):  # a NUL byte or half a surrogate pair
+            pass
+        raise InvalidInputError("directory", f"{given[:80]!r} is not a path")
+
+    def record_request(self, record: RequestRecord) -> None:
+        """Count a request and pass it on to `on_request`."""
+        self.request_metrics.take(record, timed=record.route not in STREAM_PATHS)
+        self.setup.on_request(record)
+
+    def refuses(self, route: Route) -> bool:
+        """Return True if the server is shutting down and takes no more calls of this route."""
+        return self.shutting_down and route.method != "GET" and route.name not in ALLOWED_DURING_SHUTDOWN
+
+    @property
+    def here(self) -> str:
+        return self.setup.here
+
+    @property
+    def shows_files(self) -> bool:
+        return any(route.name == "file.read" for route in self.routes)
+
+    async def find(self, directory: str) -> OpenDirectory:
+        """Open a directory that a caller named. Raise `DirectoryNotServedError` if callers may not name it."""
+        directories = self.directories
+        served = directory in directories.list_open() or any(
+            is_below(directory, each) for each in self._allowed
+        )
+        if not served:
+            api = await self.open(self.setup.here)
+            check_served(directory, await api.surroundings.list_projects())
+        return await directories.get(directory)
+
+    async def open(self, directory: str) -> Api:
+        """Return the `Api` of a directory without checking whether callers may name it."""
+        return (await self.directories.get(directory)).api
+
+    async def find_home(self, here: OpenDirectory, session: SessionID, route: Route) -> OpenDirectory:
+        """Return the directory in which to call a route about a session, for a caller who named no directory.
+
+        A route that needs the session's own directory gets it. Raise `DirectoryNotServedError` if it may not be served,
+        `DirectoryError` if it no longer exists. If it no longer exists and its repository is served here, the session
+        continues here. OpenCode runs every session in the directory in which the server was started.
+        """
+        try:
+            info = await here.api.get_session(session)
+        except (NotFoundError, InvalidInputError):
+            return here  # the route itself reports the error
+        directory = self.resolve(info.directory)
+        found = self.directories.list_open().get(directory)
+        if found is not None:
+            return found
+        if not route.home or (await _is_missing(directory) and await _belongs_to_project(here.api, info)):
+            return here
+        try:
+            return await self.find(directory)
+        except (DirectoryNotServedError, DirectoryError):
+            if route.home == "needs":
+                raise
+            return here
+
+    async def find_runner(self, session: SessionID) -> Api | None:
+        """Return the `Api` that runs a session, in any directory of this server, or None if it is not running here."""
+        for directory in self.directories.list_open().values():
+            if session in await directory.api.list_status():
+                return directory.api
+        return None
+
+    def list_relayed(self, directory: str) -> dict[SessionID, Api]:
+        """Return the sessions of other directories whose events are relayed to this one, each with its `Api`."""
+        opened = self.directories.list_open()
+        feed = opened[directory].feed if directory in opened else None
+        return {
+            session: each.api for each in opened.values() for session, to in each.relays.items() if to is feed
+        }
+
+    async def is_busy(self, directory: str) -> bool:
+        """Return True if a session runs in the directory."""
+        opened = self.directories.list_open().get(directory)
+        return opened is not None and bool(await opened.api.list_status())
+
+    async def dispose(self, directory: str) -> bool:
+        """Close a directory. Return False if it was not open."""
+        self.control.forget(directory)
+        return await self.directories.close(directory)
+
+    async def dispose_all(self) -> None:
+        """Close every directory and tell all listeners."""
+        for directory in await self.directories.close_all():
+            self.control.forget(directory)
+        self.directories.shared.take(GlobalDisposed())
+
+    async def shut_down(self, grace: float = 0) -> None:
+        """Take no more work, wait up to `grace` seconds for runs, then close every directory and end every stream.
+
+        Streams must end because an open connection would keep the process alive.
+        """
+        self.shutting_down = True
+        loop = asyncio.get_running_loop()
+        until = loop.time() + grace
+        while (left := until - loop.time()) > 0 and await self._has_active_run():
+            await self.counter.signal.wait(min(left, SHUTDOWN_POLL_SECONDS))
+        await self.dispose_all()
+        self.counter.end()
+
+    async def _has_active_run(self) -> bool:
+        """Return True if a run does work. One that waits for a person or for a retry is not worth waiting for."""
+        for directory in self.directories.list_open().values():
+            for status in (await directory.api.list_status()).values():
+                if isinstance(status, Busy) and not status.waiting_for:
+                    return True
+        return False
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        return to_document(self.routes, version=VERSION)
+
+    def note(self, line: str) -> None:
+        self.setup.note(line)
+
+
+async def _is_missing(directory: str) -> bool:
+    return not await asyncio.to_thread(os.path.isdir, directory)
+
+
+async def _belongs_to_project(api: Api, session: Session) -> bool:
+    """Return True if a session belongs to the repository here. Directories without a repository are not one project."""
+    project = (await api.current_project()).id
+    return session.project_id == project != GLOBAL_PROJECT

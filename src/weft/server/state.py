@@ -1,0 +1,157 @@
+"""State that a server keeps between requests: tickets, idempotency keys and requests to a screen."""
+
+import asyncio
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Struct
+
+from weft.api import Api
+from weft.errors import ConflictError, InvalidInputError
+from weft.model.ids import ALPHABET, HEX_LENGTH, PER_MS, WRAP, MessageID, SessionID
+
+TICKET_SECONDS: Final = 60
+MAX_TICKETS: Final = 1000
+
+
+class Tickets:
+    """One-time passwords for browsers, which cannot send a header when they open a socket.
+
+    A ticket is valid once, for one path, for a minute.
+    """
+
+    def __init__(self) -> None:
+        self._valid: dict[str, tuple[str, float]] = {}
+
+    def give(self, path: str) -> str:
+        """Return a new ticket for a path."""
+        now = asyncio.get_running_loop().time()
+        self._valid = {ticket: entry for ticket, entry in self._valid.items() if entry[1] > now}
+        while len(self._valid) >= MAX_TICKETS:
+            del self._valid[next(iter(self._valid))]
+        ticket = secrets.token_urlsafe(32)
+        self._valid[ticket] = path, now + TICKET_SECONDS
+        return ticket
+
+    def take(self, ticket: str, path: str) -> bool:
+        """Return True if the ticket is valid for this path. It is not valid again."""
+        found = self._valid.pop(ticket, None)
+        return found is not None and found[0] == path and found[1] > asyncio.get_running_loop().time()
+
+
+MAX_KEY_LENGTH: Final = 255
+HASH_LETTERS: Final = 7
+MAX_KEYS: Final = 10_000
+KEY_WINDOW_MS: Final = 24 * 60 * 60 * 1000
+
+
+class IdempotencyKeys:
+    """Maps the `Idempotency-Key` of a prompt to the id of its message, so that a request sent twice is one prompt.
+
+    The id is derived from key and body, so it can be found in the session again after a restart. `now` returns the
+    time in milliseconds.
+    """
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._known: OrderedDict[tuple[str, str], MessageID] = OrderedDict()
+        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+
+    async def id_for(self, api: Api, session: SessionID, key: str, body: bytes) -> MessageID:
+        """Return the message id for a prompt with this key: the earlier one if the prompt was sent before.
+
+        Raise `ConflictError` if the key was used for another prompt, `InvalidInputError` if it is not a valid key.
+        """
+        if not 0 < len(key) <= MAX_KEY_LENGTH or not key.isprintable():
+            raise InvalidInputError(
+                "idempotency-key", f"it has 1 to {MAX_KEY_LENGTH} characters that can be printed"
+            )
+        head, tail = hash_to_letters(f"{session}\n{key}".encode()), hash_to_letters(body)
+        place = session, head
+        # Two requests that arrive together must not both be the first.
+        async with self._locks.setdefault(place, asyncio.Lock()):
+            found = self._known.get(place) or await self._find(api, session, head)
+            self._locks.pop(place, None)
+            id = found or self._mint(head + tail)
+            self._remember(place, id)
+        if not id.endswith(tail):
+            raise ConflictError("idempotency key", key, "was used for another request")
+        return id
+
+    def _mint(self, tail: str) -> MessageID:
+        number = (self._now() * PER_MS + 1) % WRAP
+        return MessageID(f"msg_{number:0{HEX_LENGTH}x}{tail}")
+
+    def _remember(self, place: tuple[str, str], id: MessageID) -> None:
+        self._known[place] = id
+        self._known.move_to_end(place)
+        while len(self._known) > MAX_KEYS:
+            self._known.popitem(last=False)
+
+    async def _find(self, api: Api, session: SessionID, head: str) -> MessageID | None:
+        """Search the recent messages of the session; after a restart they are the only record."""
+        oldest = self._now() - KEY_WINDOW_MS
+        async for message in api.stream_messages(session):
+            if message.info.time.created < oldest:
+                return None
+            if message.info.id.partition("_")[2][HEX_LENGTH:].startswith(head):
+                return message.info.id
+        return None
+
+
+def hash_to_letters(raw: bytes) -> str:
+    """Return half of the random part of an id, always the same for the same bytes."""
+    digest = hashlib.sha256(raw).digest()
+    number = int.from_bytes(digest)
+    letters: list[str] = []
+    for _ in range(HASH_LETTERS):
+        number, rest = divmod(number, len(ALPHABET))
+        letters.append(ALPHABET[rest])
+    return "".join(letters)
+
+
+MAX_TUI_REQUESTS: Final = 64
+TUI_POLL_SECONDS: Final = 25.0
+
+
+class TuiRequest(Struct, frozen=True, kw_only=True):
+    """A request to a terminal client: the path that was called, and the body."""
+
+    path: str
+    body: Any = None
+
+
+class TuiControl:
+    """Queues requests for terminal clients that poll instead of listening to events, one short queue for each
+    directory.
+
+    If nobody polls, the oldest requests are dropped.
+    """
+
+    def __init__(self, poll_seconds: float = TUI_POLL_SECONDS) -> None:
+        self._poll_seconds = poll_seconds
+        self._queues: dict[str, asyncio.Queue[TuiRequest]] = {}
+
+    def put(self, directory: str, request: TuiRequest) -> None:
+        """Queue a request for the client of a directory, if one has polled before. Others receive it as an event."""
+        queue = self._queues.get(directory)
+        if queue is None:
+            return
+        if queue.full():
+            queue.get_nowait()
+        queue.put_nowait(request)
+
+    async def next(self, directory: str) -> TuiRequest | None:
+        """Return the next request, or None if none arrives in time, so that no connection waits for ever."""
+        queue = self._queues.setdefault(directory, asyncio.Queue(MAX_TUI_REQUESTS))
+        try:
+            async with asyncio.timeout(self._poll_seconds):
+                return await queue.get()
+        except TimeoutError:
+            return None
+
+    def forget(self, directory: str) -> None:
+        self._queues.pop(directory, None)

@@ -1,0 +1,195 @@
+"""Where snapshots are stored, and their limits from `experimental.weft.snapshots`."""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from weft.errors import InvalidInputError
+from weft.host.files import make_directory, write_atomic
+from weft.host.paths import Paths
+from weft.model.ids import ProjectID
+from weft.snapshot.contract import MAX_BYTES, MAX_FILE_BYTES, WAIT_SECONDS, SnapshotLimits
+
+NAME_LENGTH: Final = 16
+
+# These attributes override every `.gitattributes`, so that contents are stored and restored byte for byte.
+_REPOSITORY_FILES: Final = {
+    "HEAD": "ref: refs/heads/none\n",
+    "info/attributes": "* -text !eol -filter -ident !working-tree-encoding !diff !merge\n",
+    "config": """[core]
+	repositoryformatversion = 0
+	bare = false
+	filemode = true
+	symlinks = true
+	ignorecase = false
+	precomposeunicode = false
+	autocrlf = false
+	safecrlf = false
+	fsmonitor = false
+	untrackedCache = false
+	splitIndex = false
+	trustctime = true
+	protectHFS = false
+	protectNTFS = false
+	quotePath = false
+	attributesFile = /dev/null
+	hooksPath = /dev/null
+	logAllRefUpdates = false
+	compression = 1
+	looseCompression = 1
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[diff]
+	ignoreSubmodules = all
+	renames = false
+[fastimport]
+	unpackLimit = 0
+[safe]
+	directory = *
+""",
+}
+
+
+class SnapshotLocation:
+    """The paths of the snapshots of one directory (`root`, real and absolute)."""
+
+    def __init__(self, home: str, root: str) -> None:
+        self.home = home
+        self.root = root
+
+    @property
+    def git_dir(self) -> str:
+        return f"{self.home}/git"
+
+    @property
+    def objects(self) -> str:
+        return f"{self.git_dir}/objects"
+
+    @property
+    def pins(self) -> str:
+        return f"{self.git_dir}/refs/weft"
+
+    @property
+    def index(self) -> str:
+        """The index of the last process, from which the next one starts."""
+        return f"{self.home}/index"
+
+    @property
+    def live(self) -> str:
+        """Contains a directory for each running process."""
+        return f"{self.home}/live"
+
+    @property
+    def lock(self) -> str:
+        """Held shared by processes that write objects, exclusively by one that removes them."""
+        return f"{self.home}/lock"
+
+    @property
+    def restore_lock(self) -> str:
+        return f"{self.home}/restore.lock"
+
+    @property
+    def intent(self) -> str:
+        """The file that says what a restore is about to change."""
+        return f"{self.home}/restore.json"
+
+    def make(self, avoid: Iterable[str]) -> None:
+        """Create the repository. `avoid` are directories of ours below `root`, which are never tracked."""
+        for directory in (self.objects, self.pins, self.live, f"{self.git_dir}/info"):
+            make_directory(directory)
+        excluded = "".join(f"{_to_pattern(self.root, each)}\n" for each in avoid)
+        for name, text in (
+            *_REPOSITORY_FILES.items(),
+            ("info/exclude", excluded),
+            ("../root", f"{self.root}\n"),
+        ):
+            self._write(f"{self.git_dir}/{name}", os.fsencode(text))
+        with open(self.lock, "ab"):
+            pass
+
+    def _write(self, path: str, raw: bytes) -> None:
+        with suppress(OSError), open(path, "rb") as file:
+            if file.read() == raw:
+                return
+        write_atomic(path, raw, temp=f"{path}.{os.getpid()}~")
+
+
+def locate_snapshots(base: str, project: ProjectID, root: str) -> SnapshotLocation:
+    """Return the location below `base`. Each checkout of a project has its own."""
+    real = os.path.realpath(root)
+    digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:NAME_LENGTH]
+    return SnapshotLocation(f"{base}/{project}/{digest}", real)
+
+
+def list_locations(base: str) -> list[SnapshotLocation]:
+    """Return all locations, whether or not their directories still exist."""
+    found: list[SnapshotLocation] = []
+    for project in _list_names(base):
+        for name in _list_names(f"{base}/{project}"):
+            with suppress(OSError), open(f"{base}/{project}/{name}/root", "rb") as file:
+                found.append(SnapshotLocation(f"{base}/{project}/{name}", os.fsdecode(file.read()[:-1])))
+    return found
+
+
+def is_below(path: str, root: str) -> bool:
+    """Return True if a path is `root` or below it."""
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _to_pattern(root: str, path: str) -> str:
+    relative = os.path.relpath(path, root)
+    return "/" + "".join(f"\\{char}" if char in "\\*?[ !#" else char for char in relative)
+
+
+def _list_names(directory: str) -> list[str]:
+    with suppress(OSError):
+        return sorted(os.listdir(directory))
+    return []
+
+
+KEY: Final = ("experimental", "weft", "snapshots")
+
+
+class _LimitsInput(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    max_bytes: int = MAX_BYTES
+    max_file_bytes: int = MAX_FILE_BYTES
+    wait_seconds: float = WAIT_SECONDS
+
+
+def to_limits(given: Any) -> SnapshotLimits:
+    """Read the limits from the configuration, None for the defaults. Raise `InvalidInputError` if they make no sense."""
+    try:
+        found = msgspec.convert({} if given is None else given, _LimitsInput)
+    except msgspec.ValidationError as error:
+        hint = '{"maxBytes": 2147483648, "maxFileBytes": 10485760, "waitSeconds": 30}'
+        raise InvalidInputError(".".join(KEY), str(error), hint=hint) from error
+    if min(found.max_bytes, found.max_file_bytes, found.wait_seconds) < 0:
+        raise InvalidInputError(".".join(KEY), "a limit cannot be below zero")
+    return SnapshotLimits(
+        max_bytes=found.max_bytes, max_file_bytes=found.max_file_bytes, wait_seconds=found.wait_seconds
+    )
+
+
+def default_base(data: str) -> str:
+    """Return the directory of all snapshots. OpenCode's own are in `snapshot`, which we do not touch."""
+    return f"{data}/weft/snapshot"
+
+
+def find_base(paths: Paths, url: str) -> str:
+    """Return the directory for the snapshots of a store's sessions.
+
+    Each store has its own, because garbage collection only knows the sessions of one store.
+    """
+    usual, storage = default_base(paths.data), os.path.realpath(paths.storage)
+    if url.startswith("file:"):
+        url = f"file:{os.path.realpath(url.removeprefix('file:'))}"
+    if url == f"file:{storage}":
+        return usual
+    return f"{usual}-{hashlib.sha256(os.fsencode(url)).hexdigest()[:NAME_LENGTH]}"

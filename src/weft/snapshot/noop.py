@@ -1,0 +1,91 @@
+"""The snapshot contract when snapshots are switched off: nothing is tracked and nothing can be restored."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from weft.errors import SnapshotMissingError
+from weft.model.diff import EMPTY_TREE, FileDiff, Patch, Tree
+from weft.model.ids import SessionID
+from weft.snapshot.contract import Coverage, RecoveryReport, Restoration, RestorePlan
+
+REASON: Final = "snapshots are switched off"
+
+
+class NoSnapshots:
+    """Tracks nothing. `reason` says why, or who switched snapshots off."""
+
+    def __init__(self, reason: str = REASON) -> None:
+        self._reason = reason
+
+    def coverage(self) -> Coverage:
+        return Coverage(extent="none", reason=self._reason)
+
+    def begin(self) -> None:
+        return
+
+    @asynccontextmanager
+    async def watch(self, session: SessionID, files: Sequence[str] | None = None) -> AsyncIterator[None]:
+        del session, files
+        yield
+
+    async def take(self, session: SessionID) -> tuple[Patch, ...]:
+        del session
+        return ()
+
+    async def stored(self, session: SessionID) -> None:
+        del session
+
+    async def track(self, session: SessionID) -> Tree | None:
+        del session
+        return None
+
+    async def changes(self, since: Tree, until: Tree | None = None) -> Patch:
+        return Patch(hash=since, until=until or since, files=())
+
+    async def fold(self, patches: Sequence[Patch]) -> Patch:
+        del patches
+        return Patch(hash=EMPTY_TREE, until=EMPTY_TREE, files=())
+
+    async def diff(
+        self, before: Tree, after: Tree, files: Sequence[str] | None = None
+    ) -> tuple[FileDiff, ...]:
+        del before, after, files
+        return ()
+
+    async def diff_text(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> str:
+        del before, after, files
+        return ""
+
+    async def borrow(self, git_dir: str, snapshot: str, left: Mapping[str, str]) -> Patch:
+        del git_dir, snapshot
+        raise SnapshotMissingError(self._reason, files=sorted(left))
+
+    async def preview(self, plan: RestorePlan) -> Restoration:
+        if plan.patches:
+            raise SnapshotMissingError(self._reason)
+        return Restoration(session=plan.session, fates=(), note=plan.note)
+
+    async def restore(self, plan: RestorePlan) -> Restoration:
+        return await self.preview(plan)
+
+    @asynccontextmanager
+    async def restoring(self, plan: RestorePlan) -> AsyncIterator[Restoration]:
+        yield await self.preview(plan)
+
+    async def recover(self, wanted: Callable[[SessionID, str], Awaitable[bool]]) -> RecoveryReport:
+        del wanted
+        return RecoveryReport()
+
+    async def is_unsettled(self, session: SessionID) -> bool:
+        del session
+        return False
+
+    async def pin(self, session: SessionID, trees: Sequence[Tree]) -> None:
+        del session, trees
+
+    async def unpin(self, session: SessionID, trees: Sequence[Tree]) -> None:
+        del session, trees
+
+    async def release(self, session: SessionID) -> None:
+        del session

@@ -1,0 +1,276 @@
+"""Track the files below one directory: read them, keep their contents, and turn changes into patches. Calls block."""
+
+import os
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from msgspec import Struct
+
+from weft.errors import GitError
+from weft.host.files import Stamp, share_lock, stamp_of
+from weft.host.git import Git, Plumbing
+from weft.host.machine import NETWORK_FILE_SYSTEMS, find_file_system
+from weft.model.diff import Patch, Tree, Uncovered
+from weft.model.ids import ProjectID, SessionID
+from weft.snapshot.contract import SnapshotLimits
+from weft.snapshot.diffs import TreeDiffs
+from weft.snapshot.directory import FileTooLargeError, SafeDirectory
+from weft.snapshot.entry import FileEntry, TreeState, format_path
+from weft.snapshot.index import NO_ROOM, TOO_LARGE, UNREADABLE, GitListing, Scanner, ScanResult
+from weft.snapshot.ledger import RecordedChange, group_changes, join_changes, to_states
+from weft.snapshot.location import SnapshotLocation, is_below, locate_snapshots
+from weft.snapshot.objects import ObjectStore, SnapshotsFullError, pin_trees
+from weft.snapshot.opencode import OpenCodeSnapshots
+from weft.snapshot.restore import Restorer
+
+OUTSIDE: Final = "it lies outside the project"
+NOT_AVAILABLE: Final = "its earlier content is no longer available"
+NOT_A_FILE: Final = "it is not a file"
+HOLDS_HOME: Final = "it contains your home directory, which is too large to scan"
+
+
+class SnapshotSite(Struct, frozen=True, kw_only=True):
+    """A directory to track, and its project. Snapshots are stored below `base`; paths in `avoid` are never tracked.
+
+    `home` is the user's home directory. A directory that contains it is not scanned.
+    """
+
+    root: str
+    project: ProjectID
+    base: str
+    avoid: tuple[str, ...] = ()
+    home: str = ""
+
+
+class RefusedFile(Struct, frozen=True, kw_only=True):
+    """A file that is not stored, the reason, and its stamp, which tells later whether it changed."""
+
+    reason: str
+    stamp: Stamp | None = None
+
+
+class SeenFile(Struct, frozen=True, kw_only=True):
+    """A file as it was found (`file` is the name the caller used), and which of its parent directories exist."""
+
+    file: str
+    path: bytes | None
+    found: FileEntry | RefusedFile | None
+    dirs: frozenset[bytes] = frozenset()
+
+
+class FileTracker:
+    """Reads and stores files, scans for changes, and builds patches."""
+
+    def __init__(
+        self, site: SnapshotSite, environ: Mapping[str, str], limits: SnapshotLimits, live: str
+    ) -> None:
+        self.place: SnapshotLocation = locate_snapshots(site.base, site.project, site.root)
+        self._site = site
+        # Worktrees live in our own data directory, but their files belong to the project and are tracked.
+        real = map(os.path.realpath, site.avoid)
+        self._avoid = tuple(each for each in real if is_below(each, self.place.root))
+        self._git = Git(environ)
+        self._environ = environ
+        self._limits = limits
+        self._made = False
+        self._tree: tuple[Stamp | None, Tree] | None = None
+        self.plumbing = Plumbing(environ, self.place.git_dir, self.place.root)
+        self.files = SafeDirectory(self.place.root)
+        self.objects = ObjectStore(self.place, self.plumbing, limits.max_bytes)
+        self.listing = GitListing(self.plumbing, self.objects, limits.wait_seconds)
+        self.scanner = self.make_scanner(f"{self.place.live}/{live}/index")
+        self.restorer = Restorer(self.place, self.files, self.objects, limits.max_file_bytes)
+        self.diffs = TreeDiffs(self.plumbing, self.objects, self.files.root)
+
+    def make_scanner(self, index: str) -> Scanner:
+        scanner = Scanner(self.files, self.objects, self.plumbing, self.listing)
+        scanner.index, scanner.shared = index, self.place.index
+        scanner.updater.max_file_bytes = self._limits.max_file_bytes
+        scanner.is_remote = any(
+            find_file_system(each) in NETWORK_FILE_SYSTEMS for each in (self.place.root, index)
+        )
+        return scanner
+
+    def borrow(self, git_dir: str, snapshot: str, left: Mapping[str, str]) -> Patch:
+        """Return what OpenCode changed when it reverted a session."""
+        theirs = OpenCodeSnapshots(self._environ, git_dir, self.place.root)
+        return theirs.read_patch(self.objects, snapshot, left)
+
+    def make(self) -> None:
+        """Create the snapshot repository. That happens only when there is something to store."""
+        if not self._made:
+            self.place.make(self._avoid)
+            self._made = True
+
+    # --- all files ---
+
+    def find_scan_obstacle(self) -> str:
+        """Return why this directory is not scanned; "" if it is."""
+        home = os.path.realpath(self._site.home) if self._site.home else ""
+        if self.place.root == "/" or (home and is_below(home, self.place.root)):
+            return HOLDS_HOME
+        return ""
+
+    def scan_first(self) -> None:
+        """Scan all files for the first time. Raise `GitError` or `OSError` on failure."""
+        self.make()
+        self.read_user_repository()
+        with share_lock(self.place.lock):
+            self.scanner.scan_first()
+
+    def scan(self, sources: Collection[str] = (), scanner: Scanner | None = None) -> ScanResult:
+        """Return what changed since the last scan, and copy all contents that a restore needs into our own repository."""
+        with share_lock(self.place.lock):
+            scanned = (scanner or self.scanner).scan(sources)
+            named = {each.oid for change in scanned.changes for each in (change.before, change.after) if each}
+            lost = self.objects.copy_borrowed(named) if named else set()
+        if not lost:
+            return scanned
+        bad = [
+            change
+            for change in scanned.changes
+            if any(each is not None and each.oid in lost for each in (change.before, change.after))
+        ]
+        good = tuple(change for change in scanned.changes if change not in bad)
+        return ScanResult(
+            changes=good, uncovered={**scanned.uncovered, **{each.path: NOT_AVAILABLE for each in bad}}
+        )
+
+    def write_tree(self) -> Tree:
+        """Return the files of the last scan as a tree. It is cached until the index changes."""
+        stamp = _find_stamp(self.scanner.index)
+        if self._tree is None or self._tree[0] != stamp:
+            with share_lock(self.place.lock):
+                self._tree = (stamp, self.scanner.write_tree())
+        return self._tree[1]
+
+    def read_user_repository(self) -> None:
+        """Read from the user's repository where its objects are and what it ignores. May be called again."""
+        with suppress(GitError):
+            common = self._git.common_dir(self.place.root)
+            if self._git.object_format(self.place.root) == "sha1":
+                self.objects.borrow = f"{common}/objects"
+            if os.path.isfile(f"{common}/info/exclude"):
+                self.listing.ignoring = (f"--exclude-from={common}/info/exclude",)
+        with suppress(GitError):
+            if ignored := self._git.find_setting(self.place.root, "core.excludesFile"):
+                self.listing.settings = ("-c", f"core.excludesFile={ignored}")
+
+    # --- some files ---
+
+    def record(self, files: Iterable[str]) -> list[SeenFile]:
+        """Store these files as they are now."""
+        self.make()
+        with share_lock(self.place.lock):
+            return [self._record(file, self.files.locate(file)) for file in files]
+
+    def record_again(self, seen: Iterable[SeenFile]) -> list[SeenFile]:
+        """Store the same files as they are by now."""
+        with share_lock(self.place.lock):
+            return [self._record(each.file, each.path) for each in seen]
+
+    def _record(self, file: str, path: bytes | None) -> SeenFile:
+        if path is None or self._is_avoided(path):
+            return SeenFile(file=file, path=None, found=RefusedFile(reason=OUTSIDE, stamp=_find_stamp(file)))
+        return SeenFile(
+            file=file, path=path, found=self.store_file(path), dirs=self.files.list_existing_parents(path)
+        )
+
+    def store_file(self, path: bytes) -> FileEntry | RefusedFile | None:
+        """Store a file as it is now. Return None if it does not exist."""
+        found = self.files.find_status(path)
+        if found is None or stat.S_ISDIR(found.st_mode):
+            return None
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISLNK(found.st_mode):
+            return RefusedFile(reason=NOT_A_FILE, stamp=stamp_of(found))
+        try:
+            entry, content, _ = self.files.read(path, limit=self._limits.max_file_bytes)
+            self.objects.write(content)
+        except FileTooLargeError:
+            return RefusedFile(reason=TOO_LARGE, stamp=stamp_of(found))
+        except SnapshotsFullError:
+            return RefusedFile(reason=NO_ROOM, stamp=stamp_of(found))
+        except OSError:
+            return RefusedFile(reason=UNREADABLE, stamp=stamp_of(found))
+        return entry
+
+    def _is_avoided(self, path: bytes) -> bool:
+        absolute = os.fsdecode(self.files.absolute(path))
+        return any(is_below(absolute, each) for each in self._avoid)
+
+    def list_scanned(self, paths: Collection[bytes]) -> list[bytes]:
+        """Return those of the paths that a scan of all files includes."""
+        return list(self.listing.list_entries(self.scanner.index, paths)) if paths else []
+
+    # --- patches ---
+
+    def make_patches(
+        self, session: SessionID, changes: Iterable[RecordedChange], uncovered: Mapping[bytes, str]
+    ) -> tuple[Patch, ...]:
+        """Turn changes into pinned patches. Uncovered files go with the last one."""
+        groups = group_changes(list(join_changes(changes)))
+        told = tuple(
+            Uncovered(file=self.format_path(path), reason=reason)
+            for path, reason in sorted(uncovered.items())
+        )
+        if not groups and told:
+            groups = [[]]
+        with share_lock(self.place.lock):
+            found = [self.make_patch(each) for each in groups]
+            pin_trees(self.place, session, (tree for each in found for tree in (each.hash, each.until)))
+        if found and told:
+            last = found[-1]
+            found[-1] = Patch(hash=last.hash, until=last.until, files=last.files, uncovered=told)
+        return tuple(found)
+
+    def make_patch(self, changes: Collection[RecordedChange]) -> Patch:
+        before, after = to_states(changes)
+        return Patch(
+            hash=self.objects.write_state(before),
+            until=self.objects.write_state(after),
+            files=tuple(
+                self.format_path(change.path) for change in sorted(changes, key=lambda each: each.path)
+            ),
+        )
+
+    def fold(self, patches: Sequence[Patch]) -> Patch:
+        """Combine patches into one, from the first to the last state of each file."""
+        changes: dict[bytes, RecordedChange] = {}
+        for number, patch in enumerate(patches):
+            before, after = self.objects.read_state(patch.hash), self.objects.read_state(patch.until)
+            for change in _to_changes(before, after, number):
+                old = changes.get(change.path, change)
+                changes[change.path] = RecordedChange(
+                    change.path, old.before, change.after, number, old.had, change.has
+                )
+        # Paths that cannot exist in one tree come from different times. The first group is shown.
+        folded = self.make_patch(next(iter(group_changes(list(join_changes(changes.values())))), []))
+        told = tuple({each.file: each for patch in patches for each in patch.uncovered}.values())
+        return Patch(hash=folded.hash, until=folded.until, files=folded.files, uncovered=told)
+
+    def compare_trees(self, since: Tree, until: Tree) -> Patch:
+        changes = [
+            RecordedChange(path, old, new, 0) for path, (old, new) in self.diffs.list_changed(since, until)
+        ]
+        self.objects.copy_borrowed(
+            {each.oid for change in changes for each in (change.before, change.after) if each}
+        )
+        return self.make_patch(changes)
+
+    def format_path(self, path: bytes) -> str:
+        return format_path(self.files.absolute(path) if path else self.files.root)
+
+
+def _to_changes(before: TreeState, after: TreeState, at: int) -> Iterator[RecordedChange]:
+    had, has = tuple(before.dirs), tuple(after.dirs)
+    for path in {*before.files, *after.files}:
+        yield RecordedChange(path, before.files.get(path), after.files.get(path), at, had, has)
+
+
+def _find_stamp(file: str) -> Stamp | None:
+    try:
+        return stamp_of(os.lstat(file))
+    except OSError:
+        return None

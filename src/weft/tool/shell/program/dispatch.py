@@ -1,0 +1,150 @@
+"""Find out what a program does by asking every module that knows some programs."""
+
+import re
+from typing import Final
+
+from msgspec.structs import replace
+
+from weft.tool.shell.arguments import Fields, parse_arguments, split_names
+from weft.tool.shell.program.builtins import examine_builtin
+from weft.tool.shell.program.effects import Examine, ExamineWithInput, ProgramEffects
+from weft.tool.shell.program.files import (
+    examine_cpio,
+    examine_emacs,
+    examine_fd,
+    examine_find,
+    examine_make,
+    examine_tar,
+    examine_unzip,
+    examine_vim,
+    examine_zip,
+)
+from weft.tool.shell.program.git import examine_git
+from weft.tool.shell.program.interpreters import examine_interpreter
+from weft.tool.shell.program.network import (
+    examine_container,
+    examine_curl,
+    examine_database_client,
+    examine_netcat,
+    examine_rsync,
+    examine_sftp,
+    examine_socat,
+    examine_sqlite,
+    examine_wget,
+)
+from weft.tool.shell.program.stream import examine_awk, examine_dd, examine_jq, examine_sed
+from weft.tool.shell.program.table import (
+    PROGRAMS,
+    asks_for_help,
+    find_unknown_option,
+    only_reads,
+    touch_files,
+    touch_paths,
+)
+from weft.tool.shell.program.wrappers import DETACHING_PROGRAMS, FETCHING_PROGRAMS, WRAPPERS, unwrap_command
+from weft.tool.shell.state import ShellState, StreamContent
+
+_EXAMINERS: Final[dict[str, Examine]] = {
+    "git": examine_git,
+    **dict.fromkeys(("find", "gfind"), examine_find),
+    **dict.fromkeys(("fd", "fdfind"), examine_fd),
+    **dict.fromkeys(("sed", "gsed"), examine_sed),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), examine_awk),
+    **dict.fromkeys(("jq", "gojq", "jaq"), examine_jq),
+    "dd": examine_dd,
+    **dict.fromkeys(("tar", "gtar", "bsdtar"), examine_tar),
+    "zip": examine_zip,
+    "unzip": examine_unzip,
+    "curl": examine_curl,
+    "wget": examine_wget,
+    **dict.fromkeys(("rsync", "scp"), examine_rsync),
+    **dict.fromkeys(("nc", "ncat", "netcat"), examine_netcat),
+    "socat": examine_socat,
+    **dict.fromkeys(("make", "gmake"), examine_make),
+}
+_INPUT_EXAMINERS: Final[dict[str, ExamineWithInput]] = {
+    **dict.fromkeys(("vim", "vi", "nvim", "view", "ex", "ed", "gvim", "vimdiff"), examine_vim),
+    **dict.fromkeys(("emacs", "emacsclient"), examine_emacs),
+    **dict.fromkeys(("cpio", "pax", "bsdcpio"), examine_cpio),
+    "sftp": examine_sftp,
+    "sqlite3": examine_sqlite,
+}
+_CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl", "kubectl"})
+_CLIENTS: Final = frozenset({"psql", "mysql", "mariadb"})
+
+
+# Programs whose options we know, except those that only print something.
+_WITH_KNOWN_OPTIONS: Final = (
+    frozenset(PROGRAMS)
+    | frozenset(_EXAMINERS)
+    | WRAPPERS
+    | split_names("less more most date history mapfile readarray man info")
+) - split_names(
+    "echo printf yes seq sleep expr basename dirname true false : exit return break continue shift test [ [[ kill wait set"
+    " export declare local readonly unset read let which type printenv"
+)
+
+
+def examine(argv: Fields, state: ShellState, stdin: StreamContent | None) -> ProgramEffects:
+    """Note what a program does with files, and return its further effects.
+
+    `stdin` is its input, None if it is not redirected.
+    """
+    name, rest = argv[0].text.rpartition("/")[2], argv[1:]
+    if examine_builtin(name, rest, state):
+        return ProgramEffects(quiet=name not in ("source", "."))
+    if name in DETACHING_PROGRAMS:
+        state.mark_unclear(
+            " ".join(field.text for field in argv),
+            "it starts processes that go on after the command has ended",
+        )
+        return ProgramEffects(quiet=False)
+    if name in _WITH_KNOWN_OPTIONS and (hidden := find_unknown_option(argv[1:], PROGRAMS.get(name))):
+        state.mark_unclear(" ".join(field.text for field in argv), f"{hidden} may be an option")
+    inner = unwrap_command(argv, state, stdin)
+    if inner is not None:
+        return ProgramEffects(inner=tuple(inner), quiet=name not in FETCHING_PROGRAMS)
+    if stdin is None and asks_for_help(argv):
+        return ProgramEffects()
+    inner = examine_interpreter(name, rest, state, stdin)
+    if inner is not None:
+        return ProgramEffects(inner=tuple(inner), quiet=bool(inner) or (stdin is None and not rest))
+    found = _examine_program(name, rest, state, stdin)
+    return replace(found, quiet=found.quiet or only_reads(argv))
+
+
+def _examine_program(
+    name: str, rest: Fields, state: ShellState, stdin: StreamContent | None
+) -> ProgramEffects:
+    if name in _EXAMINERS:
+        found = _EXAMINERS[name](rest, state)
+        # The files that these programs write were noted above.
+        return replace(found, quiet=found.quiet or name in ("sed", "dd", "find"))
+    if name in _INPUT_EXAMINERS:
+        return _INPUT_EXAMINERS[name](rest, state, stdin)
+    if name in _CONTAINERS:
+        return examine_container(name, rest, state)
+    if name in _CLIENTS:
+        return examine_database_client(name, rest, state, stdin)
+    if name in PROGRAMS:
+        _examine_by_table(name, rest, state)
+        # It has more options that write files than we know.
+        return ProgramEffects(quiet=name != "openssl")
+    touch_paths(rest, state)
+    return ProgramEffects(quiet=False, known=False)
+
+
+def _examine_by_table(name: str, rest: Fields, state: ShellState) -> None:
+    """Examine a program that is in the table."""
+    if name == "file" and parse_arguments(rest, PROGRAMS[name].taking).has(
+        "-C", "--compile", "-p", "--preserve-date"
+    ):
+        state.mark_unclear(" ".join([name, *(field.text for field in rest)]), "an option of it writes")
+    if name in ("less", "more", "most") and any(_is_pager_command(field.text) for field in rest):
+        state.mark_unclear(" ".join([name, *(field.text for field in rest)]), "it is told to run a command")
+    touch_files(name, PROGRAMS[name], rest, state)
+
+
+def _is_pager_command(text: str) -> bool:
+    """Return True for an option that makes a pager run a command. `+10` and `+/words` only move to a place."""
+    return text.startswith("+") and re.fullmatch(r"\+(?:\d+g?|[GF]|/[^\n]*)?", text) is None

@@ -1,0 +1,371 @@
+"""Read sessions from a store for export, and import sessions into a store without losing data on either side."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from weft.errors import DocumentError, NotFoundError, StoreError
+from weft.journal import Journal
+from weft.model.event import (
+    Durable,
+    MessageUpdated,
+    PartUpdated,
+    SessionDiffed,
+    SessionUpdated,
+    TodoUpdated,
+)
+from weft.model.ids import GLOBAL_PROJECT, MessageID, ProjectID, SessionID
+from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
+from weft.model.part import AnyPart, ReasoningPart, TextPart, ToolPart
+from weft.model.project import Place
+from weft.model.session import ForkedFrom, Session, get_weft_data, with_weft_data
+from weft.model.spending import Ledger
+from weft.model.transfer import ExportCounts, ImportResult, ImportVerdict, SessionExport, count_export
+from weft.model.wire import from_plain, to_plain
+from weft.store.contract import Store
+from weft.transfer.document import content_digest
+from weft.transfer.rebind import (
+    IdRenamer,
+    Rebind,
+    find_origin_checkout,
+    find_rebinds,
+    rebind_parcel,
+    rebind_path,
+)
+
+StateRelation = Literal["same", "ahead", "behind", "apart"]
+
+
+def compare_states(incoming: SessionExport, present: SessionExport) -> StateRelation:
+    """Compare two states of a session. Only if they are `apart`, each has something that the other would lose."""
+    there, here = _by_id(incoming), _by_id(present)
+    ahead = all(_is_in(message, there) for message in present.messages)
+    behind = all(_is_in(message, here) for message in incoming.messages)
+    if ahead:
+        return "same" if behind else "ahead"
+    return "behind" if behind else "apart"
+
+
+def find_parting(incoming: SessionExport, present: SessionExport) -> MessageWithParts | None:
+    """Return the first message of `incoming` that `present` lacks or has with other content."""
+    here = _by_id(present)
+    return next((message for message in incoming.messages if not _is_in(message, here)), None)
+
+
+def _by_id(parcel: SessionExport) -> dict[MessageID, MessageWithParts]:
+    return {message.info.id: message for message in parcel.messages}
+
+
+def _is_in(earlier: MessageWithParts, messages: dict[MessageID, MessageWithParts]) -> bool:
+    later = messages.get(earlier.info.id)
+    return later is not None and has_grown_from(earlier, later)
+
+
+def has_grown_from(earlier: MessageWithParts, later: MessageWithParts) -> bool:
+    """Return True if the later message contains everything of the earlier one, and possibly more."""
+    if earlier == later:
+        return True
+    parts = {part.id: part for part in later.parts}
+    return _info_has_grown(earlier, later) and all(
+        part.id in parts and _part_has_grown(part, parts[part.id]) for part in earlier.parts
+    )
+
+
+def _info_has_grown(earlier: MessageWithParts, later: MessageWithParts) -> bool:
+    match earlier.info, later.info:
+        case AssistantMessage(time=time), AssistantMessage() if time.completed is None:
+            return True
+        case (UserMessage(), UserMessage()) | (AssistantMessage(), AssistantMessage()):
+            # A summary of changes is computed again and again, so it does not count as content.
+            return _is_within(_without(earlier.info, "summary"), to_plain(later.info))
+        case _:
+            return False
+
+
+def _part_has_grown(earlier: AnyPart, later: AnyPart) -> bool:
+    match earlier, later:
+        case (TextPart() | ReasoningPart()) as one, (TextPart() | ReasoningPart()) as other:
+            is_open = one.time is None or one.time.end is None
+            same_kind = type(one) is type(other)
+            return same_kind and (one == other or (is_open and other.text.startswith(one.text)))
+        case ToolPart(state=state) as one, ToolPart() as other:
+            if state.__struct_config__.tag in ("pending", "running"):
+                return one.call_id == other.call_id
+            return _is_within(to_plain(one), to_plain(other))
+        case _:
+            return _is_within(to_plain(earlier), to_plain(later))
+
+
+def _without(value: object, key: str) -> dict[str, Any]:
+    return {name: item for name, item in to_plain(value).items() if name != key}
+
+
+def _is_within(less: Any, more: Any) -> bool:
+    """Return True if `more` contains everything of `less`; objects may have more keys."""
+    if isinstance(less, dict) and isinstance(more, dict):
+        return all(key in more and _is_within(item, more[key]) for key, item in less.items())
+    return bool(less == more)
+
+
+ProjectLookup = Callable[[str], Awaitable[ProjectID | None]]
+IMPORTED_SUFFIX = " (imported)"
+
+
+@runtime_checkable
+class MessageOwners(Protocol):
+    """A store that files messages by id alone, and can tell to which session they belong. Others cannot mix them up."""
+
+    async def owners(self, messages: Sequence[MessageID]) -> dict[MessageID, SessionID]: ...
+
+
+class ImportOptions(Struct, frozen=True, kw_only=True):
+    """How to import sessions.
+
+    `home` returns the project of a directory, None if the directory does not exist here. With `adopt`, sessions without
+    an existing directory move to the importing directory; otherwise they keep their own.
+    """
+
+    home: ProjectLookup
+    rebinds: tuple[Rebind, ...] = ()
+    adopt: bool = True
+    dry_run: bool = False
+
+
+class PlannedImport(NamedTuple):
+    """What to store and why; `present` is the stored session that it is added to."""
+
+    verdict: ImportVerdict
+    parcel: SessionExport
+    present: SessionExport | None
+
+
+class StateDifference(NamedTuple):
+    """Where two states part: a description that does not change while `incoming` goes on, and the time."""
+
+    why: str
+    at: int
+
+
+async def pack_session(store: Store, id: SessionID) -> SessionExport:
+    """Read a session with everything that belongs to it. Raise `NotFoundError` if it does not exist."""
+    return SessionExport(
+        info=await store.get_session(id),
+        messages=tuple(await store.list_messages(id)),
+        todos=tuple(await store.list_todos(id)),
+        diff=tuple(await store.list_diff(id)),
+    )
+
+
+class SessionImporter:
+    """Imports sessions, each entirely or not at all. Remembers which ones became copies, for their children."""
+
+    def __init__(self, store: Store, journal: Journal, place: Place, options: ImportOptions) -> None:
+        self._store = store
+        self._journal = journal
+        self._place = place
+        self._options = options
+        self._copies: dict[SessionID, SessionID] = {}
+
+    async def receive(self, parcel: SessionExport, *, counted: ExportCounts | None = None) -> ImportResult:
+        """Store a session, read it back, and compare. `counted` are the numbers that its source reports."""
+        planned = await self._decide(parcel)
+        if planned.verdict == "forked" or planned.parcel.info.id != parcel.info.id:
+            self._copies[parcel.info.id] = planned.parcel.info.id
+        changes, digest = list(_to_events(planned)), content_digest(planned.parcel)
+        is_new = planned.present is None
+        if (changes or is_new) and not self._options.dry_run:
+            await self._refuse_foreign_messages(planned)
+            if is_new:
+                await self._journal.begin(planned.parcel.info, *changes)
+            else:
+                await self._journal.commit(*changes)
+            await self._check(planned.parcel, digest)
+        return ImportResult(
+            id=planned.parcel.info.id,
+            origin=parcel.info.id,
+            title=planned.parcel.info.title,
+            verdict=planned.verdict,
+            before=counted or count_export(parcel),
+            after=count_export(planned.parcel),
+            digest=digest,
+        )
+
+    # --- planning ---
+
+    async def _decide(self, parcel: SessionExport) -> PlannedImport:
+        candidate, copied = parcel, False
+        while (present := await self._find(candidate.info.id)) is not None:
+            here = rebind_parcel(candidate, find_rebinds(candidate, present))
+            planned = _join(here, present)
+            if planned is not None:
+                return await self._move_to_project(planned)
+            candidate, copied = _copy(parcel, candidate.info.id, _describe_parting(here, present)), True
+        return PlannedImport("forked" if copied else "new", await self._bind(candidate), None)
+
+    async def _find(self, id: SessionID) -> SessionExport | None:
+        try:
+            return await pack_session(self._store, id)
+        except NotFoundError:
+            return None
+
+    async def _bind(self, parcel: SessionExport) -> SessionExport:
+        """Return the parcel with the directory, project and parent that it gets here."""
+        rebinds, directory = self._options.rebinds, rebind_path(parcel.info.directory, self._options.rebinds)
+        home = await self._options.home(directory) if directory else None
+        project = parcel.info.project_id
+        if home is not None:
+            project = project if await self._is_known(project) else home
+        elif self._options.adopt:
+            rebinds = (*rebinds, Rebind(find_origin_checkout(parcel), _find_top(self._place)))
+            directory = await self._choose_directory(rebind_path(parcel.info.directory, rebinds))
+            project = self._place.project.id
+        elif not await self._is_known(project):
+            project = await self._find_recorded(directory)
+        bound = rebind_parcel(parcel, rebinds)
+        parent = parcel.info.parent_id
+        info = replace(
+            bound.info,
+            directory=directory,
+            project_id=project,
+            parent_id=None if parent is None else self._copies.get(parent, parent),
+            share=None,  # only the original's owner can revoke the share
+        )
+        return replace(bound, info=info)
+
+    async def _choose_directory(self, directory: str) -> str:
+        return directory if await self._options.home(directory) is not None else self._place.directory
+
+    async def _is_known(self, project: ProjectID) -> bool:
+        """Return True if this id names a project in the store. The global project does not count."""
+        return project not in ("", GLOBAL_PROJECT) and await self._store.find_project(project) is not None
+
+    async def _find_recorded(self, directory: str) -> ProjectID:
+        """Return the recorded project whose checkout contains a directory, which need not exist any more."""
+        tops = {
+            top: project.id
+            for project in await self._store.list_projects()
+            for top in (project.worktree, *project.sandboxes)
+            if top != "/" and f"{directory}/".startswith(f"{top.rstrip('/')}/")
+        }
+        return tops[max(tops, key=len)] if tops else GLOBAL_PROJECT
+
+    async def _move_to_project(self, planned: PlannedImport) -> PlannedImport:
+        """Move a session without a project to the project that its directory belongs to by now."""
+        info = planned.parcel.info
+        if info.project_id != GLOBAL_PROJECT or not info.directory:
+            return planned
+        project = await self._options.home(info.directory) or await self._find_recorded(info.directory)
+        if project == GLOBAL_PROJECT:
+            return planned
+        return PlannedImport(
+            "updated", replace(planned.parcel, info=replace(info, project_id=project)), planned.present
+        )
+
+    # --- storing ---
+
+    async def _refuse_foreign_messages(self, planned: PlannedImport) -> None:
+        if isinstance(self._store, MessageOwners):
+            ids = [message.info.id for message in planned.parcel.messages]
+            for message, owner in (await self._store.owners(ids)).items():
+                if owner != planned.parcel.info.id:
+                    reason = f"message {message} belongs to session {owner} here"
+                    raise DocumentError(planned.parcel.info.id, reason)
+
+    async def _check(self, meant: SessionExport, digest: str) -> None:
+        stored = await pack_session(self._store, meant.info.id)
+        if content_digest(stored) != digest or stored.info != meant.info:
+            raise StoreError(f"{meant.info.id} reads back differently from what was written")
+
+
+def _join(incoming: SessionExport, present: SessionExport) -> PlannedImport | None:
+    """Combine two states of a session. Return None if something would be lost."""
+    newer = incoming.info.time.updated > present.info.time.updated
+    relation = compare_states(incoming, present)
+    match relation:
+        case "apart":
+            return None
+        case "behind":
+            return PlannedImport("older", present, present)
+        case "same" if not newer:
+            return PlannedImport("same", present, present)
+        case "same" | "ahead":
+            merged = _merge(incoming, present) if newer else present
+            messages = incoming.messages if relation == "ahead" else present.messages
+            merged = replace(merged, messages=messages)
+            verdict: ImportVerdict = "updated" if merged != present else "same"
+            return PlannedImport(verdict, merged, present)
+
+
+def _merge(incoming: SessionExport, present: SessionExport) -> SessionExport:
+    """Update the stored session from a newer state. It keeps its location.
+
+    Fields that the incoming state lacks may be unknown to its source, so they are kept: OpenCode exports no todos and no
+    diff, and does not know weft's own fields.
+    """
+    plain: dict[str, Any] = {**to_plain(present.info), **to_plain(incoming.info)}
+    info: Session = from_plain(plain, Session, where=present.info.id)
+    info = replace(
+        info,
+        project_id=present.info.project_id,
+        directory=present.info.directory,
+        parent_id=present.info.parent_id,
+        revert=incoming.info.revert,
+        share=present.info.share,
+    )
+    return SessionExport(
+        info=info,
+        messages=incoming.messages,
+        todos=incoming.todos or present.todos,
+        diff=incoming.diff or present.diff,
+    )
+
+
+def _describe_parting(incoming: SessionExport, present: SessionExport) -> StateDifference:
+    first = find_parting(incoming, present)
+    if first is None:
+        return StateDifference(content_digest(incoming), incoming.info.time.created)
+    known = any(message.info.id == first.info.id for message in present.messages)
+    why = (
+        f"{first.info.id} {content_digest(replace(incoming, messages=(first,)))}" if known else first.info.id
+    )
+    return StateDifference(why, first.info.time.created)
+
+
+def _copy(parcel: SessionExport, beside: SessionID, apart: StateDifference) -> SessionExport:
+    """Return the parcel with new ids. The spending before the difference counts in the original only."""
+    copy = IdRenamer(parcel, f"{beside} {apart.why}").parcel()
+    own = replace(
+        get_weft_data(copy.info),
+        forked_from=ForkedFrom(session_id=parcel.info.id),
+        spent=Ledger(until=apart.at - 1),
+    )
+    title = copy.info.title.removesuffix(IMPORTED_SUFFIX) + IMPORTED_SUFFIX
+    return replace(copy, info=with_weft_data(replace(copy.info, title=title), own))
+
+
+def _find_top(place: Place) -> str:
+    return place.directory if place.worktree == "/" else place.worktree
+
+
+def _to_events(planned: PlannedImport) -> Iterator[Durable]:
+    parcel, present = planned.parcel, planned.present
+    if present is not None and parcel.info != present.info:
+        yield SessionUpdated(info=parcel.info)
+    known = {} if present is None else {message.info.id: message for message in present.messages}
+    for message in parcel.messages:
+        yield from _to_message_events(message, known.get(message.info.id))
+    if parcel.todos != (() if present is None else present.todos):
+        yield TodoUpdated(session_id=parcel.info.id, todos=parcel.todos)
+    if parcel.diff != (() if present is None else present.diff):
+        yield SessionDiffed(session_id=parcel.info.id, diff=parcel.diff)
+
+
+def _to_message_events(message: MessageWithParts, known: MessageWithParts | None) -> Iterator[Durable]:
+    if known is None or known.info != message.info:
+        yield MessageUpdated(info=message.info)
+    parts = {} if known is None else {part.id: part for part in known.parts}
+    for part in message.parts:
+        if parts.get(part.id) != part:
+            yield PartUpdated(part=part)

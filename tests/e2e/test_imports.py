@@ -1,0 +1,75 @@
+"""How many of our modules each command imports: starting stays fast only if this does not grow by accident."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from given.web import Answer, open_web
+
+IMPORTED = "import time:"
+MOST = {"--version": 20, "session list": 120, "run": 250, "serve": 300}
+
+
+def count_ours(lines: Iterable[str]) -> int:
+    """Count the modules of weft in what `python -X importtime` reports."""
+    names = [line.rpartition("|")[2].strip() for line in lines if line.startswith(IMPORTED)]
+    return sum(name == "weft" or name.startswith("weft.") for name in names)
+
+
+def start(*arguments: str, cwd: Path, **env: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "weft", *arguments],
+        cwd=cwd,
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[str, int]:
+    """What a command printed, and how many of our modules it imported."""
+    printed, reported = process.communicate(timeout=60)
+    assert process.returncode == 0, reported[-2000:]
+    return printed, count_ours(reported.splitlines())
+
+
+def test_the_version_needs_next_to_nothing(tmp_path: Path) -> None:
+    printed, ours = finish(start("--version", cwd=tmp_path))
+    assert printed.strip()
+    assert 0 < ours < MOST["--version"]
+
+
+def test_a_list_of_sessions_needs_no_part_of_a_run(tmp_path: Path) -> None:
+    _, ours = finish(start("session", "list", cwd=tmp_path))
+    assert 0 < ours < MOST["session list"]
+
+
+def test_a_run_that_uses_no_tool_loads_no_more_than_it_uses(tmp_path: Path) -> None:
+    told = [
+        {"id": "c", "choices": [{"index": 0, "delta": {"content": "Well woven"}, "finish_reason": "stop"}]},
+        {"id": "c", "choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}},
+    ]
+    body = b"".join(f"data: {json.dumps(each)}\n\n".encode() for each in told) + b"data: [DONE]\n\n"
+    with open_web({"/v1/chat/completions": Answer(body, kind="text/event-stream")}) as web:
+        options = {"baseURL": f"{web.url}/v1", "apiKey": "sk-x"}
+        provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": {}}}
+        config = json.dumps({"provider": {"mill": provider}})
+        running = start("run", "-m", "mill/m", "weave", cwd=tmp_path, OPENCODE_CONFIG_CONTENT=config)
+        printed, ours = finish(running)
+    assert "Well woven" in printed
+    assert 0 < ours < MOST["run"]
+
+
+def test_a_server_starts_without_what_a_request_may_need(tmp_path: Path) -> None:
+    running = start("serve", "--port", "0", cwd=tmp_path)
+    assert running.stdout is not None
+    assert any("listening" in line for line in running.stdout)
+    running.send_signal(signal.SIGINT)
+    _, ours = finish(running)
+    assert 0 < ours < MOST["serve"]

@@ -1,0 +1,72 @@
+"""The package as people get it: built, installed into an empty environment, and run there."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+from weft.version import VERSION
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = set(PROJECT["optional-dependencies"])
+FOR_DEVELOPERS = {"dev", "docs"}
+UNREACHABLE = re.compile(r"No matching distribution|Could not fetch|connection|resolution", re.IGNORECASE)
+
+
+def run(*command: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(each) for each in command],
+        cwd=ROOT,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+
+
+def install(python: Path, *what: str) -> None:
+    """Install with pip. Skip the test if there is no package index here."""
+    done = run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *what)
+    if done.returncode != 0 and UNREACHABLE.search(done.stderr):
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # pip resolves and downloads everything
+def test_the_package_is_built_installed_alone_and_run(tmp_path: Path) -> None:
+    built = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path / "dist")
+    assert built.returncode == 0, built.stderr
+    wheel = tmp_path / "dist" / f"weft-{VERSION}-py3-none-any.whl"
+    assert {path.name for path in (tmp_path / "dist").iterdir()} == {wheel.name, f"weft-{VERSION}.tar.gz"}
+
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    install(python, str(wheel))
+
+    weft = tmp_path / "venv" / "bin" / "weft"
+    assert run(weft, "--version").stdout == f"{VERSION}\n"
+    demo = run(weft, "demo", TMPDIR=str(tmp_path))
+    assert demo.returncode == 0, demo.stderr
+    assert "Hello, weft!" in demo.stdout
+    install(python, "--dry-run", f"{wheel}[{','.join(sorted(EXTRAS - {'dev'}))}]")
+
+
+def test_the_version_has_one_place() -> None:
+    assert "version" in PROJECT["dynamic"]
+    assert "version" not in PROJECT
+
+
+def test_every_extra_is_named_where_it_is_missed_and_no_other_is() -> None:
+    code = [path.read_text() for path in (ROOT / "src").rglob("*.py")]
+    pages = [path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]]
+    extra = re.compile(r"weft\[([a-z-]+)\]")
+    assert {name for text in code for name in extra.findall(text)} == EXTRAS - FOR_DEVELOPERS
+    assert {name for text in pages for name in extra.findall(text)} == EXTRAS - FOR_DEVELOPERS

@@ -1,0 +1,102 @@
+"""The number of our own frames between `Api.prompt` and the request to a provider.
+
+They are counted over three tasks: the caller's, the run's, and the one that reads the provider's stream.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from types import FrameType
+
+import httpx2
+
+import weft
+from given.house import open_house, say
+from given.models import CLAUDE
+from weft.model.input import SessionInput
+from weft.provider.anthropic.adapter import AnthropicMessages
+from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, Usage
+from weft.provider.contract import ModelRequest
+from weft.provider.endpoint import ModelEndpoint
+
+TO_PROVIDER = 12
+TO_SOCKET = 14
+SOURCE = str(Path(weft.__file__).parent)
+
+
+def list_frames() -> list[str]:
+    """Name our frames, from the caller of `Api.prompt` down to the one that runs now."""
+    chains = [name_ours(list_waiting(task)) for task in asyncio.all_tasks()]
+    walk = [chain for chain in chains if any(name.endswith((".prompt", ":take_step")) for name in chain)]
+    return [name for chain in walk for name in chain] + name_ours(list_running())[::-1]
+
+
+def list_waiting(task: asyncio.Task[object]) -> Iterator[FrameType]:
+    """Yield the frames of a task that waits, outermost first."""
+    awaited: object = task.get_coro()
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
+        if frame is not None:
+            yield frame
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
+
+
+def list_running() -> Iterator[FrameType]:
+    """Yield the frames of the task that runs, innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def name_ours(frames: Iterator[FrameType]) -> list[str]:
+    codes = (frame.f_code for frame in frames if frame.f_code.co_filename.startswith(SOURCE))
+    return [f"{code.co_filename.removeprefix(SOURCE)}:{code.co_qualname}" for code in codes]
+
+
+class Watcher:
+    """A provider that records our frames when its stream opens."""
+
+    def __init__(self) -> None:
+        self.frames: list[str] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        if request.tools:  # not the request for a title
+            self.frames = list_frames()
+        yield Started()
+        yield TextDelta(id="1", text="Hello.")
+        yield Finished(reason="stop", usage=Usage(input=1, output=1))
+
+
+class WatchingTransport(httpx2.AsyncBaseTransport):
+    """A transport that records our frames when a request is sent, and refuses it."""
+
+    def __init__(self) -> None:
+        self.frames: list[str] = []
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.frames = list_frames()
+        return httpx2.Response(400, json={"error": {"message": "no"}}, request=request)
+
+
+async def test_a_prompt_reaches_its_provider_through_few_frames() -> None:
+    provider = Watcher()
+    async with open_house(provider=provider) as house:
+        session = await house.api.create_session(SessionInput())
+        await house.api.prompt(session.id, say("Hello?"))
+    assert any(name.endswith(":take_step") for name in provider.frames)
+    assert len(provider.frames) <= TO_PROVIDER, "\n".join(provider.frames)
+
+
+async def test_a_prompt_reaches_the_socket_through_few_frames() -> None:
+    transport = WatchingTransport()
+    async with httpx2.AsyncClient(transport=transport) as client:
+        provider = AnthropicMessages(
+            client, ModelEndpoint(base_url="https://api.example.com/v1", api_key="k")
+        )
+        async with open_house(model=CLAUDE, provider=provider) as house:
+            session = await house.api.create_session(SessionInput(title="t"))
+            await house.api.prompt(session.id, say("Hello?"))
+    assert any(name.endswith(":take_step") for name in transport.frames)
+    assert len(transport.frames) <= TO_SOCKET, "\n".join(transport.frames)

@@ -1,0 +1,90 @@
+"""Smaller requests, and long histories split into pieces."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from given.conversation import answered, asked, text
+from weft.context.compaction import LITTLE, SAFE_SHARE, SHORT, list_leaner, shorten_turns, split_history
+from weft.context.history import CLEARED
+from weft.context.tokens import estimate_message
+from weft.model.message import MessageWithParts, UserMessage
+from weft.provider.contract import (
+    AssistantTurn,
+    CallContent,
+    MediaContent,
+    ModelMessage,
+    ResultContent,
+    TextContent,
+    ToolTurn,
+    UserTurn,
+)
+
+PICTURE = MediaContent(url="data:image/png;base64,AAAA", mime="image/png", filename="loom.png")
+
+
+def call(number: int, output: str = "out") -> list[ModelMessage]:
+    id = f"c{number}"
+    result = ResultContent(call_id=id, tool="read", output=output)
+    return [
+        AssistantTurn(content=(CallContent(call_id=id, tool="read", input={}),)),
+        ToolTurn(content=(result,)),
+    ]
+
+
+def outputs(turns: tuple[ModelMessage, ...]) -> list[str]:
+    return [result.output for turn in turns if isinstance(turn, ToolTurn) for result in turn.content]
+
+
+def test_first_pictures_go_and_then_old_results() -> None:
+    turns = [UserTurn(content=(TextContent(text="look"), PICTURE)), *call(1), *call(2), *call(3)]
+    first, second = list_leaner(turns)
+
+    assert "loom.png" in str(first[0])
+    assert "base64" not in str(first)
+    assert outputs(first) == ["out", "out", "out"]
+    assert outputs(second) == [CLEARED, "out", "out"]
+
+
+def test_what_would_be_no_smaller_is_not_tried() -> None:
+    assert list(list_leaner([UserTurn(content=(TextContent(text="hi"),)), *call(1)])) == []
+
+
+def test_the_last_resort_keeps_the_beginning_of_everything() -> None:
+    long = "x" * (SHORT + 1)
+    made = shorten_turns([UserTurn(content=(TextContent(text=long),)), *call(1, long)])
+    assert len(outputs(made)[0]) < len(long) + 5
+    assert outputs(made)[0].endswith("[…]")
+
+
+def turn(number: int, words: int) -> list[MessageWithParts]:
+    prompt, answer = f"U{number}", f"A{number}"
+    return [
+        asked(prompt, number * 10, text(prompt, "word " * words)),
+        answered(answer, number * 10 + 1, prompt, text(answer, "word " * words)),
+    ]
+
+
+def test_a_history_that_fits_is_one_piece() -> None:
+    window = turn(1, 10)
+    assert split_history(window, None) == [window]
+    assert split_history(window, 10_000) == [window]
+
+
+def test_pieces_begin_with_a_prompt_where_that_can_be() -> None:
+    window = [message for number in range(1, 9) for message in turn(number, 100)]
+    made = split_history(window, 600)
+    assert len(made) > 2
+    assert all(isinstance(piece[0].info, UserMessage) for piece in made)
+
+
+@given(st.lists(st.integers(0, 400), max_size=20), st.integers(50, 2_000))
+def test_pieces_are_the_whole_and_none_is_larger_than_it_must_be(sizes: list[int], most: int) -> None:
+    window = [message for number, words in enumerate(sizes, 1) for message in turn(number, words)]
+    made = split_history(window, most)
+    assert [message for piece in made for message in piece] == window
+    for piece in made:
+        *before, _ = [0, *map(estimate_message, piece)]
+        assert (
+            sum(map(estimate_message, piece)) <= most * SAFE_SHARE
+            or sum(before) <= most * SAFE_SHARE * LITTLE
+        )

@@ -1,0 +1,177 @@
+"""What a model is shown of a stored history."""
+
+from msgspec.structs import replace
+
+from given.conversation import answered, asked, called, ids, text
+from weft.context.history import since_compaction, to_model_messages
+from weft.model.catalog import Limit, Model, ModelApi
+from weft.model.failure import ApiData, ApiFailure, aborted_failure
+from weft.model.message import MessageWithParts
+from weft.model.part import (
+    AgentPart,
+    AnyToolState,
+    CallTime,
+    CompactionPart,
+    CompletedState,
+    ErrorState,
+    FilePart,
+    PatchPart,
+    PendingState,
+    ReasoningPart,
+    RunningState,
+    Span,
+    StepStartPart,
+    SubtaskPart,
+    ToolPart,
+)
+from weft.provider.contract import (
+    AssistantTurn,
+    CallContent,
+    MediaContent,
+    ReasoningContent,
+    ResultContent,
+    TextContent,
+    ToolTurn,
+    UserTurn,
+)
+
+MODEL = Model(id="m", provider_id="p", name="M", api=ModelApi(id="m"), limit=Limit(context=0, output=0))
+
+
+def call(state: AnyToolState) -> ToolPart:
+    return ToolPart(**ids("A1", 1), call_id="c1", tool="read", state=state)
+
+
+def compaction(id: str) -> CompactionPart:
+    return CompactionPart(**ids(id, 1), auto=True)
+
+
+def shown(*history: MessageWithParts) -> list[object]:
+    return list(to_model_messages(history, MODEL))
+
+
+def test_f11_a_history_starts_at_its_last_finished_compaction() -> None:
+    before = [asked("U1", 1), answered("A1", 2, "U1")]
+    cut = asked("U2", 3, compaction("U2"))
+    summary = answered("A2", 4, "U2", text("A2", "so far"), summary=True)
+    after = asked("U3", 5)
+
+    assert since_compaction([*before, cut, summary, after]) == [cut, summary, after]
+    unfinished = [*before, cut, answered("A2", 4, "U2", summary=True, finish=None), after]
+    assert since_compaction(unfinished) == unfinished
+
+
+def test_f12_words_before_and_after_a_step_boundary_are_two_turns() -> None:
+    parts = (text("A1", "one", 1), StepStartPart(**ids("A1", 2)), text("A1", "two", 3))
+
+    assert shown(answered("A1", 1, "U1", *parts)) == [
+        AssistantTurn(content=(TextContent(text="one"),)),
+        AssistantTurn(content=(TextContent(text="two"),)),
+    ]
+
+
+def test_f12_a_call_and_its_result_with_a_picture() -> None:
+    picture = FilePart(**ids("A1", 9), mime="image/png", url="data:image/png;base64,Zm9v")
+    linked = FilePart(**ids("A1", 9), mime="image/png", url="https://example.test/a.png")
+    done = CompletedState(
+        input={"filePath": "a.png"},
+        output="read",
+        title="a.png",
+        metadata={},
+        time=CallTime(start=1, end=2),
+        attachments=(picture, linked),
+    )
+
+    assert shown(answered("A1", 1, "U1", call(done))) == [
+        AssistantTurn(content=(CallContent(call_id="c1", tool="read", input={"filePath": "a.png"}),)),
+        ToolTurn(
+            content=(
+                ResultContent(
+                    call_id="c1",
+                    tool="read",
+                    output="read",
+                    files=(MediaContent(url="data:image/png;base64,Zm9v", mime="image/png"),),
+                ),
+            )
+        ),
+    ]
+
+
+def test_f12_every_call_has_one_result_whatever_became_of_it() -> None:
+    time = CallTime(start=1, end=2)
+    forgotten = CompletedState(
+        input={}, output="long", title="", metadata={}, time=replace(time, compacted=3)
+    )
+    outcomes = [
+        (forgotten, "[Old tool result content cleared]", False),
+        (ErrorState(input={}, error="no such file", time=time), "no such file", True),
+        (PendingState(input={}, raw=""), "[Tool execution was interrupted]", True),
+        (RunningState(input={}, time=Span(start=1)), "[Tool execution was interrupted]", True),
+    ]
+    for state, output, failed in outcomes:
+        turns = shown(answered("A1", 1, "U1", call(state)))
+        assert turns[1] == ToolTurn(
+            content=(ResultContent(call_id="c1", tool="read", output=output, error=failed),)
+        )
+
+
+def test_f12_a_failed_answer_is_left_out_and_an_aborted_one_is_kept_if_it_said_something() -> None:
+    broke = ApiFailure(data=ApiData(message="boom", is_retryable=False))
+    thought = ReasoningPart(**ids("A1", 1), text="hm", time=Span(start=1))
+    start = StepStartPart(**ids("A1", 0))
+
+    assert shown(answered("A1", 1, "U1", text("A1", "half"), error=broke)) == []
+    assert shown(answered("A1", 1, "U1", start, thought, error=aborted_failure())) == []
+    assert shown(answered("A1", 1, "U1", start, thought, text("A1", "half", 2), error=aborted_failure())) == [
+        AssistantTurn(content=(ReasoningContent(text="hm"), TextContent(text="half")))
+    ]
+
+
+def test_what_another_model_wants_to_see_again_is_not_shown_to_this_one() -> None:
+    signed = ReasoningPart(**ids("A1", 1), text="hm", time=Span(start=1), metadata={"p": {"signature": "s"}})
+    own = answered("A1", 1, "U1", signed)
+    foreign = replace(own, info=replace(own.info, model_id="other"))
+
+    assert shown(own) == [
+        AssistantTurn(content=(ReasoningContent(text="hm", metadata={"p": {"signature": "s"}}),))
+    ]
+    assert shown(foreign) == [AssistantTurn(content=(ReasoningContent(text="hm"),))]
+
+
+def test_what_a_person_sends_is_shown_but_for_what_is_ignored_or_already_shown_as_text() -> None:
+    parts = (
+        text("U1", "look", 1),
+        text("U1", "not this", 2, ignored=True),
+        FilePart(**ids("U1", 3), mime="text/plain", url="file:///a.txt"),
+        FilePart(**ids("U1", 4), mime="image/png", url="data:image/png;base64,Zm9v", filename="a.png"),
+        AgentPart(**ids("U1", 5), name="general"),
+        compaction("U1"),
+        SubtaskPart(**ids("U1", 7), prompt="p", description="d", agent="general"),
+    )
+
+    assert shown(asked("U1", 1, *parts)) == [
+        UserTurn(
+            content=(
+                TextContent(text="look"),
+                MediaContent(url="data:image/png;base64,Zm9v", mime="image/png", filename="a.png"),
+                TextContent(text="What did we do so far?"),
+                TextContent(text="The following tool was executed by the user"),
+            )
+        )
+    ]
+
+
+def test_messages_with_nothing_to_show_are_left_out() -> None:
+    patch = PatchPart(**ids("A1", 2), hash="h", files=())
+
+    assert (
+        shown(asked("U1", 1, text("U1", "")), answered("A1", 2, "U1", patch), answered("A2", 3, "U1")) == []
+    )
+
+
+def test_calls_of_one_step_share_one_turn_of_results() -> None:
+    turns = shown(answered("A1", 1, "U1", called("A1", 1), called("A1", 2)))
+
+    assert [type(turn) for turn in turns] == [AssistantTurn, ToolTurn]
+    assert isinstance(turns[1], ToolTurn)
+    assert [result.call_id for result in turns[1].content] == ["call_1", "call_2"]

@@ -1,0 +1,97 @@
+"""Notes on what changed since the briefing: written, read back, and never repeated."""
+
+from hypothesis import given
+from hypothesis import strategies as some
+
+from given.conversation import answered, asked, text
+from weft.context.notes import OURS, ContextNote, apply_history_notes, list_notes
+from weft.context.system import Briefing, Environment
+from weft.model.agent import Instruction
+from weft.model.message import MessageWithParts
+
+PLACE = Environment(directory="/work", git=True, platform="linux", today="Sun Nov 15 2026")
+
+
+def basis(
+    *instructions: tuple[str, str], directory: str = "/work", today: str = "Sun Nov 15 2026"
+) -> Briefing:
+    place = Environment(directory=directory, git=True, platform="linux", today=today)
+    return Briefing(
+        environment=place, instructions=tuple(Instruction(source=s, text=t) for s, t in instructions)
+    )
+
+
+def noted(notes: list[ContextNote], at: int = 1) -> MessageWithParts:
+    """A prompt with these notes in it."""
+    id = f"msg_{at}"
+    parts = [
+        text(id, note.text, number, synthetic=True, metadata={OURS: note.about})
+        for number, note in enumerate(notes, 2)
+    ]
+    return asked(id, at, text(id, "go"), *parts)
+
+
+def test_nothing_new_is_no_note() -> None:
+    assert list_notes(basis(("/a", "x")), basis(("/a", "x"))) == []
+
+
+def test_a_changed_file_is_noted_with_what_it_says_now() -> None:
+    (note,) = list_notes(basis(("/a", "x"), ("/b", "y")), basis(("/a", "z"), ("/b", "y")))
+
+    assert note.text == (
+        "<system-reminder>\nThese instructions have changed. They now say the following, and what they said before "
+        "no longer holds.\n\nInstructions from: /a\nz\n</system-reminder>"
+    )
+
+
+def test_a_new_file_and_one_that_is_gone_are_noted() -> None:
+    new, gone = list_notes(basis(("/a", "x")), basis(("/b", "y")))
+
+    assert "further instructions" in new.text
+    assert "Instructions from: /b\ny" in new.text
+    assert gone.text == (
+        "<system-reminder>\nThe instructions from /a no longer hold: they are gone.\n</system-reminder>"
+    )
+
+
+def test_a_new_day_is_told_in_a_sentence_and_a_new_place_in_full() -> None:
+    (day,) = list_notes(basis(), basis(today="Mon Nov 16 2026"))
+    (place,) = list_notes(basis(), basis(directory="/elsewhere"))
+
+    assert day.text == "<system-reminder>\nToday's date is now Mon Nov 16 2026.\n</system-reminder>"
+    assert "Working directory: /elsewhere" in place.text
+
+
+def test_what_is_not_a_note_of_ours_tells_nothing() -> None:
+    odd = [{}, {OURS: None}, {OURS: {"environment": {"x": 1}}}, {OURS: {"instruction": 3}}, {"anthropic": {}}]
+    history = [asked("msg_1", 1, *(text("msg_1", "x", n, metadata=each) for n, each in enumerate(odd)))]
+
+    assert apply_history_notes(basis(("/a", "x")), history) == basis(("/a", "x"))
+
+
+def test_an_answer_cannot_pass_for_a_note() -> None:
+    (note,) = list_notes(basis(), basis(("/a", "Obey.")))
+    history = [answered("msg_2", 2, "msg_1", text("msg_2", note.text, metadata={OURS: note.about}))]
+
+    assert apply_history_notes(basis(), history) == basis()
+
+
+SOURCES = some.sampled_from(["/a", "/b", "/c"])
+BASES = some.builds(
+    lambda told, day: basis(*told.items(), today=day),
+    some.dictionaries(SOURCES, some.text(max_size=20)),
+    some.sampled_from(["Sun Nov 15 2026", "Mon Nov 16 2026"]),
+)
+
+
+@given(some.lists(BASES, min_size=2, max_size=6))
+def test_whoever_was_told_the_notes_knows_what_there_is(bases: list[Briefing]) -> None:
+    first, *later = bases
+    history: list[MessageWithParts] = []
+    for at, found in enumerate(later):
+        history.append(noted(list_notes(apply_history_notes(first, history), found), at))
+        known = apply_history_notes(first, history)
+
+        assert list_notes(known, found) == []
+        assert known.environment == found.environment
+        assert set(known.instructions) == set(found.instructions)

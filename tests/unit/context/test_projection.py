@@ -1,0 +1,70 @@
+"""The size of the next request, estimated before it is sent."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from given.conversation import answered, asked, called, ids, text
+from weft.context.tokens import IMAGE_TOKENS, estimate_bias, project_tokens
+from weft.model.failure import unknown_failure
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import AnyPart, CallTime, CompletedState, FilePart, Tokens, ToolPart
+
+
+def counted(id: str, at: int, tokens: Tokens, *parts: AnyPart) -> MessageWithParts:
+    message = answered(id, at, "U1", *parts)
+    assert isinstance(message.info, AssistantMessage)
+    return replace(message, info=replace(message.info, tokens=tokens))
+
+
+def brought(message: str, output: str) -> ToolPart:
+    part = called(message)
+    time = CallTime(start=1, end=2)
+    return replace(part, state=CompletedState(input={}, output=output, title="", metadata={}, time=time))
+
+
+def test_before_anything_was_counted_all_is_estimated_with_what_stands_beside() -> None:
+    alone = project_tokens([asked("U1", 1)])
+    assert 0 < alone < 10
+    assert project_tokens([asked("U1", 1)], overhead=9_000) == 9_000 + alone
+
+
+def test_once_something_was_counted_the_overhead_is_in_that_count() -> None:
+    answer = counted("A1", 2, Tokens(input=5_000, output=10), text("A1", "words " * 500))
+    assert project_tokens([asked("U1", 1), answer], overhead=9_000) == 5_010
+
+
+def test_estimates_are_corrected_by_how_far_off_they_were() -> None:
+    output = "word " * 1_000
+    estimate = project_tokens([counted("A1", 1, Tokens(), brought("A1", output))])
+    first = counted("A1", 1, Tokens(input=1_000, output=0), brought("A1", output))
+    # The provider counted three times what we had estimated for the result of the first answer.
+    second = counted("A2", 2, Tokens(input=1_000 + 3 * estimate, output=0), brought("A2", output))
+
+    assert estimate_bias([first]) == 1.0
+    assert 2.8 < estimate_bias([first, second]) < 3.2
+    assert project_tokens([first, second]) > 1_000 + 3 * estimate + 2.8 * estimate * 0.9
+
+
+def test_an_answer_that_took_in_less_than_was_there_tells_nothing() -> None:
+    first = counted("A1", 1, Tokens(input=9_000), brought("A1", "word " * 1_000))
+    second = counted("A2", 2, Tokens(input=100), brought("A2", "word"))
+    assert estimate_bias([first, second]) == 1.0
+
+
+def test_pictures_count_and_what_failed_does_not() -> None:
+    picture = FilePart(**ids("U1", 1), mime="image/png", url="data:image/png;base64,AAAA")
+    failure = unknown_failure("no")
+    broken = answered("A1", 2, "U1", text("A1", "never shown " * 100), error=failure)
+    assert project_tokens([asked("U1", 1, picture), broken]) == IMAGE_TOKENS
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.text(max_size=200)), max_size=12))
+def test_a_projection_is_never_less_than_what_was_counted(answers: list[tuple[int, str]]) -> None:
+    window = [
+        counted(f"A{number}", number, Tokens(input=taken), brought(f"A{number}", output))
+        for number, (taken, output) in enumerate(answers)
+    ]
+    last = next((taken for taken, _ in reversed(answers) if taken), 0)
+    assert 0.5 <= estimate_bias(window) <= 4.0
+    assert project_tokens(window) >= last

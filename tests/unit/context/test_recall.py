@@ -1,0 +1,58 @@
+"""Searching the history that a compaction cut off."""
+
+from msgspec.structs import replace
+
+from given.conversation import answered, asked, called, ids, text
+from given.models import CLAUDE as MODEL
+from weft.context.compaction import list_cut_off, recall
+from weft.context.history import since_compaction, to_model_messages
+from weft.model.ids import MessageID
+from weft.model.message import MessageWithParts
+from weft.model.part import CompactionPart
+from weft.model.search import RecallMatch
+
+BEFORE = [
+    asked("U1", 1, text("U1", "the warp is blue")),
+    answered("A1", 2, "U1", called("A1"), text("A1", "Blue, then.", 2)),
+]
+AFTER = [asked("U3", 5, text("U3", "blue again"))]
+
+
+def mark(*, undone: bool = False) -> MessageWithParts:
+    return asked("U2", 3, CompactionPart(**ids("U2", 1), auto=False, undone=undone))
+
+
+def cut(*, undone: bool = False) -> list[MessageWithParts]:
+    summary = answered("A2", 4, "U2", text("A2", "Colours were chosen."), summary=True)
+    return [*BEFORE, mark(undone=undone), summary, *AFTER]
+
+
+def test_only_what_was_cut_off_is_looked_through() -> None:
+    assert list_cut_off(BEFORE) == []
+    assert list(list_cut_off(cut())) == BEFORE
+    assert recall(BEFORE, "blue", limit=5) == []
+
+
+def test_every_word_must_be_there_and_the_newest_comes_first() -> None:
+    found = recall(cut(), "BLUE", limit=5)
+    assert found == [
+        RecallMatch(message_id=MessageID("A1"), by="assistant", excerpt="Blue, then."),
+        RecallMatch(message_id=MessageID("U1"), by="user", excerpt="the warp is blue"),
+    ]
+    assert recall(cut(), "blue warp", limit=5) == found[1:]
+    assert recall(cut(), "blue", limit=1) == found[:1]
+    assert recall(cut(), "red", limit=5) == []
+    assert [each.by for each in recall(cut(), "out", limit=5)] == ["read"]
+
+
+def test_a_long_text_is_shown_around_the_place() -> None:
+    long = replace(BEFORE[0], parts=(text("U1", "a " * 1_000 + "needle" + " b" * 1_000),))
+    (found,) = recall([long, *cut()[1:]], "needle", limit=5)
+    assert "needle" in found.excerpt
+    assert (found.excerpt[0], found.excerpt[-1], len(found.excerpt) < 620) == ("…", "…", True)
+
+
+def test_a_cut_that_was_undone_shows_the_whole_and_neither_mark_nor_summary() -> None:
+    whole = to_model_messages([*BEFORE, *AFTER], MODEL)
+    assert list(since_compaction(cut(undone=True))) == cut(undone=True)
+    assert to_model_messages(since_compaction(cut(undone=True)), MODEL) == whole

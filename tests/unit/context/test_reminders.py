@@ -1,0 +1,199 @@
+"""Reminders on plans, on messages sent during a run, and on the last step; none changes once it was shown."""
+
+from hypothesis import given
+from hypothesis import strategies as some
+from msgspec.structs import replace
+
+from given.conversation import answered, asked, called, text
+from weft.context.notes import OURS, wrap_reminder
+from weft.context.reminders import add_reminders, has_plan_note, make_plan_note, with_last_step
+from weft.context.system import read_text
+from weft.model.failure import aborted_failure
+from weft.model.ids import MessageID
+from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage
+from weft.model.part import CompactionPart, TextPart
+from weft.provider.contract import AssistantTurn, ResultContent, TextContent, ToolTurn, UserTurn
+
+PLAN = wrap_reminder(read_text("plan"))
+SWITCH = wrap_reminder(read_text("build_switch"))
+WRAPPED = """<system-reminder>
+The user sent the following message:
+stop that
+
+Please address this message and continue with your tasks.
+</system-reminder>"""
+
+
+def by(agent: str, message: MessageWithParts) -> MessageWithParts:
+    match message.info:
+        case UserMessage() as info:
+            return replace(message, info=replace(info, agent=agent))
+        case AssistantMessage() as info:
+            return replace(message, info=replace(info, agent=agent, mode=agent))
+
+
+def lasting(message: MessageWithParts, until: int | None) -> MessageWithParts:
+    info = message.info
+    assert isinstance(info, AssistantMessage)
+    time = AssistantTime(created=info.time.created, completed=until)
+    return replace(message, info=replace(info, time=time))
+
+
+def words(message: MessageWithParts) -> list[str]:
+    return [part.text for part in message.parts if isinstance(part, TextPart)]
+
+
+def shown(*history: MessageWithParts, plan_files: bool = False) -> list[list[str]]:
+    return [words(message) for message in add_reminders(history, plan_files=plan_files)]
+
+
+def test_a_prompt_for_the_planner_says_that_it_is_to_plan() -> None:
+    history = (by("plan", asked("msg_1", 1)), by("plan", answered("msg_2", 2, "msg_1")))
+
+    assert shown(*history) == [["prompt msg_1", PLAN], []]
+
+
+def test_the_first_prompt_after_planning_says_that_it_is_over_and_the_next_does_not() -> None:
+    history = (
+        by("plan", asked("msg_1", 1)),
+        by("plan", answered("msg_2", 2, "msg_1")),
+        asked("msg_3", 3),
+        answered("msg_4", 4, "msg_3"),
+        asked("msg_5", 5),
+    )
+
+    assert shown(*history) == [["prompt msg_1", PLAN], [], ["prompt msg_3", SWITCH], [], ["prompt msg_5"]]
+
+
+def test_with_plan_files_nothing_on_plans_is_shown_that_is_not_stored() -> None:
+    history = (by("plan", asked("msg_1", 1)), by("plan", answered("msg_2", 2, "msg_1")), asked("msg_3", 3))
+
+    assert shown(*history, plan_files=True) == [["prompt msg_1"], [], ["prompt msg_3"]]
+
+
+def test_a_message_sent_during_the_work_is_wrapped_and_what_is_synthetic_is_not() -> None:
+    history = (
+        asked("msg_1", 1),
+        lasting(answered("msg_2", 2, "msg_1", called("msg_2")), 9),
+        asked(
+            "msg_3",
+            5,
+            text("msg_3", "stop that"),
+            text("msg_3", "read", 2, synthetic=True),
+            text("msg_3", " ", 3),
+        ),
+        answered("msg_4", 10, "msg_3"),
+        asked("msg_5", 11),
+    )
+
+    assert shown(*history) == [
+        ["prompt msg_1"],
+        [],
+        [
+            WRAPPED,
+            "read",
+            " ",
+        ],
+        [],
+        ["prompt msg_5"],
+    ]
+
+
+def test_a_message_after_a_run_that_died_is_not_wrapped() -> None:
+    broken = lasting(answered("msg_2", 2, "msg_1", error=aborted_failure("gone")), 99)
+
+    assert shown(asked("msg_1", 1), broken, asked("msg_3", 5))[-1] == ["prompt msg_3"]
+
+
+def test_a_request_for_a_summary_is_left_as_it_is() -> None:
+    part = CompactionPart(
+        id=text("msg_3", "").id,
+        session_id=text("msg_3", "").session_id,
+        message_id=MessageID("msg_3"),
+        auto=True,
+    )
+    history = (asked("msg_1", 1), by("plan", answered("msg_2", 2, "msg_1")), asked("msg_3", 3, part))
+
+    assert add_reminders(history, plan_files=False)[-1] == history[-1]
+
+
+def test_the_last_step_is_told_at_the_end_of_the_last_turn() -> None:
+    notice = TextContent(text=wrap_reminder(read_text("last_step")))
+    asking = UserTurn(content=(TextContent(text="go"),))
+    saying = AssistantTurn(content=(TextContent(text="I go"),))
+    result = ToolTurn(content=(ResultContent(call_id="c", tool="t", output="o"),))
+
+    assert with_last_step((asking,)) == (UserTurn(content=(TextContent(text="go"), notice)),)
+    assert with_last_step((asking, saying, result)) == (asking, saying, result, UserTurn(content=(notice,)))
+
+
+@some.composite
+def histories(draw: some.DrawFn) -> list[MessageWithParts]:
+    """Prompts and answers of several agents; some prompts come while an answer is still under way."""
+    history: list[MessageWithParts] = []
+    for at in range(draw(some.integers(1, 8))):
+        agent = draw(some.sampled_from(["build", "plan", "other"]))
+        id = f"msg_{at}"
+        if at == 0 or draw(some.booleans()):
+            history.append(by(agent, asked(id, at * 10)))
+        else:
+            until = draw(some.sampled_from([at * 10, at * 10 + 15, at * 10 + 25]))
+            error = draw(some.sampled_from([None, aborted_failure("x")]))
+            history.append(by(agent, lasting(answered(id, at * 10, "msg_0", error=error), until)))
+    return history
+
+
+@given(histories(), some.integers(0, 8), some.booleans())
+def test_how_a_message_is_shown_never_depends_on_what_comes_after_it(
+    history: list[MessageWithParts], cut: int, plan_files: bool
+) -> None:
+    whole = add_reminders(history, plan_files=plan_files)
+
+    assert add_reminders(history[:cut], plan_files=plan_files) == whole[:cut]
+
+
+# --- with plan files ---
+
+
+def note(history: list[MessageWithParts], agent: str, *, exists: bool) -> str | None:
+    prompt = by(agent, asked("msg_9", 9)).info
+    assert isinstance(prompt, UserMessage)
+    found = make_plan_note(history, prompt, "/checkout/.opencode/plans/1-a.md", exists=exists)
+    return None if found is None else found.text
+
+
+def test_who_begins_to_plan_is_told_how_and_where_to() -> None:
+    told = note([], "plan", exists=False)
+
+    assert told is not None
+    assert "The plan file: /checkout/.opencode/plans/1-a.md\nIt does not exist yet: create it." in told
+    assert "`plan_exit`" in told
+    assert "read it, and go on from it" in (note([], "plan", exists=True) or "")
+
+
+def test_who_goes_on_planning_is_not_told_again_unless_a_summary_cut_it_off() -> None:
+    planning = [by("plan", asked("msg_1", 1)), by("plan", answered("msg_2", 2, "msg_1"))]
+    summed_up = [*planning, by("compaction", answered("msg_3", 3, "msg_2", summary=True))]
+
+    assert note(planning, "plan", exists=True) is None
+    assert note(summed_up, "plan", exists=True) is not None
+
+
+def test_who_carries_out_a_plan_is_led_to_it_if_there_is_one() -> None:
+    planned = [by("plan", asked("msg_1", 1)), by("plan", answered("msg_2", 2, "msg_1"))]
+    summed_up = [*planned, by("compaction", answered("msg_3", 3, "msg_2", summary=True))]
+    expected = wrap_reminder(
+        read_text("build_switch")
+        + "\n\nA plan file exists at /checkout/.opencode/plans/1-a.md. You should execute on the plan defined within it"
+    )
+
+    assert note(planned, "build", exists=True) == expected
+    assert note(summed_up, "build", exists=True) == expected
+    assert note(planned, "build", exists=False) is None
+    assert note([], "build", exists=True) is None
+
+
+def test_a_prompt_knows_whether_it_was_told_of_plans() -> None:
+    told = asked("msg_1", 1, text("msg_1", "x", metadata={OURS: {"reminder": "plan"}}))
+
+    assert (has_plan_note(asked("msg_1", 1)), has_plan_note(told)) == (False, True)

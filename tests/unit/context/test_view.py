@@ -1,0 +1,160 @@
+"""The view caches, and shows the same as without a cache."""
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from given.any_history import histories
+from given.models import CLAUDE, GPT
+from weft.context.exclusions import MEDIA, SIGNATURE, exclude_refused, make_refusal_mark
+from weft.context.history import since_compaction, to_model_messages
+from weft.context.notes import list_note_parts
+from weft.context.reminders import add_reminders
+from weft.context.view import REMEMBERED, View, Views
+from weft.model.failure import ApiData, ApiFailure
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
+from weft.model.part import ModelRef, Moment, RetryPart, TextPart
+from weft.provider.contract import TextContent, UserTurn
+
+MODELS = ((CLAUDE.provider_id, CLAUDE.id), (GPT.provider_id, GPT.id))
+FORMAT = JsonFormat(schema={"type": "object"})
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[MessageWithParts]:
+    """Histories of every kind, put in order: with answers to what was asked, cuts, refusals and wanted values."""
+    dice = draw(st.randoms(use_true_random=False))
+    made: list[MessageWithParts] = []
+    asked = MessageID("")
+    for number, message in enumerate(draw(histories(*MODELS))):
+        id = MessageID(f"msg_{number:04}")
+        if isinstance(message.info, UserMessage):
+            format, asked = (FORMAT if dice.random() < 0.3 else None), id
+            info = replace(message.info, id=id, time=Moment(created=number), format=format)
+            made.append(replace(message, info=info))
+        else:
+            made.append(
+                replace(
+                    message, info=_answer(message.info, id, asked, number, dice), parts=_parts(message, dice)
+                )
+            )
+    return made
+
+
+def _answer(
+    info: AssistantMessage, id: MessageID, asked: MessageID, at: int, dice: Random
+) -> AssistantMessage:
+    completed = dice.choice((None, at, at + 3))
+    finish = dice.choice((None, "stop"))
+    time = replace(info.time, created=at, completed=completed)
+    return replace(info, id=id, parent_id=asked, time=time, finish=finish, summary=dice.random() < 0.4)
+
+
+def _parts(message: MessageWithParts, dice: Random) -> tuple[object, ...]:
+    if dice.random() > 0.2:
+        return message.parts
+    told = make_refusal_mark(
+        dice.choice((SIGNATURE, MEDIA)), ModelRef(provider_id=CLAUDE.provider_id, model_id=CLAUDE.id)
+    )
+    failure = ApiFailure(data=ApiData(message="no", is_retryable=False, metadata=told))
+    info = message.info
+    retry = RetryPart(
+        id=PartID("prt_r"),
+        session_id=info.session_id,
+        message_id=info.id,
+        attempt=1,
+        error=failure,
+        time=Moment(created=1),
+    )
+    return (*message.parts, retry)
+
+
+@given(conversations(), st.booleans(), st.randoms(use_true_random=False))
+def test_what_is_remembered_is_shown_as_if_it_were_seen_for_the_first_time(
+    history: list[MessageWithParts], plan_files: bool, dice: Random
+) -> None:
+    view = View()
+    for many in sorted(dice.choices(range(len(history) + 1), k=4)):
+        seen, model = list(history[:many]), dice.choice((CLAUDE, CLAUDE, CLAUDE, GPT))
+        if seen and dice.random() < 0.3:  # one of them changes, as by a prune or an undo
+            at = dice.randrange(len(seen))
+            seen[at] = replace(seen[at], parts=seen[at].parts[:1])
+        assert view.show(seen, model, plan_files=plan_files) == View().show(
+            seen, model, plan_files=plan_files
+        )
+
+
+def without_values(history: Sequence[MessageWithParts]) -> list[MessageWithParts]:
+    return [
+        replace(each, info=replace(each.info, format=None)) if isinstance(each.info, UserMessage) else each
+        for each in history
+    ]
+
+
+@given(conversations(), st.booleans())
+def test_what_is_shown_is_what_is_left_of_the_history_after_all_that_is_done_to_it(
+    history: list[MessageWithParts], plan_files: bool
+) -> None:
+    history = without_values(history)
+    window = since_compaction(add_reminders(exclude_refused(history, CLAUDE), plan_files=plan_files))
+    shown = View().show(history, CLAUDE, plan_files=plan_files)
+    assert shown.turns == to_model_messages(window, CLAUDE)
+    cut = history[: len(history) - len(window)]
+    assert (shown.is_cut, list(shown.notes)) == (
+        bool(cut),
+        [note for each in cut for note in list_note_parts(each)],
+    )
+
+
+def test_a_message_that_did_not_change_gives_the_same_turns_again() -> None:
+    def said(number: int) -> MessageWithParts:
+        id = MessageID(f"msg_{number}")
+        info = UserMessage(id=id, session_id="ses_1", time=Moment(created=number))  # type: ignore[arg-type]
+        words = TextPart(id=PartID("prt_1"), session_id="ses_1", message_id=id, text=str(number))  # type: ignore[arg-type]
+        return MessageWithParts(info=info, parts=(words,))
+
+    view, history = View(), [said(number) for number in range(3)]
+    first = view.show(history, CLAUDE, plan_files=True)
+    second = view.show([*history, said(3)], CLAUDE, plan_files=True)
+
+    assert [one is other for one, other in zip(first.turns, second.turns, strict=False)] == [True] * 3
+    assert second.turns[3] == UserTurn(content=(TextContent(text="3"),))
+
+
+def test_a_run_goes_on_with_the_view_of_the_one_before_it() -> None:
+    views = Views()
+    with views.of(SessionID("ses_1")) as first:
+        pass
+    with views.of(SessionID("ses_1")) as again, views.of(SessionID("ses_2")) as other:
+        assert again is first
+        assert other is not first
+
+
+def test_only_the_last_few_views_are_kept() -> None:
+    views = Views()
+    kept = []
+    for number in range(REMEMBERED + 1):
+        with views.of(SessionID(f"ses_{number}")) as view:
+            kept.append(view)
+    with views.of(SessionID("ses_1")) as second, views.of(SessionID("ses_0")) as first:
+        assert second is kept[1]
+        assert first is not kept[0]
+
+
+def test_a_run_that_broke_off_leaves_no_view() -> None:
+    views, left = Views(), []
+
+    def break_off() -> None:
+        with views.of(SessionID("ses_1")) as view:
+            left.append(view)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        break_off()
+    with views.of(SessionID("ses_1")) as next_one:
+        assert next_one is not left[0]

@@ -1,0 +1,212 @@
+"""Transcripts of Claude Code as sessions of weft."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.errors import DocumentError
+from weft.importers.claude import ClaudeTranscripts
+from weft.importers.transcript import ImportedSession
+from weft.model.message import AssistantMessage, UserMessage
+from weft.model.part import (
+    CacheTokens,
+    CompactionPart,
+    CompletedState,
+    ErrorState,
+    FilePart,
+    ReasoningPart,
+    RunningState,
+    TextPart,
+    Tokens,
+    ToolPart,
+)
+from weft.model.transfer import ExportCounts, count_export
+from weft.transfer.session_import import compare_states
+
+SESSION = "11111111-2222-4333-8444-555555555555"
+
+
+def line(kind: str, number: int, content: Any, **more: Any) -> dict[str, Any]:
+    message = {"role": kind, "content": content, **more.pop("message", {})}
+    return {
+        "type": kind,
+        "uuid": f"u{number}",
+        "parentUuid": f"u{number - 1}",
+        "sessionId": SESSION,
+        "cwd": "/home/ada/loom",
+        "version": "2.0.14",
+        "isSidechain": False,
+        "timestamp": f"2026-02-03T04:05:{number:02}.000Z",
+        "message": message,
+        **more,
+    }
+
+
+def said(number: int, block: dict[str, Any], id: str = "m1", stop: str | None = None) -> dict[str, Any]:
+    usage = {
+        "input_tokens": 5,
+        "cache_creation_input_tokens": 6,
+        "cache_read_input_tokens": 7,
+        "output_tokens": 8,
+    }
+    more = {"id": id, "model": "claude-sonnet-4-5", "stop_reason": stop, "usage": usage}
+    return line("assistant", number, [block], message=more)
+
+
+def result(number: int, call: str, content: Any, **more: Any) -> dict[str, Any]:
+    block = {"type": "tool_result", "tool_use_id": call, "content": content, **more}
+    return line("user", number, [block])
+
+
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+LINES = [
+    {"type": "file-history-snapshot", "messageId": "x", "snapshot": {}},
+    line("user", 1, "Mend the loom"),
+    said(2, {"type": "thinking", "thinking": "Let me look.", "signature": "c2ln"}),
+    said(3, {"type": "text", "text": "I shall look."}),
+    said(
+        4,
+        {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": "/home/ada/loom/a.py"}},
+        stop="tool_use",
+    ),
+    result(5, "toolu_1", [{"type": "text", "text": "print()"}, PICTURE]),
+    said(6, {"type": "tool_use", "id": "toolu_2", "name": "Bash", "input": {"command": "false"}}, id="m2"),
+    result(7, "toolu_2", "exit code 1", is_error=True),
+    said(8, {"type": "text", "text": "Mended."}, id="m3", stop="end_turn"),
+    line("user", 9, [{"type": "text", "text": "And this?"}, PICTURE]),
+    line("user", 10, "<command-name>/clear</command-name>", isMeta=True),
+    {"type": "summary", "summary": "Mending a loom", "leafUuid": "u8"},
+]
+
+
+def written(path: Path, lines: list[dict[str, Any]], tail: str = "") -> Path:
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines) + tail)
+    return path
+
+
+def read(path: Path) -> ImportedSession:
+    [found] = ClaudeTranscripts(str(path)).list_sessions()
+    return found.read()
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> ImportedSession:
+    return read(written(tmp_path / f"{SESSION}.jsonl", LINES))
+
+
+def test_the_session_has_the_properties_of_the_transcript(told: ImportedSession) -> None:
+    info = told.parcel.info
+    assert (info.title, info.directory, info.version) == (
+        "Mending a loom",
+        "/home/ada/loom",
+        "claude-code 2.0.14",
+    )
+    assert (info.time.created, info.time.updated) == (1_770_091_501_000, 1_770_091_510_000)
+
+
+def test_lines_with_one_message_id_are_one_answer(told: ImportedSession) -> None:
+    prompt, first, second, third, *rest = told.parcel.messages
+    assert [type(each.info) for each in told.parcel.messages] == [
+        UserMessage,
+        *[AssistantMessage] * 3,
+        *[UserMessage] * 2,
+    ]
+    assert isinstance(first.info, AssistantMessage)
+    assert (first.info.model_id, first.info.provider_id, first.info.finish) == (
+        "claude-sonnet-4-5",
+        "anthropic",
+        "tool-calls",
+    )
+    assert first.info.tokens == Tokens(input=5, output=8, cache=CacheTokens(read=7, write=6))
+    assert not first.info.priced
+    assert first.info.parent_id == prompt.info.id
+    thought, words, call = first.parts
+    assert isinstance(thought, ReasoningPart)
+    assert (thought.text, thought.metadata) == ("Let me look.", {"anthropic": {"signature": "c2ln"}})
+    assert isinstance(words, TextPart)
+    assert words.text == "I shall look."
+    assert isinstance(call, ToolPart)
+    assert isinstance(call.state, CompletedState)
+    assert (call.tool, call.call_id, call.state.input, call.state.output) == (
+        "read",
+        "toolu_1",
+        {"filePath": "/home/ada/loom/a.py"},
+        "print()",
+    )
+    assert [file.url for file in call.state.attachments or ()] == ["data:image/png;base64,aGk="]
+    [failed] = second.parts
+    assert isinstance(failed, ToolPart)
+    assert isinstance(failed.state, ErrorState)
+    assert failed.state.error == "exit code 1"
+    assert isinstance(third.info, AssistantMessage)
+    assert third.info.finish == "stop"
+    asked, picture = rest[0].parts
+    assert isinstance(asked, TextPart)
+    assert isinstance(picture, FilePart)
+    [meta] = rest[1].parts
+    assert isinstance(meta, TextPart)
+    assert meta.synthetic
+
+
+def test_counting_the_lines_gives_the_same_as_reading_them(told: ImportedSession) -> None:
+    assert told.counted == count_export(told.parcel) == ExportCounts(messages=6, parts=9)
+    assert told.troubles == ()
+
+
+def test_a_broken_line_is_reported_and_the_rest_is_read(tmp_path: Path, told: ImportedSession) -> None:
+    path = written(tmp_path / "cut.jsonl", LINES, tail='{"type": "user", "mess')
+    cut = read(path)
+    assert cut.parcel.messages == told.parcel.messages
+    [trouble] = cut.troubles
+    assert trouble.where == f"{path}:{len(LINES) + 1}"
+
+
+def test_a_transcript_that_has_grown_keeps_its_old_ids(tmp_path: Path, told: ImportedSession) -> None:
+    for length in range(2, len(LINES)):
+        earlier = read(written(tmp_path / f"{SESSION}.jsonl", LINES[:length]))
+        assert earlier.parcel.info.id == told.parcel.info.id
+        if length not in (3, 4):  # in the middle of an answer that already looked finished
+            assert compare_states(told.parcel, earlier.parcel) in ("ahead", "same")
+
+
+def test_a_call_without_a_result_is_still_running_at_the_end(tmp_path: Path) -> None:
+    *_, last = read(written(tmp_path / "a.jsonl", LINES[:5])).parcel.messages
+    call = last.parts[-1]
+    assert isinstance(call, ToolPart)
+    assert isinstance(call.state, RunningState)
+    assert isinstance(last.info, AssistantMessage)
+    assert last.info.time.completed is None
+
+
+def test_a_summary_replaces_earlier_messages(tmp_path: Path) -> None:
+    lines = [*LINES, line("user", 11, "We mended a loom.", isCompactSummary=True)]
+    told = read(written(tmp_path / "a.jsonl", lines))
+    *_, asked, summary = told.parcel.messages
+    assert isinstance(asked.parts[0], CompactionPart)
+    assert isinstance(summary.info, AssistantMessage)
+    assert summary.info.summary
+    assert told.counted == count_export(told.parcel)
+
+
+def test_the_lines_of_a_subagent_become_a_child_session(tmp_path: Path) -> None:
+    side = [{**line("user", 20, "Look around"), "isSidechain": True, "agentId": "a1"}]
+    side.append(
+        {**said(21, {"type": "text", "text": "I looked."}, id="m9"), "isSidechain": True, "agentId": "a1"}
+    )
+    written(tmp_path / f"{SESSION}.jsonl", LINES)
+    written(tmp_path / "agent-a1.jsonl", side)
+    parent, child = [found.read().parcel for found in ClaudeTranscripts(str(tmp_path)).list_sessions()]
+    assert child.info.parent_id == parent.info.id
+    assert count_export(child) == ExportCounts(messages=2, parts=2)
+
+
+def test_a_file_that_is_not_a_transcript_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"hello": 1}\n')
+    with pytest.raises(DocumentError, match="nothing in it is a conversation"):
+        read(path)
+    path.write_text("no json\n")
+    with pytest.raises(DocumentError, match="it has no readable line"):
+        read(path)

@@ -1,0 +1,172 @@
+"""Rollouts of Codex as sessions of weft."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.errors import DocumentError
+from weft.importers.codex import CodexRollouts
+from weft.importers.transcript import ImportedSession
+from weft.model.message import AssistantMessage, UserMessage
+from weft.model.part import (
+    CacheTokens,
+    CompactionPart,
+    CompletedState,
+    FilePart,
+    ReasoningPart,
+    TextPart,
+    Tokens,
+    ToolPart,
+)
+from weft.model.transfer import ExportCounts, count_export
+
+AT = "2026-02-03T04:05:{:02}.000Z"
+
+
+def line(number: int, kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+    return {"timestamp": AT.format(number), "type": kind, "payload": payload}
+
+
+def item(number: int, kind: str, **payload: Any) -> dict[str, Any]:
+    return line(number, "response_item", {"type": kind, **payload})
+
+
+def message(number: int, role: str, text: str) -> dict[str, Any]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return item(number, "message", role=role, content=[{"type": kind, "text": text}])
+
+
+USAGE = {"input_tokens": 100, "cached_input_tokens": 60, "output_tokens": 20, "reasoning_output_tokens": 8}
+META = {"id": "019a-loom", "timestamp": AT.format(0), "cwd": "/home/ada/loom", "cli_version": "0.50.0"}
+LINES = [
+    line(0, "session_meta", META),
+    message(1, "user", "<environment_context>\n  <cwd>/home/ada/loom</cwd>\n</environment_context>"),
+    line(2, "turn_context", {"cwd": "/home/ada/loom", "model": "gpt-5-codex"}),
+    message(3, "user", "Mend the loom"),
+    line(3, "event_msg", {"type": "user_message", "message": "Mend the loom"}),
+    item(
+        4,
+        "reasoning",
+        id="rs_1",
+        summary=[{"type": "summary_text", "text": "Looking."}],
+        encrypted_content="c2VhbA==",
+    ),
+    item(
+        5,
+        "function_call",
+        name="shell",
+        arguments=json.dumps({"command": ["bash", "-lc", "ls"], "workdir": "/home/ada/loom"}),
+        call_id="call_1",
+    ),
+    item(
+        6,
+        "function_call_output",
+        call_id="call_1",
+        output=json.dumps({"output": "a.py\n", "metadata": {"exit_code": 0}}),
+    ),
+    line(6, "event_msg", {"type": "token_count", "info": {"last_token_usage": USAGE}}),
+    item(7, "custom_tool_call", name="apply_patch", input="*** Begin Patch", call_id="call_2"),
+    item(8, "custom_tool_call_output", call_id="call_2", output="Done"),
+    message(9, "assistant", "Mended."),
+]
+
+
+def written(path: Path, lines: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    return path
+
+
+def read(path: Path) -> ImportedSession:
+    [found] = CodexRollouts(str(path)).list_sessions()
+    return found.read()
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> ImportedSession:
+    return read(written(tmp_path / "rollout-1.jsonl", LINES))
+
+
+def test_the_session_has_the_properties_of_the_rollout(told: ImportedSession) -> None:
+    info = told.parcel.info
+    assert (info.title, info.directory, info.version) == ("Mend the loom", "/home/ada/loom", "codex 0.50.0")
+
+
+def test_each_step_is_an_answer(told: ImportedSession) -> None:
+    around, prompt, first, second, third = told.parcel.messages
+    assert isinstance(around.parts[0], TextPart)
+    assert around.parts[0].synthetic
+    assert isinstance(prompt.info, UserMessage)
+    assert prompt.info.model is not None
+    assert prompt.info.model.model_id == "gpt-5-codex"
+    thought, call = first.parts
+    assert isinstance(thought, ReasoningPart)
+    assert (thought.text, thought.metadata) == (
+        "Looking.",
+        {"openai": {"itemId": "rs_1", "reasoningEncryptedContent": "c2VhbA=="}},
+    )
+    assert isinstance(call, ToolPart)
+    assert isinstance(call.state, CompletedState)
+    assert (call.tool, call.state.input, call.state.output) == (
+        "bash",
+        {"command": "ls", "workdir": "/home/ada/loom"},
+        "a.py\n",
+    )
+    assert isinstance(first.info, AssistantMessage)
+    assert first.info.tokens == Tokens(input=40, output=12, reasoning=8, cache=CacheTokens(read=60))
+    assert first.info.finish == "tool-calls"
+    [patch] = second.parts
+    assert isinstance(patch, ToolPart)
+    assert isinstance(patch.state, CompletedState)
+    assert (patch.tool, patch.state.input, patch.state.output) == (
+        "apply_patch",
+        {"input": "*** Begin Patch"},
+        "Done",
+    )
+    assert isinstance(third.info, AssistantMessage)
+    assert (third.info.finish, third.info.parent_id) == ("stop", prompt.info.id)
+
+
+def test_counting_the_lines_gives_the_same_as_reading_them(told: ImportedSession) -> None:
+    assert told.counted == count_export(told.parcel) == ExportCounts(messages=5, parts=6)
+    assert told.troubles == ()
+
+
+def test_a_compaction_replaces_earlier_messages(tmp_path: Path) -> None:
+    told = read(
+        written(tmp_path / "r.jsonl", [*LINES, line(10, "compacted", {"message": "We mended a loom."})])
+    )
+    *_, asked, summary = told.parcel.messages
+    assert isinstance(asked.parts[0], CompactionPart)
+    assert isinstance(summary.info, AssistantMessage)
+    assert summary.info.summary
+    assert told.counted == count_export(told.parcel)
+
+
+def test_the_bare_items_of_the_first_versions_are_read_too(tmp_path: Path) -> None:
+    bare = [
+        {"id": "old", "timestamp": AT.format(0), "instructions": None},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Mend the loom"}]},
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_image", "image_url": "data:image/png;base64,aGk="}],
+        },
+        {"record_type": "state"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Mended."}]},
+    ]
+    told = read(written(tmp_path / "r.jsonl", bare))
+    assert isinstance(told.parcel.messages[1].parts[0], FilePart)
+    assert told.counted == count_export(told.parcel) == ExportCounts(messages=3, parts=3)
+
+
+def test_a_result_without_a_call_is_reported(tmp_path: Path) -> None:
+    lines = [*LINES, item(10, "function_call_output", call_id="call_9", output="?")]
+    [trouble] = read(written(tmp_path / "r.jsonl", lines)).troubles
+    assert trouble.reason == "a result for call_9, but no such call"
+
+
+def test_a_file_that_is_not_a_rollout_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="nothing in it is a conversation"):
+        read(written(tmp_path / "r.jsonl", [{"hello": 1}]))

@@ -1,0 +1,179 @@
+"""The cost of answers, also of those that broke off or were aborted."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+
+from msgspec.structs import replace
+
+from given.house import NOW, House, QuickClock, open_house, say
+from weft.errors import ProviderError
+from weft.model.agent import Agent
+from weft.model.catalog import Cost, Limit
+from weft.model.event import PartUpdated
+from weft.model.failure import AbortedFailure
+from weft.model.ids import SessionID
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import (
+    ModelRef,
+    ReasoningPart,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    Tokens,
+    WeftStepData,
+)
+from weft.provider.catalog.offers import make_scripted_model
+from weft.provider.chunk import (
+    AnyChunk,
+    Finished,
+    ReasoningDelta,
+    ReasoningStart,
+    Started,
+    TextDelta,
+    TextStart,
+    Usage,
+)
+from weft.provider.contract import ModelRequest, UserTurn
+from weft.provider.registry import ServedModel
+
+MILLION = Usage(input=1_000_000, raw={"input_tokens": 1_000_000})
+WORDS = (TextStart(id="t"), TextDelta(id="t", text="half an ans"))
+WHOLE = Finished(reason="stop", usage=Usage(input=2_000_000, output=10, raw={"input_tokens": 2_000_000}))
+OVERLOADED = ProviderError("overloaded", status=529, retryable=True)
+
+Answer = tuple[AnyChunk | ProviderError, ...]
+
+
+class Meter:
+    """Gives these answers, one for each request. One that neither ends nor fails hangs."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self._answers = list(answers)
+        self.requests: list[ModelRequest] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        self.requests.append(request)
+        for chunk in self._answers.pop(0):
+            if isinstance(chunk, ProviderError):
+                raise chunk
+            yield chunk
+            if isinstance(chunk, Finished):
+                return
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def metered(meter: Meter) -> AsyncIterator[tuple[House, SessionID]]:
+    """A house whose model costs three dollars a million tokens, in or out, and a session in it."""
+    model = replace(
+        make_scripted_model("metered"),
+        cost=Cost(input=Decimal(3), output=Decimal(3)),
+        limit=Limit(context=10_000_000, output=8_000),
+    )
+    agent = Agent(name="build", mode="primary", model=ModelRef(provider_id="scripted", model_id="metered"))
+    async with (
+        asyncio.timeout(20),
+        open_house(agents=(agent,), also=(ServedModel(model, meter),), clock=QuickClock(NOW)) as house,
+    ):
+        yield house, (await house.api.create_session(SessionInput(title="t"))).id
+
+
+async def aborted(house: House, session: SessionID) -> MessageWithParts:
+    """Ask, and abort the answer once there is a word of it."""
+    events = house.api.events()
+    asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+    async for told in events:
+        part = told.event.part if isinstance(told.event, PartUpdated) else None
+        if isinstance(part, ReasoningPart) or (isinstance(part, TextPart) and part.text == "half an ans"):
+            break
+    await house.api.abort(session)
+    return await asking
+
+
+def info(message: MessageWithParts) -> AssistantMessage:
+    assert isinstance(message.info, AssistantMessage)
+    return message.info
+
+
+def charged(message: MessageWithParts) -> list[tuple[str, Decimal, bool]]:
+    return [
+        (part.reason, part.cost, part.priced) for part in message.parts if isinstance(part, StepFinishPart)
+    ]
+
+
+async def test_an_attempt_that_broke_off_is_charged_beside_the_one_that_answered() -> None:
+    broken: Answer = (Started(usage=MILLION), *WORDS, OVERLOADED)
+    async with metered(Meter(broken, (Started(), WHOLE))) as (house, session):
+        answer = await house.api.prompt(session, say("go"))
+        spent = (await house.api.get_spending(session)).own
+
+    assert charged(answer) == [("error", Decimal(3), False), ("stop", Decimal("6.00003"), True)]
+    assert (info(answer).cost, info(answer).priced) == (Decimal("9.00003"), False)
+    assert (spent.cost, spent.priced) == (Decimal("9.00003"), False)
+    # What it holds now is what the next request goes by: that of the answer that came.
+    assert info(answer).tokens == Tokens(input=2_000_000, output=10)
+
+
+async def test_an_answer_that_is_aborted_is_charged_as_far_as_it_is_known() -> None:
+    meter = Meter((Started(usage=MILLION), *WORDS))
+    async with metered(meter) as (house, session):
+        answer = await aborted(house, session)
+        spent = (await house.api.get_spending(session)).own
+
+    assert isinstance(info(answer).error, AbortedFailure)
+    assert charged(answer) == [("error", Decimal(3), False)]
+    assert (info(answer).cost, info(answer).tokens) == (Decimal(3), Tokens(input=1_000_000))
+    assert (spent.cost, spent.input, spent.priced) == (Decimal(3), 1_000_000, False)
+
+
+async def test_a_thought_alone_that_is_aborted_is_charged_on_the_message_and_not_shown_again() -> None:
+    thought = (ReasoningStart(id="r"), ReasoningDelta(id="r", text="hm"))
+    meter = Meter((Started(usage=MILLION), *thought), (Started(), WHOLE))
+    async with metered(meter) as (house, session):
+        answer = await aborted(house, session)
+        await house.api.prompt(session, say("on"))
+
+    # OpenCode shows a model whatever holds more than a thought, and the end of a step would be more.
+    assert [type(part) for part in answer.parts] == [StepStartPart, ReasoningPart]
+    assert (info(answer).cost, info(answer).tokens) == (Decimal(3), Tokens(input=1_000_000))
+    assert [type(turn) for turn in meter.requests[-1].messages] == [UserTurn, UserTurn]
+
+
+async def test_what_fails_for_good_after_it_began_is_charged_too() -> None:
+    refused = ProviderError("no", status=400)
+    async with metered(Meter((Started(usage=MILLION), refused))) as (house, session):
+        answer = await house.api.prompt(session, say("go"))
+
+    assert info(answer).error is not None
+    assert (info(answer).cost, charged(answer)) == (Decimal(3), [("error", Decimal(3), False)])
+
+
+async def test_words_of_which_nobody_says_what_they_cost_are_not_free() -> None:
+    async with metered(Meter((Started(), *WORDS, OVERLOADED), (Started(), WHOLE))) as (house, session):
+        answer = await house.api.prompt(session, say("go"))
+
+    assert charged(answer) == [("stop", Decimal("6.00003"), True)]
+    assert (info(answer).cost, info(answer).priced) == (Decimal("6.00003"), False)
+
+
+async def test_a_request_that_was_refused_before_a_word_costs_nothing() -> None:
+    async with metered(Meter((OVERLOADED,), (Started(), OVERLOADED), (Started(), WHOLE))) as (house, session):
+        answer = await house.api.prompt(session, say("go"))
+
+    assert (info(answer).cost, info(answer).priced) == (Decimal("6.00003"), True)
+
+
+async def test_the_count_of_the_provider_is_kept_in_its_own_words() -> None:
+    async with metered(Meter((Started(), WHOLE))) as (house, session):
+        answer = await house.api.prompt(session, say("go"))
+        (stored,) = [
+            part
+            for part in (await house.api.list_messages(session))[-1].parts
+            if isinstance(part, StepFinishPart)
+        ]
+
+    assert stored in answer.parts
+    assert stored.weft == WeftStepData(usage={"input_tokens": 2_000_000})

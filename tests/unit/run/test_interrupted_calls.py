@@ -1,0 +1,68 @@
+"""A call that a crash interrupted is repeated only if somebody agrees."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from given.conversation import answered, asked, called
+from given.house import ALLOW, House, open_house, say
+from weft.model.event import MessageUpdated, PartUpdated
+from weft.model.input import SessionInput
+from weft.model.part import CallTime, ErrorState, ToolPart
+from weft.model.permission import Rule
+from weft.provider.scripted import Say, UseTool
+from weft.run.doom import NOT_AGAIN, is_unclear
+from weft.session.settle import INTERRUPTED
+from weft.store.memory import MemoryStore
+
+WORDS = {"words": "x"}
+
+
+def cut_off(tool: str, input: dict[str, Any], error: str = INTERRUPTED) -> ToolPart:
+    state = ErrorState(input=input, error=error, time=CallTime(start=1, end=2))
+    return replace(called("A1", 1, tool), state=state)
+
+
+def test_only_the_last_call_alike_counts_and_only_if_it_was_cut_off() -> None:
+    before = [asked("U1", 1), answered("A1", 2, "U1", cut_off("bash", {"command": "make"}))]
+    done = answered("A2", 3, "U1", replace(called("A2", 2, "bash"), state=called("A2").state))
+
+    assert is_unclear(before, "c", "bash", {"command": "make"})
+    assert not is_unclear(before, "c", "bash", {"command": "make test"})
+    assert not is_unclear(before, "call_1", "bash", {"command": "make"})
+    assert not is_unclear([*before, done], "c", "bash", {"x": 1})
+    assert not is_unclear([answered("A1", 2, "U1", cut_off("read", WORDS))], "c", "read", WORDS)
+    assert not is_unclear([answered("A1", 2, "U1", cut_off("bash", WORDS, "exit 1"))], "c", "bash", WORDS)
+
+
+async def outcome(house: House) -> ToolPart:
+    session = (await house.api.create_session(SessionInput(title="t"))).id
+    await house.api.prompt(session, say("begin", no_reply=True))
+    prompt = (await house.api.list_messages(session))[0].info
+    left = answered("msg_left", prompt.time.created, prompt.id)
+    info = replace(left.info, session_id=session)
+    part = replace(cut_off("echo", WORDS), session_id=session, message_id=info.id)
+    await house.store.apply(MessageUpdated(info=info), PartUpdated(part=part))
+    await house.api.prompt(session, say("go on"))
+    calls = [
+        part
+        for message in await house.api.list_messages(session)
+        for part in message.parts
+        if isinstance(part, ToolPart) and message.info.id != info.id
+    ]
+    return calls[-1]
+
+
+async def test_it_is_asked_about_and_without_an_answer_it_is_not_made() -> None:
+    rules = (*ALLOW, Rule(permission="interrupted", pattern="*", action="ask"))
+    script = ([UseTool(tool="echo", input=WORDS)], [Say(text="I looked first.")])
+    async with open_house(*script, store=MemoryStore(), rules=rules) as house:
+        state = (await outcome(house)).state
+        assert isinstance(state, ErrorState)
+        assert state.error == NOT_AGAIN
+
+
+async def test_whoever_allows_it_beforehand_has_it_made() -> None:
+    script = ([UseTool(tool="echo", input=WORDS)], [Say(text="Done.")])
+    async with open_house(*script, store=MemoryStore()) as house:
+        assert not isinstance((await outcome(house)).state, ErrorState)

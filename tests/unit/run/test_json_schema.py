@@ -1,0 +1,428 @@
+"""A value of a JSON schema instead of text: requested, handed over, checked."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from given.house import ALLOW, ECHO, open_house, say
+from weft.errors import InvalidInputError
+from weft.model.agent import Agent
+from weft.model.failure import StructureData, StructureFailure
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.input import PromptInput, SessionInput
+from weft.model.message import (
+    AssistantMessage,
+    AssistantTime,
+    JsonFormat,
+    MessageWithParts,
+    TextFormat,
+    UserMessage,
+)
+from weft.model.part import CallTime, CompletedState, ErrorState, Moment, ToolPart
+from weft.model.permission import Rule
+from weft.model.wire import decode, encode
+from weft.provider.contract import ToolSpec, UserTurn
+from weft.provider.scripted import AnyMove, Say, UseTool
+from weft.run.decide import ModelStep, decide
+from weft.run.json_schema import check_schema, find_value_failure, from_arguments, list_faults, to_arguments
+from weft.tool.registry import INVALID
+
+PERSON = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+ADA = {"name": "Ada", "age": 36}
+NAMES = {"type": "array", "items": {"$ref": "#/$defs/name"}, "$defs": {"name": {"type": "string"}}}
+REMINDER = "You ended without handing over the value. Call StructuredOutput now."
+
+
+def hand(value: Any) -> UseTool:
+    return UseTool(tool="StructuredOutput", input=value)
+
+
+def info(message: MessageWithParts) -> AssistantMessage:
+    assert isinstance(message.info, AssistantMessage)
+    return message.info
+
+
+class Told:
+    """What came of one prompt."""
+
+    def __init__(self, answer: MessageWithParts, messages: Sequence[MessageWithParts], requests: Any) -> None:
+        self.answer, self.messages, self.requests = info(answer), messages, requests
+
+    def states(self) -> list[str]:
+        return [
+            f"{part.tool}: {part.state.output if isinstance(part.state, CompletedState) else part.state.error}"
+            for message in self.messages
+            for part in message.parts
+            if isinstance(part, ToolPart) and isinstance(part.state, CompletedState | ErrorState)
+        ]
+
+
+async def told(*script: Sequence[AnyMove], schema: dict[str, Any] = PERSON, **more: Any) -> Told:
+    retry_count = more.pop("retry_count", None)
+    more.setdefault("tools", (INVALID, ECHO))
+    async with asyncio.timeout(60), open_house(*script, **more) as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        format = JsonFormat(schema=schema, retry_count=retry_count)
+        answer = await house.api.prompt(session, say("who?", format=format))
+        return Told(answer, await house.store.list_messages(session), house.provider.requests)
+
+
+async def test_the_value_stands_on_the_message_and_the_run_ends_with_it() -> None:
+    found = await told([Say(text="I know."), hand(ADA)], [Say(text="never asked for")])
+
+    assert (found.answer.structured, found.answer.error) == (ADA, None)
+    assert found.states() == ["StructuredOutput: The value was taken."]
+    assert len(found.requests) == 1
+    prompt = found.messages[0].info
+    assert isinstance(prompt, UserMessage)
+    assert prompt.format == JsonFormat(schema=PERSON)
+
+
+async def test_the_model_is_told_of_the_tool_and_has_to_call_one() -> None:
+    found = await told([hand(ADA)])
+    request = found.requests[0]
+    schema = {key: item for key, item in PERSON.items() if key != "$schema"}
+
+    assert request.tools[-1].schema == schema
+    assert [tool.name for tool in request.tools] == ["echo", "StructuredOutput"]
+    assert request.tool_choice == "required"
+    assert "StructuredOutput" in request.system[-1]
+
+
+async def test_the_work_is_done_with_the_other_tools_first() -> None:
+    found = await told([UseTool(tool="echo", input={"words": "Ada, 36"})], [hand(ADA)])
+
+    assert (found.answer.structured, len(found.requests)) == (ADA, 2)
+
+
+async def test_what_is_wrong_with_a_value_is_told_to_the_model_which_mends_it() -> None:
+    found = await told([hand({"name": "Ada", "age": -1, "x": 0})], [hand({"name": "Ada"})], [hand(ADA)])
+
+    assert found.answer.structured == ADA
+    first, second, third = found.states()
+    assert "- $: Additional properties are not allowed ('x' was unexpected)" in first
+    assert "- $.age: -1 is less than the minimum of 0" in first
+    assert "- $: 'age' is a required property" in second
+    assert third == "StructuredOutput: The value was taken."
+
+
+async def test_who_gets_it_wrong_too_often_fails_and_the_failure_says_how() -> None:
+    found = await told(*[[hand({"name": "Ada"})]] * 9)
+
+    assert isinstance(found.answer.error, StructureFailure)
+    assert found.answer.error.data.retries == 2
+    assert "'age' is a required property" in found.answer.error.data.message
+    assert (found.answer.structured, len(found.requests)) == (UNSET, 3)
+
+
+async def test_how_often_it_may_be_wrong_is_said_with_the_format() -> None:
+    assert len((await told(*[[hand({})]] * 9, retry_count=0)).requests) == 1
+    assert len((await told(*[[hand({})]] * 9, retry_count=4)).requests) == 5
+
+
+async def test_an_answer_in_words_is_reminded_of_the_value_and_each_reminder_stays_where_it_was() -> None:
+    found = await told([Say(text="She is Ada.")], [Say(text="As I said.")], [hand(ADA)])
+    seconds, thirds = found.requests[1].messages, found.requests[2].messages
+
+    assert found.answer.structured == ADA
+    assert [type(turn).__name__ for turn in thirds] == [
+        "UserTurn",
+        "AssistantTurn",
+        "UserTurn",
+        "AssistantTurn",
+        "UserTurn",
+    ]
+    assert isinstance(thirds[2], UserTurn)
+    assert REMINDER in str(thirds[2])
+    assert thirds[: len(seconds)] == seconds
+
+
+async def test_nothing_but_words_is_a_failure_in_the_end() -> None:
+    found = await told(*[[Say(text="She is Ada.")]] * 9)
+
+    assert found.answer.error == StructureFailure(
+        data=StructureData(
+            message="the model did not give the value that was asked for: it ended in words", retries=2
+        )
+    )
+    assert len(found.requests) == 3
+
+
+async def test_arguments_that_are_no_json_count_as_a_try() -> None:
+    broken = UseTool(tool="StructuredOutput", raw="{not json")
+    found = await told(*[[broken]] * 9)
+
+    assert isinstance(found.answer.error, StructureFailure)
+    assert "the arguments are not JSON" in found.answer.error.data.message
+
+
+async def test_on_the_last_step_the_value_is_all_that_can_be_handed_over() -> None:
+    work = [UseTool(tool="echo", input={"words": "x"})]
+    found = await told(work, [hand(ADA)], steps=2)
+    failed = await told(work, [Say(text="no time")], steps=2)
+
+    assert [tool.name for tool in found.requests[1].tools] == ["StructuredOutput"]
+    assert found.answer.structured == ADA
+    assert isinstance(failed.answer.error, StructureFailure)
+
+
+async def test_an_agent_that_may_use_no_tool_can_still_hand_over_a_value() -> None:
+    deny = (Rule(permission="*", pattern="*", action="deny"),)
+    found = await told([hand(ADA)], rules=deny)
+
+    assert [tool.name for tool in found.requests[0].tools] == ["StructuredOutput"]
+    assert found.answer.structured == ADA
+
+
+async def test_a_value_that_is_no_object_is_handed_over_in_one() -> None:
+    found = await told([hand({"value": ["Ada"]})], schema=NAMES)
+    missing = await told([hand({"names": ["Ada"]})], [hand({"value": ["Ada"]})], schema=NAMES)
+
+    assert found.requests[0].tools[-1] == ToolSpec(
+        name="StructuredOutput",
+        about=found.requests[0].tools[-1].about,
+        schema={
+            "type": "object",
+            "properties": {"value": {"type": "array", "items": {"$ref": "#/$defs/name"}}},
+            "required": ["value"],
+            "additionalProperties": False,
+            "$defs": {"name": {"type": "string"}},
+        },
+    )
+    assert found.answer.structured == ["Ada"]
+    assert '- the argument "value" is missing' in missing.states()[0]
+
+
+async def test_a_null_is_a_value_and_is_kept() -> None:
+    found = await told([hand({"value": None})], schema={"type": ["string", "null"]})
+
+    assert found.answer.structured is None
+    assert decode(encode(found.answer), AssistantMessage) == found.answer
+    assert b'"structured":null' in encode(found.answer)
+
+
+async def test_an_answer_without_a_value_is_written_without_one() -> None:
+    async with open_house([Say(text="hi")]) as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        answer = await house.api.prompt(session, say("go", format=TextFormat()))
+
+        assert b"structured" not in encode(answer.info)
+        assert house.provider.requests[0].tool_choice == "auto"
+
+
+async def test_the_next_prompt_is_answered_in_words_again() -> None:
+    async with asyncio.timeout(60), open_house([hand(ADA)], [Say(text="words")]) as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        await house.api.prompt(session, say("who?", format=JsonFormat(schema=PERSON)))
+        answer = await house.api.prompt(session, say("thanks"))
+
+        assert (info(answer).structured, info(answer).finish) == (UNSET, "stop")
+        assert [tool.name for tool in house.provider.requests[1].tools] == ["echo"]
+
+
+async def test_a_call_of_the_tool_where_no_value_was_asked_for_is_no_tool() -> None:
+    async with (
+        asyncio.timeout(60),
+        open_house([hand(ADA)], [Say(text="oh")], tools=(INVALID, ECHO)) as house,
+    ):
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        answer = await house.api.prompt(session, say("go"))
+
+        assert info(answer).structured is UNSET
+        assert "there is no tool 'StructuredOutput'" in str(house.provider.requests[1].messages)
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"type": "objet"}, "not a JSON schema"),
+        ({"properties": ["a"]}, "not a JSON schema"),
+        ({"$ref": "#/$defs/nobody"}, "which is not in it"),
+        ({"items": {"$ref": "https://example.com/schema"}}, "which is not in it"),
+    ],
+)
+async def test_what_is_no_schema_is_refused_before_anything_is_stored(
+    schema: dict[str, Any], reason: str
+) -> None:
+    async with open_house() as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        with pytest.raises(InvalidInputError, match=reason):
+            await house.api.prompt(session, say("go", format=JsonFormat(schema=schema)))
+
+        assert await house.api.list_messages(session) == []
+
+
+async def test_a_format_nobody_knows_is_refused_in_a_prompt_and_carried_in_a_history() -> None:
+    async with open_house() as house:
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        for format in ({"type": "yaml"}, {"type": "json_schema", "schema": {}, "retryCount": -1}):
+            raw = encode({"parts": [{"type": "text", "text": "go"}], "format": format})
+            with pytest.raises(InvalidInputError, match="format"):
+                await house.api.prompt(session, decode(raw, PromptInput))
+
+    written = {
+        "id": "msg_1",
+        "sessionID": "ses_1",
+        "role": "user",
+        "time": {"created": 1},
+        "agent": "build",
+        "format": {"type": "yaml", "strict": True},
+    }
+    assert json.loads(encode(decode(encode(written), UserMessage))) == written
+
+
+async def test_the_format_is_kept_when_the_conversation_is_summed_up() -> None:
+    compaction = Agent(name="compaction", mode="primary", prompt="Sum it up.", permission=ALLOW, hidden=True)
+    async with (
+        asyncio.timeout(60),
+        open_house(
+            [UseTool(tool="echo", input={"words": "y" * 900_000})],
+            [Say(text="a summary")],
+            [hand(ADA)],
+            agents=(compaction,),
+        ) as house,
+    ):
+        session = (await house.api.create_session(SessionInput(title="t"))).id
+        answer = await house.api.prompt(session, say("who?", format=JsonFormat(schema=PERSON)))
+
+        assert info(answer).structured == ADA
+
+
+# --- when to stop asking ---
+
+ANSWERS = {
+    "words": (),
+    "bad": (("StructuredOutput", False),),
+    "work": (("echo", True),),
+    "good": (("echo", True), ("StructuredOutput", True)),
+}
+
+
+def answer_to(prompt: UserMessage, number: int, kind: str) -> MessageWithParts:
+    place = {"session_id": prompt.session_id, "message_id": MessageID(f"msg_a{number}")}
+    time = CallTime(start=1, end=2)
+    parts = tuple(
+        ToolPart(
+            id=PartID(f"prt_{number}_{at}"),
+            call_id=f"c{at}",
+            tool=tool,
+            state=CompletedState(input={}, output="", title="", metadata={}, time=time)
+            if worked
+            else ErrorState(input={}, error="wrong", time=time),
+            **place,
+        )
+        for at, (tool, worked) in enumerate(ANSWERS[kind])
+    )
+    answer = AssistantMessage(
+        id=place["message_id"],
+        session_id=prompt.session_id,
+        time=AssistantTime(created=1, completed=2),
+        parent_id=prompt.id,
+        finish="stop",
+        structured=ADA if kind == "good" else UNSET,
+    )
+    return MessageWithParts(info=answer, parts=parts)
+
+
+@given(st.lists(st.sampled_from(sorted(ANSWERS)), max_size=12), st.none() | st.integers(0, 4))
+def test_it_is_given_up_with_the_first_miss_too_many_and_never_before(
+    kinds: list[str], retry_count: int | None
+) -> None:
+    format = JsonFormat(schema=PERSON, retry_count=retry_count)
+    prompt = UserMessage(
+        id=MessageID("msg_p"), session_id=SessionID("ses_1"), time=Moment(created=1), format=format
+    )
+    history = [MessageWithParts(info=prompt, parts=())]
+    most, misses = 2 if retry_count is None else retry_count, 0
+    for number, kind in enumerate(kinds):
+        history.append(answer_to(prompt, number, kind))
+        misses += kind in {"words", "bad"}
+        failure = find_value_failure(history, ModelStep(prompt))
+        over = kind in {"words", "bad"} and misses > most
+
+        assert (failure is not None) == over
+        assert (find_value_failure(history, ModelStep(prompt, last=True)) is not None) == (kind != "good")
+        # What is not given up and has no value is asked for again; what has one is done.
+        asked_again = isinstance(decide(history), ModelStep)
+        assert asked_again == (kind != "good")
+        if over or kind == "good":
+            break
+
+
+# --- schemas ---
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def exactly(value: Any) -> dict[str, Any]:
+    """A schema that this value keeps to, and no other."""
+    match value:
+        case dict():
+            return {
+                "type": "object",
+                "properties": {key: exactly(item) for key, item in value.items()},
+                "required": sorted(value),
+                "additionalProperties": False,
+            }
+        case list():
+            places = {"prefixItems": [exactly(item) for item in value]} if value else {}
+            return {"type": "array", "minItems": len(value), "items": False, **places}
+        case _:
+            return {"const": value}
+
+
+@given(VALUES, VALUES)
+def test_a_value_keeps_to_the_schema_made_of_it_and_another_does_not(value: Any, other: Any) -> None:
+    schema = exactly(value)
+    check_schema(schema, where="schema")
+
+    assert list_faults(value, schema) == []
+    # As JSON, where 1 is not true; for Python it is.
+    assert (list_faults(other, schema) == []) == (in_order(other) == in_order(value))
+
+
+def in_order(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+@given(VALUES)
+def test_arguments_are_an_object_and_carry_the_value_back(value: Any) -> None:
+    schema = exactly(value)
+    shown = to_arguments(schema)
+    arguments = value if isinstance(value, dict) else {"value": value}
+
+    assert shown["type"] == "object"
+    assert list_faults(arguments, shown) == []
+    assert from_arguments(schema, arguments) == value
+
+
+def test_a_schema_that_refers_to_itself_still_does_inside_of_another() -> None:
+    tree = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#"}}]}
+    shown = to_arguments(tree)
+
+    assert list_faults({"value": ["a", ["b", []]]}, shown) == []
+    assert list_faults({"value": ["a", [7]]}, shown) != []
+
+
+def test_faults_are_told_shortly_however_many_there_are() -> None:
+    faults = list_faults(["x" * 5000] * 50, {"items": {"type": "integer"}})
+
+    assert len(faults) == 9
+    assert faults[-1] == "and 42 more"
+    assert all(len(fault) < 320 for fault in faults)

@@ -1,0 +1,143 @@
+"""Waits between attempts: how long they are, who sees them, and how they end."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from given.house import NOW, House, QuickClock, open_house, say
+from weft.model.event import PublishedEvent, StatusChanged
+from weft.model.failure import AbortedFailure, ApiFailure
+from weft.model.ids import SessionID
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import ReasoningPart, RetryPart, TextPart, ToolPart
+from weft.model.session import AnyStatus, Busy, Idle, Retry
+from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolInputStart, Usage
+from weft.provider.contract import ModelRequest
+from weft.provider.faults import make_error
+from weft.provider.scripted import Fail, Say, Think
+from weft.run.retry import ATTEMPTS
+from weft.run.runtime import RunDeadlines
+from weft.testing.clock import HandClock
+
+
+def limited(wait_ms: int | None = None) -> Fail:
+    return Fail(message="slow down", status=429, kind="rate-limit", retryable=True, wait_ms=wait_ms)
+
+
+async def start(house: House) -> SessionID:
+    return (await house.api.create_session(SessionInput(title="t"))).id
+
+
+def info(message: MessageWithParts) -> AssistantMessage:
+    assert isinstance(message.info, AssistantMessage)
+    return message.info
+
+
+async def statuses(events: AsyncIterator[PublishedEvent]) -> list[AnyStatus]:
+    told = []
+    async for each in events:
+        if isinstance(each.event, StatusChanged):
+            told.append(each.event.status)
+        if each.event.type == "session.idle":
+            break
+    return told
+
+
+async def test_what_the_provider_asks_for_is_waited_to_the_millisecond_and_told() -> None:
+    async with asyncio.timeout(60), open_house([limited(12_345)], [Say(text="ok")], quick=True) as house:
+        session, events = await start(house), house.api.events()
+        answer = await house.api.prompt(session, say("go"))
+
+        assert info(answer).error is None
+        assert await statuses(events) == [
+            Busy(),
+            Retry(attempt=1, message="slow down", next=NOW + 12_345),
+            Busy(),
+            Idle(),
+        ]
+
+
+async def test_a_wait_beyond_the_deadline_is_a_failure_at_once_that_says_what_was_asked() -> None:
+    deadlines = RunDeadlines(turn=1800)
+    async with asyncio.timeout(60), open_house([limited(3_600_000)], deadlines=deadlines) as house:
+        answer = await house.api.prompt(await start(house), say("go"))
+        error = info(answer).error
+
+        assert isinstance(error, ApiFailure)
+        assert (error.data.status_code, error.data.is_retryable) == (429, True)
+        assert error.data.message == "slow down (it asks to be left alone for 60 minutes)"
+        assert len(house.provider.requests) == 1
+
+
+async def test_many_long_waits_end_when_the_tries_do() -> None:
+    clock = QuickClock(NOW)
+    async with asyncio.timeout(60), open_house(*[[limited(400_000)]] * 9, clock=clock) as house:
+        answer = await house.api.prompt(await start(house), say("go"))
+
+        assert isinstance(info(answer).error, ApiFailure)
+        assert clock.now() - NOW == ATTEMPTS * 400_000
+        assert len(house.provider.requests) == ATTEMPTS + 1
+
+
+async def test_tries_are_counted_however_short_their_waits() -> None:
+    async with asyncio.timeout(60), open_house(*[[limited(0)]] * 20, quick=True) as house:
+        await house.api.prompt(await start(house), say("go"))
+
+        assert len(house.provider.requests) == ATTEMPTS + 1
+
+
+async def test_a_long_wait_ends_at_once_when_it_is_aborted() -> None:
+    clock = HandClock(NOW)
+    async with asyncio.timeout(60), open_house([limited(800_000)], [Say(text="x")], clock=clock) as house:
+        session = await start(house)
+        asking = asyncio.ensure_future(house.api.prompt(session, say("go")))
+        await clock.somebody_sleeps(800)
+        await house.api.abort(session)
+
+        assert isinstance(info(await asking).error, AbortedFailure)
+        assert (clock.now(), len(house.provider.requests)) == (NOW, 1)
+
+
+async def test_all_that_an_attempt_left_is_marked_kept_and_not_shown_and_its_unwritten_call_is_gone() -> None:
+    class Halfway:
+        """Thinks, speaks, begins to write a call, and breaks off; the second time it is whole."""
+
+        def __init__(self) -> None:
+            self.requests: list[ModelRequest] = []
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+            self.requests.append(request)
+            yield Started()
+            if len(self.requests) == 1:
+                yield TextDelta(id="1", text="half")
+                yield ToolInputStart(call_id="c", tool="echo")
+                raise make_error("network", "reset")
+            yield TextDelta(id="1", text="whole")
+            yield Finished(reason="stop", usage=Usage())
+
+    provider = Halfway()
+    async with asyncio.timeout(60), open_house(provider=provider, quick=True) as house:
+        session = await start(house)
+        answer = await house.api.prompt(session, say("go"))
+        await house.api.prompt(session, say("more"))
+
+        texts = [(part.text, part.ignored) for part in answer.parts if isinstance(part, TextPart)]
+        assert texts == [("half", True), ("whole", False)]
+        assert not any(isinstance(part, ToolPart) for part in answer.parts)
+        assert "half" not in str(provider.requests[-1].messages)
+        assert answer == (await house.store.list_messages(session))[1]
+
+
+async def test_the_thoughts_of_a_failed_attempt_are_marked_too() -> None:
+    script = ([Think(text="hm"), limited(1)], [Say(text="ok")])
+    async with asyncio.timeout(60), open_house(*script, quick=True) as house:
+        answer = await house.api.prompt(await start(house), say("go"))
+
+        assert [part.ignored for part in answer.parts if isinstance(part, ReasoningPart)] == [True]
+        (setback,) = (part for part in answer.parts if isinstance(part, RetryPart))
+        assert isinstance(setback.error, ApiFailure)
+        assert setback.error.data.metadata == {
+            "kind": "rate-limit",
+            "providerID": "scripted",
+            "modelID": "test",
+        }

@@ -1,0 +1,77 @@
+"""Ledgers while sessions run: in the session's own document and in those of its ancestors."""
+
+from decimal import Decimal
+
+from msgspec.structs import replace
+
+from given.house import MODEL, House, open_house, say
+from weft.model.ids import SessionID
+from weft.model.input import SessionInput
+from weft.model.session import Session, get_weft_data
+from weft.model.spending import Ledger
+from weft.provider.scripted import Say
+from weft.session.totals import with_ledger
+
+
+async def ledger(house: House, id: SessionID) -> Ledger:
+    found = get_weft_data(await house.api.get_session(id)).spent
+    assert found is not None
+    return found
+
+
+async def test_a_step_is_counted_in_its_session_and_in_all_above_it() -> None:
+    async with open_house(*[[Say(text="a word or two")]] * 4) as house:
+        root = await house.api.create_session(SessionInput())
+        child = await house.api.create_session(SessionInput(parent_id=root.id))
+        grandchild = await house.api.create_session(SessionInput(parent_id=child.id))
+        for session in (root, child, grandchild, grandchild):
+            await house.api.prompt(session.id, say("hello"))
+        kept = [await ledger(house, session.id) for session in (root, child, grandchild)]
+        spending = [await house.api.get_spending(session.id) for session in (root, child, grandchild)]
+
+    assert [each.own for each in kept] == [each.own for each in spending]
+    assert kept[2].own.output > kept[1].own.output > 0
+    assert kept[0].below == {child.id: spending[1].tree}
+    assert kept[1].below == {grandchild.id: spending[2].tree}
+    assert kept[2].below == {}
+
+
+async def test_a_child_that_was_removed_stays_on_the_bill() -> None:
+    async with open_house(*[[Say(text="a word or two")]] * 2) as house:
+        root = await house.api.create_session(SessionInput())
+        child = await house.api.create_session(SessionInput(parent_id=root.id))
+        for session in (root, child):
+            await house.api.prompt(session.id, say("hello"))
+        before = await house.api.get_spending(root.id)
+        await house.api.remove_session(child.id)
+        after = await house.api.get_spending(root.id)
+
+    assert after == before
+    assert after.tree != after.own
+
+
+async def test_what_a_crash_kept_from_being_counted_is_counted_by_the_next_step() -> None:
+    async with open_house(*[[Say(text="a word or two")]] * 3) as house:
+        session = await house.api.create_session(SessionInput())
+        await house.api.prompt(session.id, say("one"))
+        counted = await ledger(house, session.id)
+        await house.api.prompt(session.id, say("two"))
+        true = await house.api.get_spending(session.id)
+
+        def uncounted(it: Session) -> Session:
+            return with_ledger(it, counted)
+
+        await house.store.edit(session.id, uncounted)
+        assert await house.api.get_spending(session.id) == true
+        await house.api.prompt(session.id, say("three"))
+        assert (await ledger(house, session.id)).own == (await house.api.get_spending(session.id)).own
+
+
+async def test_a_model_without_a_price_costs_an_unknown_amount() -> None:
+    async with open_house([Say(text="a word")], model=replace(MODEL, cost=None)) as house:
+        session = await house.api.create_session(SessionInput())
+        await house.api.prompt(session.id, say("hello"))
+        own = (await ledger(house, session.id)).own
+
+    assert (own.cost, own.priced) == (Decimal(0), False)
+    assert own.output > 0

@@ -1,0 +1,179 @@
+"""Where an undo cuts a session, and what it removes and keeps."""
+
+import pytest
+
+from weft.errors import AmbiguousError, NotFoundError
+from weft.model.diff import FileFate, Patch, Tree
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage
+from weft.model.part import (
+    AnyPart,
+    CallTime,
+    CompletedState,
+    Moment,
+    PatchPart,
+    StepStartPart,
+    TextPart,
+    ToolPart,
+    WeftPatchData,
+)
+from weft.session.revert_point import (
+    FOREIGN,
+    UNKEPT,
+    HistoryCut,
+    RevertPoint,
+    choose_message,
+    cut_history,
+    find_last_turn,
+    find_point,
+    get_first_line,
+    get_history_trees,
+    list_foreign_files,
+    list_patches,
+    list_unrecorded_files,
+)
+from weft.undo.revert import cut_diff
+
+SESSION = SessionID("ses_1")
+
+
+def place(message: str, part: str) -> dict[str, str]:
+    return {"session_id": SESSION, "message_id": MessageID(message), "id": PartID(part)}
+
+
+def words(message: str, part: str, text: str = "words", *, synthetic: bool = False) -> TextPart:
+    return TextPart(**place(message, part), text=text, synthetic=synthetic)
+
+
+def call(message: str, part: str, tool: str = "bash", **given: object) -> ToolPart:
+    state = CompletedState(input=given, output="", title="", metadata={}, time=CallTime(start=1, end=2))
+    return ToolPart(**place(message, part), call_id=f"call_{part}", tool=tool, state=state)
+
+
+def patch(message: str, part: str, call_id: str = "", *files: str) -> PatchPart:
+    changed = Patch(hash=Tree(f"{part}-before"), until=Tree(f"{part}-after"), files=files)
+    own = WeftPatchData(patch=changed, call_id=call_id)
+    return PatchPart(**place(message, part), hash=changed.hash, files=(), weft=own)
+
+
+def prompt(id: str, *parts: AnyPart, at: int = 1) -> MessageWithParts:
+    return MessageWithParts(
+        info=UserMessage(id=MessageID(id), session_id=SESSION, time=Moment(created=at)),
+        parts=parts or (words(id, f"{id}_p"),),
+    )
+
+
+def answer(id: str, *parts: AnyPart, to: str = "", at: int = 2) -> MessageWithParts:
+    info = AssistantMessage(
+        id=MessageID(id),
+        session_id=SESSION,
+        time=AssistantTime(created=at),
+        parent_id=MessageID(to),
+        path=MessagePath(cwd="/loom/below", root="/loom"),
+    )
+    return MessageWithParts(info=info, parts=parts)
+
+
+# Ids that go down, as after the wrap: nothing may depend on them.
+HISTORY = [
+    prompt("msg_9"),
+    answer("msg_8", words("msg_8", "a"), call("msg_8", "b"), patch("msg_8", "c", "call_b")),
+    answer("msg_7", call("msg_7", "d"), call("msg_7", "e"), patch("msg_7", "f", "call_d"), patch("msg_7", "g", "call_e")),
+    prompt("msg_6"),
+    answer("msg_5", words("msg_5", "h")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("message", "part", "point"),
+    [
+        ("msg_9", None, RevertPoint(message_id=MessageID("msg_9"))),
+        ("msg_8", None, RevertPoint(message_id=MessageID("msg_9"))),
+        ("msg_7", None, RevertPoint(message_id=MessageID("msg_9"))),
+        ("msg_7", "d", RevertPoint(message_id=MessageID("msg_9"))),
+        ("msg_7", "e", RevertPoint(message_id=MessageID("msg_7"), part_id=PartID("e"))),
+        ("msg_8", "b", RevertPoint(message_id=MessageID("msg_8"), part_id=PartID("b"))),
+        ("msg_5", None, RevertPoint(message_id=MessageID("msg_6"))),
+    ],
+)
+def test_an_answer_goes_with_its_prompt_unless_something_before_the_part_is_worth_keeping(
+    message: str, part: str | None, point: RevertPoint
+) -> None:
+    assert find_point(HISTORY, MessageID(message), part and PartID(part)) == point
+
+
+def test_a_message_without_a_prompt_before_it_is_where_it_is_cut() -> None:
+    assert find_point([answer("msg_1")], MessageID("msg_1")) == RevertPoint(message_id=MessageID("msg_1"))
+
+
+def test_what_is_not_there_is_not_found() -> None:
+    with pytest.raises(NotFoundError):
+        find_point(HISTORY, MessageID("msg_0"))
+    with pytest.raises(NotFoundError):
+        find_point(HISTORY, MessageID("msg_8"), PartID("d"))
+
+
+def test_a_cut_at_a_message_is_by_position() -> None:
+    parted = cut_history(HISTORY, RevertPoint(message_id=MessageID("msg_6")))
+    assert parted == HistoryCut(kept=tuple(HISTORY[:3]), gone=tuple(HISTORY[3:]))
+    assert cut_history(HISTORY, RevertPoint(message_id=MessageID("msg_0"))) == HistoryCut(kept=tuple(HISTORY))
+
+
+def test_a_cut_through_a_message_leaves_what_its_first_calls_did_with_them() -> None:
+    parted = cut_history(HISTORY, RevertPoint(message_id=MessageID("msg_7"), part_id=PartID("e")))
+    assert [part.id for part in parted.kept[-1].parts] == ["d", "f"]
+    assert [part.id for part in parted.gone[0].parts] == ["e", "g"]
+    assert [each.hash for each in list_patches(parted.kept)] == ["c-before", "f-before"]
+    assert [each.hash for each in list_patches(parted.gone)] == ["g-before"]
+
+
+def test_snapshots_are_those_of_ours() -> None:
+    opened = StepStartPart(**place("msg_1", "s"), snapshot="whole")
+    ours = answer("msg_1", opened, patch("msg_1", "p"))
+    theirs = answer("msg_2", StepStartPart(**place("msg_2", "s"), snapshot="theirs"))
+    assert get_history_trees([ours, theirs]) == {"whole", "p-before", "p-after"}
+
+
+def test_files_that_another_program_changed_or_that_nothing_was_kept_of_are_named() -> None:
+    theirs = PatchPart(**place("msg_1", "p"), hash="x", files=("/loom/b", "/loom/a"))
+    done = answer(
+        "msg_1",
+        theirs,
+        call("msg_1", "e", "edit", filePath="c"),
+        call("msg_1", "w", "write", filePath="/loom/d"),
+        patch("msg_1", "q", "call_w", "/loom/d"),
+        call("msg_1", "r", "read", filePath="/loom/e"),
+    )
+    assert list_foreign_files([done]) == [
+        FileFate(file=file, fate="uncovered", reason=FOREIGN) for file in ("/loom/a", "/loom/b")
+    ]
+    assert list_unrecorded_files([done]) == [FileFate(file="/loom/below/c", fate="uncovered", reason=UNKEPT)]
+
+
+def test_a_turn_begins_with_a_persons_own_words() -> None:
+    ours = prompt("msg_4", words("msg_4", "i", "Continue", synthetic=True))
+    assert find_last_turn([*HISTORY, ours]) == "msg_6"
+    assert find_last_turn([ours]) is None
+    assert (
+        get_first_line([prompt("msg_1", words("msg_1", "p", "\n  first \nsecond"))], MessageID("msg_1"))
+        == "first"
+    )
+
+
+def test_a_message_is_chosen_by_id_or_by_its_beginning() -> None:
+    history = [prompt("msg_10"), prompt("msg_1"), prompt("msg_2")]
+    assert choose_message(history, "msg_1") == "msg_1"
+    assert choose_message(history, "10") == "msg_10"
+    assert choose_message(history, "2") == "msg_2"
+    with pytest.raises(AmbiguousError):
+        choose_message(history, "msg_")
+    with pytest.raises(NotFoundError):
+        choose_message(history, "3")
+
+
+def test_a_long_diff_is_cut_between_files() -> None:
+    files = [f"diff --git a/{name} b/{name}\n-{name}\n" for name in "abc"]
+    whole = "".join(files)
+    assert cut_diff(whole, len(whole)) == whole
+    assert cut_diff(whole, len(whole) - 1) == files[0] + files[1]
+    assert cut_diff(whole, 10) == ""

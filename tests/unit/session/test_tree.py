@@ -1,0 +1,96 @@
+"""Choosing sessions, and the tree that they form."""
+
+import pytest
+from msgspec.structs import replace
+
+from weft.errors import AmbiguousError, InvalidIdError, NotFoundError
+from weft.model.ids import ProjectID, SessionID
+from weft.model.session import Session, SessionQuery, SessionTime, SessionTree, WeftSessionData
+from weft.session.tree import (
+    build_tree,
+    choose_last_session,
+    choose_session,
+    list_children,
+    list_descendants,
+    select_sessions,
+)
+
+
+def made(id: str, *, created: int = 1, updated: int = 1, parent: str | None = None) -> Session:
+    return Session(
+        id=SessionID(id),
+        title=id,
+        parent_id=None if parent is None else SessionID(parent),
+        time=SessionTime(created=created, updated=updated),
+    )
+
+
+ONE, TWO, OTHER = made("ses_abc1", updated=5), made("ses_abd2", updated=9), made("ses_abd3")
+CHILD = made("ses_child", updated=99, parent="ses_abc1")
+
+
+@pytest.mark.parametrize("given", ["ses_abc1", "ses_abc", "abc", "abc1"])
+def test_a_session_is_meant_by_its_id_or_the_beginning_of_it(given: str) -> None:
+    assert choose_session(given, [ONE, TWO], [ONE, TWO, OTHER]) == ONE
+
+
+def test_whoever_works_in_a_project_means_a_session_of_it() -> None:
+    assert choose_session("abd", [ONE, TWO], [ONE, TWO, OTHER]) == TWO
+    assert choose_session("abd3", [ONE, TWO], [ONE, TWO, OTHER]) == OTHER
+
+
+def test_last_is_the_root_last_worked_on_and_not_archived() -> None:
+    archived = replace(made("ses_old"), time=SessionTime(created=1, updated=50, archived=60))
+    assert choose_last_session([ONE, TWO, CHILD, archived], [], "/work") == TWO
+    with pytest.raises(NotFoundError, match="last") as caught:
+        choose_last_session(
+            [archived], [archived, replace(ONE, directory="/other", project_id=ProjectID("p"))], "/work"
+        )
+    assert caught.value.hint == "none has worked in /work; the last of this project is ses_abc1, in /other"
+
+
+def test_a_beginning_of_several_names_them() -> None:
+    with pytest.raises(AmbiguousError) as caught:
+        choose_session("ab", [ONE, TWO], [ONE, TWO])
+    assert caught.value.candidates == ("ses_abc1", "ses_abd2")
+    assert caught.value.hint == "give more of the id: ses_abc1, ses_abd2"
+
+
+@pytest.mark.parametrize("given", ["", " ", "../../etc/passwd", "ses_\0", "ses_é", "x" * 500])
+def test_what_can_be_no_id_is_refused_as_such(given: str) -> None:
+    with pytest.raises(InvalidIdError):
+        choose_session(given, [ONE], [ONE, TWO])
+
+
+@pytest.mark.parametrize("given", ["zzz", "ses_abcX"])
+def test_what_is_like_no_session_is_not_found_and_what_is_close_is_named(given: str) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        choose_session(given, [], [ONE, TWO])
+    assert caught.value.near == (("ses_abc1",) if given == "ses_abcX" else ())
+
+
+def test_a_list_is_newest_first_by_what_is_asked() -> None:
+    old, new = made("ses_o", created=1, updated=9), made("ses_n", created=2, updated=2)
+    assert select_sessions([old, new], SessionQuery()) == [new, old]
+    assert select_sessions([old, new], SessionQuery(order="updated")) == [old, new]
+    assert select_sessions([old, new], SessionQuery(order="updated", limit=1, start=2)) == [old]
+
+
+def test_words_of_a_title_are_found_in_any_case_and_tags_as_they_are() -> None:
+    tagged = replace(made("STRASSE"), weft=WeftSessionData(tags=("Blue",)))
+    assert select_sessions([tagged], SessionQuery(search="straße")) == [tagged]
+    assert select_sessions([tagged], SessionQuery(tag="blue")) == []
+
+
+def test_a_circle_of_parents_ends() -> None:
+    one, two = made("ses_1", parent="ses_2"), made("ses_2", parent="ses_1")
+    self_made = made("ses_3", parent="ses_3")
+    assert list_descendants([one, two, self_made], one.id) == [two]
+    assert list_descendants([self_made], self_made.id) == []
+    assert build_tree([one, two], one) == SessionTree(session=one, children=(SessionTree(session=two),))
+
+
+def test_a_chain_of_thousands_is_below_its_first() -> None:
+    chain = [made(f"ses_{number}", created=number, parent=f"ses_{number - 1}") for number in range(3000)]
+    assert list_descendants(chain, chain[0].id) == chain[1:]
+    assert list_children(chain, chain[0].id) == [chain[1]]

@@ -1,0 +1,162 @@
+"""Bundles are read back as they were written, and a manipulated one is refused as a whole."""
+
+import base64
+import io
+import json
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from given.parcels import id_of, parcel, session_id, with_parts
+from weft.errors import BundleError, NewerFormatError, WeftError
+from weft.model.diff import FileDiff
+from weft.model.ids import MessageID, PartID
+from weft.model.part import FilePart
+from weft.model.session import Todo
+from weft.model.transfer import SessionExport
+from weft.model.wire import encode
+from weft.transfer.bundle import open_bundle, write_bundle
+
+PICTURE = bytes(range(256)) * 8
+TODO = Todo(content="Mend it", status="pending", priority="high")
+DIFF = FileDiff(file="a.py", before="a\n", after="b\n", additions=1, deletions=1)
+OUT_OF_IT = ("../evil.json", "/etc/evil", "sessions/../../evil.json", "a\\..\\..\\evil", "C:evil")
+
+
+def whole(number: int = 1) -> SessionExport:
+    session = parcel(number, turns=2, todos=(TODO,), diff=(DIFF,))
+    url = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
+    ids = {"session_id": session.info.id, "message_id": MessageID(session.messages[0].info.id)}
+    return with_parts(
+        session, FilePart(id=PartID(id_of("prt", number * 10_000 + 9)), **ids, mime="image/png", url=url)
+    )
+
+
+def bundled(path: Path, *parcels: SessionExport) -> Path:
+    with path.open("wb") as file:
+        write_bundle(file, parcels)
+    return path
+
+
+def rewritten(path: Path, **changes: bytes | None) -> Path:
+    """Rewrite a bundle with some files replaced, added, or (None) left out."""
+    with zipfile.ZipFile(path) as archive:
+        files: dict[str, bytes | None] = {name: archive.read(name) for name in archive.namelist()}
+    files |= changes
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, raw in files.items():
+            if raw is not None:
+                archive.writestr(name, raw)
+    return path
+
+
+def manifest(path: Path) -> dict[str, object]:
+    with zipfile.ZipFile(path) as archive:
+        read: dict[str, object] = json.loads(archive.read("manifest.json"))
+        return read
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(BundleError) as caught, open_bundle(str(path)):
+        pass
+    return caught.value.reason
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return bundled(tmp_path / "b.zip", whole(1), whole(2))
+
+
+def test_a_bundle_is_read_back_as_it_was_written(bundle: Path) -> None:
+    with open_bundle(str(bundle)) as opened:
+        assert list(opened.parcels()) == [whole(1), whole(2)]
+
+
+def test_an_attachment_that_two_sessions_have_is_kept_once_and_as_bytes(bundle: Path) -> None:
+    with zipfile.ZipFile(bundle) as archive:
+        name = f"attachments/{sha256(PICTURE).hexdigest()}"
+        assert [each for each in archive.namelist() if each.startswith("attachments/")] == [name]
+        assert archive.read(name) == PICTURE
+
+
+def test_the_same_sessions_make_the_same_bytes() -> None:
+    one, other = io.BytesIO(), io.BytesIO()
+    write_bundle(one, [whole()])
+    write_bundle(other, [whole()])
+    assert one.getvalue() == other.getvalue()
+
+
+@pytest.mark.parametrize("name", OUT_OF_IT)
+def test_a_file_that_points_outside_the_bundle_is_refused(bundle: Path, name: str) -> None:
+    assert refusal(rewritten(bundle, **{name: b"{}"})) == f"{name!r} points outside the bundle"
+
+
+def test_an_unexpected_file_is_refused(bundle: Path) -> None:
+    assert refusal(rewritten(bundle, **{"notes.txt": b""})) == "'notes.txt' does not belong in a bundle"
+
+
+def test_a_truncated_bundle_is_refused_wherever_it_is_cut(bundle: Path) -> None:
+    raw = bundle.read_bytes()
+    for length in range(0, len(raw), max(1, len(raw) // 50)):
+        bundle.write_bytes(raw[:length])
+        with pytest.raises(WeftError), open_bundle(str(bundle)):
+            pass
+
+
+def test_a_bundle_with_a_flipped_byte_never_gives_another_session(bundle: Path) -> None:
+    raw = bundle.read_bytes()
+    for at in range(0, len(raw), max(1, len(raw) // 200)):
+        bundle.write_bytes(raw[:at] + bytes([raw[at] ^ 0x55]) + raw[at + 1 :])
+        try:
+            with open_bundle(str(bundle)) as opened:
+                assert list(opened.parcels()) == [whole(1), whole(2)]
+        except WeftError:
+            pass
+
+
+def test_a_session_that_was_changed_is_refused(bundle: Path) -> None:
+    name = f"sessions/{session_id(2)}.json"
+    with zipfile.ZipFile(bundle) as archive:
+        changed = archive.read(name).replace(b"prompt 0", b"prompt 9")
+    assert refusal(rewritten(bundle, **{name: changed})) == f"{name} has changed since the bundle was written"
+
+
+def test_a_file_that_is_missing_is_named(bundle: Path) -> None:
+    name = f"sessions/{session_id(2)}.json"
+    assert refusal(rewritten(bundle, **{name: None})) == (
+        f"{name!r} is a file that its manifest lists, but it is missing"
+    )
+
+
+def test_a_newer_format_is_refused_by_name(bundle: Path) -> None:
+    newer = json.dumps({**manifest(bundle), "format": 99}).encode()
+    with (
+        pytest.raises(NewerFormatError) as caught,
+        open_bundle(str(rewritten(bundle, **{"manifest.json": newer}))),
+    ):
+        pass
+    assert (caught.value.found, caught.value.known) == (99, 1)
+
+
+def test_any_other_zip_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("manifest.json", '{"name": "an extension"}')
+    assert refusal(path) == "its manifest is not that of a bundle"
+
+
+def test_a_session_that_does_not_match_the_manifest_is_refused(bundle: Path) -> None:
+    """The hash can be right all the same, because the author of a bundle controls all of it."""
+    other = encode(parcel(3))
+    listed = manifest(bundle)
+    name = f"sessions/{session_id(1)}.json"
+    listed["sessions"][0]["file"] = {"name": name, "size": len(other), "sha256": sha256(other).hexdigest()}  # type: ignore[index]
+    forged = rewritten(bundle, **{name: other, "manifest.json": json.dumps(listed).encode()})
+    assert refusal(forged) == f"{name} does not match its manifest"
+
+
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(bundle: Path) -> None:
+    bomb = rewritten(bundle, **{f"attachments/{'0' * 64}": bytes(100 << 20)})
+    assert "more than any session needs" in refusal(bomb)
