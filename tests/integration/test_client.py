@@ -15,7 +15,6 @@ from weft.api import Api
 from weft.client.api import connect, open_remote
 from weft.client.blocking import blocking
 from weft.client.conversation import converse
-from weft.client.events import RESYNC
 from weft.client.http import ConnectionOptions
 from weft.errors import (
     CursorLostError,
@@ -34,7 +33,7 @@ from weft.model.event import (
     SessionRested,
     SessionUpdated,
 )
-from weft.model.event_wire import UnknownEvent
+from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.failure import AbortedFailure
 from weft.model.ids import SessionID
 from weft.model.input import SessionInput

@@ -7,10 +7,9 @@ from given.client_proxy import open_road
 from given.house import open_house
 from weft.client.api import open_remote
 from weft.client.conversation import converse
-from weft.client.events import RESYNC
 from weft.client.http import ConnectionOptions
 from weft.host.clock import SystemClock
-from weft.model.event_wire import UnknownEvent
+from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, UserMessage
 from weft.model.transcript import Transcript

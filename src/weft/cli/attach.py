@@ -18,12 +18,11 @@ from weft.cli.screen import TerminalScreen
 from weft.client.address import is_loopback
 from weft.client.api import RemoteApi, open_remote
 from weft.client.conversation import SessionDescendants
-from weft.client.events import RESYNC
 from weft.client.http import ConnectionOptions
 from weft.errors import InvalidInputError, WeftError
 from weft.host.tasks import open_tasks
 from weft.model.event import Event, PartUpdated, PublishedEvent, SessionRested, StatusChanged
-from weft.model.event_wire import UnknownEvent
+from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.ids import SessionID
 from weft.model.input import CommandInput, PromptInput, SessionInput, ShellInput, TextInput
 from weft.model.message import MessageWithParts, UserMessage

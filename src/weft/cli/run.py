@@ -1,19 +1,20 @@
 """`weft run`: send one prompt from the shell, to the engine in this process or to a server."""
 
+from __future__ import annotations
+
 import argparse
 import asyncio
 import base64
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
 from weft.api import Api
 from weft.cli.arguments import add_place, parse_dollars, parse_positive
-from weft.cli.attach import get_remote_directory, is_local_server, print_notice
 from weft.cli.exit import EXIT_CODES, ExitCode
 from weft.cli.follow import StopSignals, follow
 from weft.cli.output import Paint, is_interactive, warn
@@ -27,12 +28,8 @@ from weft.cli.prompt import (
     to_prompt_input,
 )
 from weft.cli.screen import JsonScreen, RunScreen, TerminalScreen
-from weft.cli.serve_access import find_page_server
 from weft.cli.session import open_reading
 from weft.cli.trust import offer_trust
-from weft.cli.worktree import add_worktree_option, open_run_directory, take_prompt_from_worktree
-from weft.client.api import open_remote
-from weft.client.http import ConnectionOptions
 from weft.errors import InvalidInputError, WeftError
 from weft.host.clock import SystemClock
 from weft.host.exit import ExitTimer
@@ -43,7 +40,9 @@ from weft.model.input import AnyPartInput, CommandInput, FileInput, PromptInput
 from weft.model.message import AssistantMessage, MessageWithParts
 from weft.model.part import TextPart, ToolPart
 from weft.model.session import Session
-from weft.provider.tape import Recording, Replay, Tape
+
+if TYPE_CHECKING:  # few runs are recorded
+    from weft.provider.tape import Tape
 
 KEY_REFUSED = frozenset({401, 403})
 LOCAL_ONLY = {
@@ -93,7 +92,13 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "--replay", metavar="FILE", help="take the answers from a recording, without key or network"
     )
     add("--command", metavar="NAME", help="run this slash command; the message is its argument")
-    add_worktree_option(parser)
+    add(
+        "--worktree",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="work in a separate checkout, new or of this name; weft worktree merge brings the work back",
+    )
     add("--share", action="store_true", help="share the session and print its address")
     add("--attach", metavar="URL", help="run the prompt on this server of weft or OpenCode")
     add("--port", type=int, help=argparse.SUPPRESS)
@@ -115,12 +120,26 @@ def run_prompt(chosen: argparse.Namespace) -> int:
         )
     if chosen.session:
         chosen.session = open_reading(chosen).get_session(chosen.session).id
+    if chosen.worktree is None and not (chosen.session or chosen.go_on):
+        return _run_here(chosen, words)
+    from weft.cli.worktree import open_run_directory  # noqa: PLC0415  a new session runs where it is started
+
     with open_run_directory(chosen, os.environ) as directory:
-        if is_interactive():
-            offer_trust(chosen.dir, os.environ)
-        code = run_to_end(lambda stop: _prompt_here(chosen, words, stop), alone=chosen.alone)
+        code = _run_here(chosen, words)
         directory.leave(code)
     return code
+
+
+def take_prompt_from_worktree(chosen: argparse.Namespace) -> None:
+    """Treat several words after `--worktree` as the prompt: no worktree has such a name."""
+    if chosen.worktree and not chosen.message and " " in chosen.worktree.strip():
+        chosen.message, chosen.worktree = [chosen.worktree], ""
+
+
+def _run_here(chosen: argparse.Namespace, words: str) -> int:
+    if is_interactive():
+        offer_trust(chosen.dir, os.environ)
+    return run_to_end(lambda stop: _prompt_here(chosen, words, stop), alone=chosen.alone)
 
 
 async def _prompt_here(chosen: argparse.Namespace, words: str, stop: StopSignals) -> int:
@@ -138,9 +157,13 @@ async def _prompt_here(chosen: argparse.Namespace, words: str, stop: StopSignals
 
 
 def to_tape(chosen: argparse.Namespace) -> Tape | None:
+    if not (chosen.record or chosen.replay):
+        return None
+    from weft.provider.tape import Recording, Replay  # noqa: PLC0415  few runs are recorded
+
     if chosen.record:
         return Recording(chosen.record)
-    return Replay(chosen.replay) if chosen.replay else None
+    return Replay(chosen.replay)
 
 
 def run_to_end(prompt: Callable[[StopSignals], Awaitable[int]], *, alone: bool) -> int:
@@ -227,7 +250,11 @@ def is_key_refused(answer: MessageWithParts) -> bool:
 
 async def find_pages(chosen: argparse.Namespace) -> str:
     """Return the address at which a running server shows shared sessions; empty without `--share` or server."""
-    server = await find_page_server(os.environ, chosen.store) if chosen.share else None
+    if not chosen.share:
+        return ""
+    from weft.cli.serve_access import find_page_server  # noqa: PLC0415  few runs are shared
+
+    server = await find_page_server(os.environ, chosen.store)
     return server.pages if server else ""
 
 
@@ -267,6 +294,14 @@ def _run_on_server(chosen: argparse.Namespace) -> int:
 
 
 async def _prompt_there(chosen: argparse.Namespace, words: str, stop: StopSignals) -> int:
+    from weft.cli.attach import (  # noqa: PLC0415  only --attach needs it
+        get_remote_directory,
+        is_local_server,
+        print_notice,
+    )
+    from weft.client.api import open_remote  # noqa: PLC0415  only --attach needs it
+    from weft.client.http import ConnectionOptions  # noqa: PLC0415  only --attach needs it
+
     terms = ConnectionOptions(directory=get_remote_directory(chosen.attach, chosen.dir), notice=print_notice)
     async with open_remote(chosen.attach, terms) as api:
         if is_local_server(chosen.attach):

@@ -179,16 +179,6 @@ def _list_sessions(chosen: argparse.Namespace) -> list[Session]:
     return open_reading(chosen).list_sessions()
 
 
-def add_worktree_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--worktree",
-        nargs="?",
-        const="",
-        metavar="NAME",
-        help="work in a separate checkout, new or of this name; weft worktree merge brings the work back",
-    )
-
-
 class RunDirectory(Struct, frozen=True, kw_only=True):
     """Where a run works: in a worktree, or if there is none, in a plain directory."""
 
@@ -208,12 +198,6 @@ class RunDirectory(Struct, frozen=True, kw_only=True):
             _print_note(
                 f"{format_state(state)}: weft worktree merge {worktree.name} (or discard)", worktree.name
             )
-
-
-def take_prompt_from_worktree(chosen: argparse.Namespace) -> None:
-    """Treat several words after `--worktree` as the prompt: no worktree has such a name."""
-    if chosen.worktree and not chosen.message and " " in chosen.worktree.strip():
-        chosen.message, chosen.worktree = [chosen.worktree], ""
 
 
 @contextmanager

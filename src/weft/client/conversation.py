@@ -9,7 +9,6 @@ from typing import Any, Final, Literal
 from msgspec import UNSET
 
 from weft.api import Api
-from weft.client.events import RESYNC
 from weft.errors import CursorLostError, NotFoundError, RunFailedError
 from weft.model.event import (
     Event,
@@ -22,7 +21,7 @@ from weft.model.event import (
     SessionUpdated,
     session_of,
 )
-from weft.model.event_wire import UnknownEvent
+from weft.model.event_wire import RESYNC, UnknownEvent
 from weft.model.failure import AnyFailure
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.input import PromptInput, SessionInput

@@ -37,7 +37,7 @@ from weft.model.event import (
     StatusChanged,
     session_of,
 )
-from weft.model.event_wire import UnknownEvent, event_from_plain
+from weft.model.event_wire import RESYNC, UnknownEvent, event_from_plain
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import MessageWithParts
 from weft.model.part import AnyPart, ReasoningPart, TextPart
@@ -47,8 +47,6 @@ from weft.model.transcript import Transcript, grow_part
 from weft.model.wire import parse
 
 MAX_TRACKED: Final = 200
-# The event that stands for missed events. Events for the differences follow it.
-RESYNC: Final = "server.resync"
 
 
 class ServerState(Struct, frozen=True, kw_only=True):

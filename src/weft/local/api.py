@@ -1,6 +1,9 @@
 """The `Api` implemented in this process."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -69,12 +72,10 @@ from weft.run.commands import execute_command, find_command, initialize
 from weft.run.runner import Runner
 from weft.run.runtime import Runtime
 from weft.search import sessions
-from weft.search.library import SessionLibrary
 from weft.session import fork, lifecycle, messages, remove, tree
-from weft.transfer.document import check_parcel
-from weft.transfer.session_import import ImportOptions, SessionImporter, pack_session
-from weft.undo.cleanup import list_message_diffs, pin_session, release_sessions
-from weft.undo.revert import RevertScope
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.search.library import SessionLibrary
 
 
 class SessionStatuses:
@@ -210,6 +211,8 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         return await fork.fork(self.maker, self.kit.store, source, at=at, pin=pin)
 
     async def remove_session(self, id: SessionID, *, trash: bool = True) -> list[Session]:
+        from weft.undo.cleanup import release_sessions  # noqa: PLC0415  few calls undo
+
         removed = await remove.remove(self._remover(), SessionID(check_id("session", id)), trash=trash)
         await self.kit.end_jobs(*(session.id for session in removed))
         await self.kit.gate.forget(*(session.id for session in removed))
@@ -228,6 +231,8 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         ]
 
     async def list_diff(self, session: SessionID, *, message: MessageID | None = None) -> list[FileDiff]:
+        from weft.undo.cleanup import list_message_diffs  # noqa: PLC0415  few calls undo
+
         await self.get_session(session)
         if message is None:
             return await self.kit.store.list_diff(session)
@@ -306,11 +311,17 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     # --- transfers ---
 
     async def export_session(self, id: SessionID) -> SessionExport:
+        from weft.transfer.session_import import pack_session  # noqa: PLC0415  few calls transfer sessions
+
         await self.kit.journal.flush()
         parcel = await pack_session(self.kit.store, SessionID(check_id("session", id)))
         return replace(parcel, info=hide_share_secret(parcel.info))
 
     async def import_session(self, parcel: SessionExport, *, dry_run: bool = False) -> ImportResult:
+        from weft.transfer.document import check_parcel  # noqa: PLC0415  few calls transfer sessions
+        from weft.transfer.session_import import ImportOptions, SessionImporter  # noqa: PLC0415  few calls transfer sessions
+        from weft.undo.cleanup import pin_session  # noqa: PLC0415  few calls undo
+
         store, place = self.kit.store, self.kit.place
         terms = ImportOptions(home=make_recorded_home(store, place), dry_run=dry_run)
         intake = SessionImporter(store, self.kit.journal, place, terms)
@@ -363,6 +374,8 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         files: tuple[str, ...] | None = None,
         dry_run: bool = False,
     ) -> RevertResult:
+        from weft.undo.revert import RevertScope  # noqa: PLC0415  few calls undo
+
         to = MessageID(check_id("message", message)), part and PartID(check_id("part", part))
         id = SessionID(check_id("session", session))
         reverted = await self.runner.revert(id, to, RevertScope(files=files, dry_run=dry_run))
@@ -371,6 +384,8 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     async def unrevert(
         self, session: SessionID, *, files: tuple[str, ...] | None = None, dry_run: bool = False
     ) -> RevertResult:
+        from weft.undo.revert import RevertScope  # noqa: PLC0415  few calls undo
+
         id = SessionID(check_id("session", session))
         reverted = await self.runner.unrevert(id, RevertScope(files=files, dry_run=dry_run))
         return replace(reverted, session=hide_share_secret(reverted.session))

@@ -1,12 +1,14 @@
 """Open weft for a directory: find its store, project and configuration, and build the `Api`."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -53,7 +55,6 @@ from weft.model.project import Place
 from weft.model.spending import Budget, Budgets
 from weft.project.facts import Resolution
 from weft.provider.registry import ServedModel
-from weft.provider.tape import Tape, TapedRegistry
 from weft.run.budget import take_stricter
 from weft.run.runtime import CompactionPolicy, RunDeadlines, SubtaskLimits
 from weft.search.background import open_indexer
@@ -64,6 +65,9 @@ from weft.store.reader import open_reader
 from weft.store.url import open_store
 from weft.tool.registry import list_tools
 from weft.trust.decision import is_trusted, list_held_back, to_warning
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.provider.tape import Tape
 
 TOOL_SECONDS = 60 * 60
 TURN_SECONDS = 6 * 60 * 60
@@ -97,6 +101,9 @@ class OpenOptions(Struct, frozen=True, kw_only=True):
 @asynccontextmanager
 async def open_directory(options: OpenOptions) -> AsyncIterator[LocalApi]:
     """Open the `Api` of a directory. Raise `ConfigError` if the configuration is not valid."""
+
+    from weft.provider.tape import TapedRegistry  # noqa: PLC0415  few runs are recorded
+
     env, paths = options.env, paths_from(options.env)
     url = resolve_store_url(env, paths, options.store)
 

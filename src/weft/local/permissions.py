@@ -1,10 +1,12 @@
 """Permissions of a directory: the gate, stored requests and grants, the decision log, and explanations of commands."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -26,9 +28,10 @@ from weft.permission.rules import ask_before_named, ask_before_writers, choose_s
 from weft.permission.rules import judge as judge_pattern
 from weft.permission.storage import FileItemStore, ItemFile, ItemStore, MemoryItemStore
 from weft.plugin.hooks import PERMISSION_ASK, Hooks, PermissionAnswer
-from weft.tool.shell.judgement import judge_command
-from weft.tool.shell.places import CommandLocation
-from weft.tool.shell.state import ShellAction
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.tool.shell.places import CommandLocation
+    from weft.tool.shell.state import ShellAction
 
 NAME_LENGTH: Final = 16
 
@@ -189,6 +192,9 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
 def explain(command: str, where: CommandLocation, limits: Limits) -> Explanation:
     """Judge a command by the same rules as a call of the `bash` tool. Blocks."""
+
+    from weft.tool.shell.judgement import judge_command  # noqa: PLC0415  only a shell command needs it
+
     return judge_parts(judge_command(command, where).in_order, limits)
 
 

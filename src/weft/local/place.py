@@ -1,8 +1,11 @@
 """Find the project that a directory belongs to, and store what changed about it."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from weft.errors import DirectoryError
 from weft.host.clock import Clock
@@ -16,7 +19,9 @@ from weft.project.checkout import find_checkout, write_id
 from weft.project.facts import KnownProjects, Resolution, alias_key, alias_to_plain, find_alias
 from weft.project.resolve import adopt_sessions, resolve
 from weft.store.contract import Store
-from weft.transfer.session_import import ProjectLookup
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.transfer.session_import import ProjectLookup
 
 
 async def find_place(store: Store, directory: str, env: Mapping[str, str], now: int) -> Resolution:

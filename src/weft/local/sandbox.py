@@ -1,9 +1,11 @@
 """Build the sandbox for tool processes from the configuration, and report what it can enforce."""
 
+from __future__ import annotations
+
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,12 +16,14 @@ from weft.config.sources import ConfigScope
 from weft.errors import ConfigError, WeftError
 from weft.host.paths import Paths
 from weft.host.processes import tool_environment
-from weft.maintenance.environment import DoctorInput
-from weft.maintenance.findings import DoctorFinding, FindingItem
 from weft.project.checkout import find_checkout, find_git_directories
 from weft.sandbox.backends import find_sandbox
 from weft.sandbox.policy import NO_SANDBOX, Sandbox, SandboxPolicy
 from weft.trust.decision import is_trusted
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.maintenance.environment import DoctorInput
+    from weft.maintenance.findings import DoctorFinding
 
 KEY = "experimental.weft.sandbox"
 STRICTNESS: tuple[SandboxMode, ...] = ("off", "auto", "required")
@@ -239,6 +243,8 @@ def examine_sandbox(case: DoctorInput) -> list[DoctorFinding]:
 
 
 def _list_findings(settings: SandboxSettings, situation: ConfigScope) -> Iterator[DoctorFinding]:
+    from weft.maintenance.findings import DoctorFinding, FindingItem  # noqa: PLC0415  only the doctor needs it
+
     tried = replace(settings, mode="auto") if settings.mode == "off" else settings
     found = build_sandbox(tried, situation)
     if found.why:

@@ -1,12 +1,14 @@
 """Send telemetry in the background, if it is configured."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -15,8 +17,10 @@ from weft.config.load import LoadedConfig
 from weft.config.schema import ExperimentalConfig, TelemetryConfig, WeftConfig
 from weft.errors import ConfigError, CursorLostError, InvalidInputError, UnsupportedError
 from weft.host.tasks import open_tasks
-from weft.telemetry.fold import TelemetryFold
-from weft.telemetry.record import Record
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.telemetry.fold import TelemetryFold
+    from weft.telemetry.record import Record
 
 TRUE_VALUES = ("1", "true")
 
@@ -62,6 +66,9 @@ class RecordSink(Protocol):
 @asynccontextmanager
 async def open_telemetry(settings: TelemetrySettings | None, bus: Bus, warn: Warn) -> AsyncIterator[None]:
     """Send telemetry until the context is left. Warn if it cannot be sent."""
+
+    from weft.telemetry.fold import TelemetryFold  # noqa: PLC0415  few configure telemetry
+
     sink = None if settings is None else _find_sink(settings, warn)
     if settings is None or sink is None:
         yield

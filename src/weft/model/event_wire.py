@@ -1,12 +1,15 @@
 """Events as JSON: `{"type", "properties"}`. Events of unknown types are kept unchanged."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from weft.errors import DocumentError
 from weft.model import event as session_events
 from weft.model import workspace_event
 from weft.model.event import Event
 from weft.model.wire import from_plain, parse, to_plain
+
+# The type of the event that a client yields for missed events. Events for the differences follow it.
+RESYNC: Final = "server.resync"
 
 
 class UnknownEvent(Event, frozen=True, kw_only=True):

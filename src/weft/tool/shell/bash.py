@@ -1,5 +1,7 @@
 """The `bash` tool: run a shell command, in a process of our own or in a terminal of the editor."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import secrets
@@ -8,7 +10,7 @@ import signal
 import sys
 from collections.abc import Iterable, Mapping
 from itertools import count
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -30,9 +32,10 @@ from weft.model.wire import to_plain
 from weft.sandbox.policy import Sandbox
 from weft.tool.contract import Job, Tool, ToolContext, ToolResult, read_description
 from weft.tool.paths import ToolPath, resolve_path
-from weft.tool.shell.judgement import ShellRequest, judge_command
-from weft.tool.shell.places import locate_command
 from weft.tool.truncate import MAX_BYTES, format_truncation_note, truncate
+
+if TYPE_CHECKING:  # for types alone: starting up is faster without these
+    from weft.tool.shell.judgement import ShellRequest
 
 POLL_SECONDS: Final = 0.1
 MISSING_OUTPUT: Final = "\n[the editor did not keep all of the output: some of it is missing here]\n"
@@ -326,6 +329,10 @@ async def _start_background(wanted: BashInput, command: ProcessCommand, ctx: Too
 
 def _list_requests(command: str, place: ToolPath, ctx: ToolContext) -> tuple[ShellRequest, ...]:
     """Return everything that must be permitted before the command runs, apart from its working directory."""
+
+    from weft.tool.shell.judgement import judge_command  # noqa: PLC0415  only a shell command needs it
+    from weft.tool.shell.places import locate_command  # noqa: PLC0415  only a shell command needs it
+
     where = locate_command(place.real, ctx.worktree, ctx.resources.environment, also=ctx.directory)
     return judge_command(command, where).requests
 
