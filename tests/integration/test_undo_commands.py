@@ -119,6 +119,23 @@ def test_a_dry_run_says_the_same_and_changes_nothing(root: Path, capsys: Out) ->
     assert texts(root) == {"a.txt": "one\n", "b.txt": "b\n"}
 
 
+def test_undo_settles_what_a_dead_run_left_open(root: Path, capsys: Out) -> None:
+    session, _ = work(root)
+    storage = Path(paths_from(os.environ).storage)
+    answer = max((storage / "message" / session).glob("*.json"))
+    document = json.loads(answer.read_text())
+    del document["time"]["completed"]
+    answer.write_text(json.dumps(document))
+    lease = storage / ".weft" / "run" / session
+    lease.parent.mkdir(parents=True, exist_ok=True)
+    lease.touch()  # nobody holds it: the process that ran the session died
+
+    said(capsys, "undo", "--dry-run")
+
+    assert not lease.exists()
+    assert "completed" in json.loads(answer.read_text())["time"]
+
+
 def test_without_a_terminal_it_has_to_be_said(root: Path, capsys: Out) -> None:
     work(root)
     assert run_command(["undo"]) == 2

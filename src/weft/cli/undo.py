@@ -32,6 +32,7 @@ from weft.session.revert_point import (
     find_point,
     get_first_line,
 )
+from weft.session.settle import to_settling_events
 from weft.undo.recovery import Undoer
 from weft.undo.revert import RevertScope, revert, unrevert
 
@@ -168,12 +169,14 @@ def _check_named(reverted: RevertResult) -> None:
 async def _under_lease(
     resting: OfflineSessions, id: SessionID, action: UndoAction, options: RevertScope
 ) -> UndoOutcome:
-    """Carry out an action while nobody else runs the session.
+    """Carry out an action while nobody else runs the session. Settle first what a dead run left open.
 
     The lease is released while the person decides, which may take an hour.
     """
     session = await resting.store.get_session(id)
     async with resting.store.lease(id, describe_process()), open_undoer(resting, session) as undoer:
+        if left_open := to_settling_events(await resting.store.list_messages(id)):
+            await resting.journal.commit(*left_open)
         session = await resting.store.get_session(id)
         history = await resting.store.list_messages(id)
         return await run_to_completion(action(undoer, session, history, options))

@@ -5,14 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from weft.errors import SessionBusyError
 from weft.model.ids import ProjectID, SessionID
 from weft.model.session import Session, get_weft_data
 from weft.store.contract import Store
 
 # Somebody may still be working with a session that was used this recently.
 RECENT_MS = 60 * 60 * 1000
-OWNER = "weft storage prune"
 
 
 class PrunePolicy(Struct, frozen=True, kw_only=True):
@@ -142,11 +140,10 @@ async def prune(store: Store, choice: PruneChoice, *, now: int) -> PruneResult:
 async def _find_busy(store: Store, family: SessionFamily) -> str:
     """Return who runs a session of the family; "" if nobody does."""
     for session in family.members:
-        try:
-            async with store.lease(session.id, OWNER):
-                pass
-        except SessionBusyError as error:
-            return error.owner or "another process"
+        # Taking the lease would answer, too, but would drop the mark of a dead run that is still to be settled.
+        holder = await store.find_holder(session.id)
+        if holder is not None:
+            return holder or "another process"
     return ""
 
 
