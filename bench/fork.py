@@ -40,13 +40,13 @@ async def measure(messages: int) -> None:
         storage = Path(place) / "storage"
         Forest(storage, ProjectID("global"), place).plant(1, messages=messages)
         os.sync()
-        async with open_offline_sessions(place, os.environ, store=f"file:{storage}") as resting:
-            [source] = await resting.store.list_sessions()
-            maker, remover = await resting.maker(), resting.remover()
+        async with open_offline_sessions(place, os.environ, store=f"file:{storage}") as offline:
+            [source] = await offline.store.list_sessions()
+            maker, remover = await offline.maker(), offline.remover()
             print(f"{messages} messages (sessions/messages/parts)")
-            await timed("fork", storage, fork(maker, resting.store, source))
+            await timed("fork", storage, fork(maker, offline.store, source))
             await timed("remove to trash", storage, remove(remover, source.id))
-            await timed("restore", storage, restore(resting.journal, resting.store, source.id))
+            await timed("restore", storage, restore(offline.journal, offline.store, source.id))
             await timed("remove for good", storage, remove(remover, source.id, trash=False))
 
 

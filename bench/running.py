@@ -211,7 +211,7 @@ async def stepped(messages: int) -> tuple[float, float]:
             session = (await api.create_session(SessionInput(title="bench"))).id
             events = list(history(session, messages))
             for start in range(0, len(events), 500):
-                await api.kit.store.apply(*events[start : start + 500])
+                await api.runtime.store.apply(*events[start : start + 500])
             # Else the index is made of it beside the steps that are measured.
             await api.touch_session(session)
             await api.search("loom")

@@ -75,7 +75,7 @@ class Readers:
         if find_newest_prompt(history) is None:
             return
         for name, reader in self._readers.items():
-            for kind, request in next_requests(house.api.kit, history, WIRES[name].model):
+            for kind, request in next_requests(house.api.runtime, history, WIRES[name].model):
                 self._note(f"next {kind} over {name}", reader.problem(request))
 
     def _note(self, what: str, problem: str | None) -> None:
@@ -205,7 +205,7 @@ class World:
     async def _answer(self, house: House) -> None:
         """Who is asked, and answers when they come round to it."""
         while True:
-            await house.api.kit.clock.sleep(self.random.uniform(0.1, 20))
+            await house.api.runtime.clock.sleep(self.random.uniform(0.1, 20))
             for asked in self._waiting[:]:
                 self._waiting.remove(asked)
                 reply = self.random.choices(("once", "always", "reject"), (6, 2, 1))[0]
@@ -227,7 +227,7 @@ class World:
                     case "ask and go":
                         tasks.create_task(self._ask_and_forget(house, session))
                     case "abort":
-                        await house.api.kit.clock.sleep(self.random.uniform(0, 3))
+                        await house.api.runtime.clock.sleep(self.random.uniform(0, 3))
                         self._cuts[session] += 1
                         await house.api.abort(session)
                     case "compact":
@@ -239,10 +239,10 @@ class World:
                         self._cuts[session] += 1
                         await house.api.remove_session(session, trash=self.random.random() < 0.5)
                     case "rest":
-                        await house.api.kit.clock.sleep(self.random.uniform(0, 30))
+                        await house.api.runtime.clock.sleep(self.random.uniform(0, 30))
             except (SessionBusyError, NotFoundError, InvalidInputError, ValueError):
                 # Somebody else was quicker: it runs, it is gone, or there is nothing in it yet.
-                await house.api.kit.clock.sleep(0.1)
+                await house.api.runtime.clock.sleep(0.1)
 
     async def _session(self, house: House) -> SessionID:
         if len(self._known) < 2 or (len(self._known) < 5 and self.random.random() < 0.05):

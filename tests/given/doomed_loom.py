@@ -58,7 +58,7 @@ async def work(loom: Loom, how: str) -> None:
 
 
 async def take_back(loom: Loom, how: str) -> None:
-    undoer = loom.api.kit.undoer
+    undoer = loom.api.runtime.undoer
     if how != "slow":
         undoer = replace(undoer, journal=DoomedJournal(undoer.store, before=how == "before"))
     session, to = await loom.api.get_session(loom.session), MessageID(sys.argv[4])

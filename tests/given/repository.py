@@ -25,7 +25,7 @@ class Repository:
         self.paths = paths_from({"HOME": str(root)})
 
     def read(self) -> partial[object]:
-        situation = ConfigScope(
+        scope = ConfigScope(
             directory=str(self.near), worktree=str(self.top), paths=self.paths, env={"HOME": "/nowhere"}
         )
-        return partial(read_instructions, InstructionSources(scope=situation))
+        return partial(read_instructions, InstructionSources(scope=scope))

@@ -49,30 +49,30 @@ def opened(root: str) -> Any:
 
 
 async def planted(root: str, messages: int) -> None:
-    async with opened(root) as resting:
-        await plant(resting.store, messages)
+    async with opened(root) as offline:
+        await plant(offline.store, messages)
 
 
 async def change_for_ever(root: str) -> None:
     """Fork the session, then throw it away with its child and bring both back, over and over."""
-    async with opened(root) as resting:
+    async with opened(root) as offline:
         while True:
-            await once(resting)
+            await once(offline)
 
 
-async def once(resting: OfflineSessions) -> None:
-    source = await resting.store.get_session(SOURCE)
-    made = await fork(await resting.maker(), resting.store, source)
-    await remove(resting.remover(), made.id, trash=False)
-    await remove(resting.remover(), SOURCE)
-    await resting.journal.restore((await resting.store.list_trash())[-1].id)
+async def once(offline: OfflineSessions) -> None:
+    source = await offline.store.get_session(SOURCE)
+    made = await fork(await offline.maker(), offline.store, source)
+    await remove(offline.remover(), made.id, trash=False)
+    await remove(offline.remover(), SOURCE)
+    await offline.journal.restore((await offline.store.list_trash())[-1].id)
 
 
 async def look(root: str, messages: int) -> dict[str, Any]:
     """What is wrong with what is there now: a session with other than all its messages, or half a family."""
     wrong: list[str] = []
-    async with opened(root) as resting:
-        store = resting.store
+    async with opened(root) as offline:
+        store = offline.store
         found = {each.id: each for each in await store.list_sessions()}
         bundles = await store.list_trash()
         for id in found:
@@ -82,11 +82,11 @@ async def look(root: str, messages: int) -> dict[str, Any]:
         if (SOURCE in found) != (BELOW in found) or (SOURCE in found) == bool(bundles):
             wrong.append(f"half a family: {sorted(found)}, {len(bundles)} bundles")
         for bundle in bundles:
-            await resting.journal.restore(bundle.id)
+            await offline.journal.restore(bundle.id)
         state = "gone" if bundles else "forked" if len(found) > 2 else "alone"
         for id in found:
             if id not in (SOURCE, BELOW):
-                await remove(resting.remover(), id, trash=False)
+                await remove(offline.remover(), id, trash=False)
         damage = [str(each) for each in await store.damage()]
         strays = len(os.listdir(f"{root}/message")) - 2 + len(os.listdir(f"{root}/part")) - messages - 1
     left = [name for place in ("redo", "temp") for name in os.listdir(f"{root}/.weft/{place}")]

@@ -74,14 +74,14 @@ WIRES = {
 
 
 def next_requests(
-    kit: Runtime, history: Sequence[MessageWithParts], model: Model
+    runtime: Runtime, history: Sequence[MessageWithParts], model: Model
 ) -> Iterator[tuple[str, ModelRequest]]:
     """What may be asked of a model next: the next step, the last one, which has no tools, or a summary."""
     prompt = find_newest_prompt(history)
     assert prompt is not None
-    yield "step", build_request(kit, history, ModelStep(prompt), model, BASIS)
-    yield "last step", build_request(kit, history, ModelStep(prompt, last=True), model, BASIS)
-    most = kit.output_limit
+    yield "step", build_request(runtime, history, ModelStep(prompt), model, BASIS)
+    yield "last step", build_request(runtime, history, ModelStep(prompt, last=True), model, BASIS)
+    most = runtime.output_limit
     for piece in split_for_summary(history, prompt, model, most=most):
         asked = list_summary_requests(piece, "", request=prompt, agent=SUMMARISER, model=model, most=most)
         for request in asked:

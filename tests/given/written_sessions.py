@@ -20,7 +20,7 @@ from weft.model.part import (
 from weft.model.session import Session, SessionTime
 from weft.model.wire import encode_pretty
 from weft.search.library import SessionLibrary
-from weft.store.files.tree import Tree
+from weft.store.files.reader import FileReader
 
 PROJECT = ProjectID("p1")
 START = 1_790_000_000_000
@@ -33,11 +33,11 @@ class Written:
     def __init__(self, root: Path) -> None:
         self.storage = root / "storage"
         self.cache = str(root / "cache")
-        self.tree = Tree(str(self.storage))
+        self.tree = FileReader(str(self.storage))
         self._count = 0
 
     def library(self, **more: Any) -> SessionLibrary:
-        return SessionLibrary(Tree(str(self.storage)), self.cache, **more)
+        return SessionLibrary(FileReader(str(self.storage)), self.cache, **more)
 
     def session(self, name: str, title: str = "", **more: Any) -> Session:
         at = START + self._next()

@@ -155,7 +155,8 @@ async def test_what_is_refused_because_nobody_is_there_can_be_allowed_and_gone_o
         await house.api.prompt(session, say("go on"))
         assert isinstance(await call_of(house, session), CompletedState)
     assert (
-        find_break(open_decision_log(str(tmp_path / "permission"), house.api.kit.place.project.id))[1] is None
+        find_break(open_decision_log(str(tmp_path / "permission"), house.api.runtime.place.project.id))[1]
+        is None
     )
 
 

@@ -284,7 +284,7 @@ async def test_initialising_a_project_is_a_command_and_is_remembered(tmp_path: P
         words = await given.words()
 
         assert (str(tmp_path) in words, words.endswith("Mention the loom.")) == (True, True)
-        project = await given.house.store.find_project(given.house.api.kit.place.project.id)
+        project = await given.house.store.find_project(given.house.api.runtime.place.project.id)
         assert project is not None
         assert project.time.initialized is not None
 

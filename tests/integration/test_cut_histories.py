@@ -231,7 +231,7 @@ async def test_cut_anywhere_the_next_request_is_taken(name: str, session: str) -
         (other, kind, problem)
         for history in histories(events)
         for other, (model, reader) in readers.items()
-        for kind, request in next_requests(held.house.api.kit, history, model)
+        for kind, request in next_requests(held.house.api.runtime, history, model)
         if (problem := reader.problem(request)) is not None
     ]
     assert refused == []

@@ -16,9 +16,10 @@ from weft.model.search import Figures, Hit, ToolUse, UsageShare
 from weft.model.session import SessionTime
 from weft.model.spending import Spent
 from weft.search.database import open_for_reading
-from weft.search.library import MAX_MESSAGES, list_cached_sessions
+from weft.search.library import MAX_MESSAGES
+from weft.search.list_cache import list_cached_sessions
 from weft.search.sessions import to_statistics_query
-from weft.store.files.tree import Tree
+from weft.store.files.reader import FileReader
 
 
 @pytest.fixture
@@ -205,8 +206,8 @@ def test_several_processes_may_index_at_once(written: Written) -> None:
         session = written.session(f"s{number}")
         written.prompt(session, f"loom number{number}")
     code = (
-        "import sys; from weft.store.files.tree import Tree; from weft.search.library import SessionLibrary;"
-        "lib = SessionLibrary(Tree(sys.argv[1]), sys.argv[2], warn=lambda e: sys.exit(str(e)));"
+        "import sys; from weft.store.files.reader import FileReader; from weft.search.library import SessionLibrary;"
+        "lib = SessionLibrary(FileReader(sys.argv[1]), sys.argv[2], warn=lambda e: sys.exit(str(e)));"
         "print(len(lib.search('loom', limit=500)))"
     )
     command = [sys.executable, "-c", code, str(written.storage), written.cache]
@@ -293,8 +294,8 @@ def test_a_large_project_is_listed_from_its_shelf_as_from_its_files(written: Wri
     assert {path: path.stat().st_mtime_ns for path in Path(written.cache).rglob("*")} == before
 
     written.library().refresh()
-    assert list_cached_sessions(Tree(str(written.storage)), written.cache, PROJECT) == files.list_sessions(
-        PROJECT
-    )
+    assert list_cached_sessions(
+        FileReader(str(written.storage)), written.cache, PROJECT
+    ) == files.list_sessions(PROJECT)
     shelf.write_bytes(shelf.read_bytes()[:1000])
     assert list_cached_sessions(written.tree, written.cache, PROJECT) is None

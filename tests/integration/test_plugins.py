@@ -45,13 +45,13 @@ def project(tmp_path: Path) -> Project:
 async def asked_by(project: Project, **more: Any) -> list[str]:
     """Who had a say, in order."""
     async with asyncio.timeout(60), project.open(**more) as local:
-        given = await local.kit.hooks.ask(TOOL_BEFORE, TOLD, NOW)
+        given = await local.runtime.hooks.ask(TOOL_BEFORE, TOLD, NOW)
     return list(given.args.get("by", ()))
 
 
 async def test_without_plugins_there_is_nobody_to_ask(project: Project) -> None:
     async with project.open() as local:
-        assert local.kit.hooks is NO_HOOKS
+        assert local.runtime.hooks is NO_HOOKS
     assert project.said == []
 
 
@@ -279,7 +279,7 @@ async def test_a_no_is_heard_from_those_that_may_say_it(project: Project) -> Non
         """,
     )
     async with project.open() as local:
-        hooks = local.kit.hooks
+        hooks = local.runtime.hooks
         with pytest.raises(BlockedError, match="no shell today"):
             await hooks.ask(TOOL_BEFORE, TOLD, NOW)
         now = ChatHeaders(headers={})

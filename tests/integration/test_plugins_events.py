@@ -135,8 +135,8 @@ async def test_the_config_hook_has_its_say_before_anything_is_made_of_it(project
         """,
     )
     async with project.open() as local:
-        assert local.kit.default_agent == "weaver"
-        assert local.kit.agents["weaver"].prompt == "Weave."
+        assert local.runtime.default_agent == "weaver"
+        assert local.runtime.agents["weaver"].prompt == "Weave."
     assert project.told() == [
         'config hook: share: expected "auto", "disabled" or "manual", found a number',
         "config hook: modle: unknown key, ignored",
@@ -153,7 +153,7 @@ async def test_what_a_plugin_changes_does_not_vouch_for_what_a_project_says(proj
     )
     project.configure(permission={"bash": "allow"})
     async with project.open(trusted=False) as local:
-        build = local.kit.agents["build"]
+        build = local.runtime.agents["build"]
         rules = {(rule.permission, rule.pattern): rule.action for rule in build.permission}
 
     assert rules["bash", "*"] == "ask"

@@ -115,7 +115,7 @@ async def test_a_hook_that_hangs_costs_its_deadline_once_and_no_turn(
     )
     clock = HandClock()
     async with asyncio.timeout(60), project.open(clock=clock) as local:
-        asking = asyncio.ensure_future(local.kit.hooks.ask(TOOL_AFTER, TOLD, NOW))
+        asking = asyncio.ensure_future(local.runtime.hooks.ask(TOOL_AFTER, TOLD, NOW))
         assert await when_time_is_up(asking, clock) is NOW
         let_go(release)
 
@@ -134,7 +134,7 @@ async def test_a_plugin_that_stays_stuck_is_left_alone_without_waiting_for_it_ag
     )
     clock = HandClock()
     async with asyncio.timeout(60), project.open(clock=clock) as local:
-        hooks = local.kit.hooks
+        hooks = local.runtime.hooks
         asking = asyncio.ensure_future(hooks.ask(TOOL_AFTER, TOLD, NOW))
         assert await when_time_is_up(asking, clock) is NOW
         assert hooks.any(TOOL_AFTER)
@@ -219,9 +219,9 @@ async def test_what_a_plugin_does_in_its_own_tasks_ends_nobody_else(project: Pro
     )
     async with asyncio.timeout(60), project.open(*SCRIPT) as local:
         messages = await prompt(local)
-        outcome = await local.kit.hooks.ask(TOOL_AFTER, TOLD, NOW)
+        outcome = await local.runtime.hooks.ask(TOOL_AFTER, TOLD, NOW)
 
     assert words_of(messages).endswith("Done.")
     assert outcome in (NOW, NOW.but(title="still here"))  # it may have had its three faults by then
     assert "a task of its own: SystemExit: 1" in project.told()[0]
-    assert not local.kit.hooks.any(CHAT_PARAMS)
+    assert not local.runtime.hooks.any(CHAT_PARAMS)

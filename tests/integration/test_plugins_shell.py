@@ -33,7 +33,7 @@ def hooked(project: Project, script: str, **more: Any) -> list[str]:
 
 async def asked(project: Project) -> CallArguments:
     async with asyncio.timeout(60), project.open() as local:
-        return await local.kit.hooks.ask(TOOL_BEFORE, TOLD, NOW)
+        return await local.runtime.hooks.ask(TOOL_BEFORE, TOLD, NOW)
 
 
 async def test_a_command_is_told_in_json_and_changes_what_it_names(
@@ -93,7 +93,7 @@ async def test_one_that_hangs_is_ended_at_its_deadline(project: Project, tmp_pat
     hooked(project, "exec sleep 60", timeout=3)
     clock = HandClock()
     async with asyncio.timeout(60), project.open(clock=clock) as local:
-        asking = asyncio.ensure_future(local.kit.hooks.ask(TOOL_BEFORE, TOLD, NOW))
+        asking = asyncio.ensure_future(local.runtime.hooks.ask(TOOL_BEFORE, TOLD, NOW))
         while not asking.done():
             clock.turn(3000)
             await asyncio.wait([asking], timeout=0.01)
@@ -124,7 +124,7 @@ async def test_a_hook_that_cannot_block_is_at_fault_if_it_tries(project: Project
     project.configure(experimental={"weft": {"hooks": hooks}})
     async with project.open() as local:
         now = ChatHeaders(headers={})
-        assert await local.kit.hooks.ask(CHAT_HEADERS, None, now) is now  # type: ignore[arg-type]
+        assert await local.runtime.hooks.ask(CHAT_HEADERS, None, now) is now  # type: ignore[arg-type]
     matcher, fault = project.told()
     assert "this hook has no matcher" in matcher
     assert "hook chat.headers cannot block anything" in fault

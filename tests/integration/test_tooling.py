@@ -164,7 +164,7 @@ async def write(project: Path, *, trusted: bool) -> str:
     env = {**os.environ, "WEFT_TRUST": "1"} if trusted else dict(os.environ)
     async with open_directory(OpenOptions(directory=str(project), env=env, store="memory:")) as local:
         path = project / "a.loud"
-        desk = local.kit.desk(SessionID("ses_x"))
+        desk = local.runtime.make_resources(SessionID("ses_x"))
         path.write_text("quiet\n")
         await desk.after_edit(str(path))
         return path.read_text()
@@ -180,7 +180,7 @@ async def test_a_skill_of_the_project_is_in_what_the_model_is_told(project: Path
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: weaving\ndescription: For cloth.\n---\nOver, under.\n")
     async with open_directory(OpenOptions(directory=str(project), store="memory:")) as local:
-        tool = local.kit.tools["skill"]
+        tool = local.runtime.tools["skill"]
         assert tool.tell is not None
         audience = Audience(provider_id="a", api_id="b", allowed=lambda *_: True)
         told = await asyncio.to_thread(tool.tell, audience)
@@ -200,7 +200,7 @@ async def test_skills_are_looked_for_on_opening_and_not_while_a_request_is_made(
         assert [error.path for error in warned] == [str(broken)]
         good.unlink()
         audience = Audience(provider_id="a", api_id="b", allowed=lambda *_: True)
-        tell = local.kit.tools["skill"].tell
+        tell = local.runtime.tools["skill"].tell
         assert tell is not None
         assert (tell(audience) or "").endswith("- good: For good.")
         assert await local.surroundings.list_skills() == []

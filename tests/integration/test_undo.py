@@ -389,7 +389,7 @@ async def taken_back_by_opencode(loom: Loom, root: Path) -> tuple[OpenCode, Sess
     (root / "deep" / "n.txt").unlink()
     mark = SessionRevert(message_id=prompt, snapshot=after)
     info = await loom.api.get_session(loom.session)
-    await loom.api.kit.journal.commit(SessionUpdated(info=replace(info, revert=mark)))
+    await loom.api.runtime.journal.commit(SessionUpdated(info=replace(info, revert=mark)))
     return opencode, mark
 
 

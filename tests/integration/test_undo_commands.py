@@ -242,10 +242,10 @@ def test_a_session_whose_worktree_is_gone_is_taken_back_where_it_went_on(root: P
     session, _ = work(root)
 
     async def began_elsewhere() -> None:
-        async with open_offline_sessions(".", os.environ) as resting:
-            found = await resting.store.get_session(session)
+        async with open_offline_sessions(".", os.environ) as offline:
+            found = await offline.store.get_session(session)
             gone = replace(found, directory=str(root.parent / "discarded"))
-            await resting.journal.commit(SessionUpdated(info=gone))
+            await offline.journal.commit(SessionUpdated(info=gone))
 
     asyncio.run(began_elsewhere())
     assert "removed      n.txt" in said(capsys, "undo", session, "--yes")

@@ -46,7 +46,7 @@ class Engine(Struct, frozen=True, kw_only=True):
 
     @property
     def store(self) -> Store:
-        return self.api.kit.store
+        return self.api.runtime.store
 
     def heard(self) -> list[list[tuple[str, str]]]:
         """What the model was sent, request by request: who said what."""

@@ -47,7 +47,7 @@ async def leave_growth(weft: Engine, session: Session) -> None:
     """A text that was still growing when the program ended."""
     answer = (await weft.api.list_messages(session.id))[-1].info
     part = TextPart(
-        id=weft.api.kit.mint.part(), session_id=session.id, message_id=answer.id, text="And further"
+        id=weft.api.runtime.mint.part(), session_id=session.id, message_id=answer.id, text="And further"
     )
     grew = PartGrew(
         session_id=session.id,

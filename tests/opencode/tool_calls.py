@@ -221,10 +221,10 @@ def _others(pages: str) -> Iterator[Case]:
 
 
 def _tasks() -> Iterator[Case]:
-    errand = {"description": "Look around", "prompt": "Look around here.", "subagent_type": "general"}
+    child_task = {"description": "Look around", "prompt": "Look around here.", "subagent_type": "general"}
     looks = Answer(calls=(Called("read", {"filePath": "hello.txt"}),))
-    yield Case("task", Called("task", errand), (looks, said("There is a greeting.")))
-    yield Case("task for nobody", Called("task", {**errand, "subagent_type": "nobody"}))
+    yield Case("task", Called("task", child_task), (looks, said("There is a greeting.")))
+    yield Case("task for nobody", Called("task", {**child_task, "subagent_type": "nobody"}))
     yield Case("task without a prompt", Called("task", {"description": "x", "subagent_type": "general"}))
 
 

@@ -28,8 +28,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 def find_agents(directory: str, env: Mapping[str, str]) -> dict[str, Agent]:
     """Return every agent by its key, and warn about problems in the configuration."""
     at = find_checkout(directory)
-    situation, loaded = load_and_warn(at.directory, at.top or at.directory, env)
-    return build_agents(loaded.config, situation.paths, situation.worktree, loaded.vouched)
+    scope, loaded = load_and_warn(at.directory, at.top or at.directory, env)
+    return build_agents(loaded.config, scope.paths, scope.worktree, loaded.vouched)
 
 
 def add_list_arguments(parser: argparse.ArgumentParser) -> None:

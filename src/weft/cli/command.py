@@ -27,12 +27,12 @@ class SlashCommands(Struct, frozen=True, kw_only=True):
 def find_commands(directory: str, env: Mapping[str, str]) -> SlashCommands:
     """Return the commands of a directory, and warn about what is broken or held back."""
     at = find_checkout(directory)
-    situation, loaded = load_and_warn(at.directory, at.top or at.directory, env)
+    scope, loaded = load_and_warn(at.directory, at.top or at.directory, env)
     held = [each for each in loaded.held if each.kind == "command"]
     if held:
-        warn(to_warning(situation, held))
+        warn(to_warning(scope, held))
     return SlashCommands(
-        commands=build_commands(loaded.config, situation.worktree),
+        commands=build_commands(loaded.config, scope.worktree),
         unasked=tuple(list_enabled_servers(loaded.config)),
     )
 

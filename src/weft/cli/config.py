@@ -36,14 +36,14 @@ def show_config_command(chosen: argparse.Namespace) -> int:
 
 def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_json: bool) -> int:
     """Print every setting and its source, with secrets redacted. Return 2 if a part of the configuration is broken."""
-    situation = to_situation(directory, worktree, env)
-    loaded = load_config(situation)
-    held = [] if situation.trusted else list_held_back(loaded, situation)
+    scope = to_situation(directory, worktree, env)
+    loaded = load_config(scope)
+    held = [] if scope.trusted else list_held_back(loaded, scope)
     secrets = list_secret_values({**env, **loaded.environment})
     shown = mask_secrets(to_plain(loaded.config), secrets=secrets | set(loaded.environment.values()))
     if as_json:
         report = _to_report(loaded, shown) | {
-            "trusted": situation.trusted,
+            "trusted": scope.trusted,
             "held": [asdict(each) for each in held],
         }
         print(escape_json(json.dumps(report, indent=2, default=str)))
@@ -52,17 +52,17 @@ def show_config(directory: str, worktree: str, env: Mapping[str, str], *, as_jso
             print(line)
     _print_problems(loaded, Paint(sys.stderr))
     if held and not as_json:
-        warn(to_warning(situation, held))
+        warn(to_warning(scope, held))
     return ExitCode.USAGE if loaded.problems else ExitCode.DONE
 
 
 def load_and_warn(directory: str, worktree: str, env: Mapping[str, str]) -> tuple[ConfigScope, LoadedConfig]:
     """Load the configuration of a directory, and print a warning for each problem in it."""
-    situation = to_situation(directory, worktree, env)
-    loaded = load_config(situation)
+    scope = to_situation(directory, worktree, env)
+    loaded = load_config(scope)
     for problem in (*loaded.problems, *loaded.warnings):
         warn(problem)
-    return situation, loaded
+    return scope, loaded
 
 
 def to_situation(directory: str, worktree: str, env: Mapping[str, str]) -> ConfigScope:

@@ -36,10 +36,8 @@ from weft.provider.catalog.offers import (
 def load_offers(directory: str, env: Mapping[str, str]) -> tuple[ProviderOffers, Paths]:
     """Return what providers offer in a directory, and warn about problems in the configuration."""
     at = find_checkout(directory)
-    situation, loaded = load_and_warn(at.directory, at.top or at.directory, env)
-    return find_offers(
-        loaded, ProviderEnvironment(env=env, paths=situation.paths, warn=warn)
-    ), situation.paths
+    scope, loaded = load_and_warn(at.directory, at.top or at.directory, env)
+    return find_offers(loaded, ProviderEnvironment(env=env, paths=scope.paths, warn=warn)), scope.paths
 
 
 # How long to wait for a server on this machine: it answers at once or is not running.

@@ -316,8 +316,8 @@ def _find_agent(name: str | None, directory: str, worktree: str, env: Mapping[st
     from weft.config.agents import build_agents, choose_agent  # noqa: PLC0415  it reads Markdown files with YAML
     from weft.config.check import find_nearest  # noqa: PLC0415  the other commands do not need it
 
-    situation, loaded = load_and_warn(directory, worktree, env)
-    agents = build_agents(loaded.config, situation.paths, worktree, loaded.vouched)
+    scope, loaded = load_and_warn(directory, worktree, env)
+    agents = build_agents(loaded.config, scope.paths, worktree, loaded.vouched)
     key = name or choose_agent(agents, loaded.config)
     if key not in agents:
         near = find_nearest(key, agents)

@@ -40,13 +40,13 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def list_projects(chosen: argparse.Namespace) -> int:
-    around = read_overview_from_tree(
+    overview = read_overview_from_tree(
         Tree(resolve_storage_root(os.environ, paths_from(os.environ), chosen.store))
     )
     rows: list[dict[str, Any]] = []
-    known = {project.id: project for project in around.projects}
-    for id in (*known, *around.list_unrecorded()):
-        sessions = [session for session in around.sessions if session.project_id == id]
+    known = {project.id: project for project in overview.projects}
+    for id in (*known, *overview.list_unrecorded()):
+        sessions = [session for session in overview.sessions if session.project_id == id]
         worktree = known[id].worktree if id in known else ""
         state = "no record" if id not in known else "here" if os.path.isdir(worktree) else "gone"
         updated = max((session.time.updated for session in sessions), default=0)

@@ -154,8 +154,8 @@ def serve(chosen: argparse.Namespace) -> int:
 def read_server_config(directory: str, env: Mapping[str, str]) -> Configured:
     """Return the `server` settings of trusted sources: a project must not open a port by itself."""
     at = find_checkout(directory)
-    situation = to_situation(at.directory, at.top or at.directory, env)
-    return load_config(situation).vouched.server or Configured()
+    scope = to_situation(at.directory, at.top or at.directory, env)
+    return load_config(scope).vouched.server or Configured()
 
 
 @contextmanager

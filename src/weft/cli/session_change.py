@@ -109,9 +109,9 @@ def _change(chosen: argparse.Namespace, change: SessionChange) -> Session:
 
 
 async def _edit(chosen: argparse.Namespace, session: Session, change: SessionChange) -> Session:
-    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as resting:
-        now = resting.clock.now()
-        return await edit(resting.journal, session.id, lambda it: apply_change(it, change, now))
+    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline:
+        now = offline.clock.now()
+        return await edit(offline.journal, session.id, lambda it: apply_change(it, change, now))
 
 
 def _print_change(chosen: argparse.Namespace, session: Session, what: str) -> int:
@@ -144,15 +144,15 @@ async def _fork(chosen: argparse.Namespace, source: Session) -> Session:
     at = None if chosen.at is None else MessageID(check_id("message", chosen.at))
     home = open_reading(chosen).find_home(source)
     async with (
-        open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as resting,
+        open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline,
         AsyncExitStack() as held,
     ):
         pin: PinTrees = pin_nothing
         # If the directory that it worked in is gone, nothing in it can be undone, so no snapshots are kept.
         with suppress(DirectoryError):
-            pin = (await held.enter_async_context(open_undoer(resting, source))).snapshots.pin
-        maker = await replace(resting, directory=home).maker()
-        return await fork(maker, resting.store, source, at=at, pin=pin)
+            pin = (await held.enter_async_context(open_undoer(offline, source))).snapshots.pin
+        maker = await replace(offline, directory=home).maker()
+        return await fork(maker, offline.store, source, at=at, pin=pin)
 
 
 # --- remove, restore, trash ---
@@ -194,8 +194,8 @@ def _ask_to_remove(reading: SessionReader, session: Session, *, trash: bool) -> 
 
 
 async def _remove(chosen: argparse.Namespace, session: Session) -> list[Session]:
-    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as resting:
-        return await remove(resting.remover(), session.id, trash=not chosen.no_trash)
+    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline:
+        return await remove(offline.remover(), session.id, trash=not chosen.no_trash)
 
 
 def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
@@ -238,8 +238,8 @@ def _find_in_trash(given: str, reading: SessionReader) -> Session:
 
 
 async def _restore(chosen: argparse.Namespace, session: Session) -> list[Session]:
-    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as resting:
-        return await restore(resting.journal, resting.store, session.id)
+    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline:
+        return await restore(offline.journal, offline.store, session.id)
 
 
 def add_trash_arguments(parser: argparse.ArgumentParser) -> None:

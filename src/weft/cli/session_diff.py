@@ -62,9 +62,9 @@ async def _read_snapshots(
     history = reading.store.list_messages(session.id)
     messages = list(cut_at_revert(session.revert, history).kept)
     diffs = reading.store.list_diff(session.id)
-    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as resting:
+    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline:
         try:
-            async with open_undoer(resting, session) as undoer:
+            async with open_undoer(offline, session) as undoer:
                 if chosen.message is not None:
                     id = choose_message(history, chosen.message)
                     diffs = await list_message_diffs(

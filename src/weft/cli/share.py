@@ -186,12 +186,12 @@ def _list_command(chosen: argparse.Namespace) -> int:
 
 
 async def _list_shares(chosen: argparse.Namespace) -> list[Share]:
-    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as resting:
+    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline:
         revoker = ShareRevoker(
-            store=resting.store, journal=resting.journal, remote=LazyShareClient(resting.clock)
+            store=offline.store, journal=offline.journal, remote=LazyShareClient(offline.clock)
         )
-        await revoker.sweep(resting.clock.now())
-        return await list_shares(resting.store)
+        await revoker.sweep(offline.clock.now())
+        return await list_shares(offline.store)
 
 
 def _format_expiry(share: Share, now: int) -> str:
@@ -219,16 +219,16 @@ def unshare_session(chosen: argparse.Namespace) -> int:
 
 
 async def _revoke(chosen: argparse.Namespace) -> ShareRecord:
-    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as resting:
+    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline:
         revoker = ShareRevoker(
-            store=resting.store, journal=resting.journal, remote=LazyShareClient(resting.clock)
+            store=offline.store, journal=offline.journal, remote=LazyShareClient(offline.clock)
         )
         record: ShareRecord | None = None
         with suppress(NotFoundError):
-            record = await get_record(resting.store, chosen.share)
+            record = await get_record(offline.store, chosen.share)
         if record is None:
             session = await asyncio.to_thread(lambda: open_reading(chosen).get_session(chosen.share))
-            record = await ShareRecords(resting.store).find_of(session.id)
+            record = await ShareRecords(offline.store).find_of(session.id)
             if record is None:
                 raise NotFoundError("share of session", session.id, hint="list the shares: weft share list")
         await revoker.revoke(record, forget=chosen.forget)

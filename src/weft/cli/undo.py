@@ -135,8 +135,8 @@ async def _carry_out(chosen: argparse.Namespace, action: UndoAction, question: s
     """Work out what would happen, show it, ask, and do it. Return the exit code."""
     session = open_reading(chosen).get_session(chosen.session).id
     as_json = chosen.format == "json"
-    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as resting:
-        found = await _under_lease(resting, session, action, _to_options(chosen, dry_run=True))
+    async with open_offline_sessions(chosen.dir, os.environ, store=chosen.store) as offline:
+        found = await _under_lease(offline, session, action, _to_options(chosen, dry_run=True))
         if chosen.file:
             _check_named(found.reverted)
         if chosen.dry_run or is_refused(found.reverted.files):
@@ -147,7 +147,7 @@ async def _carry_out(chosen: argparse.Namespace, action: UndoAction, question: s
             if not confirm(f"{question}: {count_by_fate(found.reverted.files)}?", yes=False):
                 return ExitCode.DONE
         try:
-            found = await _under_lease(resting, session, action, _to_options(chosen, dry_run=False))
+            found = await _under_lease(offline, session, action, _to_options(chosen, dry_run=False))
         except RestoreFailedError as error:
             _print_failed(error)
             raise
@@ -167,18 +167,18 @@ def _check_named(reverted: RevertResult) -> None:
 
 
 async def _under_lease(
-    resting: OfflineSessions, id: SessionID, action: UndoAction, options: RevertScope
+    offline: OfflineSessions, id: SessionID, action: UndoAction, options: RevertScope
 ) -> UndoOutcome:
     """Carry out an action while nobody else runs the session. Settle first what a dead run left open.
 
     The lease is released while the person decides, which may take an hour.
     """
-    session = await resting.store.get_session(id)
-    async with resting.store.lease(id, describe_process()), open_undoer(resting, session) as undoer:
-        if left_open := to_settling_events(await resting.store.list_messages(id)):
-            await resting.journal.commit(*left_open)
-        session = await resting.store.get_session(id)
-        history = await resting.store.list_messages(id)
+    session = await offline.store.get_session(id)
+    async with offline.store.lease(id, describe_process()), open_undoer(offline, session) as undoer:
+        if left_open := to_settling_events(await offline.store.list_messages(id)):
+            await offline.journal.commit(*left_open)
+        session = await offline.store.get_session(id)
+        history = await offline.store.list_messages(id)
         return await run_to_completion(action(undoer, session, history, options))
 
 

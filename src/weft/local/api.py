@@ -125,7 +125,7 @@ class SessionStatuses:
 class LocalApi(Struct, frozen=True, kw_only=True):
     """The `Api` of one directory, in this process. Each method checks the ids and calls the module that does the work."""
 
-    kit: Runtime
+    runtime: Runtime
     runner: Runner
     maker: lifecycle.SessionMaker
     bus: Bus
@@ -142,8 +142,8 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     library: SessionLibrary | None = None
 
     async def current_project(self) -> Project:
-        own = self.kit.place.project
-        return await self.kit.store.find_project(own.id) or own
+        own = self.runtime.place.project
+        return await self.runtime.store.find_project(own.id) or own
 
     # --- sessions ---
 
@@ -161,10 +161,10 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         return session
 
     async def get_session(self, id: SessionID) -> Session:
-        return hide_share_secret(await self.kit.store.get_session(SessionID(check_id("session", id))))
+        return hide_share_secret(await self.runtime.store.get_session(SessionID(check_id("session", id))))
 
     async def list_sessions(self, query: SessionQuery = ALL_SESSIONS) -> list[Session]:
-        found = await lifecycle.list_sessions(self.kit.store, self.kit.place.project.id, query)
+        found = await lifecycle.list_sessions(self.runtime.store, self.runtime.place.project.id, query)
         return [hide_share_secret(session) for session in found]
 
     async def list_children(self, id: SessionID) -> list[Session]:
@@ -176,20 +176,20 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         return tree.build_tree(await self._list_project(root.project_id), root)
 
     async def _list_project(self, project: ProjectID) -> list[Session]:
-        return [hide_share_secret(session) for session in await self.kit.store.list_sessions(project)]
+        return [hide_share_secret(session) for session in await self.runtime.store.list_sessions(project)]
 
     async def update_session(
         self, id: SessionID, change: SessionChange, *, expected: Session | None = None
     ) -> Session:
-        now, id = self.kit.clock.now(), SessionID(check_id("session", id))
+        now, id = self.runtime.clock.now(), SessionID(check_id("session", id))
         changed = await lifecycle.edit(
-            self.kit.journal, id, lambda it: lifecycle.apply_change(it, change, now), expected=expected
+            self.runtime.journal, id, lambda it: lifecycle.apply_change(it, change, now), expected=expected
         )
         return hide_share_secret(changed)
 
     async def touch_session(self, id: SessionID) -> Session:
         id = SessionID(check_id("session", id))
-        return hide_share_secret(await lifecycle.touch(self.kit.journal, id, self.kit.clock.now()))
+        return hide_share_secret(await lifecycle.touch(self.runtime.journal, id, self.runtime.clock.now()))
 
     async def rename_session(self, id: SessionID, title: str) -> Session:
         return await self.update_session(id, SessionChange(title=title))
@@ -207,27 +207,29 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         return await self.update_session(id, SessionChange(untag=tags))
 
     async def fork_session(self, id: SessionID, *, at: MessageID | None = None) -> Session:
-        source, pin = await self.get_session(id), self.kit.undoer.snapshots.pin
-        return await fork.fork(self.maker, self.kit.store, source, at=at, pin=pin)
+        source, pin = await self.get_session(id), self.runtime.undoer.snapshots.pin
+        return await fork.fork(self.maker, self.runtime.store, source, at=at, pin=pin)
 
     async def remove_session(self, id: SessionID, *, trash: bool = True) -> list[Session]:
         from weft.undo.cleanup import release_sessions  # noqa: PLC0415  few calls undo
 
         removed = await remove.remove(self._remover(), SessionID(check_id("session", id)), trash=trash)
-        await self.kit.end_jobs(*(session.id for session in removed))
-        await self.kit.gate.forget(*(session.id for session in removed))
+        await self.runtime.end_jobs(*(session.id for session in removed))
+        await self.runtime.gate.forget(*(session.id for session in removed))
         if not trash:
-            await release_sessions(self.kit.undoer, removed)
+            await release_sessions(self.runtime.undoer, removed)
         return [hide_share_secret(session) for session in removed]
 
     async def restore_session(self, id: SessionID) -> list[Session]:
-        restored = await remove.restore(self.kit.journal, self.kit.store, SessionID(check_id("session", id)))
+        restored = await remove.restore(
+            self.runtime.journal, self.runtime.store, SessionID(check_id("session", id))
+        )
         return [hide_share_secret(session) for session in restored]
 
     async def list_trash(self) -> list[TrashBundle]:
         return [
             replace(each, sessions=tuple(map(hide_share_secret, each.sessions)))
-            for each in await self.kit.store.list_trash()
+            for each in await self.runtime.store.list_trash()
         ]
 
     async def list_diff(self, session: SessionID, *, message: MessageID | None = None) -> list[FileDiff]:
@@ -235,12 +237,12 @@ class LocalApi(Struct, frozen=True, kw_only=True):
 
         await self.get_session(session)
         if message is None:
-            return await self.kit.store.list_diff(session)
-        return await list_message_diffs(self.kit.undoer, await self.get_message(session, message))
+            return await self.runtime.store.list_diff(session)
+        return await list_message_diffs(self.runtime.undoer, await self.get_message(session, message))
 
     async def list_todos(self, session: SessionID) -> list[Todo]:
         await self.get_session(session)
-        return await self.kit.store.list_todos(session)
+        return await self.runtime.store.list_todos(session)
 
     async def _exists(self, id: SessionID) -> bool:
         try:
@@ -252,12 +254,12 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         return True
 
     def _remover(self) -> remove.Remover:
-        kit = self.kit
+        runtime = self.runtime
         return remove.Remover(
-            store=kit.store,
-            journal=kit.journal,
-            clock=kit.clock,
-            owner=kit.owner,
+            store=runtime.store,
+            journal=runtime.journal,
+            clock=runtime.clock,
+            owner=runtime.owner,
             stop=self.runner.abort,
             revoke=self.revoke,
         )
@@ -268,13 +270,13 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         self, session: SessionID, *, limit: int | None = None, before: MessageID | None = None
     ) -> list[MessageWithParts]:
         await self.get_session(session)
-        return await self.kit.store.list_messages(session, last=limit, before=before)
+        return await self.runtime.store.list_messages(session, last=limit, before=before)
 
     async def get_message(self, session: SessionID, id: MessageID) -> MessageWithParts:
-        return await messages.get_message(self.kit.store, session, id)
+        return await messages.get_message(self.runtime.store, session, id)
 
     def stream_messages(self, session: SessionID) -> AsyncIterator[MessageWithParts]:
-        return messages.iterate_newest_first(self.kit.store, SessionID(check_id("session", session)))
+        return messages.iterate_newest_first(self.runtime.store, SessionID(check_id("session", session)))
 
     async def update_message(self, message: AnyMessage) -> AnyMessage:
         return await messages.put_message(self._door(message.session_id), message)
@@ -291,30 +293,30 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         await messages.remove_part(self._door(session), session, message, id)
 
     def _door(self, session: SessionID) -> messages.MessageEditor:
-        return messages.MessageEditor(self.kit.journal, self.kit.store, self.runner.known(session))
+        return messages.MessageEditor(self.runtime.journal, self.runtime.store, self.runner.known(session))
 
     # --- search ---
 
     async def search(self, words: str, *, limit: int = 20, everywhere: bool = False) -> list[Hit]:
-        project = None if everywhere else self.kit.place.project.id
+        project = None if everywhere else self.runtime.place.project.id
         return await sessions.search_sessions(
-            self.kit.store, self.library, words, limit=limit, project=project
+            self.runtime.store, self.library, words, limit=limit, project=project
         )
 
     async def get_spending(self, session: SessionID) -> Spending:
-        return await sessions.get_spending(self.kit.store, await self.get_session(session))
+        return await sessions.get_spending(self.runtime.store, await self.get_session(session))
 
     async def get_figures(self, *, days: int | None = None, project: ProjectID | None = None) -> Figures:
-        wanted = sessions.to_statistics_query(self.kit.clock.now(), days=days, project=project)
-        return await sessions.get_figures(self.kit.store, self.library, wanted)
+        wanted = sessions.to_statistics_query(self.runtime.clock.now(), days=days, project=project)
+        return await sessions.get_figures(self.runtime.store, self.library, wanted)
 
     # --- transfers ---
 
     async def export_session(self, id: SessionID) -> SessionExport:
         from weft.transfer.session_import import pack_session  # noqa: PLC0415  few calls transfer sessions
 
-        await self.kit.journal.flush()
-        parcel = await pack_session(self.kit.store, SessionID(check_id("session", id)))
+        await self.runtime.journal.flush()
+        parcel = await pack_session(self.runtime.store, SessionID(check_id("session", id)))
         return replace(parcel, info=hide_share_secret(parcel.info))
 
     async def import_session(self, parcel: SessionExport, *, dry_run: bool = False) -> ImportResult:
@@ -322,18 +324,18 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         from weft.transfer.session_import import ImportOptions, SessionImporter  # noqa: PLC0415  few calls transfer sessions
         from weft.undo.cleanup import pin_session  # noqa: PLC0415  few calls undo
 
-        store, place = self.kit.store, self.kit.place
+        store, place = self.runtime.store, self.runtime.place
         terms = ImportOptions(home=make_recorded_home(store, place), dry_run=dry_run)
-        intake = SessionImporter(store, self.kit.journal, place, terms)
+        intake = SessionImporter(store, self.runtime.journal, place, terms)
         received = await intake.receive(check_parcel(parcel, where=parcel.info.id))
         if not dry_run:
-            await pin_session(self.kit.undoer, await self.get_session(received.id))
+            await pin_session(self.runtime.undoer, await self.get_session(received.id))
         return received
 
     # --- runs ---
 
     async def check_prompt(self, input: PromptInput) -> None:
-        choose_models(self.kit, input, ())
+        choose_models(self.runtime, input, ())
 
     async def prompt(self, session: SessionID, input: PromptInput) -> MessageWithParts:
         return await self.runner.prompt(SessionID(check_id("session", session)), input)
@@ -351,16 +353,18 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         self, session: SessionID, *, model: ModelRef | None = None, message_id: MessageID | None = None
     ) -> MessageWithParts:
         id = SessionID(check_id("session", session))
-        return await initialize(self.kit, self.runner, id, model=model, message_id=message_id)
+        return await initialize(self.runtime, self.runner, id, model=model, message_id=message_id)
 
     async def list_commands(self) -> list[Command]:
-        return list({**self.kit.mcp.list_commands(), **self.kit.commands}.values())
+        return list({**self.runtime.mcp.list_commands(), **self.runtime.commands}.values())
 
     async def get_command(self, name: str) -> Command:
-        return await find_command(self.kit, name)
+        return await find_command(self.runtime, name)
 
     async def command(self, session: SessionID, input: CommandInput) -> MessageWithParts:
-        return await execute_command(self.kit, self.runner, SessionID(check_id("session", session)), input)
+        return await execute_command(
+            self.runtime, self.runner, SessionID(check_id("session", session)), input
+        )
 
     async def shell(self, session: SessionID, input: ShellInput) -> MessageWithParts:
         return await self.runner.shell(SessionID(check_id("session", session)), input)
@@ -393,8 +397,8 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     async def abort(self, session: SessionID) -> bool:
         id = SessionID(check_id("session", session))
         aborted = await self.runner.abort(id)
-        await self.kit.end_jobs(id)
-        holder = None if aborted else await self.kit.store.find_holder(id)
+        await self.runtime.end_jobs(id)
+        holder = None if aborted else await self.runtime.store.find_holder(id)
         if holder is not None and not self.runner.holds(id):
             raise SessionBusyError(id, holder or "another process")
         return aborted
@@ -408,32 +412,32 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     # --- permissions ---
 
     async def list_permissions(self) -> list[PermissionRequest]:
-        pending = [asked.permission for asked in await self.kit.gate.pending()]
+        pending = [asked.permission for asked in await self.runtime.gate.pending()]
         return [each for each in pending if each is not None and await self._exists(each.session_id)]
 
     async def reply_permission(
         self, id: PermissionID, reply: Reply, *, message: str = "", grant: GrantTerms = DEFAULT_GRANT_TERMS
     ) -> None:
         asked = PermissionID(check_id("permission", id))
-        await self.kit.gate.reply(asked, reply, message=message, terms=grant)
+        await self.runtime.gate.reply(asked, reply, message=message, terms=grant)
 
     async def list_grants(self) -> list[Grant]:
-        return await self.kit.gate.list_grants()
+        return await self.runtime.gate.list_grants()
 
     async def revoke_grant(self, id: GrantID) -> None:
-        await self.kit.gate.revoke(GrantID(check_id("grant", id)))
+        await self.runtime.gate.revoke(GrantID(check_id("grant", id)))
 
     # --- questions ---
 
     async def list_questions(self) -> list[QuestionRequest]:
-        pending = await self.kit.questions.pending()
+        pending = await self.runtime.questions.pending()
         return [each for each in pending if await self._exists(each.session_id)]
 
     async def reply_question(self, id: QuestionID, answers: tuple[tuple[str, ...], ...]) -> None:
-        await self.kit.questions.reply(QuestionID(check_id("question", id)), answers)
+        await self.runtime.questions.reply(QuestionID(check_id("question", id)), answers)
 
     async def reject_question(self, id: QuestionID) -> None:
-        await self.kit.questions.reject(QuestionID(check_id("question", id)))
+        await self.runtime.questions.reject(QuestionID(check_id("question", id)))
 
     # --- events ---
 
@@ -444,4 +448,4 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     async def tell(self, event: Event) -> None:
         if isinstance(event, Durable):
             raise InvalidInputError("event", f"{event.type} is a stored event: only weft itself publishes it")
-        await self.kit.journal.commit(event)
+        await self.runtime.journal.commit(event)

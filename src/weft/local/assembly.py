@@ -111,7 +111,7 @@ async def open_local_api(
     statuses, spill = SessionStatuses(bus, directory=place.directory), Spill(settings.tool_output, mint)
     async with (
         open_journal(store, bus, clock, directory=place.directory) as journal,
-        open_sharer(_make_ground(store, journal, clock, models, settings), bus) as sharer,
+        open_sharer(_make_share_context(store, journal, clock, models, settings), bus) as sharer,
         _open_gates(settings, place, clock, mint, journal) as (gate, questions),
         open_tool_helpers(settings.helpers, place, settings.environment, clock) as helpers,
         open_undo_snapshots(settings.undo, place) as snapshots,
@@ -119,7 +119,7 @@ async def open_local_api(
         _open_mcp(settings, place, journal) as mcp,
     ):
         maker = SessionMaker(journal=journal, clock=clock, mint=mint, random=seams.random, place=place)
-        kit = Runtime(
+        runtime = Runtime(
             store=store,
             journal=journal,
             clock=clock,
@@ -140,7 +140,7 @@ async def open_local_api(
             commands=_list_commands(place, settings),
             gate=gate,
             questions=questions,
-            desk=_make_desks(store, journal, spill, settings, helpers),
+            make_resources=_make_resources(store, journal, spill, settings, helpers),
             end_jobs=helpers.jobs.end,
             hooks=settings.hooks,
             mcp=mcp.pool,
@@ -153,23 +153,23 @@ async def open_local_api(
             undoer=to_undoer(maker, store, snapshots, theirs=settings.undo.theirs),
         )
         await spill.sweep(clock.now())
-        workspace = LocalWorkspace(kit=kit, sources=settings.sources, helpers=helpers, mcp=mcp)
-        async with _open_runner(kit, warn) as runner:
+        workspace = LocalWorkspace(runtime=runtime, sources=settings.sources, helpers=helpers, mcp=mcp)
+        async with _open_runner(runtime, warn) as runner:
             yield _make_api(runner, settings, bus, statuses, workspace, terminals, sharer)
 
 
 @asynccontextmanager
-async def _open_runner(kit: Runtime, warn: Warn) -> AsyncIterator[Runner]:
+async def _open_runner(runtime: Runtime, warn: Warn) -> AsyncIterator[Runner]:
     """Settle what a dead process left behind, and start a runner. Leaving ends all runs."""
     async with open_tasks() as tasks:
-        runner = Runner(kit, tasks)
-        for error in (*await runner.recover(), *await recover(kit.undoer)):
+        runner = Runner(runtime, tasks)
+        for error in (*await runner.recover(), *await recover(runtime.undoer)):
             warn(error)
         try:
             yield runner
         finally:
-            kit.gate.close()
-            kit.questions.close()
+            runtime.gate.close()
+            runtime.questions.close()
             await runner.close()
 
 
@@ -195,19 +195,19 @@ def _make_api(
     terminals: LocalTerminals,
     sharer: Sharer,
 ) -> LocalApi:
-    kit = workspace.kit
+    runtime = workspace.runtime
     return LocalApi(
-        kit=kit,
+        runtime=runtime,
         bus=bus,
         runner=runner,
-        maker=kit.maker,
+        maker=runtime.maker,
         statuses=statuses,
         surroundings=workspace,
-        configuration=LocalConfiguration(settings.sources, kit.models, kit.clock.now),
-        files=ProjectFiles(kit.place, settings.sources.env, settings.environment),
+        configuration=LocalConfiguration(settings.sources, runtime.models, runtime.clock.now),
+        files=ProjectFiles(runtime.place, settings.sources.env, settings.environment),
         terminals=terminals,
         mcp=workspace.mcp,
-        worktrees=LocalWorktrees(place=kit.place, paths=settings.sources.paths, env=settings.sources.env),
+        worktrees=LocalWorktrees(place=runtime.place, paths=settings.sources.paths, env=settings.sources.env),
         sharing=sharer,
         revoke=sharer.revoke,
         welcome=sharer.welcome,
@@ -223,7 +223,7 @@ def _open_mcp(settings: Settings, place: Place, journal: Journal) -> AbstractAsy
     return open_mcp(settings.mcp, launch, journal.commit, reserved=reserved)
 
 
-def _make_ground(
+def _make_share_context(
     store: Store, journal: Journal, clock: Clock, models: Registry, settings: Settings
 ) -> ShareContext:
     def find_model(ref: ModelRef) -> Model | None:
@@ -246,7 +246,7 @@ def _list_commands(place: Place, settings: Settings) -> Mapping[str, Command]:
     return build_commands(Config(), place.worktree) if settings.commands is None else settings.commands
 
 
-def _make_desks(
+def _make_resources(
     store: Store, journal: Journal, spill: Spill, settings: Settings, helpers: ToolHelpers
 ) -> Callable[[SessionID], ToolResources]:
     """Return a function that makes the desk of a session: what its tools share between calls."""
@@ -254,7 +254,7 @@ def _make_desks(
 
     async def report_edited(path: str) -> None:
         # Format first, so that listeners read the final file. OpenCode publishes first and formats afterwards.
-        await helpers.tidy(path)
+        await helpers.formatters(path)
         await journal.commit(FileEdited(file=path))
 
     def make_recall(session: SessionID) -> Recall:
@@ -273,7 +273,7 @@ def _make_desks(
             environment=settings.environment,
             files=SessionFiles(session, settings.editor),
             terminals=settings.editor,
-            language_servers=helpers.lookout,
+            language_servers=helpers.language_servers,
             jobs=helpers.jobs,
             sandbox=settings.helpers.sandbox,
         )

@@ -201,15 +201,15 @@ class LocalConfiguration:
     # --- writing ---
 
     def _update_project(self, change: dict[str, Any]) -> LoadedConfig:
-        situation = self._situation()
-        path = find_project_file(situation)
-        trusting = ProjectTrust(situation)
+        scope = self._situation()
+        path = find_project_file(scope)
+        trusting = ProjectTrust(scope)
         was_trusted = trusting.get_status().why == "given"
         held_before = {(held.kind, held.name) for held in trusting.list_held_back()}
         before, after = write_change(path, change, lock=self._lock())
         if was_trusted and after != before:
             trusting.trust(self._now())  # the person made the change, so the project stays trusted
-        held_now = [] if situation.trusted else trusting.list_held_back()
+        held_now = [] if scope.trusted else trusting.list_held_back()
         for held in held_now:
             if (held.kind, held.name) not in held_before:
                 _restore_file(path, before)
@@ -217,16 +217,16 @@ class LocalConfiguration:
                     f"the project is not trusted, so {held.kind} {held.name} would have no effect",
                     hint="trust the project first: weft trust",
                 )
-        return load_config(situation)
+        return load_config(scope)
 
     def _update_own(self, change: dict[str, Any]) -> LoadedConfig:
         write_change(find_user_file(self._sources.paths.config), change, lock=self._lock(), mode=PRIVATE_MODE)
         return load_config(self._own_situation())
 
     def _situation(self) -> ConfigScope:
-        if self._sources.situation is None:
+        if self._sources.scope is None:
             raise UnsupportedError("changing a configuration that was not read from files")
-        return self._sources.situation
+        return self._sources.scope
 
     def _own_situation(self) -> ConfigScope:
         """Return the situation of the person's own configuration, without a project."""

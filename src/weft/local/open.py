@@ -112,16 +112,16 @@ async def open_directory(options: OpenOptions) -> AsyncIterator[LocalApi]:
 
     async with open_store(url, damaged=warn_damaged) as store:
         found = await find_place(store, options.directory, env, options.seams.clock.now())
-        situation = await asyncio.to_thread(to_situation, found.place, paths, env)
-        loaded = await asyncio.to_thread(load_config, situation, fetch=fetch, strict=True)
-        await _warn_held_back(loaded, situation, options)
+        scope = await asyncio.to_thread(to_situation, found.place, paths, env)
+        loaded = await asyncio.to_thread(load_config, scope, fetch=fetch, strict=True)
+        await _warn_held_back(loaded, scope, options)
         await _warn_newer_home(url, options)
-        finder = SkillFinder(situation)
+        finder = SkillFinder(scope)
         skills = await asyncio.to_thread(finder.find)
         for warning in (*loaded.warnings, *skills.problems):
             options.warn(warning)
         async with open_plugins(
-            loaded, situation, clock=options.seams.clock, warn=options.warn, given=options.plugins
+            loaded, scope, clock=options.seams.clock, warn=options.warn, given=options.plugins
         ) as plugins:
             loaded = await apply_config_hooks(loaded, plugins.hooks, found.place.directory, options.warn)
             logins = find_login_methods(loaded, plugins.loaded, options.seams.clock, options.warn)
@@ -130,10 +130,10 @@ async def open_directory(options: OpenOptions) -> AsyncIterator[LocalApi]:
             if options.tape is not None:
                 options.tape.set_places(to_places(found.place, paths))
                 models = TapedRegistry(models, options.tape)
-            settings = to_settings(loaded, found.place, situation, options, skills.skills)
-            settings = replace(settings, sources=to_workspace_sources(loaded, situation, environment, finder))
+            settings = to_settings(loaded, found.place, scope, options, skills.skills)
+            settings = replace(settings, sources=to_workspace_sources(loaded, scope, environment, finder))
             settings = replace(settings, hooks=plugins.hooks, tools=(*settings.tools, *plugins.tools))
-            settings = await _add_sandbox(settings, loaded, situation, options)
+            settings = await _add_sandbox(settings, loaded, scope, options)
             async with (
                 aclosing(models),
                 open_local_api(
@@ -152,7 +152,7 @@ async def open_directory(options: OpenOptions) -> AsyncIterator[LocalApi]:
 async def _record(store: Store, local: LocalApi, found: Resolution, options: OpenOptions) -> None:
     """Store what was found out about the project. A full or read-only disk is only a warning: reading still works."""
     try:
-        await record_place(store, local.kit.journal, found)
+        await record_place(store, local.runtime.journal, found)
     except StoreError as error:
         options.warn(error)
 
@@ -164,7 +164,7 @@ async def _open_index(local: LocalApi, url: str, paths: Paths) -> AsyncIterator[
         yield local
         return
     library = SessionLibrary(open_reader(url), paths.cache)
-    async with open_indexer(library, local.bus, local.kit.clock):
+    async with open_indexer(library, local.bus, local.runtime.clock):
         yield replace(local, library=library)
 
 
@@ -203,14 +203,14 @@ def to_places(place: Place, paths: Paths) -> dict[str, str]:
 
 
 def to_workspace_sources(
-    loaded: LoadedConfig, situation: ConfigScope, environment: ProviderEnvironment, finder: SkillFinder
+    loaded: LoadedConfig, scope: ConfigScope, environment: ProviderEnvironment, finder: SkillFinder
 ) -> WorkspaceSources:
     """Return what the workspace shows to front ends. Its warnings were reported when the directory was opened."""
     quiet = replace(environment, warn=ignore_warning)
     return WorkspaceSources(
         env=environment.env,
         paths=environment.paths,
-        situation=situation,
+        scope=scope,
         loaded=loaded,
         offers=lambda: find_offers(loaded, quiet),
         skills=lambda: finder.find().skills,
@@ -231,21 +231,21 @@ async def _warn_newer_home(url: str, options: OpenOptions) -> None:
         options.warn(StoreError(reason, hint=hint))
 
 
-async def _warn_held_back(loaded: LoadedConfig, situation: ConfigScope, options: OpenOptions) -> None:
+async def _warn_held_back(loaded: LoadedConfig, scope: ConfigScope, options: OpenOptions) -> None:
     """Warn in one line if settings of an untrusted project are held back."""
-    held = [] if situation.trusted else await asyncio.to_thread(list_held_back, loaded, situation)
+    held = [] if scope.trusted else await asyncio.to_thread(list_held_back, loaded, scope)
     if held:
-        options.warn(to_warning(situation, held))
+        options.warn(to_warning(scope, held))
 
 
 async def _add_sandbox(
-    settings: Settings, loaded: LoadedConfig, situation: ConfigScope, options: OpenOptions
+    settings: Settings, loaded: LoadedConfig, scope: ConfigScope, options: OpenOptions
 ) -> Settings:
     """Add the configured sandbox. Warn once if it is not available here."""
     sandbox = read_sandbox_settings(loaded)
     if sandbox.mode == "off":
         return settings
-    found = await asyncio.to_thread(build_sandbox, sandbox, situation)
+    found = await asyncio.to_thread(build_sandbox, sandbox, scope)
     if found.warning is not None:
         options.warn(found.warning)
     return replace(settings, helpers=replace(settings.helpers, sandbox=found.sandbox))
@@ -262,19 +262,19 @@ def to_situation(place: Place, paths: Paths, env: Mapping[str, str]) -> ConfigSc
 def to_settings(
     loaded: LoadedConfig,
     place: Place,
-    situation: ConfigScope,
+    scope: ConfigScope,
     options: OpenOptions,
     skills: tuple[Skill, ...],
 ) -> Settings:
-    flags, paths = read_flags(options.env), situation.paths
+    flags, paths = read_flags(options.env), scope.paths
     agents = build_agents(loaded.config, paths, place.worktree, loaded.vouched)
-    sources = to_sources(loaded, situation, fetch)
+    sources = to_sources(loaded, scope, fetch)
     return Settings(
         agents=agents,
         default_agent=choose_agent(agents, loaded.config),
         commands=build_commands(loaded.config, place.worktree),
         tools=list_tools(to_equipment(loaded, flags, skills)),
-        helpers=replace(to_helper_settings(loaded, flags, trusted=situation.trusted), jobs=paths.jobs),
+        helpers=replace(to_helper_settings(loaded, flags, trusted=scope.trusted), jobs=paths.jobs),
         tool_output=paths.tool_output,
         environment=tool_environment(options.env),
         output_limit=flags.output_token_max,

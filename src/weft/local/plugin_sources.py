@@ -98,11 +98,11 @@ class FoundPlugins(Struct, frozen=True, kw_only=True):
     problems: tuple[ConfigError, ...] = ()
 
 
-def find_plugins(loaded: LoadedConfig, situation: ConfigScope, given: Sequence[Any] = ()) -> FoundPlugins:
+def find_plugins(loaded: LoadedConfig, scope: ConfigScope, given: Sequence[Any] = ()) -> FoundPlugins:
     """Find plugins: first of installed packages, then configured ones, then tool files, then those in `given`."""
     off = set(read_plugin_settings(loaded).off or ())
-    search = _PluginSearch(situation)
-    if not read_flags(situation.env).disable_default_plugins:
+    search = _PluginSearch(scope)
+    if not read_flags(scope.env).disable_default_plugins:
         search.add_packages()
     for index, entry in enumerate(loaded.config.plugin or ()):
         origin = loaded.origins.get(("plugin", str(index)))
@@ -129,8 +129,8 @@ def to_skipped_warning(skipped: Sequence[str]) -> ConfigError:
 
 
 class _PluginSearch:
-    def __init__(self, situation: ConfigScope) -> None:
-        self._situation = situation
+    def __init__(self, scope: ConfigScope) -> None:
+        self._situation = scope
         self.sources: list[PluginSource] = []
         self.skipped: list[str] = []
         self.problems: list[ConfigError] = []

@@ -180,7 +180,9 @@ class FaultReporter:
         self._warn(error)
         if self._local is not None:
             failure = UnknownFailure(data=MessageData(message=str(error)))
-            self._local.bus.publish(SessionFailed(error=failure), directory=self._local.kit.place.directory)
+            self._local.bus.publish(
+                SessionFailed(error=failure), directory=self._local.runtime.place.directory
+            )
 
 
 class LoadedPlugins:
@@ -191,7 +193,7 @@ class LoadedPlugins:
         plugins: Iterable[Plugin],
         commands: Iterable[HookCommand],
         loaded: LoadedConfig,
-        situation: ConfigScope,
+        scope: ConfigScope,
         *,
         clock: Clock,
         warn: Warn,
@@ -199,7 +201,7 @@ class LoadedPlugins:
         self.loaded = tuple(plugins)
         self.commands = tuple(commands)
         self._settings = read_plugin_settings(loaded)
-        self._situation = situation
+        self._situation = scope
         self._clock = clock
         self._reporter = FaultReporter(warn)
         self.conduct = FaultCounter(self._reporter, faults=self._settings.faults or MAX_FAULTS)
@@ -215,9 +217,9 @@ class LoadedPlugins:
 
     def _list_voices(self) -> list[RegisteredHook]:
         seconds = self._settings.seconds or HOOK_SECONDS
-        situation = self._situation
-        top = situation.worktree.rstrip("/") or situation.directory
-        environment = CommandEnvironment(directory=top, environment=tool_environment(situation.env))
+        scope = self._situation
+        top = scope.worktree.rstrip("/") or scope.directory
+        environment = CommandEnvironment(directory=top, environment=tool_environment(scope.env))
         return [
             *(
                 register_function(plugin.worker, hooked, plugin=plugin.source.where, seconds=seconds)
@@ -247,7 +249,7 @@ class LoadedPlugins:
         setup = plugin.carried.setup
         if setup is None:
             return
-        place = local.kit.place
+        place = local.runtime.place
         context = PluginContext(
             directory=place.directory,
             worktree=place.worktree,
@@ -268,13 +270,13 @@ class LoadedPlugins:
 
 @asynccontextmanager
 async def open_plugins(
-    loaded: LoadedConfig, situation: ConfigScope, *, clock: Clock, warn: Warn, given: tuple[Any, ...] = ()
+    loaded: LoadedConfig, scope: ConfigScope, *, clock: Clock, warn: Warn, given: tuple[Any, ...] = ()
 ) -> AsyncIterator[LoadedPlugins]:
     """Find and load the plugins; `given` are added by the program. A plugin that fails is reported and left out.
 
     Leaving the context ends their threads, even if a plugin hangs.
     """
-    found = await asyncio.to_thread(find_plugins, loaded, situation, given)
+    found = await asyncio.to_thread(find_plugins, loaded, scope, given)
     for problem in found.problems:
         warn(problem)
     if found.skipped:
@@ -289,7 +291,7 @@ async def open_plugins(
                 warn(result.error)
         ready = [result for result in results if isinstance(result, Plugin)]
         commands = list_hook_commands(loaded, warn)
-        plugins = LoadedPlugins(ready, commands, loaded, situation, clock=clock, warn=warn)
+        plugins = LoadedPlugins(ready, commands, loaded, scope, clock=clock, warn=warn)
         faults.conduct = plugins.conduct
         yield plugins
     finally:
@@ -342,9 +344,9 @@ async def list_plugins(directory: str, env: Mapping[str, str]) -> tuple[list[Plu
     at, paths = find_checkout(directory), paths_from(env)
     worktree = at.top or at.directory
     trusted = is_trusted(paths, env, worktree, at.directory)
-    situation = ConfigScope(directory=at.directory, worktree=worktree, paths=paths, env=env, trusted=trusted)
-    loaded = load_config(situation)
-    found = find_plugins(loaded, situation)
+    scope = ConfigScope(directory=at.directory, worktree=worktree, paths=paths, env=env, trusted=trusted)
+    loaded = load_config(scope)
+    found = find_plugins(loaded, scope)
     problems = [*loaded.problems, *found.problems]
     loader = PluginLoader(
         SystemClock(), _ignore_faults, seconds=read_plugin_settings(loaded).load_seconds or LOAD_SECONDS

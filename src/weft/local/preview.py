@@ -143,19 +143,19 @@ def _is_crowded(
 
 def _load_context(place: Place, env: Mapping[str, str]) -> _PreviewContext:
     paths, clock = paths_from(env), SystemClock()
-    situation = to_situation(place, paths, env)
-    loaded = load_config(situation, strict=True)
+    scope = to_situation(place, paths, env)
+    loaded = load_config(scope, strict=True)
     environment = ProviderEnvironment(env=env, paths=paths, warn=lambda _: None)
-    opening, skills = OpenOptions(directory=place.directory, env=env), find_skills(situation).skills
+    opening, skills = OpenOptions(directory=place.directory, env=env), find_skills(scope).skills
     return _PreviewContext(
         place=place,
-        settings=to_settings(loaded, place, situation, opening, skills),
+        settings=to_settings(loaded, place, scope, opening, skills),
         models=find_models(loaded, environment, clock, ()),
         mint=Mint(clock.now, os.urandom),
         now=clock.now(),
         servers=tuple(list_enabled_servers(loaded.config)),
         plugins=(
-            *(plugin.name for plugin in find_plugins(loaded, situation).sources),
+            *(plugin.name for plugin in find_plugins(loaded, scope).sources),
             *(" ".join(command.argv) for command in list_hook_commands(loaded, lambda _: None)),
         ),
     )

@@ -232,21 +232,21 @@ def examine_sandbox(case: DoctorInput) -> list[DoctorFinding]:
     """Check the sandbox by running a command in it that does nothing. Blocks."""
     try:
         at = find_checkout(case.directory)
-        situation = ConfigScope(
+        scope = ConfigScope(
             directory=at.directory, worktree=at.top or "/", paths=case.paths, env=case.env, trusted=False
         )
-        trusted = is_trusted(case.paths, case.env, situation.worktree, at.directory)
-        settings = read_sandbox_settings(load_config(replace(situation, trusted=trusted)))
+        trusted = is_trusted(case.paths, case.env, scope.worktree, at.directory)
+        settings = read_sandbox_settings(load_config(replace(scope, trusted=trusted)))
     except (WeftError, OSError):
         return []  # other checks report it
-    return list(_list_findings(settings, situation))
+    return list(_list_findings(settings, scope))
 
 
-def _list_findings(settings: SandboxSettings, situation: ConfigScope) -> Iterator[DoctorFinding]:
+def _list_findings(settings: SandboxSettings, scope: ConfigScope) -> Iterator[DoctorFinding]:
     from weft.maintenance.findings import DoctorFinding, FindingItem  # noqa: PLC0415  only the doctor needs it
 
     tried = replace(settings, mode="auto") if settings.mode == "off" else settings
-    found = build_sandbox(tried, situation)
+    found = build_sandbox(tried, scope)
     if found.why:
         refused = settings.mode == "required"
         yield DoctorFinding(

@@ -41,8 +41,8 @@ class HelperSettings(Struct, frozen=True, kw_only=True):
 class ToolHelpers(Struct, frozen=True, kw_only=True):
     """The formatters, language servers and background jobs of one directory."""
 
-    tidy: FormatterRunner
-    lookout: LanguageServerPool
+    formatters: FormatterRunner
+    language_servers: LanguageServerPool
     jobs: BackgroundJobs
 
 
@@ -51,7 +51,7 @@ async def open_tool_helpers(
     settings: HelperSettings, place: Place, environment: Mapping[str, str], clock: Clock
 ) -> AsyncIterator[ToolHelpers]:
     """Open the helpers. A program starts when it is first needed; leaving the context ends all of them."""
-    ground = ProgramContext(
+    programs = ProgramContext(
         directory=place.directory,
         worktree=place.worktree,
         environment=environment,
@@ -59,10 +59,14 @@ async def open_tool_helpers(
         sandbox=settings.sandbox,
     )
     async with (
-        open_language_servers(settings.servers, ground) as lookout,
+        open_language_servers(settings.servers, programs) as language_servers,
         open_jobs(clock, settings.jobs) as jobs,
     ):
-        yield ToolHelpers(tidy=FormatterRunner(settings.formatters, ground), lookout=lookout, jobs=jobs)
+        yield ToolHelpers(
+            formatters=FormatterRunner(settings.formatters, programs),
+            language_servers=language_servers,
+            jobs=jobs,
+        )
 
 
 def to_helper_settings(loaded: LoadedConfig, flags: Flags, *, trusted: bool) -> HelperSettings:

@@ -101,14 +101,14 @@ def find_scope(directory: str, env: Mapping[str, str]) -> WatchScope:
     if flags.disable_filewatcher or not checkout.top or not checkout.sound:
         return WatchScope(directory=checkout.directory)
     paths = paths_from(env)
-    situation = ConfigScope(
+    scope = ConfigScope(
         directory=checkout.directory,
         worktree=checkout.top,
         paths=paths,
         env=env,
         trusted=is_trusted(paths, env, checkout.top, checkout.directory),
     )
-    watcher = load_config(situation).config.watcher
+    watcher = load_config(scope).config.watcher
     ignore = (watcher.ignore if watcher else None) or ()
     return WatchScope(
         directory=checkout.directory,

@@ -53,7 +53,7 @@ class WorkspaceSources(Struct, frozen=True, kw_only=True):
 
     env: Mapping[str, str] = {}
     paths: Paths = Paths(data="", config="", cache="", state="", home="", os_home="")
-    situation: ConfigScope | None = None
+    scope: ConfigScope | None = None
     loaded: LoadedConfig | None = None
     offers: Callable[[], ProviderOffers | None] = _no_offers
     skills: Callable[[], tuple[Skill, ...]] = _no_skills
@@ -67,13 +67,13 @@ PROBE = ("weft-probe",)
 class LocalWorkspace(Struct, frozen=True, kw_only=True):
     """The `Workspace` of a directory."""
 
-    kit: Runtime
+    runtime: Runtime
     sources: WorkspaceSources
     helpers: ToolHelpers
     mcp: Mcp
 
     async def get_whereabouts(self) -> WorkspacePaths:
-        paths, place = self.sources.paths, self.kit.place
+        paths, place = self.sources.paths, self.runtime.place
         return WorkspacePaths(
             home=paths.os_home,
             state=paths.state,
@@ -84,25 +84,25 @@ class LocalWorkspace(Struct, frozen=True, kw_only=True):
         )
 
     async def get_vcs(self) -> Vcs:
-        if self.kit.place.project.vcs is None:
+        if self.runtime.place.project.vcs is None:
             return Vcs()
-        git, worktree = Git(self.sources.env), self.kit.place.worktree
+        git, worktree = Git(self.sources.env), self.runtime.place.worktree
         try:
             return Vcs(branch=await asyncio.to_thread(git.find_branch, worktree))
         except GitError:
             return Vcs()  # git is missing, or the repository is gone: front ends then show no branch
 
     async def check_store(self) -> None:
-        for value in ({"at": self.kit.clock.now()}, None):  # the second write removes the first
-            await self.kit.store.keep(PROBE, value)
+        for value in ({"at": self.runtime.clock.now()}, None):  # the second write removes the first
+            await self.runtime.store.keep(PROBE, value)
 
     async def list_damage(self) -> list[Damage]:
-        return await self.kit.store.damage()
+        return await self.runtime.store.damage()
 
     # --- projects ---
 
     async def list_projects(self) -> list[Project]:
-        return await self.kit.store.list_projects()
+        return await self.runtime.store.list_projects()
 
     async def update_project(self, id: ProjectID, change: ProjectChange) -> Project:
         found = next((each for each in await self.list_projects() if each.id == id), None)
@@ -113,16 +113,16 @@ class LocalWorkspace(Struct, frozen=True, kw_only=True):
             for name in ("name", "icon", "commands")
             if (value := getattr(change, name)) is not None
         }
-        time = replace(found.time, updated=self.kit.clock.now())
+        time = replace(found.time, updated=self.runtime.clock.now())
         changed = replace(found, time=time, **changes)
-        await self.kit.journal.commit(ProjectUpdated(info=changed))
+        await self.runtime.journal.commit(ProjectUpdated(info=changed))
         return changed
 
     # --- agents, skills and tools ---
 
     async def list_agents(self) -> list[Agent]:
-        first = self.kit.default_agent
-        found = sorted(self.kit.agents.values(), key=lambda agent: agent.name != first)
+        first = self.runtime.default_agent
+        found = sorted(self.runtime.agents.values(), key=lambda agent: agent.name != first)
         # A prompt or an option may contain a secret through `{env:…}`.
         secrets = list_secret_values(self.sources.env)
         return [
@@ -138,14 +138,14 @@ class LocalWorkspace(Struct, frozen=True, kw_only=True):
         return list(await asyncio.to_thread(self.sources.skills))
 
     async def list_tools(self, model: ModelRef | None = None) -> list[ToolInfo]:
-        available = {**self.kit.tools, **self.kit.mcp.tools()}
+        available = {**self.runtime.tools, **self.runtime.mcp.tools()}
         tools = [tool for name, tool in available.items() if name not in HIDDEN_TOOLS]
         if model is None:
             return [
                 ToolInfo(id=tool.name, description=tool.about, parameters=schema_of(tool)) for tool in tools
             ]
-        agent, found = self.kit.agents[self.kit.default_agent], self.kit.models.get(model).model
-        specs = to_specs(tools, make_audience(self.kit, agent, found))
+        agent, found = self.runtime.agents[self.runtime.default_agent], self.runtime.models.get(model).model
+        specs = to_specs(tools, make_audience(self.runtime, agent, found))
         return [
             ToolInfo(id=spec.name, description=spec.about, parameters=dict(spec.schema)) for spec in specs
         ]
@@ -155,11 +155,11 @@ class LocalWorkspace(Struct, frozen=True, kw_only=True):
     async def list_lsp(self) -> list[LspStatus]:
         return [
             LspStatus(id=name, name=name, root=root, status="error" if broken else "connected")
-            for name, root, broken in self.helpers.lookout.list_servers()
+            for name, root, broken in self.helpers.language_servers.list_servers()
         ]
 
     async def list_formatters(self) -> list[FormatterStatus]:
-        found = await asyncio.to_thread(self.helpers.tidy.list_formatters)
+        found = await asyncio.to_thread(self.helpers.formatters.list_formatters)
         return [FormatterStatus(name=name, extensions=endings, enabled=used) for name, endings, used in found]
 
     async def list_mcp(self) -> dict[str, AnyMcpStatus]:

@@ -186,10 +186,10 @@ def _check_sizes(places: list[SnapshotLocation], target: DoctorInput) -> Iterato
 def _find_budget(target: DoctorInput) -> int:
     try:
         at = find_checkout(target.directory)
-        situation = ConfigScope(
+        scope = ConfigScope(
             directory=at.directory, worktree=at.top or at.directory, paths=target.paths, env=target.env
         )
-        config = load_config(situation).vouched
+        config = load_config(scope).vouched
     except (WeftError, OSError):  # reported by `examine_configuration`
         return MAX_BYTES
     own = (config.experimental or ExperimentalConfig()).weft or WeftConfig()

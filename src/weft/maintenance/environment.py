@@ -140,10 +140,10 @@ def _check_file_system(target: DoctorInput) -> Iterator[DoctorFinding]:
 def examine_configuration(target: DoctorInput) -> list[DoctorFinding]:
     try:
         at = find_checkout(target.directory)
-        situation = ConfigScope(
+        scope = ConfigScope(
             directory=at.directory, worktree=at.top or at.directory, paths=target.paths, env=target.env
         )
-        loaded = load_config(situation)
+        loaded = load_config(scope)
     except ConfigError as error:
         return [_to_finding("problem", error)]
     except (WeftError, OSError) as error:

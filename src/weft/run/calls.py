@@ -198,7 +198,7 @@ def make_tool_context(
         clock=runtime.clock,
         ask=allow_named_agents(runtime.store, session, call, ask),
         report=report,
-        resources=runtime.desk(session),
+        resources=runtime.make_resources(session),
         agents=runtime.agents,
     )
     return replace(context, spawn=partial(runtime.spawn, context))

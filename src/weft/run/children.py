@@ -50,24 +50,24 @@ class ChildSpawner:
         self._runtime = runtime
         self._runs = runs
 
-    async def spawn(self, context: ToolContext, errand: ChildTask) -> ChildResult:
+    async def spawn(self, context: ToolContext, child_task: ChildTask) -> ChildResult:
         """Run a task in a child of the calling session. The child has settled when this returns or raises."""
         runtime = self._runtime
-        agent = runtime.agents.get(errand.agent)
+        agent = runtime.agents.get(child_task.agent)
         if agent is None:
-            raise unknown_agent_error(errand.agent, runtime.agents)
-        child = await self._open_child(context, errand, agent)
+            raise unknown_agent_error(child_task.agent, runtime.agents)
+        child = await self._open_child(context, child_task, agent)
         model = agent.model or await self._find_model(context)
         progress = ChildProgress(child.id, model, await runtime.store.list_messages(child.id))
-        await context.report(title=errand.description, metadata=progress.metadata())
+        await context.report(title=child_task.description, metadata=progress.metadata())
         reader = MentionScope(
             place=runtime.place, limits=to_limits(agent, child), agents=dict(runtime.agents)
         )
         # An agent's own model is chosen when the prompt is admitted, together with its fallbacks.
         input = PromptInput(
-            agent=errand.agent,
+            agent=child_task.agent,
             model=None if agent.model else model,
-            parts=await resolve_mentions(errand.prompt, reader),
+            parts=await resolve_mentions(child_task.prompt, reader),
         )
         answer = await self._run_reporting(child.id, input, progress, context.report)
         progress.take(await runtime.store.list_messages(child.id))
@@ -80,7 +80,7 @@ class ChildSpawner:
 
     # --- the session ---
 
-    async def _open_child(self, context: ToolContext, errand: ChildTask, agent: Agent) -> Session:
+    async def _open_child(self, context: ToolContext, child_task: ChildTask, agent: Agent) -> Session:
         """Return a new child session, or the one to continue. Neither may do more than its parent."""
         runtime = self._runtime
         parent = await runtime.store.get_session(context.session_id)
@@ -90,12 +90,12 @@ class ChildSpawner:
                 f"A task can be handed on {runtime.subtasks.depth} levels deep, and no deeper. Do it yourself."
             )
         denied = list_denied(agent, runtime.subtasks.primary_tools, deepest=depth == runtime.subtasks.depth)
-        if errand.session_id is None:
-            title = f"{errand.description} (@{errand.agent} subagent)"
+        if child_task.session_id is None:
+            title = f"{child_task.description} (@{child_task.agent} subagent)"
             input = SessionInput(parent_id=parent.id, title=title, permission=denied)
             child = await create(runtime.maker, input, parent=parent)
         else:
-            child = await self._find_earlier(parent, errand.session_id)
+            child = await self._find_earlier(parent, child_task.session_id)
         sender = _find_agent(context.agent, runtime)
         if narrow_child(child, parent, denied, sender) == child:
             return child

@@ -25,16 +25,16 @@ class Prompter(Protocol):
 
 
 def with_questions(runtime: Runtime, runs: Prompter) -> Callable[[SessionID], ToolResources]:
-    """Return the runtime's `desk`, extended by questions to the person and by handover to another agent."""
+    """Return the runtime's `make_resources`, extended by questions to the person and by handover to another agent."""
 
-    def desk(session: SessionID) -> ToolResources:
+    def make_resources(session: SessionID) -> ToolResources:
         return replace(
-            runtime.desk(session),
+            runtime.make_resources(session),
             inquire=make_inquire(runtime, session),
             handover=SessionHandover(runtime, runs, session),
         )
 
-    return desk
+    return make_resources
 
 
 def make_inquire(runtime: Runtime, session: SessionID) -> AskQuestions:

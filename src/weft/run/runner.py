@@ -118,7 +118,7 @@ class Runner:
 
     def __init__(self, runtime: Runtime, tasks: asyncio.TaskGroup) -> None:
         self._runtime = replace(
-            runtime, spawn=ChildSpawner(runtime, self).spawn, desk=with_questions(runtime, self)
+            runtime, spawn=ChildSpawner(runtime, self).spawn, make_resources=with_questions(runtime, self)
         )
         self._tasks = tasks
         self._runs: dict[SessionID, SessionRun] = {}

@@ -71,16 +71,16 @@ async def end_no_jobs(*sessions: SessionID) -> None:
     """Do nothing: there are no background jobs."""
 
 
-async def spawn_nothing(_: ToolContext, errand: ChildTask) -> ChildResult:
+async def spawn_nothing(_: ToolContext, child_task: ChildTask) -> ChildResult:
     """Refuse to start a child session: no runner has taken up this runtime yet."""
-    return await refuse_spawn(errand)
+    return await refuse_spawn(child_task)
 
 
 class Runtime(Struct, frozen=True, kw_only=True):
     """What all runs in one directory share.
 
     * `owner` names this process in leases;
-    * `desk` returns what the tools of a session share;
+    * `make_resources` returns what the tools of a session share;
     * `plan_files` has plans written to files, which are in `plans` if the directory is no checkout;
     * `listen` opens a listener to all events from then on;
     * `continue_on_deny` lets a run go on after a person refused a call;
@@ -110,7 +110,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     plan_files: bool
     gate: Gate
     questions: QuestionGate
-    desk: Callable[[SessionID], ToolResources]
+    make_resources: Callable[[SessionID], ToolResources]
     maker: SessionMaker
     listen: Callable[[], BusListener]
     subtasks: SubtaskLimits = SubtaskLimits()

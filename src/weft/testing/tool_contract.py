@@ -123,8 +123,8 @@ class Bench:
         del title
         self.metadata.append(metadata or {})
 
-    async def _spawn(self, errand: ChildTask) -> ChildResult:
-        return ChildResult(session_id=SessionID("ses_child"), text=errand.prompt * 20_000, metadata={})
+    async def _spawn(self, child_task: ChildTask) -> ChildResult:
+        return ChildResult(session_id=SessionID("ses_child"), text=child_task.prompt * 20_000, metadata={})
 
     async def _call_also(self, tool: str, arguments: dict[str, Any], *, error: str = "") -> bool:
         """Record a call of another tool without running it. Return False if `error` prevents it."""

@@ -303,12 +303,12 @@ class SpawnChild(Protocol):
     The child session has settled when this returns, raises or is cancelled.
     """
 
-    async def __call__(self, errand: ChildTask) -> ChildResult: ...
+    async def __call__(self, child_task: ChildTask) -> ChildResult: ...
 
 
-async def refuse_spawn(errand: ChildTask) -> ChildResult:
+async def refuse_spawn(child_task: ChildTask) -> ChildResult:
     """Raise `ToolError`. For callers that cannot start child sessions."""
-    del errand
+    del child_task
     raise ToolError("Tasks cannot be delegated here.")
 
 

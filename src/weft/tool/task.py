@@ -38,13 +38,13 @@ async def task(wanted: TaskInput, ctx: ToolContext) -> ToolResult:
 
 async def run_child_task(wanted: TaskInput, ctx: ToolContext) -> ToolResult:
     """Run the task with any agent, without asking for permission. For tasks that a person started directly."""
-    errand = ChildTask(
+    child_task = ChildTask(
         description=wanted.description,
         prompt=wanted.prompt,
         agent=wanted.subagent_type,
         session_id=(wanted.session_id or "").strip() or None,
     )
-    child = await ctx.spawn(errand)
+    child = await ctx.spawn(child_task)
     result = ToolResult(title=wanted.description, output=child.text, metadata=child.metadata)
     # Truncate here, so that the model always sees the metadata below the answer.
     truncated = await truncate_result(result, ctx.resources.spill)

@@ -46,10 +46,10 @@ class TrustStatus(Struct, frozen=True, kw_only=True):
 class ProjectTrust:
     """The trust in the project of one directory."""
 
-    def __init__(self, situation: ConfigScope) -> None:
-        self._situation = situation
-        self._records = TrustRecords(situation.paths)
-        self.root = find_root(situation)
+    def __init__(self, scope: ConfigScope) -> None:
+        self._situation = scope
+        self._records = TrustRecords(scope.paths)
+        self.root = find_root(scope)
 
     def get_status(self) -> TrustStatus:
         """Return whether the project is trusted now, and why."""
@@ -122,24 +122,24 @@ def open_trust(directory: str, env: Mapping[str, str]) -> ProjectTrust:
 
 def is_trusted(paths: Paths, env: Mapping[str, str], worktree: str, directory: str | None = None) -> bool:
     """Return True if the project's own configuration and code may take effect. `directory` defaults to its root."""
-    situation = ConfigScope(
+    scope = ConfigScope(
         directory=directory or worktree, worktree=worktree, paths=paths, env=env, trusted=False
     )
-    return ProjectTrust(situation).get_status().trusted
+    return ProjectTrust(scope).get_status().trusted
 
 
-def list_held_back(loaded: LoadedConfig, situation: ConfigScope) -> list[HeldItem]:
+def list_held_back(loaded: LoadedConfig, scope: ConfigScope) -> list[HeldItem]:
     """Return everything that is held back of an untrusted project, given its configuration loaded as untrusted."""
     return [
         *loaded.held,
-        *list_scripted_skills(situation),
-        *list_held_instructions(to_sources(loaded, situation)),
+        *list_scripted_skills(scope),
+        *list_held_instructions(to_sources(loaded, scope)),
     ]
 
 
-def to_warning(situation: ConfigScope, held: list[HeldItem]) -> ConfigError:
+def to_warning(scope: ConfigScope, held: list[HeldItem]) -> ConfigError:
     """Return a one-line warning that names what was held back."""
     names = [f"{each.kind} {each.name}" for each in held]
     more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
     message = f"not trusted, so held back: {', '.join(names[:MAX_SHOWN])}{more}; see: weft trust --show"
-    return ConfigError(find_root(situation), message)
+    return ConfigError(find_root(scope), message)

@@ -26,21 +26,21 @@ IGNORED_DIRECTORIES = frozenset({"node_modules", "plans", "__pycache__", ".git"}
 IGNORED_FILES = frozenset({".gitignore", "package.json", "package-lock.json", "bun.lock", "bun.lockb"})
 
 
-def find_root(situation: ConfigScope) -> str:
+def find_root(scope: ConfigScope) -> str:
     """Return the real path of the project that is trusted: the checkout or, without one, the directory."""
-    has_checkout = os.path.normpath(situation.worktree) != os.sep
-    return os.path.realpath(situation.worktree if has_checkout else situation.directory)
+    has_checkout = os.path.normpath(scope.worktree) != os.sep
+    return os.path.realpath(scope.worktree if has_checkout else scope.directory)
 
 
-def take_fingerprint(situation: ConfigScope) -> dict[str, str]:
+def take_fingerprint(scope: ConfigScope) -> dict[str, str]:
     """Return the hash of each file that matters, by its path from the root. Raise `DirectoryError` if there are too
     many."""
-    root = find_root(situation)
+    root = find_root(scope)
     # Loading has no effect, and here we must see what would be held back.
-    loaded = load_config(replace(situation, trusted=True))
+    loaded = load_config(replace(scope, trusted=True))
     fingerprint: dict[str, str] = {}
     size = 0
-    for path in dict.fromkeys((*_list_files(situation), *_list_named(loaded, situation, root))):
+    for path in dict.fromkeys((*_list_files(scope), *_list_named(loaded, scope, root))):
         found = _hash_file(path)
         if found is None:
             continue
@@ -49,7 +49,7 @@ def take_fingerprint(situation: ConfigScope) -> dict[str, str]:
         if len(fingerprint) >= MAX_FILES or size > MAX_BYTES:
             raise DirectoryError(root, "it contains more files than weft can check for trust")
         fingerprint[_format_path(path, root)] = digest
-    untrusted = replace(situation, trusted=False)
+    untrusted = replace(scope, trusted=False)
     for held in list_held_instructions(to_sources(loaded, untrusted)):
         fingerprint[f"{_format_path(held.path, root)} -> {held.name}"] = os.path.realpath(held.path)
     return fingerprint
@@ -62,8 +62,8 @@ def _format_path(path: str, root: str) -> str:
     return os.fsencode(shown).decode("utf-8", "backslashreplace")
 
 
-def _list_files(situation: ConfigScope) -> Iterator[str]:
-    for source in list_sources(situation, read_flags(situation.env)):
+def _list_files(scope: ConfigScope) -> Iterator[str]:
+    for source in list_sources(scope, read_flags(scope.env)):
         if source.origin.own:
             continue
         match source:
@@ -73,8 +73,8 @@ def _list_files(situation: ConfigScope) -> Iterator[str]:
                 yield from _walk(origin.path)
             case _:
                 pass
-    home = os.path.normpath(situation.paths.home)
-    for level in walk_up(situation):
+    home = os.path.normpath(scope.paths.home)
+    for level in walk_up(scope):
         if level != home:
             yield from _walk(os.path.join(level, ".claude", "skills"))
 
@@ -91,12 +91,12 @@ def _walk(top: str) -> Iterator[str]:
         yield from (os.path.join(directory, name) for name in sorted(files) if name not in IGNORED_FILES)
 
 
-def _list_named(loaded: LoadedConfig, situation: ConfigScope, root: str) -> Iterator[str]:
+def _list_named(loaded: LoadedConfig, scope: ConfigScope, root: str) -> Iterator[str]:
     """Yield the files of the project that its own settings and commands run."""
     for layer in loaded.layers:
         if layer.origin.own:
             continue
-        bases = dict.fromkeys((situation.directory, root, os.path.dirname(layer.origin.path)))
+        bases = dict.fromkeys((scope.directory, root, os.path.dirname(layer.origin.path)))
         for word in _list_words(layer):
             paths = (os.path.normpath(os.path.join(base, word.removeprefix("file://"))) for base in bases)
             yield from (path for path in paths if "\0" not in path and is_inside(path, root))

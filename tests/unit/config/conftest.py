@@ -31,7 +31,7 @@ class Home:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return path
 
-    def situation(self, directory: Path | None = None, *, trusted: bool = True) -> ConfigScope:
+    def scope(self, directory: Path | None = None, *, trusted: bool = True) -> ConfigScope:
         return ConfigScope(
             directory=str(directory or self.project),
             worktree=str(self.project),
@@ -43,7 +43,7 @@ class Home:
     def load(
         self, directory: Path | None = None, *, fetch: Fetch | None = None, strict: bool = False
     ) -> LoadedConfig:
-        return load_config(self.situation(directory), fetch=fetch, strict=strict)
+        return load_config(self.scope(directory), fetch=fetch, strict=strict)
 
     def with_env(self, env: Mapping[str, str]) -> "Home":
         self.env = {**self.env, **env}

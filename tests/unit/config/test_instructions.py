@@ -23,8 +23,8 @@ def read(
     known: Mapping[str, str] | None = None,
 ) -> list[tuple[str, str]]:
     """What is found, its paths as seen from home."""
-    situation = home.situation(directory, trusted=trusted)
-    found = read_instructions(to_sources(load_config(situation), situation, fetch), known)
+    scope = home.scope(directory, trusted=trusted)
+    found = read_instructions(to_sources(load_config(scope), scope, fetch), known)
     return [(each.source.removeprefix(f"{home.root}/"), each.text) for each in found]
 
 
@@ -141,9 +141,9 @@ def test_a_project_cannot_name_a_persons_files(home: Home) -> None:
 def test_where_there_is_no_checkout_a_link_must_stay_in_its_directory(home: Home) -> None:
     home.write(home.root / "secret", "hunter2")
     (home.project / "AGENTS.md").symlink_to(home.root / "secret")
-    situation = home.situation(trusted=False)
-    everywhere = type(situation)(
-        directory=situation.directory, worktree="/", paths=situation.paths, env=situation.env, trusted=False
+    scope = home.scope(trusted=False)
+    everywhere = type(scope)(
+        directory=scope.directory, worktree="/", paths=scope.paths, env=scope.env, trusted=False
     )
     found = read_instructions(to_sources(load_config(everywhere), everywhere))
 
@@ -209,9 +209,9 @@ def test_nothing_is_fetched_unless_there_is_a_way_to_and_it_is_the_persons_own_w
 
 def test_a_projects_own_addresses_are_fetched_once_it_is_trusted(home: Home) -> None:
     home.write(home.project / "opencode.json", '{"instructions": ["https://theirs.test/b"]}')
-    situation = home.situation()
+    scope = home.scope()
     for trusted, text in ((False, "[not read: it is not fetched]"), (True, "Theirs.")):
-        at = replace(situation, trusted=trusted)
+        at = replace(scope, trusted=trusted)
         found = read_instructions(to_sources(load_config(at), at, lambda _: b"Theirs."))
         assert [(each.source, each.text) for each in found] == [("https://theirs.test/b", text)]
 

@@ -375,7 +375,7 @@ def test_a_project_nobody_vouched_for_gets_nothing_spliced_in(home: Any) -> None
     home.with_env({"SECRET": "s"})
     home.write(home.config / "opencode.json", '{"theme": "{env:SECRET}"}')
     home.write(home.project / "opencode.json", '{"model": "{env:SECRET}", "default_agent": "plan"}')
-    config = load_config(home.situation(trusted=False)).config
+    config = load_config(home.scope(trusted=False)).config
     assert (config.theme, config.model, config.default_agent) == ("s", None, "plan")
 
 

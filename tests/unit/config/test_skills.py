@@ -31,7 +31,7 @@ class Place:
         file.write_text(f"---\nname: {name or file.parent.name}\ndescription: {description}\n---\n{body}\n")
         return file
 
-    def situation(self, *, trusted: bool = False, **env: str) -> ConfigScope:
+    def scope(self, *, trusted: bool = False, **env: str) -> ConfigScope:
         given = {"HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / ".config"), **env}
         return ConfigScope(
             directory=str(self.deep),
@@ -42,7 +42,7 @@ class Place:
         )
 
     def found(self, *, trusted: bool = False, **env: str) -> dict[str, str]:
-        skills = find_skills(self.situation(trusted=trusted, **env)).skills
+        skills = find_skills(self.scope(trusted=trusted, **env)).skills
         return {skill.name: os.path.relpath(skill.location, self.root) for skill in skills}
 
 
@@ -74,7 +74,7 @@ def test_a_skill_is_what_its_front_matter_says(place: Place) -> None:
     file.write_text(
         "---\nname: weaving\ndescription: Use when: you   weave\n---\n\n# Weave\n\nOver, under.\n"
     )
-    found = find_skills(place.situation())
+    found = find_skills(place.scope())
     skill = Skill(name="weaving", description="Use when: you weave", location=str(file))
     assert (found.skills, found.problems) == ((skill,), ())
     assert read_skill(skill) == "# Weave\n\nOver, under."
@@ -88,7 +88,7 @@ def test_what_is_no_skill_is_passed_over_and_named(place: Place, text: str) -> N
     file = place.put("project/.claude/skills/x")
     file.write_bytes(text.encode("latin-1"))
     place.put("project/.claude/skills/y")
-    found = find_skills(place.situation())
+    found = find_skills(place.scope())
     assert [skill.name for skill in found.skills] == ["y"]
     assert [problem.path for problem in found.problems] == [str(file)]
 
@@ -102,7 +102,7 @@ def test_of_one_name_the_nearest_counts_but_one_s_own_before_a_stranger_s(
     for path in ("project/.claude/skills/x", "project/deep/.claude/skills/x", "home/.claude/skills/x"):
         place.put(path)
     assert place.found(trusted=trusted) == {"x": f"{counts}/SKILL.md"}
-    assert len(find_skills(place.situation(trusted=trusted)).problems) == 2
+    assert len(find_skills(place.scope(trusted=trusted)).problems) == 2
 
 
 def test_a_link_out_of_a_project_is_followed_only_if_it_is_trusted(place: Place) -> None:
@@ -134,13 +134,13 @@ def test_switches_leave_places_out(place: Place) -> None:
 
 def test_a_description_is_short_and_one_line(place: Place) -> None:
     place.put("home/.claude/skills/x", description="word " * 1000)
-    [skill] = find_skills(place.situation()).skills
+    [skill] = find_skills(place.scope()).skills
     assert len(skill.description) == 1024
 
 
 def test_a_skill_that_is_gone_or_broken_says_so(place: Place) -> None:
     file = place.put("home/.claude/skills/x")
-    [skill] = find_skills(place.situation()).skills
+    [skill] = find_skills(place.scope()).skills
     file.write_text("---\nname: [\n---\n")
     with pytest.raises(ConfigError, match="front matter"):
         read_skill(skill)
@@ -151,7 +151,7 @@ def test_a_skill_that_is_gone_or_broken_says_so(place: Place) -> None:
 
 def test_a_file_is_read_again_only_once_it_has_changed(place: Place) -> None:
     kept, changed = (place.put(f"home/.claude/skills/{name}") for name in ("kept", "changed"))
-    finder = SkillFinder(place.situation())
+    finder = SkillFinder(place.scope())
     first = {skill.name: skill for skill in finder.find().skills}
     place.put("home/.claude/skills/changed", description="Another purpose.")
     place.put("home/.claude/skills/new")

@@ -230,7 +230,7 @@ async def test_initialising_writes_down_when() -> None:
     async with open_house([Say(text="written")]) as house:
         session = await start(house)
         answer = await house.api.initialize(session)
-        project = await house.store.find_project(house.api.kit.place.project.id)
+        project = await house.store.find_project(house.api.runtime.place.project.id)
 
         assert isinstance(answer.info, AssistantMessage)
         assert project is not None

@@ -37,7 +37,7 @@ class Talk:
     def __init__(self, api: LocalApi, session: SessionID) -> None:
         self.api = api
         self.session = session
-        self.mint: Mint = api.kit.mint
+        self.mint: Mint = api.runtime.mint
         self.now = NOW - 100_000
 
     def _ids(self, message: MessageID) -> dict[str, Any]:
@@ -168,7 +168,7 @@ async def test_a_revert_is_carried_over_if_what_it_points_to_is() -> None:
         first, second = await spoken.ask("one"), await spoken.ask("two")
         known = await house.api.get_session(spoken.session)
         reverted = replace(known, revert=SessionRevert(message_id=second.id, snapshot="abc"))
-        await house.api.kit.journal.commit(SessionUpdated(info=reverted))
+        await house.api.runtime.journal.commit(SessionUpdated(info=reverted))
         whole = await house.api.fork_session(spoken.session)
         copies = await house.api.list_messages(whole.id)
         assert whole.revert == SessionRevert(message_id=copies[1].info.id, snapshot="abc")
@@ -181,7 +181,7 @@ async def test_a_fork_has_spent_nothing_and_has_the_todos_only_if_it_is_whole() 
         spoken = await talk(house.api)
         last = await spoken.ask("one")
         todos = (Todo(content="weave", status="pending", priority="low"),)
-        await house.api.kit.journal.commit(TodoUpdated(session_id=spoken.session, todos=todos))
+        await house.api.runtime.journal.commit(TodoUpdated(session_id=spoken.session, todos=todos))
         whole = await house.api.fork_session(spoken.session)
         ledger = get_weft_data(whole).spent
         assert ledger is not None

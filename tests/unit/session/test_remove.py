@@ -61,7 +61,7 @@ async def test_what_is_shared_is_taken_back_first_and_if_that_fails_nothing_goes
 
         remover = Remover(
             store=house.store,
-            journal=house.api.kit.journal,
+            journal=house.api.runtime.journal,
             clock=HandClock(NOW),
             owner="the test",
             stop=house.api.abort,
@@ -83,7 +83,11 @@ async def test_a_child_that_is_made_while_runs_are_ended_goes_too() -> None:
                 made.append((await house.api.create_session(SessionInput(parent_id=id))).id)
 
         remover = Remover(
-            store=house.store, journal=house.api.kit.journal, clock=HandClock(NOW), owner="test", stop=stop
+            store=house.store,
+            journal=house.api.runtime.journal,
+            clock=HandClock(NOW),
+            owner="test",
+            stop=stop,
         )
         assert [each.id for each in await remove(remover, session.id)] == [*made, session.id]
         assert await house.api.list_sessions() == []
