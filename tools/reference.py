@@ -350,7 +350,7 @@ def events_page() -> str:
 
 def event_lines() -> Iterator[str]:
     yield 'An event is a fact in the past tense. Over HTTP (`GET /event`) it is `{"type", "properties"}`; in Python'
-    yield "(`api.events()`) it is the class beside its type, wrapped in `Told` with a cursor. A **durable** event changes what is"
+    yield "(`api.events()`) it is the class beside its type, wrapped in `PublishedEvent` with a cursor. A **durable** event changes what is"
     yield "stored, and is published only after it is stored. The others are published and not kept."
     durable = set(get_args(Durable))
     for title, kinds in (

@@ -178,7 +178,7 @@ def test_a_value_that_stays_wrong_is_a_failure_that_names_the_fault(weft: Run) -
     with open_web(Turns(in_responses('{"nom": "Ada"}'))) as web:
         code, out, err = weft(web, "@ai-sdk/openai", PERSON)
     assert (code, out, len(web.asked)) == (1, "", 3)
-    assert "its answer does not keep to the schema: $: 'name' is a required property" in err
+    assert "its answer does not match the schema: $: 'name' is a required property" in err
 
 
 def test_what_the_configuration_says_of_a_model_wins(weft: Run) -> None:

@@ -70,7 +70,7 @@ async def test_one_that_raises_there_is_left_alone_and_the_turn_goes_on(project:
                 break
 
     assert len(project.said) == 3
-    assert project.told()[2].endswith("after 3 faults its hooks are called no more")
+    assert project.told()[2].endswith("after 3 faults its hooks are no longer called")
     assert str(project.said[2]) in str(failures[2])
 
 

@@ -68,7 +68,7 @@ async def test_a_turn_with_a_plugin_that_raises_and_exits_comes_to_its_end(proje
     assert project.told() == [
         f"{where}:11: hook chat.message: SystemExit: None; that was fault 1 of 3",
         f"{where}:15: hook experimental.chat.system.transform: SystemExit: 3; that was fault 2 of 3",
-        f"{where}:7: hook chat.params: ValueError: no params today; after 3 faults its hooks are called no more",
+        f"{where}:7: hook chat.params: ValueError: no params today; after 3 faults its hooks are no longer called",
     ]
 
 
@@ -144,7 +144,7 @@ async def test_a_plugin_that_stays_stuck_is_left_alone_without_waiting_for_it_ag
     assert [line.rpartition("; ")[2] for line in project.told()] == [
         "that was fault 1 of 3",
         "that was fault 2 of 3",
-        "after 3 faults its hooks are called no more",
+        "after 3 faults its hooks are no longer called",
     ]
 
 

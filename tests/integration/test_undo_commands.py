@@ -73,7 +73,7 @@ def test_undo_takes_the_last_prompt_back_and_says_what_became_of_each_file(root:
         "kept         b.txt  you changed it since",
         "removed      n.txt",
         "note: changes that commands made to ignored files, nested repositories and files outside the project are not undone",
-        f"{session} stands before “Weave.”; 3 messages go when it goes on, weft redo brings them back",
+        f"{session} is now before “Weave.”; the next prompt removes 3 messages, weft redo restores them",
     ]
     assert texts(root) == {"a.txt": "two\n", "b.txt": "me\n"}
     assert "3 messages were taken back" in said(capsys, "session", "show", session)
@@ -266,7 +266,7 @@ def test_what_is_missing_refuses_with_a_code_of_its_own(root: Path, capsys: Out)
             path.unlink()
     out = said(capsys, "undo", "--yes", code=1)
     assert "missing      b.txt" in out
-    assert "nothing can be taken back" in out
+    assert "nothing can be undone" in out
     assert texts(root) == CHANGED
     findings = told(capsys, "doctor")["findings"]
     (found,) = [each for each in findings if each["area"] == "undo"]

@@ -128,7 +128,8 @@ def _find_target(to: str | None, session: Session, history: Sequence[MessageWith
 def _format_position(gone: Sequence[MessageWithParts]) -> str:
     words = sanitize(get_first_line(gone, gone[0].info.id))
     short = words if len(words) <= TITLE_WIDTH else words[: TITLE_WIDTH - 1] + "…"
-    return f"stands before “{short}”; {format_count(len(gone), 'message goes', 'messages go')} when it goes on, weft redo brings {'it' if len(gone) == 1 else 'them'} back"
+    count = format_count(len(gone), "message", "messages")
+    return f"is now before “{short}”; the next prompt removes {count}, weft redo restores {'it' if len(gone) == 1 else 'them'}"
 
 
 async def _carry_out(chosen: argparse.Namespace, action: UndoAction, question: str) -> int:
@@ -203,7 +204,7 @@ def _print_outcome(outcome: UndoOutcome, *, as_json: bool, done: bool) -> None:
     if done:
         print(f"{Paint(sys.stdout).bold(outcome.reverted.session.id)} {outcome.stands}")
     elif is_refused(outcome.reverted.files):
-        print("nothing can be taken back: what files were like is missing; --file takes back single ones")
+        print("nothing can be undone: the content of some files is missing; undo single files with --file")
 
 
 def _print_failed(error: RestoreFailedError) -> None:

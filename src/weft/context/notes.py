@@ -51,7 +51,7 @@ def _make_environment_note(environment: Environment, *, before: Environment) -> 
         return None
     moved = replace(environment, today=before.today) != before
     text = (
-        f"You work in another place now.\n\n{describe_environment(environment)}"
+        f"Your working environment has changed.\n\n{describe_environment(environment)}"
         if moved
         else f"Today's date is now {environment.today}."
     )
@@ -60,7 +60,7 @@ def _make_environment_note(environment: Environment, *, before: Environment) -> 
 
 def _make_instruction_note(instruction: Instruction, *, new: bool) -> ContextNote:
     text = (
-        "There are further instructions to keep to."
+        "Follow these additional instructions."
         if new
         else "These instructions have changed. They now say the following, and what they said before no longer holds."
     )
@@ -71,7 +71,7 @@ def _make_instruction_note(instruction: Instruction, *, new: bool) -> ContextNot
 
 
 def _make_removed_note(source: str) -> ContextNote:
-    text = wrap_reminder(f"The instructions from {source} no longer hold: they are gone.")
+    text = wrap_reminder(f"The instructions from {source} no longer apply: the file was removed.")
     return ContextNote(text=text, about={"instruction": {"source": source}})
 
 

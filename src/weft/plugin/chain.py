@@ -31,8 +31,8 @@ def check_result(hook: Hook[Any, NowT], now: NowT, result: Any) -> NowT:
         known = [field for field in hook.now.__struct_encode_fields__ if field != "$extra"]
         for key in result:
             if key not in known:
-                hint = f"there is {', '.join(known)}"
-                raise InvalidInputError("what it returned", f"there is no {str(key)[:80]!r} here", hint=hint)
+                hint = f"it may have {', '.join(known)}"
+                raise InvalidInputError("what it returned", f"unknown field {str(key)[:80]!r}", hint=hint)
         return decode(encode({**before, **result}), hook.now, where="what it returned")
     if type(result) is not hook.now:
         expected = f"a {hook.now.__name__}, a dict or None"
@@ -68,15 +68,14 @@ class FaultCounter:
         return self._faults[plugin] >= self._allowed
 
     def fault(self, plugin: str, reason: str, *, line: int = 0) -> None:
-        """Count and report a fault of a plugin, which is named by its path. One that is called no more is not
-        reported."""
+        """Count and report a fault of a plugin, which is named by its path. Ignore the faults of one that is off."""
         if self.is_off(plugin):
             return
         self._faults[plugin] += 1
         count = self._faults[plugin]
         after = f"; that was fault {count} of {self._allowed}"
         if self.is_off(plugin):
-            after = f"; after {count} faults its hooks are called no more"
+            after = f"; after {count} faults its hooks are no longer called"
         self._report(ConfigError(plugin, f"{reason}{after}", at=(line, 0)))
 
     def give_up(self, plugin: str, reason: str, *, line: int = 0) -> None:

@@ -87,7 +87,7 @@ class ChildSpawner:
         depth = len(await self._list_ancestors(parent)) + 1
         if depth > runtime.subtasks.depth:
             raise ToolError(
-                f"A task can be handed on {runtime.subtasks.depth} levels deep, and no deeper. Do it yourself."
+                f"Tasks can be nested {runtime.subtasks.depth} levels deep, and no deeper. Do it yourself."
             )
         denied = list_denied(agent, runtime.subtasks.primary_tools, deepest=depth == runtime.subtasks.depth)
         if child_task.session_id is None:

@@ -232,7 +232,7 @@ def check_handed_value(call: CallStarted, format: JsonFormat) -> HandedValue:
     if not faults:
         done = CallDone(call_id=call.call_id, title=VALUE_TOOL, output=TAKEN, metadata={"valid": True})
         return HandedValue(outcome=done, value=value)
-    message = "The value does not keep to the schema:\n" + "\n".join(f"- {fault}" for fault in faults)
+    message = "The value does not match the schema:\n" + "\n".join(f"- {fault}" for fault in faults)
     return HandedValue(
         outcome=CallFailed(call_id=call.call_id, error=f"{message}\nMend it, and call {VALUE_TOOL} again.")
     )
@@ -276,7 +276,7 @@ def find_value_failure(history: Sequence[MessageWithParts], step: ModelStep) -> 
         return None  # the model is still working
     if len(misses) <= get_retries(format) and not step.last:
         return None
-    reason = misses[-1] if misses else "the steps it may take were used up"
+    reason = misses[-1] if misses else "it reached its step limit"
     return StructureFailure(
         data=StructureData(
             message=f"the model did not give the value that was asked for: {reason}",
@@ -307,9 +307,7 @@ def _find_miss(message: MessageWithParts, format: JsonFormat) -> str | None:
         text = "".join(part.text for part in message.parts if isinstance(part, TextPart))
         value = from_text(format.schema, text)
         faults = [] if value is UNSET else list_faults(value, format.schema)
-        return (
-            f"its answer does not keep to the schema: {'; '.join(faults)}" if faults else "it ended in words"
-        )
+        return f"its answer does not match the schema: {'; '.join(faults)}" if faults else "it ended in words"
     for part in message.parts:
         if not isinstance(part, ToolPart):
             continue

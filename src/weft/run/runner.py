@@ -372,8 +372,10 @@ class Runner:
             await run_to_completion(self._end(run, failure, owed))
 
     async def _answer(self, run: SessionRun) -> None:
-        """Run loops until nothing is left to answer. A prompt that came too late for one loop is answered by the next; between the
-        last look for one and the end of the run nothing is awaited."""
+        """Run loops until nothing is left to answer. The next loop answers a prompt that came too late for the last one.
+
+        No prompt is lost: nothing is awaited between the last check for one and the end of the run.
+        """
         with self._views.of(run.session.id) as view:
             runtime = replace(self._runtime, view=view)
             while True:

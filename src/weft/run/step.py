@@ -244,7 +244,7 @@ class AnswerRequest:
     # --- one attempt ---
 
     async def _send(self) -> ProviderError | None:
-        """Send the current request once. Return None if the answer is complete, or if what it did already has to stand."""
+        """Send the current request once. Return None if the answer is complete, or if it cannot be retried because its tool calls already ran."""
         model = self._served.model
         asked = ChatRequest(
             session_id=self._answer.session.id,

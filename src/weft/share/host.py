@@ -36,7 +36,7 @@ def new_share_id() -> str:
 
 
 class ShareHost:
-    """`Showing` for a server with share pages. On any other there is nothing to see."""
+    """Implements `SharePages`. On a server without share pages every lookup raises `NotFoundError`."""
 
     def __init__(self, context: ShareContext) -> None:
         self._context = context

@@ -23,7 +23,7 @@ class SnapshotLimits(Struct, frozen=True, kw_only=True):
 
 
 class RestorePlan(Struct, frozen=True, kw_only=True):
-    """What to restore: the files before these patches (oldest first), or only `files` (absolute, as in `Patch.files`).
+    """Restore files to their state before these patches (oldest first), or only `files` (absolute, as in `Patch.files`).
 
     `note` is the caller's own label. After a crash, `recover` passes it to the caller to ask whether the restore should stand.
     """

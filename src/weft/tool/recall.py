@@ -11,7 +11,7 @@ MAX_RESULTS: Final = 20
 
 
 class RecallInput(Struct, frozen=True, kw_only=True):
-    query: Annotated[str, Meta(description="Words that must all be there.")]
+    query: Annotated[str, Meta(description="Words that must all occur in a message.")]
     limit: Annotated[
         int, Meta(description=f"How many places at most, up to {MAX_RESULTS}.", ge=1, le=MAX_RESULTS)
     ] = 5

@@ -47,10 +47,10 @@ def test_a_changed_file_is_noted_with_what_it_says_now() -> None:
 def test_a_new_file_and_one_that_is_gone_are_noted() -> None:
     new, gone = list_notes(basis(("/a", "x")), basis(("/b", "y")))
 
-    assert "further instructions" in new.text
+    assert "additional instructions" in new.text
     assert "Instructions from: /b\ny" in new.text
     assert gone.text == (
-        "<system-reminder>\nThe instructions from /a no longer hold: they are gone.\n</system-reminder>"
+        "<system-reminder>\nThe instructions from /a no longer apply: the file was removed.\n</system-reminder>"
     )
 
 

@@ -118,7 +118,7 @@ async def test_a_file_that_comes_and_one_that_goes_are_noted_once(repository: Re
         await house.api.prompt(session, say("third"))
         stored = await house.api.list_messages(session)
 
-    gone = f"The instructions from {repository.near}/AGENTS.md no longer hold: they are gone."
+    gone = f"The instructions from {repository.near}/AGENTS.md no longer apply: the file was removed."
     assert parts(stored[2]) == [("second", False), (wrap_reminder(gone), True)]
     assert parts(stored[4]) == [("third", False)]
 
