@@ -77,7 +77,7 @@ async def test_exit_code_2_says_no_and_standard_error_why(project: Project) -> N
         ("echo '{\"later\": {}}'", 'what it printed: is not an object with a "now"'),
         ("echo '{\"now\": 3}'", 'what it printed: "now" is not an object'),
         ('echo \'{"now": {"args": 3}}\'', "what it returned: Expected `object`, got `int`"),
-        ('echo \'{"now": {"arg": {}}}\'', "what it returned: there is no 'arg' here"),
+        ('echo \'{"now": {"arg": {}}}\'', "what it returned: unknown field 'arg'"),
         ("exec nosuchcommand_", "the command: ended with code 127"),
     ],
 )

@@ -95,9 +95,9 @@ def test_another_value_is_taken_and_nobody_else_holds_on_to_it() -> None:
 
 def test_a_dict_names_what_is_to_be_otherwise() -> None:
     assert check_result(CHAT_PARAMS, NOW, {"topP": 0.1}) == NOW.but(top_p=0.1)
-    with pytest.raises(WeftError, match="there is no 'top_p'") as raised:
+    with pytest.raises(WeftError, match="unknown field 'top_p'") as raised:
         check_result(CHAT_PARAMS, NOW, {"top_p": 0.1})
-    assert raised.value.hint == "there is temperature, topP, topK, options"
+    assert raised.value.hint == "it may have temperature, topP, topK, options"
 
 
 def test_what_only_hears_may_give_back_what_it_likes() -> None:
