@@ -141,7 +141,7 @@ def test_the_shell_hooks_forbid_a_call_and_hear_the_end(tmp_path: Path) -> None:
     state = lines(ran, "tool_use")[-1]["part"]["state"]
     assert "One command at a time, please" in state["error"]
     (idle,) = (tmp_path / "shell-hooks" / "idle.log").read_text().splitlines()
-    assert json.loads(idle)["told"]["event"]["type"] == "session.idle"
+    assert json.loads(idle)["input"]["event"]["type"] == "session.idle"
 
 
 @pytest.mark.parametrize("command", [("plugin", "list"), ("plugin", "list", "--format", "json")])

@@ -19,10 +19,10 @@ from weft.model.part import CompletedState, ErrorState, TextPart, ToolPart
 from weft.model.permission import PermissionRequest, Rule
 from weft.plugin.hooks import (
     CallArguments,
+    CallHookInput,
     CallOutcome,
-    CallTold,
+    CommandHookInput,
     CommandParts,
-    CommandTold,
     PermissionAnswer,
 )
 from weft.provider.contract import AssistantTurn, CallContent, ResultContent, ToolTurn
@@ -57,7 +57,7 @@ def short(part: ToolPart) -> str:
             return "?"
 
 
-def louder(told: CallTold, now: CallArguments) -> CallArguments:
+def louder(told: CallHookInput, now: CallArguments) -> CallArguments:
     return now.but(args={"words": f"{now.args['words']}!"})
 
 
@@ -80,7 +80,7 @@ async def test_a_call_is_made_with_the_arguments_of_the_plugin_and_shown_with_th
         assert made.content[0].input == {"words": "x"}
         assert isinstance(brought, ToolTurn)
         assert brought.content[0].output == "x!"
-        assert hooks.told[0][1] == CallTold(
+        assert hooks.calls[0][1] == CallHookInput(
             tool="echo", session_id=session, call_id=call.call_id, args={"words": "x"}
         )
 
@@ -144,7 +144,7 @@ async def test_calls_of_a_batch_and_of_a_subtask_are_told_like_all_others() -> N
         subtask = SubtaskInput(prompt="look", description="Look", agent="general")
         await house.api.prompt(session, PromptInput(parts=(subtask,)))
         calls = await calls_of(house, session)
-        told = [(name.rpartition(".")[2], at.tool, at.call_id) for name, at, _ in hooks.told]
+        told = [(name.rpartition(".")[2], at.tool, at.call_id) for name, at, _ in hooks.calls]
 
         by_tool = {call.tool: call.call_id for call in calls}
         assert told == [
@@ -161,7 +161,7 @@ async def test_calls_of_a_batch_and_of_a_subtask_are_told_like_all_others() -> N
 
 
 async def test_what_came_of_a_call_is_told_as_the_plugin_would_have_it() -> None:
-    def retold(told: CallTold, now: CallOutcome) -> CallOutcome:
+    def retold(told: CallHookInput, now: CallOutcome) -> CallOutcome:
         return now.but(title="T", output=f"<{now.output}>", metadata={**now.metadata, "seen": told.args})
 
     async with open_house([CALL], [Say(text="ok")], hooks=HandHooks({"tool.execute.after": retold})) as house:
@@ -175,7 +175,7 @@ async def test_what_came_of_a_call_is_told_as_the_plugin_would_have_it() -> None
 
 @pytest.mark.parametrize("own", [{}, {"truncated": False}])
 async def test_what_a_plugin_makes_of_an_output_is_bounded_too(own: dict[str, Any]) -> None:
-    def flood(told: CallTold, now: CallOutcome) -> CallOutcome:
+    def flood(told: CallHookInput, now: CallOutcome) -> CallOutcome:
         return now.but(output="line\n" * MAX_BYTES, metadata=own)
 
     async with open_house([CALL], [Say(text="ok")], hooks=HandHooks({"tool.execute.after": flood})) as house:
@@ -196,7 +196,7 @@ def commands(**templates: str) -> Any:
 
 
 async def test_a_command_becomes_the_prompt_that_a_plugin_makes_of_it() -> None:
-    def more(told: CommandTold, now: CommandParts) -> CommandParts:
+    def more(told: CommandHookInput, now: CommandParts) -> CommandParts:
         return now.but(parts=(*now.parts, TextInput(text=f"({told.command} {told.arguments})")))
 
     hooks = HandHooks({"command.execute.before": more})
@@ -260,7 +260,7 @@ async def test_a_plugin_may_answer_in_a_persons_place(
         session = await start(house)
         await house.api.prompt(session, say("go"))
         assert [short(call) for call in await calls_of(house, session)] == [result]
-        assert hooks.told[0][1].patterns == ("x",)
+        assert hooks.calls[0][1].patterns == ("x",)
     assert [(each["what"], each["rule"]) for each in logged(tmp_path)] == [
         (what, "a plugin's permission.ask")
     ]
@@ -280,4 +280,4 @@ async def test_what_a_rule_denies_no_plugin_is_asked_about() -> None:
         session = await start(house)
         await house.api.prompt(session, say("go"))
         assert short((await calls_of(house, session))[0]).startswith("! ")
-        assert hooks.told == []
+        assert hooks.calls == []

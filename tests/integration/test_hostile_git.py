@@ -94,7 +94,7 @@ async def test_nothing_runs_when_files_are_listed_searched_changed_and_taken_bac
         hostile.stir()
         await loom.api.files.list_changed()
         await loom.api.files.find_files("a")
-        await loom.api.surroundings.get_vcs()
+        await loom.api.workspace.get_vcs()
         prompt = await loom.works(
             [bash("echo more >> a.txt")], [Use(tool="glob", input={"pattern": "**/*.txt"})], [reads("b.txt")]
         )

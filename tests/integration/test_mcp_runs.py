@@ -99,7 +99,7 @@ async def test_a_run_is_offered_the_tools_and_calls_them(tmp_path: Path) -> None
 async def test_who_wants_them_at_once_has_them_set_out_on_opening(tmp_path: Path) -> None:
     async with at(tmp_path, servers={"near": raw(tmp_path, "plain")}, eager=True) as house:
         assert await house.api.mcp.list_servers(connect=True) == {"near": McpConnected()}
-        assert [tool.id for tool in await house.api.surroundings.list_tools()] == ["echo", "near_echo"]
+        assert [tool.id for tool in await house.api.workspace.list_tools()] == ["echo", "near_echo"]
 
 
 async def test_rules_go_by_the_tools_name(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ async def test_servers_that_cannot_be_used_do_not_keep_a_run_from_going_on(tmp_p
     async with at(tmp_path, [Say(text="fine")], servers=servers) as house:
         await ask(house, say("go"))
         assert names(house, 0) == ["echo"]
-        found = await house.api.surroundings.list_mcp()
+        found = await house.api.workspace.list_mcp()
         assert {name: status.__struct_config__.tag for name, status in found.items()} == {
             "exits": "failed",
             "babble": "failed",

@@ -10,11 +10,11 @@ import pytest
 from given.plugins import Project, calls_of, prompt, words_of
 from weft.errors import BlockedError
 from weft.model.ids import SessionID
-from weft.plugin.hooks import CHAT_HEADERS, TOOL_BEFORE, CallArguments, CallTold, ChatHeaders
+from weft.plugin.hooks import CHAT_HEADERS, TOOL_BEFORE, CallArguments, CallHookInput, ChatHeaders
 from weft.provider.scripted import Say, UseTool
 from weft.testing.clock import HandClock
 
-TOLD = CallTold(tool="bash", session_id=SessionID("ses_x"), call_id="call_x", args={"command": "ls"})
+TOLD = CallHookInput(tool="bash", session_id=SessionID("ses_x"), call_id="call_x", args={"command": "ls"})
 NOW = CallArguments(args={"command": "ls"})
 
 
@@ -41,20 +41,22 @@ async def test_a_command_is_told_in_json_and_changes_what_it_names(
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     seen, env = tmp_path / "seen", tmp_path / "env"
-    hooked(project, f'cat >{seen}\nenv >{env}\necho \'{{"now": {{"args": {{"command": "pwd"}}}}}}\'')
+    hooked(project, f'cat >{seen}\nenv >{env}\necho \'{{"output": {{"args": {{"command": "pwd"}}}}}}\'')
 
     assert await asked(project) == CallArguments(args={"command": "pwd"})
     assert json.loads(seen.read_text()) == {
         "hook": "tool.execute.before",
-        "told": {"tool": "bash", "sessionID": "ses_x", "callID": "call_x", "args": {"command": "ls"}},
-        "now": {"args": {"command": "ls"}},
+        "input": {"tool": "bash", "sessionID": "ses_x", "callID": "call_x", "args": {"command": "ls"}},
+        "output": {"args": {"command": "ls"}},
     }
     assert "secret" not in env.read_text()
     assert f"PWD={project.root}" in env.read_text()
     assert project.said == []
 
 
-@pytest.mark.parametrize("script", ["exit 0", "echo '{}'", "echo '{\"now\": null}'", "exec cat >/dev/null"])
+@pytest.mark.parametrize(
+    "script", ["exit 0", "echo '{}'", "echo '{\"output\": null}'", "exec cat >/dev/null"]
+)
 async def test_one_that_says_nothing_changes_nothing(project: Project, script: str) -> None:
     hooked(project, script)
     assert await asked(project) is NOW
@@ -73,11 +75,11 @@ async def test_exit_code_2_says_no_and_standard_error_why(project: Project) -> N
     [
         ("echo went wrong >&2\nexit 1", "the command: ended with code 1: went wrong"),
         ("echo hello", "what it printed: not JSON"),
-        ("echo '[1]'", 'what it printed: is not an object with a "now"'),
-        ("echo '{\"later\": {}}'", 'what it printed: is not an object with a "now"'),
-        ("echo '{\"now\": 3}'", 'what it printed: "now" is not an object'),
-        ('echo \'{"now": {"args": 3}}\'', "what it returned: Expected `object`, got `int`"),
-        ('echo \'{"now": {"arg": {}}}\'', "what it returned: unknown field 'arg'"),
+        ("echo '[1]'", 'what it printed: is not an object with an "output"'),
+        ("echo '{\"later\": {}}'", 'what it printed: is not an object with an "output"'),
+        ("echo '{\"output\": 3}'", 'what it printed: "output" is not an object'),
+        ('echo \'{"output": {"args": 3}}\'', "what it returned: Expected `object`, got `int`"),
+        ('echo \'{"output": {"arg": {}}}\'', "what it returned: unknown field 'arg'"),
         ("exec nosuchcommand_", "the command: ended with code 127"),
     ],
 )

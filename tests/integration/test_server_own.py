@@ -84,12 +84,12 @@ def test_what_was_said_is_found_counted_and_moved(site: Site) -> None:
     assert [hit["sessionID"] for hit in site.get("/weft/search", params={"words": "otters"})] == [session]
     assert site.get(f"/weft/session/{session}/spending")["own"]["steps"] == 1
     assert site.get("/weft/figures", params={"days": 0})["sessions"] == 1
-    parcel = site.get(f"/weft/session/{session}/export")
-    assert parcel["info"]["id"] == session
-    tried = site.post("/weft/import", parcel, params={"dryRun": "true"})
+    export = site.get(f"/weft/session/{session}/export")
+    assert export["info"]["id"] == session
+    tried = site.post("/weft/import", export, params={"dryRun": "true"})
     assert (tried["verdict"], tried["id"]) == ("same", session)
     site.client.delete(f"/weft/session/{session}", params={"trash": "false"}).raise_for_status()
-    assert site.post("/weft/import", parcel)["verdict"] == "new"
+    assert site.post("/weft/import", export)["verdict"] == "new"
     assert len(site.get(f"/session/{session}/message")) == 2
 
 

@@ -179,7 +179,7 @@ async def test_the_secret_is_in_no_session_no_event_and_no_export(shares: Shares
         exported = to_document(await here.api.export_session(session.id)).decode()
         listed = encode(await here.api.sharing.list_shares()).decode()
         stored = encode(await here.store.get_session(session.id)).decode()
-        kept = await here.store.kept(("session_share", session.id))
+        kept = await here.store.find_value(("session_share", session.id))
     assert kept == {"id": "shr1", "url": f"{shares.url}/share/shr1", "secret": "the-secret-1"}
     assert f"{shares.url}/share/shr1" in told
     for text in (told, exported, listed, stored):
@@ -192,7 +192,7 @@ async def test_opencode_finds_a_record_only_of_the_server_it_would_use_itself(sh
     async with open_house(sharing=ShareSettings(), quick=True) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.sharing.share(session.id, ShareTerms(to=shares.url))
-        assert await here.store.kept(("session_share", session.id)) is None
+        assert await here.store.find_value(("session_share", session.id)) is None
         assert [each.id for each in await here.api.sharing.list_shares()] == ["shr1"]
         await here.api.sharing.unshare(session.id)
         assert (shares.there, await here.api.sharing.list_shares()) == ({}, [])
@@ -240,12 +240,12 @@ async def test_auto_shares_a_session_once_and_never_a_child_a_fork_or_an_import(
         await here.api.create_session(SessionInput(parent_id=session.id))
         await here.api.prompt(session.id, say("go"))
         fork = await here.api.fork_session(session.id)
-        parcel = await here.api.export_session(session.id)
+        export = await here.api.export_session(session.id)
         await here.api.sharing.catch_up()
         assert again.share is not None
         assert (shares.made, fork.share) == (1, None)
     async with house(shares, mode="auto") as there:
-        received = await there.api.import_session(parcel)
+        received = await there.api.import_session(export)
         assert (await there.api.get_session(received.id)).share is None
     assert shares.made == 1
 
@@ -288,7 +288,7 @@ async def test_trouble_that_lasts_is_an_error_and_leaves_nothing_behind(shares: 
         with pytest.raises(SharingError, match="something else than a share"):
             await here.api.sharing.share(session.id)
         assert (await here.api.get_session(session.id)).share is None
-        assert await here.store.kept(("session_share", session.id)) is None
+        assert await here.store.find_value(("session_share", session.id)) is None
 
 
 async def test_a_share_that_cannot_be_filled_is_taken_back(shares: Shares) -> None:
@@ -333,10 +333,10 @@ async def test_unshared_it_is_gone_there_and_here(shares: Shares) -> None:
         session = await shared(here)
         assert (await here.api.sharing.unshare(session.id)).share is None
         assert (shares.there, await here.api.sharing.list_shares()) == ({}, [])
-        assert await here.store.kept(("session_share", session.id)) is None
+        assert await here.store.find_value(("session_share", session.id)) is None
         with pytest.raises(NotFoundError):
             await here.api.sharing.unshare(session.id)
-        assert "the-secret" not in json.dumps(await here.store.kept(RECORDS_KEY))
+        assert "the-secret" not in json.dumps(await here.store.find_value(RECORDS_KEY))
 
 
 async def test_what_cannot_be_taken_back_stays_listed_and_can_be_forgotten(shares: Shares) -> None:
@@ -371,7 +371,7 @@ async def test_a_session_is_taken_back_before_it_goes_and_stays_if_that_fails(sh
 async def test_a_share_that_opencode_made_is_listed_and_taken_back(shares: Shares) -> None:
     async with house(shares) as here:
         session = await shared(here)
-        await here.store.keep(RECORDS_KEY, None)  # all that OpenCode would have left
+        await here.store.put_value(RECORDS_KEY, None)  # all that OpenCode would have left
         [listed] = await here.api.sharing.list_shares()
         assert (listed.id, listed.known) == ("shr1", False)
         await here.api.sharing.revoke_share("shr1")
@@ -449,7 +449,7 @@ async def test_a_share_can_be_taken_back_from_the_store_that_its_session_moved_t
 
 async def test_a_book_that_cannot_be_read_ends_no_run_and_is_told_to_who_asks(shares: Shares) -> None:
     store = MemoryStore()
-    await store.keep(RECORDS_KEY, {"shares": "torn"})
+    await store.put_value(RECORDS_KEY, {"shares": "torn"})
     async with house(shares, [Say(text="ok")], store=store) as here:
         session = await here.api.create_session(SessionInput())
         await here.api.prompt(session.id, say("go"))
@@ -457,4 +457,4 @@ async def test_a_book_that_cannot_be_read_ends_no_run_and_is_told_to_who_asks(sh
             await here.api.sharing.list_shares()
         with pytest.raises(DocumentError):
             await here.api.remove_session(session.id)  # it may be shared, and then could not be taken back
-    assert await store.kept(RECORDS_KEY) == {"shares": "torn"}
+    assert await store.find_value(RECORDS_KEY) == {"shares": "torn"}

@@ -59,8 +59,8 @@ async def filled(store: Store) -> Store:
     await store.apply(
         *(PartUpdated(part=text(f"prt_h{number}", words)) for number, words in enumerate(HOSTILE))
     )
-    await store.keep(("session_share", "ses_1"), {"id": "1", "secret": "s"})
-    await store.keep(("alias", "p1"), {"worktree": "/work"})
+    await store.put_value(("session_share", "ses_1"), {"id": "1", "secret": "s"})
+    await store.put_value(("alias", "p1"), {"worktree": "/work"})
     return store
 
 
@@ -120,8 +120,8 @@ async def test_everything_arrives_and_comes_back_with_the_same_hashes(root: Path
     assert again.complete
     assert await hashes(source) == await hashes(target) == await hashes(back)
     assert all(each.before == each.after for each in there.moved)
-    assert await back.kept(("session_share", "ses_1")) == {"id": "1", "secret": "s"}
-    assert await back.kept(("alias", "p1")) == {"worktree": "/work"}
+    assert await back.find_value(("session_share", "ses_1")) == {"id": "1", "secret": "s"}
+    assert await back.find_value(("alias", "p1")) == {"worktree": "/work"}
     assert await back.list_projects() == await source.list_projects()
 
 

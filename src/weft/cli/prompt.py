@@ -85,7 +85,7 @@ async def open_session(api: Api, chosen: argparse.Namespace, words: str) -> Sess
 
 async def get_last_session(api: Api) -> Session:
     """Return the last session of this checkout or, if it has none, of this directory."""
-    at = await api.surroundings.get_whereabouts()
+    at = await api.workspace.get_paths()
     place = Place(project=await api.current_project(), directory=at.directory, worktree=at.worktree)
     sessions = await api.list_sessions(SessionQuery(roots=True, archived=False))
     return choose_last_session(
@@ -207,7 +207,7 @@ async def add_mentions(api: Api, chosen: argparse.Namespace, input: PromptInput)
     typed = " ".join(chosen.message)
     if not list_mentions(typed):
         return input
-    agents = await api.surroundings.list_agents()
+    agents = await api.workspace.list_agents()
     answering = next((each for each in agents if each.name == chosen.agent or not chosen.agent), None)
     if answering is None:
         return input  # the check of the prompt reports the unknown agent

@@ -119,9 +119,9 @@ def _read(path: str, *, agent: str = "") -> ImportedSession:
     conversation = _ClaudeConversation(path, said[0], agent)
     for line in lines:
         conversation.add(line)
-    parcel = conversation.to_parcel()
+    export = conversation.to_parcel()
     return ImportedSession(
-        parcel=check_parcel(parcel, where=path),
+        export=check_parcel(export, where=path),
         counted=_count(said),
         troubles=(*troubles, *conversation.troubles),
     )

@@ -71,7 +71,7 @@ def _read(path: str) -> ImportedSession:
         conversation.add(line)
     counted = _count([item for _, item in items], lines)
     return ImportedSession(
-        parcel=check_parcel(conversation.to_parcel(), where=path),
+        export=check_parcel(conversation.to_parcel(), where=path),
         counted=counted,
         troubles=(*troubles, *conversation.troubles),
     )

@@ -54,7 +54,7 @@ class ImportTrouble(Struct, frozen=True, kw_only=True):
 class ImportedSession(Struct, frozen=True, kw_only=True):
     """A session as it was read. `counted` are the numbers of its documents, counted independently."""
 
-    parcel: SessionExport
+    export: SessionExport
     counted: ExportCounts
     troubles: tuple[ImportTrouble, ...] = ()
 

@@ -130,7 +130,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
     maker: lifecycle.SessionMaker
     bus: Bus
     statuses: SessionStatuses
-    surroundings: Workspace
+    workspace: Workspace
     configuration: Configuration
     files: Files
     terminals: Terminals
@@ -316,10 +316,10 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         from weft.transfer.session_import import pack_session  # noqa: PLC0415  few calls transfer sessions
 
         await self.runtime.journal.flush()
-        parcel = await pack_session(self.runtime.store, SessionID(check_id("session", id)))
-        return replace(parcel, info=hide_share_secret(parcel.info))
+        export = await pack_session(self.runtime.store, SessionID(check_id("session", id)))
+        return replace(export, info=hide_share_secret(export.info))
 
-    async def import_session(self, parcel: SessionExport, *, dry_run: bool = False) -> ImportResult:
+    async def import_session(self, export: SessionExport, *, dry_run: bool = False) -> ImportResult:
         from weft.transfer.document import check_parcel  # noqa: PLC0415  few calls transfer sessions
         from weft.transfer.session_import import ImportOptions, SessionImporter  # noqa: PLC0415  few calls transfer sessions
         from weft.undo.cleanup import pin_session  # noqa: PLC0415  few calls undo
@@ -327,7 +327,7 @@ class LocalApi(Struct, frozen=True, kw_only=True):
         store, place = self.runtime.store, self.runtime.place
         terms = ImportOptions(home=make_recorded_home(store, place), dry_run=dry_run)
         intake = SessionImporter(store, self.runtime.journal, place, terms)
-        received = await intake.receive(check_parcel(parcel, where=parcel.info.id))
+        received = await intake.receive(check_parcel(export, where=export.info.id))
         if not dry_run:
             await pin_session(self.runtime.undoer, await self.get_session(received.id))
         return received

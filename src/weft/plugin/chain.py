@@ -14,30 +14,30 @@ from weft.errors import BlockedError, ConfigError, DeadlineError, InvalidInputEr
 from weft.host.clock import Clock
 from weft.host.tasks import Deadline
 from weft.model.wire import decode, encode, parse
-from weft.plugin.hooks import HOOKS, Hook, NoChange, NowT, ToldT
+from weft.plugin.hooks import HOOKS, Hook, InputT, NoChange, OutputT
 from weft.plugin.loader import HookFunction
 from weft.plugin.worker import CallResult, Failed, PluginWorker, Returned
 
 
-def check_result(hook: Hook[Any, NowT], now: NowT, result: Any) -> NowT:
+def check_result(hook: Hook[Any, OutputT], output: OutputT, result: Any) -> OutputT:
     """Return the value of a hook: `now` for None, else a copy of what it returned, so that nobody else holds it.
 
     A dict names the fields to change, with their JSON names. Raise `WeftError` for anything else.
     """
-    if result is None or hook.now is NoChange:
-        return now
+    if result is None or hook.output is NoChange:
+        return output
     if isinstance(result, dict):
-        before = parse(encode(now))
-        known = [field for field in hook.now.__struct_encode_fields__ if field != "$extra"]
+        before = parse(encode(output))
+        known = [field for field in hook.output.__struct_encode_fields__ if field != "$extra"]
         for key in result:
             if key not in known:
                 hint = f"it may have {', '.join(known)}"
                 raise InvalidInputError("what it returned", f"unknown field {str(key)[:80]!r}", hint=hint)
-        return decode(encode({**before, **result}), hook.now, where="what it returned")
-    if type(result) is not hook.now:
-        expected = f"a {hook.now.__name__}, a dict or None"
+        return decode(encode({**before, **result}), hook.output, where="what it returned")
+    if type(result) is not hook.output:
+        expected = f"a {hook.output.__name__}, a dict or None"
         raise InvalidInputError("what it returned", f"is a {type(result).__name__}, and should be {expected}")
-    return decode(encode(result), hook.now, where="what it returned")
+    return decode(encode(result), hook.output, where="what it returned")
 
 
 def deep_copy(value: Any) -> Any:
@@ -111,23 +111,23 @@ def register_function(
     """Return the hook of a function that runs in its plugin's worker. Its result is checked there, too: it is the
     plugin's object."""
 
-    def work(hook: Hook[Any, Any], told: Any, now: Any) -> Any:
-        result = function.function(deep_copy(told), deep_copy(now))
+    def work(hook: Hook[Any, Any], input: Any, output: Any) -> Any:
+        result = function.function(deep_copy(input), deep_copy(output))
         return (
-            _check_awaited(hook, now, result)
+            _check_awaited(hook, output, result)
             if hasattr(result, "__await__")
-            else check_result(hook, now, result)
+            else check_result(hook, output, result)
         )
 
-    async def ask(hook: Hook[Any, Any], told: Any, now: Any) -> CallResult:
-        return await worker.do(partial(work, hook, told, now))
+    async def ask(hook: Hook[Any, Any], input: Any, output: Any) -> CallResult:
+        return await worker.do(partial(work, hook, input, output))
 
     turn = None if inspect.iscoroutinefunction(function.function) else worker.turn
     return RegisteredHook(hook=function.hook, plugin=plugin, ask=ask, seconds=seconds, turn=turn)
 
 
-async def _check_awaited(hook: Hook[Any, Any], now: Any, result: Awaitable[Any]) -> Any:
-    return check_result(hook, now, await result)
+async def _check_awaited(hook: Hook[Any, Any], output: Any, result: Awaitable[Any]) -> Any:
+    return check_result(hook, output, await result)
 
 
 class HookChain:
@@ -143,23 +143,25 @@ class HookChain:
     def any(self, hook: Hook[Any, Any]) -> bool:
         return any(not self._faults.is_off(callee.plugin) for callee in self._registered[hook.name])
 
-    async def ask(self, hook: Hook[ToldT, NowT], told: ToldT, now: NowT) -> NowT:
+    async def ask(self, hook: Hook[InputT, OutputT], input: InputT, output: OutputT) -> OutputT:
         for callee in self._registered[hook.name]:
             if not self._faults.is_off(callee.plugin):
-                now = await self.ask_one(callee, hook, told, now)
-        return now
+                output = await self.ask_one(callee, hook, input, output)
+        return output
 
-    async def ask_one(self, callee: RegisteredHook, hook: Hook[ToldT, NowT], told: ToldT, now: NowT) -> NowT:
+    async def ask_one(
+        self, callee: RegisteredHook, hook: Hook[InputT, OutputT], input: InputT, output: OutputT
+    ) -> OutputT:
         """Return the value of one hook, or `now` if it is at fault. Raise `BlockedError` if it refuses and may."""
         what = f"hook {hook.name}"
         try:
             async with callee.turn or nullcontext(), Deadline(what, callee.seconds, self._clock).running():
-                outcome = await callee.ask(hook, told, now)
+                outcome = await callee.ask(hook, input, output)
         except DeadlineError:
             self._faults.fault(callee.plugin, f"{what} took longer than {callee.seconds:g} seconds")
-            return now
+            return output
         match outcome:
-            case Returned(value=value) if type(value) is hook.now:
+            case Returned(value=value) if type(value) is hook.output:
                 return value
             case Returned():
                 self._faults.fault(callee.plugin, f"{what} returned nothing that can be used")
@@ -170,7 +172,7 @@ class HookChain:
             case Failed(reason=reason, lines=lines):
                 line = lines.get(callee.plugin, 0)
                 self._faults.fault(callee.plugin, f"{what}: {reason}", line=line)
-        return now
+        return output
 
     def registered(self, hook: Hook[Any, Any]) -> list[RegisteredHook]:
         return self._registered[hook.name]

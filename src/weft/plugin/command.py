@@ -1,6 +1,6 @@
 """Hooks as commands, for people who write shell and not Python: one JSON object in, at most one out.
 
-exit 0     success; `{"now": {…}}` on standard output names the fields to change
+exit 0     success; `{"output": {…}}` on standard output names the fields to change
 exit 2     refused; standard error says why
 otherwise  a fault
 """
@@ -18,7 +18,7 @@ from weft.model.event_wire import event_to_plain
 from weft.model.permission import PermissionRequest
 from weft.model.wire import encode, parse, to_plain
 from weft.plugin.chain import RegisteredHook, check_result
-from weft.plugin.hooks import CallTold, CommandTold, Happened, Hook
+from weft.plugin.hooks import CallHookInput, CommandHookInput, Happened, Hook
 from weft.plugin.worker import CallResult, Failed, Returned, to_failed
 
 EXIT_BLOCKED: Final = 2
@@ -48,30 +48,30 @@ class CommandEnvironment(Struct, frozen=True, kw_only=True):
 def register_command(command: HookCommand, place: CommandEnvironment) -> RegisteredHook:
     """Return the hook of a command."""
 
-    async def ask(hook: Hook[Any, Any], told: Any, now: Any) -> CallResult:
-        if not matches_subject(command.matcher, told):
-            return Returned(now)
-        output = encode({"hook": hook.name, "told": _to_plain(told), "now": to_plain(now)})
+    async def ask(hook: Hook[Any, Any], input: Any, output: Any) -> CallResult:
+        if not matches_subject(command.matcher, input):
+            return Returned(output)
+        body = encode({"hook": hook.name, "input": _to_plain(input), "output": to_plain(output)})
         try:
-            return Returned(read_result(hook, now, await _run(command.argv, output, place)))
+            return Returned(read_result(hook, output, await _run(command.argv, body, place)))
         except (WeftError, OSError) as error:
             return to_failed(error) if isinstance(error, WeftError) else _to_start_failure(error)
 
     return RegisteredHook(hook=command.hook, plugin=" ".join(command.argv), ask=ask, seconds=command.seconds)
 
 
-def matches_subject(matcher: str | None, told: Any) -> bool:
+def matches_subject(matcher: str | None, input: Any) -> bool:
     """Return True if the matcher of a command matches what it would be told."""
-    subject = find_subject(told)
+    subject = find_subject(input)
     if matcher is None or subject is None:
         return True
     return any(fnmatchcase(subject, pattern.strip()) for pattern in matcher.split("|"))
 
 
-def find_subject(told: Any) -> str | None:
+def find_subject(input: Any) -> str | None:
     """Return the name for a matcher: of the tool, the event, the command or the permission; None if there is none."""
-    match told:
-        case CallTold(tool=name) | CommandTold(command=name) | PermissionRequest(permission=name):
+    match input:
+        case CallHookInput(tool=name) | CommandHookInput(command=name) | PermissionRequest(permission=name):
             return name
         case Happened(event=event):
             return str(event_to_plain(event)["type"])
@@ -79,34 +79,34 @@ def find_subject(told: Any) -> str | None:
             return None
 
 
-def read_result(hook: Hook[Any, Any], now: Any, output: CapturedOutput) -> Any:
+def read_result(hook: Hook[Any, Any], output: Any, printed: CapturedOutput) -> Any:
     """Return the value that a command's exit code and output stand for.
 
     Raise `BlockedError` if it refused, another `WeftError` if the output makes no sense.
     """
-    if output.code == EXIT_BLOCKED:
-        raise BlockedError(output.errors.strip()[:MAX_REASON])
-    if output.code != 0 or output.cut:
-        ended = "said too much" if output.cut else f"ended with code {output.code}"
-        last = output.errors.strip().splitlines()[-1:]
+    if printed.code == EXIT_BLOCKED:
+        raise BlockedError(printed.errors.strip()[:MAX_REASON])
+    if printed.code != 0 or printed.cut:
+        ended = "said too much" if printed.cut else f"ended with code {printed.code}"
+        last = printed.errors.strip().splitlines()[-1:]
         raise InvalidInputError("the command", ": ".join((ended, *last))[:MAX_REASON])
-    if not output.output.strip():
-        return now
-    parsed = parse(output.output, where="what it printed")
-    if not isinstance(parsed, dict) or not parsed.keys() <= {"now"}:
-        raise InvalidInputError("what it printed", 'is not an object with a "now"')
-    changes = parsed.get("now")
+    if not printed.output.strip():
+        return output
+    parsed = parse(printed.output, where="what it printed")
+    if not isinstance(parsed, dict) or not parsed.keys() <= {"output"}:
+        raise InvalidInputError("what it printed", 'is not an object with an "output"')
+    changes = parsed.get("output")
     if changes is not None and not isinstance(changes, dict):
-        raise InvalidInputError("what it printed", '"now" is not an object')
-    return check_result(hook, now, changes)
+        raise InvalidInputError("what it printed", '"output" is not an object')
+    return check_result(hook, output, changes)
 
 
-def _to_plain(told: Any) -> Any:
-    return {"event": event_to_plain(told.event)} if isinstance(told, Happened) else to_plain(told)
+def _to_plain(input: Any) -> Any:
+    return {"event": event_to_plain(input.event)} if isinstance(input, Happened) else to_plain(input)
 
 
-async def _run(argv: tuple[str, ...], output: bytes, place: CommandEnvironment) -> CapturedOutput:
-    async with open_temporary("weft-hook-", output) as path:
+async def _run(argv: tuple[str, ...], body: bytes, place: CommandEnvironment) -> CapturedOutput:
+    async with open_temporary("weft-hook-", body) as path:
         command = ProcessCommand(
             argv=(*FROM_FILE, path, *argv), directory=place.directory, environment=place.environment
         )

@@ -51,12 +51,12 @@ async def get_briefing(runtime: Runtime, session: Session) -> Briefing:
     if session.id in runtime.briefings:
         return runtime.briefings[session.id]
     keys = list_briefing_keys(session)
-    found = [read_briefing(await runtime.store.kept(key)) for key in keys]
+    found = [read_briefing(await runtime.store.find_value(key)) for key in keys]
     briefing = next((each for each in found if each is not None), None) or await _gather(
         runtime, (), to_pinned_instructions(session)
     )
     if found[0] is None:
-        await runtime.store.keep(keys[0], to_plain(briefing))
+        await runtime.store.put_value(keys[0], to_plain(briefing))
     runtime.briefings[session.id] = briefing  # it never changes
     return briefing
 

@@ -45,7 +45,7 @@ from weft.run.doom import (
     list_recent_texts,
     was_blocked,
 )
-from weft.run.hooks import apply_after_hooks, apply_before_hooks, to_call_told
+from weft.run.hooks import apply_after_hooks, apply_before_hooks, to_hook_input
 from weft.run.json_schema import check_handed_value
 from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted
 from weft.run.questions import find_root_and_turn
@@ -144,7 +144,7 @@ async def execute_call(
     Plugins come first: the arguments that they return are those that are checked against the rules and used.
     """
     try:
-        hooked = await apply_before_hooks(hooks, to_call_told(call, context.session_id))
+        hooked = await apply_before_hooks(hooks, to_hook_input(call, context.session_id))
         result = await apply_after_hooks(hooks, hooked, await _run(tool, hooked.args, context))
         result = await truncate_result(result, context.resources.spill)
     except BlockedError as error:

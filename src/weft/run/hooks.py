@@ -22,18 +22,18 @@ from weft.plugin.hooks import (
     TOOL_AFTER,
     TOOL_BEFORE,
     CallArguments,
+    CallHookInput,
     CallOutcome,
-    CallTold,
     ChatHeaders,
     ChatParams,
     ChatRequest,
     Compacting,
     FinishedText,
     Hooks,
-    InSession,
+    SessionHookInput,
     ShownMessages,
     SystemPrompt,
-    TextTold,
+    TextHookInput,
 )
 from weft.provider.catalog.choice import get_max_output
 from weft.provider.contract import ModelRequest
@@ -54,8 +54,8 @@ async def apply_request_hooks(
 async def _change_system(hooks: Hooks, request: ModelRequest, asked: ChatRequest) -> ModelRequest:
     if not hooks.any(SYSTEM_TRANSFORM):
         return request
-    where, now = InSession(session_id=asked.session_id), SystemPrompt(system=request.system)
-    system = tuple(entry for entry in (await hooks.ask(SYSTEM_TRANSFORM, where, now)).system if entry)
+    where, output = SessionHookInput(session_id=asked.session_id), SystemPrompt(system=request.system)
+    system = tuple(entry for entry in (await hooks.ask(SYSTEM_TRANSFORM, where, output)).system if entry)
     # As in OpenCode, an empty system prompt is taken for a mistake of the plugin.
     return replace(request, system=system) if system and system != request.system else request
 
@@ -66,13 +66,13 @@ async def _change_parameters(
     if not hooks.any(CHAT_PARAMS):
         return request
     parameters = request.parameters
-    now = ChatParams(
+    output = ChatParams(
         temperature=parameters.temperature,
         top_p=parameters.top_p,
         top_k=parameters.top_k,
         options=parameters.options,
     )
-    given = await hooks.ask(CHAT_PARAMS, asked, now)
+    given = await hooks.ask(CHAT_PARAMS, asked, output)
     changed = replace(
         parameters,
         temperature=given.temperature,
@@ -103,9 +103,9 @@ async def apply_message_hooks(
     """
     if not hooks.any(MESSAGES_TRANSFORM):
         return seen
-    now = ShownMessages(messages=view.list_shown())
-    given = await hooks.ask(MESSAGES_TRANSFORM, InSession(session_id=session), now)
-    if given.messages == now.messages:
+    output = ShownMessages(messages=view.list_shown())
+    given = await hooks.ask(MESSAGES_TRANSFORM, SessionHookInput(session_id=session), output)
+    if given.messages == output.messages:
         return seen
     turns = to_model_messages(given.messages, model)
     return replace(seen, turns=turns) if turns else seen
@@ -116,7 +116,7 @@ async def get_summary_prompt(hooks: Hooks, session: SessionID) -> str:
     usual = read_text("summarise")
     if not hooks.any(SESSION_COMPACTING):
         return usual
-    given = await hooks.ask(SESSION_COMPACTING, InSession(session_id=session), Compacting())
+    given = await hooks.ask(SESSION_COMPACTING, SessionHookInput(session_id=session), Compacting())
     return given.prompt or "\n\n".join((usual, *(line for line in given.context if line)))
 
 
@@ -127,24 +127,24 @@ BOUNDED: Final = "truncated"
 class HookedCall(Struct, frozen=True, kw_only=True):
     """A call after the plugins have seen it. `args` are those to use; `told` has the model's own."""
 
-    told: CallTold
+    input: CallHookInput
     args: dict[str, Any]
 
     @property
     def changed(self) -> bool:
-        return self.args != self.told.args
+        return self.args != self.input.args
 
 
-def to_call_told(call: CallStarted, session: SessionID) -> CallTold:
-    return CallTold(tool=call.tool, session_id=session, call_id=call.call_id, args=call.input)
+def to_hook_input(call: CallStarted, session: SessionID) -> CallHookInput:
+    return CallHookInput(tool=call.tool, session_id=session, call_id=call.call_id, args=call.input)
 
 
-async def apply_before_hooks(hooks: Hooks, told: CallTold) -> HookedCall:
+async def apply_before_hooks(hooks: Hooks, input: CallHookInput) -> HookedCall:
     """Let plugins change the arguments of a call. Raise `BlockedError` if one forbids the call."""
     if not hooks.any(TOOL_BEFORE):
-        return HookedCall(told=told, args=told.args)
-    given = await hooks.ask(TOOL_BEFORE, told, CallArguments(args=told.args))
-    return HookedCall(told=told, args=given.args)
+        return HookedCall(input=input, args=input.args)
+    given = await hooks.ask(TOOL_BEFORE, input, CallArguments(args=input.args))
+    return HookedCall(input=input, args=given.args)
 
 
 async def apply_after_hooks(hooks: Hooks, call: HookedCall, result: ToolResult) -> ToolResult:
@@ -157,8 +157,8 @@ async def apply_after_hooks(hooks: Hooks, call: HookedCall, result: ToolResult) 
 
 
 async def _change_result(hooks: Hooks, call: HookedCall, result: ToolResult) -> ToolResult:
-    now = CallOutcome(title=result.title, output=result.output, metadata=result.metadata)
-    given = await hooks.ask(TOOL_AFTER, replace(call.told, args=call.args), now)
+    output = CallOutcome(title=result.title, output=result.output, metadata=result.metadata)
+    given = await hooks.ask(TOOL_AFTER, replace(call.input, args=call.args), output)
     metadata = given.metadata
     if given.output != result.output and truncate(given.output).left:
         # The tool cut its own output to the limit, but this is another output.
@@ -177,6 +177,6 @@ async def _change_text(hooks: Hooks, processor: Processor, event: Event) -> Even
     if not isinstance(event, PartUpdated) or not isinstance(event.part, TextPart):
         return event
     part = event.part
-    text = TextTold(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
+    text = TextHookInput(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
     given = await hooks.ask(TEXT_COMPLETE, text, FinishedText(text=part.text))
     return event if given.text == part.text else processor.replace_text(part, given.text)

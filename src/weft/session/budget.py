@@ -55,7 +55,7 @@ class DayLedger:
         page = await self._begin(now)
         found: list[Spent] = []
 
-        def rework(known: Any) -> Any:
+        def change(known: Any) -> Any:
             today = read_day(known, page)
             entry = DayEntry(ledger=_count_today(today, session, messages))
             total = total_day(today, now=now, but=session.id, own=entry)
@@ -64,22 +64,22 @@ class DayLedger:
                 entry = replace(entry, held=expected, since=now)
             return to_plain(with_entry(today, session.id, entry))
 
-        await self._rework(page, rework)
+        await self._change_day(page, change)
         return found[0]
 
     async def settle(self, session: Session, messages: list[AnyMessage], *, now: int) -> None:
         """Count what a session has spent, and release its reservation."""
         page = await self._begin(now)
 
-        def rework(known: Any) -> Any:
+        def change(known: Any) -> Any:
             today = read_day(known, page)
             entry = DayEntry(ledger=_count_today(today, session, messages))
             return to_plain(with_entry(today, session.id, entry))
 
-        await self._rework(page, rework)
+        await self._change_day(page, change)
 
-    async def _rework(self, page: DayPage, rework: Callable[[Any], Any]) -> None:
-        await self._store.rework(KEY, rework)
+    async def _change_day(self, page: DayPage, change: Callable[[Any], Any]) -> None:
+        await self._store.update_value(KEY, change)
         self._begun = page.day
 
     async def _begin(self, now: int) -> DayPage:
@@ -88,7 +88,7 @@ class DayLedger:
         page = DayPage(day=day)
         if self._begun == day:
             return page
-        known = await self._store.kept(KEY)
+        known = await self._store.find_value(KEY)
         if isinstance(known, dict) and known.get("day") == day:
             return page
         entries = {}

@@ -97,7 +97,7 @@ def told(tmp_path: Path) -> ImportedSession:
 
 
 def test_the_session_has_the_properties_of_the_transcript(told: ImportedSession) -> None:
-    info = told.parcel.info
+    info = told.export.info
     assert (info.title, info.directory, info.version) == (
         "Mending a loom",
         "/home/ada/loom",
@@ -107,8 +107,8 @@ def test_the_session_has_the_properties_of_the_transcript(told: ImportedSession)
 
 
 def test_lines_with_one_message_id_are_one_answer(told: ImportedSession) -> None:
-    prompt, first, second, third, *rest = told.parcel.messages
-    assert [type(each.info) for each in told.parcel.messages] == [
+    prompt, first, second, third, *rest = told.export.messages
+    assert [type(each.info) for each in told.export.messages] == [
         UserMessage,
         *[AssistantMessage] * 3,
         *[UserMessage] * 2,
@@ -151,14 +151,14 @@ def test_lines_with_one_message_id_are_one_answer(told: ImportedSession) -> None
 
 
 def test_counting_the_lines_gives_the_same_as_reading_them(told: ImportedSession) -> None:
-    assert told.counted == count_export(told.parcel) == ExportCounts(messages=6, parts=9)
+    assert told.counted == count_export(told.export) == ExportCounts(messages=6, parts=9)
     assert told.troubles == ()
 
 
 def test_a_broken_line_is_reported_and_the_rest_is_read(tmp_path: Path, told: ImportedSession) -> None:
     path = written(tmp_path / "cut.jsonl", LINES, tail='{"type": "user", "mess')
     cut = read(path)
-    assert cut.parcel.messages == told.parcel.messages
+    assert cut.export.messages == told.export.messages
     [trouble] = cut.troubles
     assert trouble.where == f"{path}:{len(LINES) + 1}"
 
@@ -166,13 +166,13 @@ def test_a_broken_line_is_reported_and_the_rest_is_read(tmp_path: Path, told: Im
 def test_a_transcript_that_has_grown_keeps_its_old_ids(tmp_path: Path, told: ImportedSession) -> None:
     for length in range(2, len(LINES)):
         earlier = read(written(tmp_path / f"{SESSION}.jsonl", LINES[:length]))
-        assert earlier.parcel.info.id == told.parcel.info.id
+        assert earlier.export.info.id == told.export.info.id
         if length not in (3, 4):  # in the middle of an answer that already looked finished
-            assert compare_states(told.parcel, earlier.parcel) in ("ahead", "same")
+            assert compare_states(told.export, earlier.export) in ("ahead", "same")
 
 
 def test_a_call_without_a_result_is_still_running_at_the_end(tmp_path: Path) -> None:
-    *_, last = read(written(tmp_path / "a.jsonl", LINES[:5])).parcel.messages
+    *_, last = read(written(tmp_path / "a.jsonl", LINES[:5])).export.messages
     call = last.parts[-1]
     assert isinstance(call, ToolPart)
     assert isinstance(call.state, RunningState)
@@ -183,11 +183,11 @@ def test_a_call_without_a_result_is_still_running_at_the_end(tmp_path: Path) -> 
 def test_a_summary_replaces_earlier_messages(tmp_path: Path) -> None:
     lines = [*LINES, line("user", 11, "We mended a loom.", isCompactSummary=True)]
     told = read(written(tmp_path / "a.jsonl", lines))
-    *_, asked, summary = told.parcel.messages
+    *_, asked, summary = told.export.messages
     assert isinstance(asked.parts[0], CompactionPart)
     assert isinstance(summary.info, AssistantMessage)
     assert summary.info.summary
-    assert told.counted == count_export(told.parcel)
+    assert told.counted == count_export(told.export)
 
 
 def test_the_lines_of_a_subagent_become_a_child_session(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_the_lines_of_a_subagent_become_a_child_session(tmp_path: Path) -> None:
     )
     written(tmp_path / f"{SESSION}.jsonl", LINES)
     written(tmp_path / "agent-a1.jsonl", side)
-    parent, child = [found.read().parcel for found in ClaudeTranscripts(str(tmp_path)).list_sessions()]
+    parent, child = [found.read().export for found in ClaudeTranscripts(str(tmp_path)).list_sessions()]
     assert child.info.parent_id == parent.info.id
     assert count_export(child) == ExportCounts(messages=2, parts=2)
 

@@ -89,12 +89,12 @@ def told(tmp_path: Path) -> ImportedSession:
 
 
 def test_the_session_has_the_properties_of_the_rollout(told: ImportedSession) -> None:
-    info = told.parcel.info
+    info = told.export.info
     assert (info.title, info.directory, info.version) == ("Mend the loom", "/home/ada/loom", "codex 0.50.0")
 
 
 def test_each_step_is_an_answer(told: ImportedSession) -> None:
-    around, prompt, first, second, third = told.parcel.messages
+    around, prompt, first, second, third = told.export.messages
     assert isinstance(around.parts[0], TextPart)
     assert around.parts[0].synthetic
     assert isinstance(prompt.info, UserMessage)
@@ -129,7 +129,7 @@ def test_each_step_is_an_answer(told: ImportedSession) -> None:
 
 
 def test_counting_the_lines_gives_the_same_as_reading_them(told: ImportedSession) -> None:
-    assert told.counted == count_export(told.parcel) == ExportCounts(messages=5, parts=6)
+    assert told.counted == count_export(told.export) == ExportCounts(messages=5, parts=6)
     assert told.troubles == ()
 
 
@@ -137,11 +137,11 @@ def test_a_compaction_replaces_earlier_messages(tmp_path: Path) -> None:
     told = read(
         written(tmp_path / "r.jsonl", [*LINES, line(10, "compacted", {"message": "We mended a loom."})])
     )
-    *_, asked, summary = told.parcel.messages
+    *_, asked, summary = told.export.messages
     assert isinstance(asked.parts[0], CompactionPart)
     assert isinstance(summary.info, AssistantMessage)
     assert summary.info.summary
-    assert told.counted == count_export(told.parcel)
+    assert told.counted == count_export(told.export)
 
 
 def test_the_bare_items_of_the_first_versions_are_read_too(tmp_path: Path) -> None:
@@ -157,8 +157,8 @@ def test_the_bare_items_of_the_first_versions_are_read_too(tmp_path: Path) -> No
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Mended."}]},
     ]
     told = read(written(tmp_path / "r.jsonl", bare))
-    assert isinstance(told.parcel.messages[1].parts[0], FilePart)
-    assert told.counted == count_export(told.parcel) == ExportCounts(messages=3, parts=3)
+    assert isinstance(told.export.messages[1].parts[0], FilePart)
+    assert told.counted == count_export(told.export) == ExportCounts(messages=3, parts=3)
 
 
 def test_a_result_without_a_call_is_reported(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ async def test_a_day_that_nobody_counted_is_counted_from_the_messages() -> None:
         end(), clock=clock, store=store, budgets=Budgets(day=Budget(steps=2)), seed=2
     ) as house:
         stopped = await house.api.prompt(await start(house), say("go"))
-    kept = await store.kept(("budget", "day"))
+    kept = await store.find_value(("budget", "day"))
 
     assert failure(stopped).spent == 2
     assert kept["day"] == day_of(NOW)
@@ -287,7 +287,7 @@ async def test_the_first_call_is_weighed_before_anything_was_counted() -> None:
 async def test_without_a_budget_nothing_is_kept_about_days() -> None:
     async with open_house(end()) as house:
         await house.api.prompt(await start(house), say("go"))
-        assert await house.store.kept(("budget", "day")) is None
+        assert await house.store.find_value(("budget", "day")) is None
 
 
 async def test_a_step_that_was_cut_short_is_counted_when_its_run_is_over() -> None:

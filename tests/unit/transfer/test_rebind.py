@@ -2,7 +2,7 @@
 
 import pytest
 
-from given.parcels import parcel
+from given.exports import export
 from weft.errors import InvalidInputError
 from weft.model.message import AssistantMessage
 from weft.model.part import CompletedState, ToolPart
@@ -12,7 +12,7 @@ OLD, NEW = "/there/project", "/home/ada/work"
 
 
 def test_paths_change_and_texts_do_not() -> None:
-    turned = rebind_parcel(parcel(), [Rebind(OLD, NEW)])
+    turned = rebind_parcel(export(), [Rebind(OLD, NEW)])
     answer = turned.messages[1]
     call = answer.parts[0]
     assert turned.info.directory == NEW
@@ -26,12 +26,12 @@ def test_paths_change_and_texts_do_not() -> None:
 
 
 def test_rebinding_there_and_back_changes_nothing() -> None:
-    there = rebind_parcel(parcel(), [Rebind(OLD, NEW)])
-    assert rebind_parcel(there, find_rebinds(there, parcel())) == parcel()
+    there = rebind_parcel(export(), [Rebind(OLD, NEW)])
+    assert rebind_parcel(there, find_rebinds(there, export())) == export()
 
 
 def test_a_sibling_path_with_the_same_prefix_stays() -> None:
-    beside = parcel(directory="/there/project-two")
+    beside = export(directory="/there/project-two")
     assert rebind_parcel(beside, [Rebind(OLD, NEW)]) == beside
 
 

@@ -1,7 +1,7 @@
 """Cooler answers, and one command at a time."""
 
 from weft.errors import BlockedError
-from weft.plugin.hooks import CallArguments, CallTold, ChatParams, ChatRequest, hook
+from weft.plugin.hooks import CallArguments, CallHookInput, ChatParams, ChatRequest, hook
 
 
 @hook("chat.params")
@@ -10,6 +10,6 @@ def cooler(asked: ChatRequest, params: ChatParams) -> ChatParams | None:
 
 
 @hook("tool.execute.before")
-async def one_at_a_time(call: CallTold, arguments: CallArguments) -> None:
+async def one_at_a_time(call: CallHookInput, arguments: CallArguments) -> None:
     if call.tool == "bash" and "&&" in arguments.args.get("command", ""):
         raise BlockedError("One command at a time, please: run them in calls of their own.")
