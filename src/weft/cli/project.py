@@ -10,14 +10,13 @@ from weft.bus import Bus
 from weft.cli.arguments import add_format, add_place, add_store, add_yes
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, confirm, format_time, to_table, write_json
-from weft.config.store_address import resolve_storage_root, resolve_store_url
+from weft.config.store_address import resolve_store_url
 from weft.errors import InvalidInputError
 from weft.host.clock import SystemClock
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
 from weft.journal import open_journal
 from weft.local.place import find_place, record_place
-from weft.maintenance.doctor import read_overview_from_tree
 from weft.maintenance.project_repair import (
     MisfiledSession,
     find_misfiled,
@@ -25,12 +24,13 @@ from weft.maintenance.project_repair import (
     merge_project,
     move_sessions,
     read_overview,
+    read_overview_now,
     to_misfiled,
 )
 from weft.model.display import format_count
 from weft.model.ids import ProjectID, SessionID, check_id
 from weft.store.contract import Store
-from weft.store.files.tree import Tree
+from weft.store.maintenance import open_maintenance
 from weft.store.url import open_store
 
 
@@ -40,9 +40,8 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def list_projects(chosen: argparse.Namespace) -> int:
-    overview = read_overview_from_tree(
-        Tree(resolve_storage_root(os.environ, paths_from(os.environ), chosen.store))
-    )
+    url = resolve_store_url(os.environ, paths_from(os.environ), chosen.store)
+    overview = read_overview_now(open_maintenance(url).reader)
     rows: list[dict[str, Any]] = []
     known = {project.id: project for project in overview.projects}
     for id in (*known, *overview.list_unrecorded()):

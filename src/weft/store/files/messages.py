@@ -15,6 +15,7 @@ from weft.model.part import AnyPart
 from weft.model.wire import decode
 from weft.store.files.documents import LIMIT, CachedDocument
 from weft.store.files.growth import apply_growth, read_growth
+from weft.store.files.layout import SUFFIX
 from weft.store.files.tree import Tree
 
 
@@ -82,7 +83,7 @@ class MessageReader:
         listing = self._list(directory, known.listing if known else NOT_LISTED)
         parts: dict[str, CachedDocument] = {}
         for name in listing.names:
-            part = self._documents.find_again(f"{directory}/{name}.json", AnyPart, before.get(name))
+            part = self._documents.find_again(f"{directory}/{name}{SUFFIX}", AnyPart, before.get(name))
             if part is not None:
                 parts[name] = part
         grown = id in growing
@@ -139,7 +140,7 @@ class MessageReader:
         directory, parts = self._layout.parts(info.id), []
         for name in self._documents.names(directory):
             id = PartID(name)
-            part: AnyPart | None = self._documents.find(f"{directory}/{name}.json", AnyPart)
+            part: AnyPart | None = self._documents.find(f"{directory}/{name}{SUFFIX}", AnyPart)
             if part is not None:
                 part = self._apply_growth(info.id, id, part) if grown else part
                 parts.append(_correct_part(part, info, id))

@@ -22,9 +22,9 @@ FORMAT = 2
 class Tree:
     """Reads one tree. Unreadable documents are skipped and reported by `problems`."""
 
-    def __init__(self, root: str, *, remembered: int = 0) -> None:
+    def __init__(self, root: str, *, cache_bytes: int = 0) -> None:
         self.layout = Layout(root)
-        self.documents = Documents(cache_bytes=remembered)
+        self.documents = Documents(cache_bytes=cache_bytes)
 
     def format(self) -> int:
         """Return the number in the file `migration`, 0 if there is none.
