@@ -116,23 +116,29 @@ def adopt_sessions(chosen: argparse.Namespace) -> int:
 
 async def _adopt(chosen: argparse.Namespace) -> int:
     async with open_store(resolve_store_url(os.environ, paths_from(os.environ), chosen.store)) as store:
-        strays = find_misfiled(await read_overview(store)) if chosen.all else await _find_named(store, chosen)
+        if chosen.all:
+            misfiled = find_misfiled(await read_overview(store))
+        else:
+            misfiled = await _find_named(store, chosen)
         if not chosen.dry_run:
-            await move_sessions(store, strays)
+            await move_sessions(store, misfiled)
     if chosen.format == "json":
-        write_json([_to_row(stray) for stray in strays])
-    else:
-        for stray in strays:
-            print(f"{stray.session.id} → {stray.project}  {stray.session.title}")
-        now = ("session belongs", "sessions belong")
-        said = format_count(
-            len(strays), *(("session would belong", "sessions would belong") if chosen.dry_run else now)
-        )
-        print(f"{said} to their project now" if strays else "nothing to adopt")
+        write_json([_to_row(each) for each in misfiled])
+        return ExitCode.DONE
+    for each in misfiled:
+        print(f"{each.session.id} → {each.project}  {each.session.title}")
+    one, many = (
+        ("session would belong", "sessions would belong")
+        if chosen.dry_run
+        else ("session belongs", "sessions belong")
+    )
+    count = format_count(len(misfiled), one, many)
+    print(f"{count} to their project now" if misfiled else "nothing to adopt")
     return ExitCode.DONE
 
 
 async def _find_named(store: Store, chosen: argparse.Namespace) -> list[MisfiledSession]:
+    """Return the named sessions with their new project. Record that project, unless this is a dry run."""
     ids = [SessionID(check_id("session", id)) for id in chosen.session]
     found = await find_place(store, chosen.dir, os.environ, read_clock())
     family = await list_family(store, ids)
@@ -142,10 +148,10 @@ async def _find_named(store: Store, chosen: argparse.Namespace) -> list[Misfiled
     return to_misfiled(family, found.place)
 
 
-def _to_row(stray: MisfiledSession) -> dict[str, str]:
+def _to_row(misfiled: MisfiledSession) -> dict[str, str]:
     return {
-        "id": stray.session.id,
-        "title": stray.session.title,
-        "project": stray.project,
-        "directory": stray.directory or stray.session.directory,
+        "id": misfiled.session.id,
+        "title": misfiled.session.title,
+        "project": misfiled.project,
+        "directory": misfiled.directory or misfiled.session.directory,
     }

@@ -18,24 +18,23 @@ FaultKind = Literal[
 LeftoverKind = Literal[
     "message",  # all messages of a session that does not exist
     "part",  # all parts of a message that does not exist
-    "diff",
+    "diff",  # `diff` and `todo`: those of a session that does not exist
     "todo",
     "growth",  # text that belongs to no part
     "temp",  # `temp` and `redo`: a write that a process did not finish
     "redo",
-    "lock",
+    "lock",  # `lock` and `lease`: those of a session that does not exist
     "lease",
-    "backup",  # a backup of an earlier garbage collection
-    "tool-output",  # kept outside the store
+    "backup",  # an old backup of garbage collection
+    "tool-output",  # outside the store; no part refers to it
 ]
 
-
-# The label of the backups that garbage collection makes, which expire.
+# The label of the backups of garbage collection. They become leftovers after a while.
 GC_LABEL = "gc"
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """Something wrong with a document. `where` tells a person where it is, and `StoreRepairer` which document is meant."""
+    """Something wrong with a document. `where` is its place, for people and for `StoreRepairer`."""
 
     kind: FaultKind
     session: SessionID | None = None
@@ -46,8 +45,8 @@ class Fault(Struct, frozen=True, kw_only=True):
 class Leftover(Struct, frozen=True, kw_only=True):
     """Something that nothing refers to. With `keeping` it is moved to a backup, because somebody may miss it.
 
-    `where` tells a person where it is, and `StoreRepairer` what is meant. `session` is the session that it belonged to, ""
-    for none. If that session exists again, or `message` in it, this is no longer a leftover.
+    `where` is its place, for people and for `StoreRepairer`. `session` is the session that it belonged to, "" for none.
+    If that session exists again, or `message` in it, this is no longer a leftover.
     """
 
     kind: LeftoverKind
@@ -93,8 +92,8 @@ class AbandonedLease(Struct, frozen=True, kw_only=True):
 class SetAside(Struct, frozen=True, kw_only=True):
     """What became of a damaged document: it is in the backup, together with its parts if it was a message (`with_parts`).
 
-    If it was a session's own document, either another document of the session is intact, or the session was rebuilt from
-    so many messages (`rebuilt_from`).
+    If it was the document of a session, either another document of that session is intact, or `rebuilt_from` is the number
+    of messages that the session was rebuilt from.
     """
 
     with_parts: bool = False

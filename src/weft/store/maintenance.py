@@ -17,10 +17,10 @@ from weft.store.sizes import ProgressCallback, SizeCounter
 class StoreMaintenance(Protocol):
     """Inspects a store. Calls block.
 
-    * Nothing is changed, upgraded or locked, except by `upgrade`; a store of an older format is inspected as it is;
-    * it looks once: what it finds is the store as it was at the first call; open it again to look again;
-    * what a store cannot have (say, a misplaced document in a database) is an empty list;
-    * lists are sorted, and the same store gives the same list.
+    * Only `upgrade` changes anything; a store of an older format is inspected as it is;
+    * it lists the sessions and documents once, at the first call; to see later ones, open it again;
+    * for what a kind of store cannot have, such as a misplaced document in a database, it returns an empty list;
+    * the same store gives the same lists in the same order.
     """
 
     @property
@@ -40,7 +40,7 @@ class StoreMaintenance(Protocol):
         ...
 
     def upgrade(self) -> None:
-        """Upgrade an older store and finish interrupted writes, as opening it does. What failed stays as it was."""
+        """Upgrade an older store and finish interrupted writes, as opening the store does."""
         ...
 
     def list_session_ids(self) -> list[SessionID]:
@@ -48,7 +48,7 @@ class StoreMaintenance(Protocol):
         ...
 
     def has_session(self, id: str) -> bool:
-        """Return False only if nothing in the store can be the session's own document, not even something unreadable."""
+        """Return True if the session exists, or something unreadable that may be its document."""
         ...
 
     def measure(self, counter: SizeCounter) -> None:
@@ -64,7 +64,7 @@ class StoreMaintenance(Protocol):
         ...
 
     def find_orphans(self) -> list[Fault]:
-        """Return the documents that are `orphan`, whatever their age."""
+        """Return the documents that are `orphan`, old or new."""
         ...
 
     def find_leftovers(self, *, before: int) -> list[Leftover]:
@@ -76,7 +76,7 @@ class StoreMaintenance(Protocol):
         ...
 
     def find_in_parts(self, pattern: str, *, on_progress: ProgressCallback = lambda _: None) -> set[str]:
-        """Return every match of a regular expression (ASCII) in the stored parts.
+        """Return every match of an ASCII regular expression in the stored parts.
 
         Raise `StoreError` if a part cannot be read, because it could contain further matches.
         """
@@ -85,7 +85,7 @@ class StoreMaintenance(Protocol):
     def list_abandoned(self) -> list[AbandonedLease]: ...
 
     def list_broken_bundles(self) -> list[str]:
-        """Return where the bundles of the trash are that cannot be restored, because nothing says what they contain."""
+        """Return the places of the bundles in the trash that cannot be restored, because their label is lost."""
         ...
 
     def make_repairer(self, label: str, *, now: int) -> StoreRepairer:
@@ -96,9 +96,8 @@ class StoreMaintenance(Protocol):
 class StoreRepairer(Protocol):
     """Changes a store under the same locks as `Store`. Calls block.
 
-    * Each call is all or nothing, even if the process dies in the middle;
-    * what a call replaces or removes goes to the backup first, except leftovers without `keeping`;
-    * a document that somebody changed or restored since it was found is left alone.
+    * A document is replaced as a whole or not at all, even if the process dies in the middle;
+    * what a call replaces or removes goes to the backup first, except leftovers without `keeping`.
     """
 
     @property
@@ -107,11 +106,14 @@ class StoreRepairer(Protocol):
         ...
 
     def remove_leftovers(self, leftovers: Iterable[Leftover], *, before: int) -> RemovedLeftovers:
-        """Remove leftovers that nobody changed since `before` (ms). A failure does not stop the others."""
+        """Remove leftovers. A failure does not stop the others.
+
+        A leftover that somebody changed since `before` (ms), or whose owner exists again, is left alone.
+        """
         ...
 
     def shrink_large(self, *, on_progress: ProgressCallback = lambda _: None) -> list[LargeDocument]:
-        """Cut whole files out of the diffs that contain them. Return the documents that were shrunk."""
+        """Cut diffs that contain whole files down to the usual size. Return the documents that were shrunk."""
         ...
 
     def finish_write(self, where: str) -> bool:

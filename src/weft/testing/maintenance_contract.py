@@ -1,4 +1,4 @@
-"""Checks that the maintenance of every store must pass. Each is given an empty store, and a function that opens its maintenance."""
+"""Checks for the maintenance of every store. Each is given an empty store, and a function that opens its maintenance."""
 
 from collections.abc import Awaitable, Callable
 
@@ -55,7 +55,7 @@ async def every_session_is_listed(store: Store, look: OpenMaintenance) -> None:
     assert maintenance.reader.find_session(SESSION) == session()
 
 
-async def it_looks_once(store: Store, look: OpenMaintenance) -> None:
+async def sessions_are_listed_once(store: Store, look: OpenMaintenance) -> None:
     await fill(store)
     maintenance = look()
     assert maintenance.list_session_ids() == [SESSION, OTHER]
@@ -144,7 +144,7 @@ async def whole_files_are_cut_out_of_diffs(store: Store, look: OpenMaintenance) 
 CHECKS: tuple[MaintenanceCheck, ...] = (
     nothing_is_wrong_with_a_sound_store,
     every_session_is_listed,
-    it_looks_once,
+    sessions_are_listed_once,
     sizes_add_up,
     parts_are_searched,
     upgrading_a_current_store_changes_nothing,

@@ -97,12 +97,12 @@ class Documents:
         else:
             self._problems[path] = error.strerror or str(error)
 
-    def names(self, directory: str) -> list[str]:
+    def list_names(self, directory: str) -> list[str]:
         """Return the names of the documents in a directory without `.json`. Report everything else as a problem."""
-        return self.list_names(directory)[0]
+        return self.scan(directory)[0]
 
-    def list_names(self, directory: str) -> tuple[list[str], bool]:
-        """Like `names`, and return also whether the directory contains anything else."""
+    def scan(self, directory: str) -> tuple[list[str], bool]:
+        """Like `list_names`, and return also whether the directory contains anything else."""
         found: list[str] = []
         others = False
         for entry in self._entries(directory):
@@ -115,7 +115,7 @@ class Documents:
                     self._problems[entry.path] = NOT_A_DOCUMENT
         return found, others
 
-    def directories(self, directory: str) -> list[str]:
+    def list_directories(self, directory: str) -> list[str]:
         """Return the names of the directories in a directory. Report everything else as a problem."""
         found: list[str] = []
         for entry in self._entries(directory):

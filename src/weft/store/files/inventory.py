@@ -54,20 +54,21 @@ def take_inventory(layout: Layout) -> Inventory:
     sessions = _invert(_list_nested(documents, layout.collection("session")))
     messages = _list_nested(documents, layout.collection("message"))
     return Inventory(
-        projects=frozenset(documents.names(layout.collection("project"))),
+        projects=frozenset(documents.list_names(layout.collection("project"))),
         sessions=sessions,
         messages=messages,
         owners=_invert(messages),
-        parts=frozenset(documents.directories(layout.collection("part"))),
-        diffs=frozenset(documents.names(layout.collection("session_diff"))),
-        todos=frozenset(documents.names(layout.collection("todo"))),
+        parts=frozenset(documents.list_directories(layout.collection("part"))),
+        diffs=frozenset(documents.list_names(layout.collection("session_diff"))),
+        todos=frozenset(documents.list_names(layout.collection("todo"))),
         foreign=tuple(documents.problems()),
     )
 
 
 def _list_nested(documents: Documents, collection: str) -> dict[str, frozenset[str]]:
     return {
-        name: frozenset(documents.names(f"{collection}/{name}")) for name in documents.directories(collection)
+        name: frozenset(documents.list_names(f"{collection}/{name}"))
+        for name in documents.list_directories(collection)
     }
 
 
@@ -166,7 +167,7 @@ def _check_message(tree: Tree, inventory: Inventory, session: SessionID, id: Mes
             session, path, f"the same message is in {', '.join(others)}: they share its parts"
         )
     directory = tree.layout.parts(id)
-    for name in sorted(tree.documents.names(directory) if id in inventory.parts else ()):
+    for name in sorted(tree.documents.list_names(directory) if id in inventory.parts else ()):
         part: AnyPart | None = tree.documents.find(f"{directory}/{name}{SUFFIX}", AnyPart)
         if part is not None and (part.id, part.message_id, part.session_id) != (name, id, session):
             reason = f"it says it is part {part.id} of {part.message_id} in {part.session_id}"
@@ -212,7 +213,7 @@ def find_damage(tree: Tree) -> list[Damage]:
         _read_all(tree, tree.layout.collection(collection), kind)
     for collection, kind in NESTED_KINDS.items():
         directory = tree.layout.collection(collection)
-        for name in tree.documents.directories(directory):
+        for name in tree.documents.list_directories(directory):
             _read_all(tree, f"{directory}/{name}", kind)
     for place, _, _ in os.walk(f"{tree.layout.own}/kept"):
         _read_kept(tree, place)
@@ -220,7 +221,7 @@ def find_damage(tree: Tree) -> list[Damage]:
 
 
 def _read_all(tree: Tree, directory: str, kind: Any) -> None:
-    for name in tree.documents.names(directory):
+    for name in tree.documents.list_names(directory):
         tree.documents.find(f"{directory}/{name}{SUFFIX}", kind)
 
 

@@ -105,7 +105,7 @@ class LeftoverFinder:
     def _find_named_session(self, message: str) -> str:
         """Return the session that all parts of a message name; "" if they are unreadable or disagree."""
         directory, named = self._layout.parts(MessageID(message)), set[str]()
-        for name in self._tree.documents.names(directory):
+        for name in self._tree.documents.list_names(directory):
             part: AnyPart | None = self._tree.documents.find(f"{directory}/{name}{SUFFIX}", AnyPart)
             named.add("" if part is None else part.session_id)
         session = named.pop() if len(named) == 1 else ""

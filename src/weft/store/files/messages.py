@@ -66,7 +66,7 @@ class MessageReader:
 
     def list_ids(self, session: SessionID) -> list[MessageID]:
         """Return the ids of all messages, unsorted, including unreadable ones."""
-        return [MessageID(name) for name in self._documents.names(self._layout.messages(session))]
+        return [MessageID(name) for name in self._documents.list_names(self._layout.messages(session))]
 
     def list_again(self, session: SessionID, known: DirectoryListing) -> DirectoryListing:
         """List the message ids of a session, unsorted, including unreadable ones. Return `known` if nothing changed."""
@@ -124,7 +124,7 @@ class MessageReader:
         stamp = stamp_of(found)
         if stamp == known.stamp:
             return known
-        names, others = self._documents.list_names(directory)
+        names, others = self._documents.scan(directory)
         # A file that is not a document is a problem, and has to be reported each time.
         return DirectoryListing(stamp if is_settled(found) and not others else None, frozenset(names))
 
@@ -138,7 +138,7 @@ class MessageReader:
 
     def _read_parts(self, info: AnyMessage, *, grown: bool) -> MessageWithParts:
         directory, parts = self._layout.parts(info.id), []
-        for name in self._documents.names(directory):
+        for name in self._documents.list_names(directory):
             id = PartID(name)
             part: AnyPart | None = self._documents.find(f"{directory}/{name}{SUFFIX}", AnyPart)
             if part is not None:

@@ -200,8 +200,8 @@ class TreeUpgrade:
         """Upgrade from format 1 to 2: move diffs from the session's summary into their own document."""
         failed: list[Damage] = []
         collection = self._layout.collection("session")
-        for project in self._tree.documents.directories(collection):
-            for name in self._tree.documents.names(f"{collection}/{project}"):
+        for project in self._tree.documents.list_directories(collection):
+            for name in self._tree.documents.list_names(f"{collection}/{project}"):
                 path = f"{collection}/{project}/{name}{SUFFIX}"
                 try:
                     with self._locks.writing([session_lock(SessionID(name))]):
