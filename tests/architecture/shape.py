@@ -26,6 +26,7 @@ SMALL_FOR_A_REASON = {
     "cli/main.py": "the way in",
     "cli/plugin.py": "one module for each noun, found by its name in the table of commands",
     "host/watcher.py": "the only user of an optional package",
+    "importers/opencode_tree.py": "one module for each program that sessions are imported from",
     "provider/anthropic/adapter.py": "found by its name in the catalogue",
     "provider/azure.py": "found by its name in the catalogue",
     "provider/gemini/adapter.py": "found by its name in the catalogue",

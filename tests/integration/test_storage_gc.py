@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from given.small_tree import (
     CHILD,
@@ -23,23 +24,16 @@ from given.small_tree import (
     readable,
 )
 from weft.host.now import now
+from weft.host.paths import paths_from
+from weft.maintenance.space import find_outputs, measure_space, remove_leftovers
 from weft.model.diff import FileDiff, is_capped
 from weft.model.event import MessageUpdated, PartUpdated, SessionDiffed
 from weft.model.ids import MessageID, SessionID
 from weft.model.message import UserMessage, UserSummary
-from weft.store.files.inventory import take_inventory
 from weft.store.files.layout import session_lock
-from weft.store.files.leftovers import (
-    BACKUP_RETENTION_MS,
-    Leftover,
-    LeftoverFinder,
-    RemovedLeftovers,
-    find_spills,
-    remove_leftovers,
-)
-from weft.store.files.repair import TreeRepairer, find_oversized, shrink
-from weft.store.files.sizes import measure
-from weft.store.files.tree import Tree
+from weft.store.files.leftovers import BACKUP_RETENTION_MS
+from weft.store.findings import GC_LABEL, Leftover, RemovedLeftovers
+from weft.store.maintenance import StoreMaintenance, open_maintenance
 from weft.testing.store_values import growth, prompt, text
 
 SOON = 60_000
@@ -52,16 +46,18 @@ async def root(tmp_path: Path) -> Path:
     return root
 
 
+def maintenance(root: Path) -> StoreMaintenance:
+    return open_maintenance(f"file:{root}")
+
+
 def found(root: Path, *, before: int) -> list[Leftover]:
-    tree = Tree(str(root))
-    return LeftoverFinder(tree, take_inventory(tree.layout), before=before).find()
+    return maintenance(root).find_leftovers(before=before)
 
 
 def swept(root: Path, leftovers: list[Leftover] | None = None) -> RemovedLeftovers:
     before = now() + SOON
-    tree = Tree(str(root))
     leftovers = found(root, before=before) if leftovers is None else leftovers
-    return remove_leftovers(TreeRepairer(tree, "gc", now()), leftovers, before=before)
+    return maintenance(root).make_repairer(GC_LABEL, now=now()).remove_leftovers(leftovers, before=before)
 
 
 def orphan_everything_of(root: Path, id: str) -> set[str]:
@@ -91,7 +87,7 @@ def test_what_has_lost_its_session_is_laid_aside_byte_for_byte(root: Path) -> No
 def test_parts_of_a_removed_message_go_and_those_of_its_neighbour_stay(root: Path) -> None:
     (root / "message/ses_first/msg_first_1.json").unlink()
     report = swept(root)
-    assert [(each.kind, os.path.basename(each.path)) for each in report.removed] == [("part", "msg_first_1")]
+    assert [(each.kind, os.path.basename(each.where)) for each in report.removed] == [("part", "msg_first_1")]
     assert (root / "part/msg_first_2").is_dir()
 
 
@@ -145,7 +141,7 @@ async def test_locks_temps_notes_and_growth_of_the_dead_go(root: Path) -> None:
     (own / "temp").mkdir(exist_ok=True)
     (own / "temp/session.ses_first~12.0").write_text("{}")
     report = swept(root)
-    assert sorted((each.kind, os.path.basename(each.path)) for each in report.removed) == [
+    assert sorted((each.kind, os.path.basename(each.where)) for each in report.removed) == [
         ("growth", "prt_2"),
         ("growth", "prt_gone"),
         ("lease", "ses_gone"),
@@ -161,7 +157,7 @@ def test_what_was_laid_aside_goes_for_good_after_a_month(root: Path) -> None:
     report = swept(root)
     assert found(root, before=now() + BACKUP_RETENTION_MS - SOON) == []
     [old] = found(root, before=now() + BACKUP_RETENTION_MS + SOON)
-    assert (old.kind, old.path) == ("backup", report.backup)
+    assert (old.kind, old.where) == ("backup", report.backup)
     assert swept(root, [old]).removed == (old,)
     assert not Path(report.backup).exists()
 
@@ -176,11 +172,14 @@ async def test_spilled_outputs_go_when_old_and_named_by_no_part(root: Path, tmp_
     await store.apply(
         PartUpdated(part=text("prt_9", f"saved to: {outputs}/{named}", of="msg_first_1", session=FIRST))
     )
-    layout = Tree(str(root)).layout
-    assert find_spills(layout, str(outputs), before=now() - SOON) == []
-    [leftover] = find_spills(layout, str(outputs), before=now() + SOON)
-    assert (leftover.path, leftover.bytes) == (str(outputs / unnamed), 4)
-    swept(root, [leftover])
+    store_maintenance = maintenance(root)
+    paths = replace(paths_from(os.environ), data=str(tmp_path))
+    assert find_outputs(store_maintenance, paths, before=now() - SOON) == []
+    assert find_outputs(maintenance(tmp_path / "another"), paths, before=now() + SOON) == []
+    [leftover] = find_outputs(store_maintenance, paths, before=now() + SOON)
+    assert (leftover.where, leftover.bytes) == (str(outputs / unnamed), 4)
+    repairer = store_maintenance.make_repairer(GC_LABEL, now=now())
+    assert remove_leftovers(repairer, [], [leftover], before=now()).removed == (leftover,)
     assert sorted(path.name for path in outputs.iterdir()) == ["notes.txt", named]
 
 
@@ -196,14 +195,12 @@ async def test_large_summaries_are_shrunk_and_their_originals_kept(root: Path) -
     )
     await store.apply(MessageUpdated(info=info), SessionDiffed(session_id=SessionID(OTHER), diff=(big,)))
     before = contents(root)
-    tree = Tree(str(root))
-    inventory = take_inventory(tree.layout)
     paths = [f"{root}/message/{FIRST}/msg_first_1.json", f"{root}/session_diff/{OTHER}.json"]
-    assert [each.path for each in find_oversized(tree, inventory)] == paths
+    assert [each.where for each in maintenance(root).find_large()] == paths
     assert contents(root) == before
 
-    caretaker = TreeRepairer(tree, "gc", now())
-    assert [each.path for each in shrink(caretaker, inventory)] == paths
+    repairer = maintenance(root).make_repairer(GC_LABEL, now=now())
+    assert [each.where for each in repairer.shrink_large()] == paths
     message = await store.find_message(SessionID(FIRST), MessageID("msg_first_1"))
     assert message is not None
     assert isinstance(message.info, UserMessage)
@@ -214,8 +211,8 @@ async def test_large_summaries_are_shrunk_and_their_originals_kept(root: Path) -
     assert [each.additions for each in await store.list_diff(SessionID(OTHER))] == [100_000]
     for path in paths:
         name = Path(path).relative_to(root)
-        assert (Path(caretaker.backup) / name).read_bytes() == before[name.as_posix()]
-    assert find_oversized(Tree(str(root)), inventory) == []
+        assert (Path(repairer.backup) / name).read_bytes() == before[name.as_posix()]
+    assert maintenance(root).find_large() == []
 
 
 async def test_sizes_add_up_to_those_of_the_files(root: Path, tmp_path: Path) -> None:
@@ -225,8 +222,8 @@ async def test_sizes_add_up_to_those_of_the_files(root: Path, tmp_path: Path) ->
     (root / "stray").write_bytes(b"123")
     orphan_everything_of(root, OTHER)
     swept(root)
-    layout = Tree(str(root)).layout
-    sizes = measure(layout, take_inventory(layout), {"tool-output": str(outputs)})
+    paths = replace(paths_from(os.environ), data=str(tmp_path))
+    sizes = measure_space(maintenance(root), paths)
     files = [path for top in (root, outputs) for path in top.rglob("*") if path.is_file()]
     assert (sizes.total.bytes, sizes.total.files) == (sum(path.stat().st_size for path in files), len(files))
     for each in (sizes.kinds, sizes.projects, sizes.sessions):

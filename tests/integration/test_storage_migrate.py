@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from given.small_tree import CHILD, FIRST, OTHER, contents, fill, opened, put_session
 from weft.errors import StoreError
 from weft.host.now import now
-from weft.maintenance.migrate import Migration, digest_session, migrate, read_parcel
-from weft.maintenance.verify import VerifyResult, open_tree, verify_store, verify_tree
+from weft.maintenance.migrate import Migration, SessionDigest, digest_session, migrate, read_parcel
+from weft.maintenance.verify import VerifyResult, verify_store
 from weft.model.event import (
     Durable,
     MessageRemoved,
@@ -27,6 +27,7 @@ from weft.model.part import TextPart
 from weft.model.session import Session, Todo
 from weft.store.contract import Store
 from weft.store.files.store import FileStore
+from weft.store.maintenance import open_maintenance
 from weft.store.memory import MemoryStore
 from weft.testing.store_values import HOSTILE, NOW, answer, many_parts, prompt, session, text
 
@@ -37,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def verified(root: Path) -> VerifyResult:
-    return verify_tree(open_tree(str(root)), now=now())
+    return verify_store(open_maintenance(f"file:{root}"), now=now())
 
 
 def outcomes(migration: Migration) -> dict[str, str]:
@@ -64,16 +65,18 @@ async def filled(store: Store) -> Store:
     return store
 
 
+def by_session(digest: SessionDigest) -> str:
+    return digest.session
+
+
 async def test_a_tree_and_a_store_verify_alike(root: Path) -> None:
     store = await opened(root)
     await filled(store)
-    through_store = await verify_store(store, now=now())
-    of_tree = verified(root)
-    assert of_tree.problems == through_store.problems == ()
-    assert {each.session: each for each in of_tree.tallies} == {
-        each.session: each for each in through_store.tallies
-    }
-    [first] = [each for each in of_tree.tallies if each.session == FIRST]
+    result = verified(root)
+    assert result.faults == ()
+    through_store = [digest_session(await read_parcel(store, each)) for each in await store.list_sessions()]
+    assert sorted(result.digests, key=by_session) == sorted(through_store, key=by_session)
+    [first] = [each for each in result.digests if each.session == FIRST]
     assert (first.messages, first.parts, first.diffs, first.todos) == (2, 4, 1, 1)
 
 
@@ -87,15 +90,15 @@ async def test_every_kind_of_fault_is_named(root: Path) -> None:
     (root / "part/msg_lost/prt_1.json").write_bytes(b"{}")
     (root / "todo/ses_lost.json").write_bytes(b"[]")
     verdict = verified(root)
-    said = [(each.where.removeprefix(f"{root}/"), each.reason) for each in (*verdict.lost, *verdict.faults)]
-    assert said == [
-        ("ses_lost", "its session is gone, but its todos exist"),
-        ("msg_lost", "the message is gone, but its parts exist"),
-        (CHILD, "its parent ses_gone is gone"),
-        ("msg_first_2", "the prompt it answers, msg_first_1, is gone"),
-        (OTHER, f"created at {NOW + 2} and updated at 1, which is impossible"),
+    damage, *others = verdict.faults
+    assert [(each.kind, each.where, each.reason) for each in others] == [
+        ("orphan", "ses_lost", "its session is gone, but its todos exist"),
+        ("orphan", "msg_lost", "the message is gone, but its parts exist"),
+        ("parent", CHILD, "its parent ses_gone is gone"),
+        ("content", "msg_first_2", "the prompt it answers, msg_first_1, is gone"),
+        ("content", OTHER, f"created at {NOW + 2} and updated at 1, which is impossible"),
     ]
-    assert [each.where for each in verdict.damage] == [f"{root}/part/msg_lost/prt_1.json"]
+    assert (damage.kind, damage.where) == ("unreadable", f"{root}/part/msg_lost/prt_1.json")
 
 
 async def test_the_hash_changes_with_any_word_and_with_nothing_else(root: Path) -> None:

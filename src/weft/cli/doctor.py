@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import asdict
+
 from weft.cli.arguments import add_format, add_place
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, ProgressLine, sanitize, write_json
@@ -96,11 +98,16 @@ def _count(findings: list[DoctorFinding], severity: str) -> int:
 def _to_report(findings: list[DoctorFinding], cured: list[RepairResult], backup: str) -> dict[str, Any]:
     return {
         "fine": not _count(findings, "problem"),
-        "findings": findings,
+        "findings": [_to_row(finding) for finding in findings],
         "fixed": [each for each in cured if each.done],
         "notFixed": [each for each in cured if each.failed],
         "backup": backup,
     }
+
+
+def _to_row(finding: DoctorFinding) -> dict[str, Any]:
+    items = [{"where": item.where, "reason": item.reason} for item in finding.items]
+    return {**asdict(finding), "items": items}
 
 
 def to_lines(

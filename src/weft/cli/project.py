@@ -10,14 +10,13 @@ from weft.bus import Bus
 from weft.cli.arguments import add_format, add_place, add_store, add_yes
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, confirm, format_time, to_table, write_json
-from weft.config.store_address import resolve_storage_root, resolve_store_url
+from weft.config.store_address import resolve_store_url
 from weft.errors import InvalidInputError
 from weft.host.clock import SystemClock
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
 from weft.journal import open_journal
 from weft.local.place import find_place, record_place
-from weft.maintenance.doctor import read_overview_from_tree
 from weft.maintenance.project_repair import (
     MisfiledSession,
     find_misfiled,
@@ -25,12 +24,13 @@ from weft.maintenance.project_repair import (
     merge_project,
     move_sessions,
     read_overview,
+    read_overview_now,
     to_misfiled,
 )
 from weft.model.display import format_count
 from weft.model.ids import ProjectID, SessionID, check_id
 from weft.store.contract import Store
-from weft.store.files.tree import Tree
+from weft.store.maintenance import open_maintenance
 from weft.store.url import open_store
 
 
@@ -40,9 +40,8 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def list_projects(chosen: argparse.Namespace) -> int:
-    overview = read_overview_from_tree(
-        Tree(resolve_storage_root(os.environ, paths_from(os.environ), chosen.store))
-    )
+    url = resolve_store_url(os.environ, paths_from(os.environ), chosen.store)
+    overview = read_overview_now(open_maintenance(url).reader)
     rows: list[dict[str, Any]] = []
     known = {project.id: project for project in overview.projects}
     for id in (*known, *overview.list_unrecorded()):
@@ -117,23 +116,29 @@ def adopt_sessions(chosen: argparse.Namespace) -> int:
 
 async def _adopt(chosen: argparse.Namespace) -> int:
     async with open_store(resolve_store_url(os.environ, paths_from(os.environ), chosen.store)) as store:
-        strays = find_misfiled(await read_overview(store)) if chosen.all else await _find_named(store, chosen)
+        if chosen.all:
+            misfiled = find_misfiled(await read_overview(store))
+        else:
+            misfiled = await _find_named(store, chosen)
         if not chosen.dry_run:
-            await move_sessions(store, strays)
+            await move_sessions(store, misfiled)
     if chosen.format == "json":
-        write_json([_to_row(stray) for stray in strays])
-    else:
-        for stray in strays:
-            print(f"{stray.session.id} → {stray.project}  {stray.session.title}")
-        now = ("session belongs", "sessions belong")
-        said = format_count(
-            len(strays), *(("session would belong", "sessions would belong") if chosen.dry_run else now)
-        )
-        print(f"{said} to their project now" if strays else "nothing to adopt")
+        write_json([_to_row(each) for each in misfiled])
+        return ExitCode.DONE
+    for each in misfiled:
+        print(f"{each.session.id} → {each.project}  {each.session.title}")
+    one, many = (
+        ("session would belong", "sessions would belong")
+        if chosen.dry_run
+        else ("session belongs", "sessions belong")
+    )
+    count = format_count(len(misfiled), one, many)
+    print(f"{count} to their project now" if misfiled else "nothing to adopt")
     return ExitCode.DONE
 
 
 async def _find_named(store: Store, chosen: argparse.Namespace) -> list[MisfiledSession]:
+    """Return the named sessions with their new project. Record that project, unless this is a dry run."""
     ids = [SessionID(check_id("session", id)) for id in chosen.session]
     found = await find_place(store, chosen.dir, os.environ, read_clock())
     family = await list_family(store, ids)
@@ -143,10 +148,10 @@ async def _find_named(store: Store, chosen: argparse.Namespace) -> list[Misfiled
     return to_misfiled(family, found.place)
 
 
-def _to_row(stray: MisfiledSession) -> dict[str, str]:
+def _to_row(misfiled: MisfiledSession) -> dict[str, str]:
     return {
-        "id": stray.session.id,
-        "title": stray.session.title,
-        "project": stray.project,
-        "directory": stray.directory or stray.session.directory,
+        "id": misfiled.session.id,
+        "title": misfiled.session.title,
+        "project": misfiled.project,
+        "directory": misfiled.directory or misfiled.session.directory,
     }

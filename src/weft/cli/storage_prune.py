@@ -9,11 +9,11 @@ from typing import Any
 from weft.cli.arguments import add_format, add_store, add_yes, parse_age, parse_size
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, confirm, format_size, format_time, to_table, write_json
-from weft.cli.storage import measure_store
-from weft.config.store_address import resolve_storage_root
+from weft.cli.storage import measure_with_progress
+from weft.config.store_address import resolve_store_url
 from weft.errors import InvalidInputError
 from weft.host.now import now as read_clock
-from weft.host.paths import paths_from
+from weft.host.paths import Paths, paths_from
 from weft.maintenance.prune import (
     PruneChoice,
     PrunePolicy,
@@ -25,7 +25,7 @@ from weft.maintenance.prune import (
 )
 from weft.model.display import format_count
 from weft.model.ids import ProjectID
-from weft.store.files.tree import Tree
+from weft.store.maintenance import StoreMaintenance, open_maintenance
 from weft.store.url import open_store
 
 
@@ -64,13 +64,13 @@ def prune_command(chosen: argparse.Namespace) -> int:
             "nothing was selected",
             hint="pass --older-than 90d, --larger-than 2G or --empty-trash 30d",
         )
-    root = resolve_storage_root(os.environ, paths, chosen.store)
-    return asyncio.run(_prune(chosen, root, now))
+    maintenance = open_maintenance(resolve_store_url(os.environ, paths, chosen.store))
+    return asyncio.run(_prune(chosen, maintenance, paths, now))
 
 
-async def _prune(chosen: argparse.Namespace, root: str, now: int) -> int:
-    async with open_store(f"file:{root}") as store:
-        sizes = measure_store(Tree(root), paths_from(os.environ))
+async def _prune(chosen: argparse.Namespace, maintenance: StoreMaintenance, paths: Paths, now: int) -> int:
+    async with open_store(maintenance.url) as store:
+        sizes = measure_with_progress(maintenance, paths)
         weights = {id: weight.bytes for id, weight in sizes.sessions.items() if id}
         sessions = await store.list_sessions()
         choice = choose_families(sessions, weights, _policy(chosen, now), now=now)
@@ -90,8 +90,7 @@ async def _prune(chosen: argparse.Namespace, root: str, now: int) -> int:
             if not as_json:
                 _print_done(pruned, emptied)
         if as_json:
-            report = _to_report(choice, old, pruned, emptied)
-            write_json(report)
+            write_json(_to_report(choice, old, pruned, emptied))
     return ExitCode.DONE
 
 

@@ -9,14 +9,15 @@ from typing import Any
 from weft.cli.arguments import add_format, add_store
 from weft.cli.exit import ExitCode
 from weft.cli.output import Paint, ProgressLine, sanitize, to_table, write_json
-from weft.config.store_address import resolve_storage_root, resolve_store_url
+from weft.config.store_address import resolve_store_url
 from weft.errors import InvalidInputError
 from weft.host.now import now as read_clock
 from weft.host.paths import paths_from
 from weft.maintenance.migrate import CopiedSession, Migration, SessionDigest, migrate
-from weft.maintenance.verify import VerifyResult, open_tree, verify_tree
+from weft.maintenance.verify import VerifyResult, verify_store
 from weft.model.display import format_count
-from weft.store.url import open_store
+from weft.store.maintenance import open_maintenance
+from weft.store.url import open_store, store_exists
 
 HASH_SHOWN = 12
 TITLE_WIDTH = 40
@@ -28,41 +29,43 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def verify_command(chosen: argparse.Namespace) -> int:
-    root = resolve_storage_root(os.environ, paths_from(os.environ), chosen.store)
-    reader = open_tree(root)
-    reader.tree.format()
+    store = open_maintenance(resolve_store_url(os.environ, paths_from(os.environ), chosen.store))
+    store.check_format()
     with ProgressLine("reading sessions") as progress:
-        verdict = verify_tree(reader, now=read_clock(), on_progress=progress)
+        result = verify_store(store, now=read_clock(), on_progress=progress)
     if chosen.format == "json":
-        write_json(_to_report(verdict))
+        write_json(_to_report(result))
     else:
-        _print_verdict(verdict)
-    return ExitCode.FAILED if verdict.problems else ExitCode.DONE
+        _print_result(result)
+    return ExitCode.FAILED if result.faults else ExitCode.DONE
 
 
-def _to_report(verdict: VerifyResult) -> dict[str, Any]:
-    return {"sessions": verdict.tallies, "problems": verdict.problems, "totals": _count_totals(verdict)}
+def _to_report(result: VerifyResult) -> dict[str, Any]:
+    problems = [
+        {"session": fault.session, "where": fault.where, "reason": fault.reason} for fault in result.faults
+    ]
+    return {"sessions": result.digests, "problems": problems, "totals": _count_totals(result)}
 
 
-def _count_totals(verdict: VerifyResult) -> dict[str, int]:
+def _count_totals(result: VerifyResult) -> dict[str, int]:
     return {
-        "sessions": len(verdict.tallies),
-        "messages": sum(each.messages for each in verdict.tallies),
-        "parts": sum(each.parts for each in verdict.tallies),
-        "problems": len(verdict.problems),
+        "sessions": len(result.digests),
+        "messages": sum(each.messages for each in result.digests),
+        "parts": sum(each.parts for each in result.digests),
+        "problems": len(result.faults),
     }
 
 
-def _print_verdict(verdict: VerifyResult) -> None:
+def _print_result(result: VerifyResult) -> None:
     paint = Paint(sys.stdout)
     head = ("session", "messages", "parts", "diffs", "todos", "hash")
-    rows = [(each.session, *_format_counts(each)) for each in verdict.tallies]
+    rows = [(each.session, *_format_counts(each)) for each in result.digests]
     if rows:
         print("\n".join(to_table(head, rows, paint, right="messages parts diffs todos")))
-    for problem in verdict.problems:
-        print(f"{paint.red('problem:')} {sanitize(problem.where)}: {sanitize(problem.reason)}")
-    print(", ".join(f"{count} {name}" for name, count in _count_totals(verdict).items()))
-    if verdict.problems:
+    for fault in result.faults:
+        print(f"{paint.red('problem:')} {sanitize(fault.where)}: {sanitize(fault.reason)}")
+    print(", ".join(f"{count} {name}" for name, count in _count_totals(result).items()))
+    if result.faults:
         print(paint.dim("weft doctor says what they mean and what to do"))
 
 
@@ -84,9 +87,9 @@ def migrate_command(chosen: argparse.Namespace) -> int:
     source, target = (resolve_store_url(os.environ, paths, url) for url in (chosen.source, chosen.target))
     if source == target:
         raise InvalidInputError("--to", "it is the same store as --from", hint="name another store")
-    if not _is_there(source):
+    if not store_exists(source):
         raise InvalidInputError("--from", f"there is no store at {source}")
-    if chosen.dry_run and not _is_there(target):
+    if chosen.dry_run and not store_exists(target):
         target = "memory:"  # a dry run creates no store: comparing with an empty one gives the same result
     migration = asyncio.run(_migrate(source, target, dry_run=chosen.dry_run))
     if chosen.format == "json":
@@ -96,10 +99,6 @@ def migrate_command(chosen: argparse.Namespace) -> int:
     else:
         _print_migration(migration, dry_run=chosen.dry_run)
     return ExitCode.DONE if migration.complete else ExitCode.FAILED
-
-
-def _is_there(url: str) -> bool:
-    return not url.startswith("file:") or os.path.isdir(url.removeprefix("file:"))
 
 
 async def _migrate(source: str, target: str, *, dry_run: bool) -> Migration:

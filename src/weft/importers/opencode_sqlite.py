@@ -1,6 +1,5 @@
 """Read sessions from the SQLite database of OpenCode 1.2 and later."""
 
-import os
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -16,9 +15,10 @@ from weft.model.project import Project
 from weft.model.session import Session, Todo
 from weft.model.transfer import ExportCounts, SessionExport
 from weft.model.wire import decode, from_plain, parse
-from weft.store.files.documents import LIMIT
 from weft.store.opencode_database import OpenCodeDatabase, Row, to_session
 from weft.transfer.document import check_parcel
+
+DIFF_LIMIT = 256 << 20
 
 
 class OpenCodeSqlite:
@@ -76,13 +76,10 @@ class OpenCodeSqlite:
 
     def _read_diff(self, session: str, troubles: list[ImportTrouble]) -> tuple[FileDiff, ...]:
         """Read the diff from its own file, where the first versions with a database still kept it."""
-        path = os.path.join(
-            os.path.dirname(self._database.path), "storage", "session_diff", f"{session}.json"
-        )
+        path = self._database.diff_path(session)
         try:
-            found: tuple[FileDiff, ...] = decode(
-                read_file(path, limit=LIMIT)[0], tuple[FileDiff, ...], where=path
-            )
+            raw, _ = read_file(path, limit=DIFF_LIMIT)
+            found: tuple[FileDiff, ...] = decode(raw, tuple[FileDiff, ...], where=path)
         except FileNotFoundError:
             return ()
         except (DocumentError, OSError) as error:

@@ -1,8 +1,9 @@
-"""Examine the machine, the configuration and a file store, without changing anything."""
+"""Examine the machine, the configuration and a store, without changing anything."""
 
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -19,13 +20,13 @@ from weft.maintenance.findings import (
     BAD_REFERENCES,
     DUPLICATE_SESSIONS,
     INTERRUPTED_RUNS,
+    LARGE_DOCUMENTS,
     LEFTOVER_FILES,
     MISPLACED,
     NEWER_OPENCODE,
     NOT_DOCUMENTS,
     OLD_FORMAT,
     ORPHANED_RECORDS,
-    OVERSIZED,
     PARENT_MISSING,
     RUNS_WITHOUT_SESSION,
     SESSION_MISSING,
@@ -37,28 +38,149 @@ from weft.maintenance.findings import (
     to_findings,
 )
 from weft.maintenance.migrate import CopyProgress
-from weft.maintenance.project_repair import ProjectOverview, find_misfiled
-from weft.maintenance.verify import PARENT_GONE, Fault, OpenTree, VerifyResult, open_tree, verify_tree
+from weft.maintenance.project_repair import find_misfiled, read_overview_now
+from weft.maintenance.verify import VerifyResult, verify_store
 from weft.model.display import format_count
+from weft.model.ids import SessionID
 from weft.project.checkout import find_checkout
-from weft.project.facts import alias_key, find_alias
 from weft.search.database import index_path, open_for_reading
 from weft.snapshot.contract import MAX_BYTES
 from weft.snapshot.location import SnapshotLocation, find_base, list_locations
 from weft.snapshot.objects import ObjectStore, list_pins, list_sessions, measure_files
-from weft.store.files.inventory import DUPLICATE, list_names
-from weft.store.files.leftovers import Leftover, LeftoverFinder
-from weft.store.files.lock import list_abandoned
-from weft.store.files.repair import find_oversized
-from weft.store.files.trash import Trash
-from weft.store.files.tree import FORMAT, Tree
+from weft.store.findings import FaultKind, Leftover
+from weft.store.maintenance import StoreMaintenance, open_maintenance
+from weft.store.reader import StoreReader
+from weft.store.url import store_exists
 
 PROJECT_AREA = "projects"
+SNAPSHOT_AREA = "undo"
+NEARLY_FULL = 0.8
+# By then every running write has ended.
+IDLE_MS = 10 * 60 * 1000
+
+# `orphan` is not here: the leftovers tell more about orphans.
+FAULT_FINDINGS: Final[dict[FaultKind, DoctorFinding]] = {
+    "unreadable": UNREADABLE,
+    "foreign": NOT_DOCUMENTS,
+    "duplicate": DUPLICATE_SESSIONS,
+    "misplaced": MISPLACED,
+    "parent": PARENT_MISSING,
+    "content": BAD_REFERENCES,
+}
 
 
-def examine_projects(tree: Tree) -> list[DoctorFinding]:
+def examine(target: DoctorInput, *, on_progress: CopyProgress = lambda _, __: None) -> list[DoctorFinding]:
+    """Examine everything, and return all findings."""
+    return [
+        *_examine_area("environment", lambda: examine_environment(target)),
+        *_examine_area("configuration", lambda: examine_configuration(target)),
+        *_examine_area(AREA, lambda: examine_store(target, on_progress)),
+        *_examine_area("index", lambda: examine_index(target)),
+        *_examine_area(SNAPSHOT_AREA, lambda: examine_undo(target)),
+    ]
+
+
+def _examine_area(area: str, look: Callable[[], list[DoctorFinding]]) -> list[DoctorFinding]:
+    try:
+        return look()
+    except (WeftError, OSError, ValueError) as error:
+        hint = error.hint if isinstance(error, WeftError) else ""
+        return [DoctorFinding(severity="problem", area=area, what=str(error), repair=hint)]
+
+
+def examine_store(target: DoctorInput, on_progress: CopyProgress) -> list[DoctorFinding]:
+    if not store_exists(target.url):
+        return [DoctorFinding(severity="note", area=AREA, what=f"there is no store at {target.root} yet")]
+    store = open_maintenance(target.url)
+    # A newer format raises here: we do not judge what we do not know.
+    outdated = [OLD_FORMAT] if store.is_outdated() else []
+    return [
+        *outdated,
+        *_check_newer_home(store.reader),
+        *_examine_area(
+            AREA, lambda: _check_documents(verify_store(store, now=target.now, on_progress=on_progress))
+        ),
+        *_examine_area(AREA, lambda: _check_leftovers(store, target.now)),
+        *_examine_area(AREA, lambda: to_findings(LARGE_DOCUMENTS, _check_large(store))),
+        *_examine_area(AREA, lambda: _check_dead_runs(store)),
+        *_examine_area(AREA, lambda: to_findings(UNLABELLED_BUNDLES, _check_bundles(store))),
+        *_examine_area(PROJECT_AREA, lambda: examine_projects(store.reader)),
+    ]
+
+
+def _check_newer_home(reader: StoreReader) -> list[DoctorFinding]:
+    database = reader.find_newer_home()
+    if database is None:
+        return []
+    repair = NEWER_OPENCODE.repair.format(database)
+    return [replace(NEWER_OPENCODE, what=NEWER_OPENCODE.what.format(database), repair=repair)]
+
+
+def _check_documents(result: VerifyResult) -> list[DoctorFinding]:
+    """Report documents that are unreadable, misplaced, or refer to something missing."""
+    return [
+        found
+        for kind, finding in FAULT_FINDINGS.items()
+        for found in to_findings(
+            finding,
+            [
+                FindingItem(where=fault.where, reason=fault.reason, session=fault.session)
+                for fault in result.faults
+                if fault.kind == kind
+            ],
+        )
+    ]
+
+
+def _check_leftovers(store: StoreMaintenance, now: int) -> list[DoctorFinding]:
+    """Report unreferenced documents and unfinished writes."""
+    found = store.find_leftovers(before=now + 1)
+    headless = [each for each in found if each.kind == "message"]
+    sessions = {each.session for each in headless}
+    lost = [each for each in found if each.kind in ("part", "diff", "todo") and each.session not in sessions]
+    idle = store.find_leftovers(before=now - IDLE_MS)
+    return [
+        *to_findings(SESSION_MISSING, _to_items(headless)),
+        *to_findings(ORPHANED_RECORDS, _to_items(lost)),
+        *to_findings(UNFINISHED, _to_items(each for each in idle if each.kind in ("temp", "redo"))),
+        *to_findings(
+            LEFTOVER_FILES,
+            _to_items(each for each in idle if each.kind in ("lock", "lease", "growth", "backup")),
+        ),
+    ]
+
+
+def _to_items(leftovers: Iterable[Leftover]) -> list[FindingItem]:
+    return [
+        FindingItem(
+            where=each.where, reason=each.reason, session=SessionID(each.session) if each.session else None
+        )
+        for each in leftovers
+    ]
+
+
+def _check_large(store: StoreMaintenance) -> list[FindingItem]:
+    return [FindingItem(where=each.where, reason=f"{each.bytes} bytes") for each in store.find_large()]
+
+
+def _check_dead_runs(store: StoreMaintenance) -> list[DoctorFinding]:
+    abandoned = store.list_abandoned()
+    interrupted = [FindingItem(where=lease.session) for lease in abandoned if not lease.is_orphan]
+    orphans = [
+        FindingItem(where=lease.where, reason=f"its session {lease.session} is gone", session=lease.session)
+        for lease in abandoned
+        if lease.is_orphan
+    ]
+    return [*to_findings(INTERRUPTED_RUNS, interrupted), *to_findings(RUNS_WITHOUT_SESSION, orphans)]
+
+
+def _check_bundles(store: StoreMaintenance) -> list[FindingItem]:
+    return [FindingItem(where=where) for where in store.list_broken_bundles()]
+
+
+def examine_projects(reader: StoreReader) -> list[DoctorFinding]:
     """Find sessions that are recorded under the wrong project or under no known project."""
-    overview = read_overview_from_tree(tree)
+    overview = read_overview_now(reader)
     misfiled = find_misfiled(overview)
     found: list[DoctorFinding] = []
     if misfiled:
@@ -71,7 +193,11 @@ def examine_projects(tree: Tree) -> list[DoctorFinding]:
                 repair="weft session adopt --all",
                 cure="adopt",
                 items=tuple(
-                    FindingItem(where=each.session.id, reason=f"belongs to {each.project}")
+                    FindingItem(
+                        where=each.session.id,
+                        reason=f"belongs to {each.project}",
+                        session=each.session.id,
+                    )
                     for each in misfiled
                 ),
             )
@@ -95,23 +221,21 @@ def examine_projects(tree: Tree) -> list[DoctorFinding]:
     return found
 
 
-def read_overview_from_tree(tree: Tree) -> ProjectOverview:
-    projects = tree.list_projects()
-    kept = {project.id: find_alias(tree.find_value(alias_key(project.id))) for project in projects}
-    return ProjectOverview(
-        projects=projects,
-        aliases={id: alias for id, alias in kept.items() if alias is not None},
-        sessions=tree.list_sessions(),
-    )
-
-
-SNAPSHOT_AREA = "undo"
-NEARLY_FULL = 0.8
+def examine_index(target: DoctorInput) -> list[DoctorFinding]:
+    """Report a broken index. A missing or outdated one is not reported: it is rebuilt when it is used."""
+    path = index_path(target.paths.cache, target.root)
+    if not os.path.exists(path):
+        return []
+    try:
+        with open_for_reading(path, target.root):
+            return []
+    except IndexFailedError as error:
+        return to_findings(BAD_INDEX, [FindingItem(where=path, reason=str(error))])
 
 
 def examine_undo(target: DoctorInput) -> list[DoctorFinding]:
     """Check the snapshots that undo needs."""
-    places = list_locations(find_base(target.paths, f"file:{target.root}"))
+    places = list_locations(find_base(target.paths, target.url))
     return [
         *_find_interrupted(places),
         *_find_lost(places, target.env),
@@ -211,144 +335,3 @@ def _find_homeless(places: list[SnapshotLocation]) -> Iterator[DoctorFinding]:
             means="they are removed together with the sessions that worked there",
             items=tuple(found),
         )
-
-
-# By then every running write has ended.
-IDLE_MS = 10 * 60 * 1000
-NOT_DOCUMENT_REASONS = ("not a document", "not a directory", "its name is not an id")
-
-
-def examine(target: DoctorInput, *, on_progress: CopyProgress = lambda _, __: None) -> list[DoctorFinding]:
-    """Examine everything, and return all findings."""
-    return [
-        *_examine_area("environment", lambda: examine_environment(target)),
-        *_examine_area("configuration", lambda: examine_configuration(target)),
-        *_examine_area(AREA, lambda: examine_store(target, on_progress)),
-        *_examine_area("index", lambda: examine_index(target)),
-        *_examine_area("undo", lambda: examine_undo(target)),
-    ]
-
-
-def _examine_area(area: str, look: Callable[[], list[DoctorFinding]]) -> list[DoctorFinding]:
-    try:
-        return look()
-    except (WeftError, OSError, ValueError) as error:
-        hint = error.hint if isinstance(error, WeftError) else ""
-        return [DoctorFinding(severity="problem", area=area, what=str(error), repair=hint)]
-
-
-def examine_store(target: DoctorInput, on_progress: CopyProgress) -> list[DoctorFinding]:
-    if not os.path.isdir(target.root):
-        return [DoctorFinding(severity="note", area=AREA, what=f"there is no store at {target.root} yet")]
-    reader = open_tree(target.root)
-    # A newer format raises here: we do not judge what we do not know.
-    outdated = [OLD_FORMAT] if reader.tree.format() < FORMAT else []
-    return [
-        *outdated,
-        *_check_newer_home(reader),
-        *_examine_area(
-            AREA, lambda: _check_documents(verify_tree(reader, now=target.now, on_progress=on_progress))
-        ),
-        *_examine_area(AREA, lambda: _check_leftovers(reader, target)),
-        *_examine_area(AREA, lambda: to_findings(OVERSIZED, _check_oversized(reader))),
-        *_examine_area(AREA, lambda: _check_dead_runs(reader)),
-        *_examine_area(AREA, lambda: to_findings(UNLABELLED_BUNDLES, _check_unlabelled(reader))),
-        *_examine_area("projects", lambda: examine_projects(reader.tree)),
-    ]
-
-
-def _check_documents(result: VerifyResult) -> list[DoctorFinding]:
-    """Report documents that are unreadable, misplaced, or refer to something missing."""
-    damage, misplaced, faults = result.damage, result.misplaced, result.faults
-    return [
-        *to_findings(
-            UNREADABLE, _to_items(each for each in damage if each.reason not in NOT_DOCUMENT_REASONS)
-        ),
-        *to_findings(
-            NOT_DOCUMENTS, _to_items(each for each in damage if each.reason in NOT_DOCUMENT_REASONS)
-        ),
-        *to_findings(
-            DUPLICATE_SESSIONS, _to_items(each for each in misplaced if each.reason.startswith(DUPLICATE))
-        ),
-        *to_findings(
-            MISPLACED, _to_items(each for each in misplaced if not each.reason.startswith(DUPLICATE))
-        ),
-        *to_findings(
-            PARENT_MISSING, _to_items(each for each in faults if each.reason.startswith(PARENT_GONE))
-        ),
-        *to_findings(
-            BAD_REFERENCES, _to_items(each for each in faults if not each.reason.startswith(PARENT_GONE))
-        ),
-    ]
-
-
-def _check_leftovers(reader: OpenTree, target: DoctorInput) -> list[DoctorFinding]:
-    """Report unreferenced documents and unfinished writes."""
-    found = LeftoverFinder(reader.tree, reader.inventory, before=target.now + 1).find()
-    headless = [each for each in found if each.kind == "message"]
-    sessions = {each.session for each in headless}
-    lost = [each for each in found if each.kind in ("part", "diff", "todo") and each.session not in sessions]
-    idle = LeftoverFinder(reader.tree, reader.inventory, before=target.now - IDLE_MS).find()
-    return [
-        *to_findings(SESSION_MISSING, _list_paths(headless)),
-        *to_findings(ORPHANED_RECORDS, _list_paths(lost)),
-        *to_findings(UNFINISHED, _list_paths(each for each in idle if each.kind in ("temp", "redo"))),
-        *to_findings(
-            LEFTOVER_FILES,
-            _list_paths(each for each in idle if each.kind in ("lock", "lease", "growth", "backup")),
-        ),
-    ]
-
-
-def examine_index(target: DoctorInput) -> list[DoctorFinding]:
-    """Report a broken index. A missing or outdated one is not reported: it is rebuilt when it is used."""
-    path = index_path(target.paths.cache, target.root)
-    if not os.path.exists(path):
-        return []
-    try:
-        with open_for_reading(path, target.root):
-            return []
-    except IndexFailedError as error:
-        return to_findings(BAD_INDEX, [FindingItem(where=path, reason=str(error))])
-
-
-def _check_oversized(reader: OpenTree) -> list[FindingItem]:
-    found = find_oversized(reader.tree, reader.inventory)
-    return [FindingItem(where=each.path, reason=f"{each.bytes} bytes") for each in found]
-
-
-def _check_newer_home(reader: OpenTree) -> list[DoctorFinding]:
-    database = reader.tree.find_newer_home()
-    if database is None:
-        return []
-    repair = NEWER_OPENCODE.repair.format(database)
-    return [replace(NEWER_OPENCODE, what=NEWER_OPENCODE.what.format(database), repair=repair)]
-
-
-def _check_dead_runs(reader: OpenTree) -> list[DoctorFinding]:
-    layout = reader.tree.layout
-    abandoned = list_abandoned(layout)
-    gone = [id for id in abandoned if reader.tree.is_gone(id)]
-    return [
-        *to_findings(INTERRUPTED_RUNS, [FindingItem(where=id) for id in abandoned if id not in gone]),
-        *to_findings(
-            RUNS_WITHOUT_SESSION,
-            [FindingItem(where=layout.run(id), reason=f"its session {id} is gone") for id in gone],
-        ),
-    ]
-
-
-def _check_unlabelled(reader: OpenTree) -> list[FindingItem]:
-    layout = reader.tree.layout
-    known = {bundle.id for bundle in Trash(reader.tree).list_bundles()}
-    return [
-        FindingItem(where=f"{layout.trash}/{name}") for name in list_names(layout.trash) if name not in known
-    ]
-
-
-def _to_items(found: Iterable[Fault]) -> list[FindingItem]:
-    return [FindingItem(where=each.where, reason=each.reason) for each in found]
-
-
-def _list_paths(found: Iterable[Leftover]) -> list[FindingItem]:
-    return [FindingItem(where=each.path, reason=each.reason) for each in found]

@@ -37,6 +37,11 @@ class DoctorInput(Struct, frozen=True, kw_only=True):
     root: str
     now: int
 
+    @property
+    def url(self) -> str:
+        """The URL of the store."""
+        return f"file:{self.root}"
+
 
 def examine_environment(target: DoctorInput) -> list[DoctorFinding]:
     return [

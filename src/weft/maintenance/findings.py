@@ -5,6 +5,8 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from weft.model.ids import SessionID
+
 Severity = Literal["problem", "warning", "note"]
 
 # Repairs that need no decision by the user; `maintenance.repair` has a method for each.
@@ -14,10 +16,11 @@ RepairKind = Literal[
 
 
 class FindingItem(Struct, frozen=True, kw_only=True):
-    """One thing that a finding is about: its location, and what is wrong with it."""
+    """One thing that a finding is about: its location, what is wrong with it, and its session if it has one."""
 
     where: str
     reason: str = ""
+    session: SessionID | None = None
 
 
 class DoctorFinding(Struct, frozen=True, kw_only=True):
@@ -113,7 +116,7 @@ LEFTOVER_FILES: Final = DoctorFinding(
     means="they do no harm",
     repair=GC,
 )
-OVERSIZED: Final = DoctorFinding(
+LARGE_DOCUMENTS: Final = DoctorFinding(
     severity="note",
     area=AREA,
     what="summaries that contain whole files: {}",

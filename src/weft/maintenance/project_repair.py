@@ -15,6 +15,7 @@ from weft.project.checkout import find_git_directories
 from weft.project.facts import Adoption, ProjectAlias, alias_key, find_alias
 from weft.project.resolve import adopt_sessions
 from weft.store.contract import Store
+from weft.store.reader import StoreReader
 
 
 class MisfiledSession(Struct, frozen=True, kw_only=True):
@@ -46,6 +47,17 @@ async def read_overview(store: Store) -> ProjectOverview:
         projects=projects,
         aliases={id: alias for id, alias in kept.items() if alias is not None},
         sessions=await store.list_sessions(),
+    )
+
+
+def read_overview_now(reader: StoreReader) -> ProjectOverview:
+    """Like `read_overview`, for commands without an event loop."""
+    projects = reader.list_projects()
+    kept = {project.id: find_alias(reader.find_value(alias_key(project.id))) for project in projects}
+    return ProjectOverview(
+        projects=projects,
+        aliases={id: alias for id, alias in kept.items() if alias is not None},
+        sessions=reader.list_sessions(),
     )
 
 

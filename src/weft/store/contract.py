@@ -14,6 +14,7 @@ from weft.model.session import Session, Todo, TrashBundle
 
 Key = tuple[str, ...]
 SessionEditor = Callable[[Session], Session]
+RootCommit = Callable[[str], str | None]
 
 
 class Store(Protocol):

@@ -127,9 +127,8 @@ class MemoryStore:
         if value is None:
             self._kept.pop(key, None)
         else:
-            self._kept[key] = encode(
-                value
-            )  # encoded, so that later changes to the caller's value have no effect here
+            # Encoded, so that later changes to the caller's value have no effect here.
+            self._kept[key] = encode(value)
 
     async def find_value(self, key: Key) -> Any:
         raw = self._kept.get(key)

@@ -58,6 +58,10 @@ class OpenCodeDatabase:
         query = "SELECT content, status, priority FROM todo WHERE session_id = ? ORDER BY position"
         return list(self._rows(query, session))
 
+    def diff_path(self, session: str) -> str:
+        """Return the path of a session's diff, which the first versions with a database still kept as a file."""
+        return os.path.join(os.path.dirname(self.path), "storage", "session_diff", f"{session}.json")
+
     def count(self, session: str) -> tuple[int, int, int]:
         """Return the numbers of messages, parts and todos, counted by the database itself."""
         tables = ("message", "part", "todo")

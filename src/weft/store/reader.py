@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from weft.errors import InvalidInputError
 
-if TYPE_CHECKING:  # a list of sessions pays for no type that it does not use
+if TYPE_CHECKING:  # listing sessions must not load types that it does not use
     from weft.host.files import Stamp
     from weft.model.damage import Damage
     from weft.model.diff import FileDiff
@@ -37,13 +37,13 @@ class StoreReader(Protocol):
     def find_session(self, id: SessionID) -> Session | None: ...
 
     def find_session_in(self, project: ProjectID, id: SessionID) -> Session | None:
-        """Return the session as this project records it: a move that was cut short leaves it in two."""
+        """Return the session as this project records it. An interrupted move leaves a session in two projects."""
         ...
 
     def list_messages(
         self, session: SessionID, *, last: int | None = None, before: MessageID | None = None
     ) -> list[MessageWithParts]:
-        """Return the messages of a session: the `last` so many, of those before the message `before`."""
+        """Return the `last` messages of a session, counted back from the message `before` if it is given."""
         ...
 
     def list_message_ids(self, session: SessionID) -> list[MessageID]: ...

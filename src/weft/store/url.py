@@ -7,9 +7,7 @@ from urllib.parse import unquote
 
 from weft.errors import GitError, InvalidInputError
 from weft.model.damage import Damage
-from weft.store.contract import Store
-
-RootCommit = Callable[[str], str | None]
+from weft.store.contract import RootCommit, Store
 
 URL_FORMS = "file:<path> or memory:"
 
@@ -35,6 +33,12 @@ async def open_store(
             yield store
     else:
         raise InvalidInputError("store", f"{url!r} is not the URL of a store", hint=f"use {URL_FORMS}")
+
+
+def store_exists(url: str) -> bool:
+    """Return False if opening the store at a URL would create it."""
+    scheme, _, rest = url.partition(":")
+    return scheme != "file" or os.path.isdir(_parse_path(rest))
 
 
 def _parse_path(rest: str) -> str:

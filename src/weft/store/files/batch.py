@@ -35,7 +35,7 @@ from weft.store.files.growth import (
     encode_pieces,
     find_growth_end,
 )
-from weft.store.files.layout import Layout, project_lock, session_lock
+from weft.store.files.layout import SUFFIX, Layout, project_lock, session_lock
 from weft.store.files.messages import MessageReader
 from weft.store.files.tree import Tree, list_part_owners
 
@@ -185,7 +185,7 @@ class Batch:
         self._put(path, session)
 
     def _drop_session(self, id: SessionID) -> None:
-        name = f"/{id}.json"
+        name = f"/{id}{SUFFIX}"
         for path in [
             path for path in self._puts if path.endswith(name) and isinstance(self._puts[path], Session)
         ]:

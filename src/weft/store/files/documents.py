@@ -11,12 +11,17 @@ from weft.host.files import Stamp, is_settled, read_bytes, read_file, stamp_of, 
 from weft.model.damage import Damage
 from weft.model.ids import check_file_name
 from weft.model.wire import decode
+from weft.store.files.layout import SUFFIX
 
 T = TypeVar("T")
 
 LIMIT = 256 << 20
 ATTEMPTS = 5
-SUFFIX = ".json"
+
+# Reasons why something among the documents is not one.
+NOT_A_DOCUMENT = "not a document"
+NOT_A_DIRECTORY = "not a directory"
+NOT_AN_ID = "its name is not an id"
 
 # These errors mean that the process is short of resources. Skipping the document would hide a sound one.
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -92,12 +97,12 @@ class Documents:
         else:
             self._problems[path] = error.strerror or str(error)
 
-    def names(self, directory: str) -> list[str]:
+    def list_names(self, directory: str) -> list[str]:
         """Return the names of the documents in a directory without `.json`. Report everything else as a problem."""
-        return self.list_names(directory)[0]
+        return self.scan(directory)[0]
 
-    def list_names(self, directory: str) -> tuple[list[str], bool]:
-        """Like `names`, and return also whether the directory contains anything else."""
+    def scan(self, directory: str) -> tuple[list[str], bool]:
+        """Like `list_names`, and return also whether the directory contains anything else."""
         found: list[str] = []
         others = False
         for entry in self._entries(directory):
@@ -107,15 +112,15 @@ class Documents:
             else:
                 others = True
                 if name == entry.name or entry.is_dir():
-                    self._problems[entry.path] = "not a document"
+                    self._problems[entry.path] = NOT_A_DOCUMENT
         return found, others
 
-    def directories(self, directory: str) -> list[str]:
+    def list_directories(self, directory: str) -> list[str]:
         """Return the names of the directories in a directory. Report everything else as a problem."""
         found: list[str] = []
         for entry in self._entries(directory):
             if not entry.is_dir():
-                self._problems[entry.path] = "not a directory"
+                self._problems[entry.path] = NOT_A_DIRECTORY
             elif self._is_id(entry.name, entry.path):
                 found.append(entry.name)
         return found
@@ -152,7 +157,7 @@ class Documents:
         try:
             check_file_name("document", name)
         except InvalidIdError:
-            self._problems[path] = "its name is not an id"
+            self._problems[path] = NOT_AN_ID
             return False
         return True
 

@@ -84,7 +84,7 @@ def find_growth_end(path: str, document: bytes) -> int:
 
 
 def apply_growth(part: AnyPart, pieces: Iterable[GrowthPiece]) -> AnyPart:
-    """Return the part with all pieces applied, like `model.transcript.grown` for each, but in linear time."""
+    """Return the part with all pieces applied, like `model.transcript.grow_part` for each, but in linear time."""
     if not isinstance(part, TextPart | ReasoningPart):
         return part
     text, length = [part.text], len(part.text)

@@ -1,8 +1,8 @@
-"""List what a tree contains: names, sizes, ages, and documents that are unreadable or misplaced."""
+"""List what a tree contains: names, sizes, ages, and documents that are unreadable, misplaced or orphaned."""
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -19,15 +19,14 @@ from weft.model.session import Session, Todo
 from weft.store.files.documents import Documents
 from weft.store.files.layout import KEPT_WITH_OPENCODE, SUFFIX, Layout
 from weft.store.files.tree import Tree
-
-ProgressCallback = Callable[[int], None]
+from weft.store.findings import Fault
 
 
 class Inventory(Struct, frozen=True, kw_only=True):
     """The names of all documents in a tree by collection, including unreadable ones.
 
     `sessions` maps a session to the projects that hold it, `messages` a session to its messages, `owners` a message to
-    its sessions. `parts` are the messages that have parts. `strangers` are files that are not documents.
+    its sessions. `parts` are the messages that have parts. `foreign` are files that are not documents.
     """
 
     projects: frozenset[str]
@@ -37,14 +36,14 @@ class Inventory(Struct, frozen=True, kw_only=True):
     parts: frozenset[str]
     diffs: frozenset[str]
     todos: frozenset[str]
-    strangers: tuple[Damage, ...]
+    foreign: tuple[Damage, ...]
 
     def is_there(self, session: str) -> bool:
         """Return True if the session has a document, or a file whose path contains its id.
 
         Such a file may be half renamed, or saved by hand.
         """
-        return session in self.sessions or any(session in each.where for each in self.strangers)
+        return session in self.sessions or any(session in each.where for each in self.foreign)
 
     def is_reachable(self, message: str) -> bool:
         return any(self.is_there(session) for session in self.owners.get(message, ()))
@@ -55,20 +54,21 @@ def take_inventory(layout: Layout) -> Inventory:
     sessions = _invert(_list_nested(documents, layout.collection("session")))
     messages = _list_nested(documents, layout.collection("message"))
     return Inventory(
-        projects=frozenset(documents.names(layout.collection("project"))),
+        projects=frozenset(documents.list_names(layout.collection("project"))),
         sessions=sessions,
         messages=messages,
         owners=_invert(messages),
-        parts=frozenset(documents.directories(layout.collection("part"))),
-        diffs=frozenset(documents.names(layout.collection("session_diff"))),
-        todos=frozenset(documents.names(layout.collection("todo"))),
-        strangers=tuple(documents.problems()),
+        parts=frozenset(documents.list_directories(layout.collection("part"))),
+        diffs=frozenset(documents.list_names(layout.collection("session_diff"))),
+        todos=frozenset(documents.list_names(layout.collection("todo"))),
+        foreign=tuple(documents.problems()),
     )
 
 
 def _list_nested(documents: Documents, collection: str) -> dict[str, frozenset[str]]:
     return {
-        name: frozenset(documents.names(f"{collection}/{name}")) for name in documents.directories(collection)
+        name: frozenset(documents.list_names(f"{collection}/{name}"))
+        for name in documents.list_directories(collection)
     }
 
 
@@ -128,11 +128,8 @@ def list_names(directory: str) -> list[str]:
     return []
 
 
-DUPLICATE = "this session is also in"
-
-
-def find_misplaced(tree: Tree, inventory: Inventory, id: SessionID) -> list[Damage]:
-    """Return what is wrong with the location of a session, its messages and their parts. They are readable all the same."""
+def find_misplaced(tree: Tree, inventory: Inventory, id: SessionID) -> list[Fault]:
+    """Return what is wrong with the location of a session, its messages and their parts."""
     return [
         *_check_session(tree, inventory, id),
         *(
@@ -143,35 +140,61 @@ def find_misplaced(tree: Tree, inventory: Inventory, id: SessionID) -> list[Dama
     ]
 
 
-def _check_session(tree: Tree, inventory: Inventory, id: SessionID) -> Iterator[Damage]:
+def _check_session(tree: Tree, inventory: Inventory, id: SessionID) -> Iterator[Fault]:
     projects = inventory.sessions.get(id, ())
     for project in projects:
         path = tree.layout.session(ProjectID(project), id)
         session = tree.documents.find(path, Session)
         if session is not None and session.id != id:
-            yield Damage(where=path, reason=f"it says it is session {session.id}")
+            yield _to_misplaced(id, path, f"it says it is session {session.id}")
         # Early versions did not write the project into the session, so a missing one is fine.
         if session is not None and session.project_id not in ("", project):
-            yield Damage(where=path, reason=f"it says its project is {session.project_id}")
+            yield _to_misplaced(id, path, f"it says its project is {session.project_id}")
     for project in sorted(projects)[1:]:
         path = tree.layout.session(ProjectID(project), id)
-        yield Damage(where=path, reason=f"{DUPLICATE} {', '.join(sorted(projects)[:1])}")
+        reason = f"this session is also in {min(projects)}"
+        yield Fault(kind="duplicate", session=id, where=path, reason=reason)
 
 
-def _check_message(tree: Tree, inventory: Inventory, session: SessionID, id: MessageID) -> Iterator[Damage]:
+def _check_message(tree: Tree, inventory: Inventory, session: SessionID, id: MessageID) -> Iterator[Fault]:
     path = tree.layout.message(session, id)
     message: AnyMessage | None = tree.documents.find(path, AnyMessage)
     if message is not None and (message.id, message.session_id) != (id, session):
-        yield Damage(where=path, reason=f"it says it is message {message.id} of {message.session_id}")
+        yield _to_misplaced(session, path, f"it says it is message {message.id} of {message.session_id}")
     others = [each for each in inventory.owners.get(id, ()) if each != session]
     if others:
-        yield Damage(where=path, reason=f"the same message is in {', '.join(others)}: they share its parts")
+        yield _to_misplaced(
+            session, path, f"the same message is in {', '.join(others)}: they share its parts"
+        )
     directory = tree.layout.parts(id)
-    for name in sorted(tree.documents.names(directory) if id in inventory.parts else ()):
+    for name in sorted(tree.documents.list_names(directory) if id in inventory.parts else ()):
         part: AnyPart | None = tree.documents.find(f"{directory}/{name}{SUFFIX}", AnyPart)
         if part is not None and (part.id, part.message_id, part.session_id) != (name, id, session):
-            said = f"it says it is part {part.id} of {part.message_id} in {part.session_id}"
-            yield Damage(where=f"{directory}/{name}{SUFFIX}", reason=said)
+            reason = f"it says it is part {part.id} of {part.message_id} in {part.session_id}"
+            yield _to_misplaced(session, f"{directory}/{name}{SUFFIX}", reason)
+
+
+def _to_misplaced(session: SessionID, path: str, reason: str) -> Fault:
+    return Fault(kind="misplaced", session=session, where=path, reason=reason)
+
+
+def find_orphans(inventory: Inventory) -> list[Fault]:
+    """Return documents that nothing refers to: messages, diffs and todos without a session, parts without a message."""
+    orphans = [
+        (name, f"its session is gone, but its {kind} exist")
+        for kind, names in (
+            ("messages", inventory.messages),
+            ("diff", inventory.diffs),
+            ("todos", inventory.todos),
+        )
+        for name in sorted(names)
+        if not inventory.is_there(name)
+    ]
+    orphans += [
+        (message, "the message is gone, but its parts exist")
+        for message in sorted(inventory.parts - inventory.owners.keys())
+    ]
+    return [Fault(kind="orphan", where=where, reason=reason) for where, reason in orphans]
 
 
 FLAT_KINDS: dict[str, Any] = {
@@ -190,7 +213,7 @@ def find_damage(tree: Tree) -> list[Damage]:
         _read_all(tree, tree.layout.collection(collection), kind)
     for collection, kind in NESTED_KINDS.items():
         directory = tree.layout.collection(collection)
-        for name in tree.documents.directories(directory):
+        for name in tree.documents.list_directories(directory):
             _read_all(tree, f"{directory}/{name}", kind)
     for place, _, _ in os.walk(f"{tree.layout.own}/kept"):
         _read_kept(tree, place)
@@ -198,7 +221,7 @@ def find_damage(tree: Tree) -> list[Damage]:
 
 
 def _read_all(tree: Tree, directory: str, kind: Any) -> None:
-    for name in tree.documents.names(directory):
+    for name in tree.documents.list_names(directory):
         tree.documents.find(f"{directory}/{name}{SUFFIX}", kind)
 
 

@@ -1,52 +1,27 @@
 """Find and remove files that nothing refers to any more."""
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from weft.host.files import read_file, try_lock
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.part import AnyPart
+from weft.store.files.backup import MAINTENANCE_LOCK, BackupWriter
 from weft.store.files.documents import LIMIT
 from weft.store.files.growth import document_digest
-from weft.store.files.inventory import (
-    DiskUsage,
-    Inventory,
-    ProgressCallback,
-    is_id,
-    list_names,
-    measure_usage,
-)
+from weft.store.files.inventory import DiskUsage, Inventory, is_id, list_names, measure_usage
 from weft.store.files.layout import SUFFIX, TEMP_MARK, Layout, session_lock
-from weft.store.files.repair import TreeRepairer
+from weft.store.files.lock import OWNER
 from weft.store.files.tree import Tree
+from weft.store.findings import GC_LABEL, Leftover, LeftoverFailure, LeftoverKind, RemovedLeftovers
 from weft.store.opencode_database import list_session_ids
 
 SESSION_LOCK_PREFIX = "session."
-OWNER = ".owner"
-GC_LABEL = "gc"
 BACKUP_RETENTION_MS: Final = 30 * 24 * 60 * 60 * 1000
-
-
-class Leftover(Struct, frozen=True, kw_only=True):
-    """A file or directory to remove. With `keeping` it is moved to a backup, because somebody may miss it.
-
-    `session` is the session whose lock must be held, "" for none. If that session exists again, or `message` in it,
-    this is no longer a leftover.
-    """
-
-    kind: str
-    path: str
-    reason: str
-    bytes: int
-    session: str = ""
-    message: str = ""
-    keeping: bool = False
 
 
 class LeftoverFinder:
@@ -96,7 +71,7 @@ class LeftoverFinder:
             reason = f"its session {session} is gone"
             yield Leftover(
                 kind="message",
-                path=self._layout.messages(SessionID(session)),
+                where=self._layout.messages(SessionID(session)),
                 reason=reason,
                 bytes=usage.bytes,
                 session=session,
@@ -120,7 +95,7 @@ class LeftoverFinder:
         if usage is not None:
             yield Leftover(
                 kind="part",
-                path=path,
+                where=path,
                 reason=reason,
                 bytes=usage.bytes,
                 session=session,
@@ -130,20 +105,20 @@ class LeftoverFinder:
     def _find_named_session(self, message: str) -> str:
         """Return the session that all parts of a message name; "" if they are unreadable or disagree."""
         directory, named = self._layout.parts(MessageID(message)), set[str]()
-        for name in self._tree.documents.names(directory):
+        for name in self._tree.documents.list_names(directory):
             part: AnyPart | None = self._tree.documents.find(f"{directory}/{name}{SUFFIX}", AnyPart)
             named.add("" if part is None else part.session_id)
         session = named.pop() if len(named) == 1 else ""
         return session if is_id(session) else ""
 
-    def _find_lost_records(self, kind: str, names: frozenset[str]) -> Iterator[Leftover]:
+    def _find_lost_records(self, kind: LeftoverKind, names: frozenset[str]) -> Iterator[Leftover]:
         place = self._layout.diff if kind == "diff" else self._layout.todo
         for name in sorted(names):
             usage = self._measure(place(SessionID(name)))
             if usage is not None and not self._exists(name):
                 yield Leftover(
                     kind=kind,
-                    path=place(SessionID(name)),
+                    where=place(SessionID(name)),
                     reason=f"its session {name} is gone",
                     bytes=usage.bytes,
                     session=name,
@@ -166,20 +141,20 @@ class LeftoverFinder:
                     session = next(iter(self._inventory.owners.get(message, ())), "")
                     yield Leftover(
                         kind="growth",
-                        path=path,
+                        where=path,
                         reason="the part it belongs to is gone or was written again",
                         bytes=usage.bytes,
                         session=session,
                     )
 
-    def _find_unfinished(self, kind: str, directory: str) -> Iterator[Leftover]:
+    def _find_unfinished(self, kind: LeftoverKind, directory: str) -> Iterator[Leftover]:
         """Yield the unfinished work of dead processes. Recovery finishes it or rolls it back."""
         for name in list_names(directory):
             usage = self._measure(f"{directory}/{name}", any_name=True)
             if usage is not None:
                 yield Leftover(
                     kind=kind,
-                    path=f"{directory}/{name}",
+                    where=f"{directory}/{name}",
                     reason=f"a process ended while it wrote ({name.partition(TEMP_MARK)[0]})",
                     bytes=usage.bytes,
                 )
@@ -191,7 +166,7 @@ class LeftoverFinder:
             if name != session and usage is not None and not self._is_used(session):
                 yield Leftover(
                     kind="lock",
-                    path=self._layout.lock(name),
+                    where=self._layout.lock(name),
                     reason=f"its session {session} is gone",
                     bytes=usage.bytes,
                 )
@@ -206,7 +181,7 @@ class LeftoverFinder:
             if usage is not None and not self._is_used(session):
                 yield Leftover(
                     kind="lease",
-                    path=f"{self._layout.runs}/{name}",
+                    where=f"{self._layout.runs}/{name}",
                     reason=f"its session {session} is gone",
                     bytes=usage.bytes,
                 )
@@ -219,7 +194,7 @@ class LeftoverFinder:
             if label == GC_LABEL and at.isdigit() and int(at) < self._before - BACKUP_RETENTION_MS:
                 yield Leftover(
                     kind="backup",
-                    path=path,
+                    where=path,
                     reason="collected more than a month ago",
                     bytes=measure_usage(path, any_name=True).bytes,
                 )
@@ -245,124 +220,66 @@ def is_stale_growth(layout: Layout, message: MessageID, part: PartID) -> bool:
         return False
 
 
-class RemovedLeftovers(Struct, frozen=True, kw_only=True):
-    """The leftovers that were removed, the directory of the backup, and paths with the reason why they were not removed."""
-
-    removed: tuple[Leftover, ...]
-    backup: str
-    failed: tuple[tuple[str, str], ...] = ()
-
-
-def remove_leftovers(
-    repairer: TreeRepairer, leftovers: Iterable[Leftover], *, before: int
-) -> RemovedLeftovers:
+def remove_leftovers(backup: BackupWriter, leftovers: Iterable[Leftover], *, before: int) -> RemovedLeftovers:
     removed: list[Leftover] = []
-    failed: list[tuple[str, str]] = []
-    repairer.recover()
+    failed: list[LeftoverFailure] = []
+    backup.recover()
     for each in leftovers:
         try:
-            if _remove_one(repairer, each, before):
+            if _remove(backup, each, before):
                 removed.append(each)
         except OSError as error:
-            failed.append((each.path, error.strerror or str(error)))
-    backup = repairer.backup if any(each.keeping for each in removed) else ""
-    return RemovedLeftovers(removed=tuple(removed), backup=backup, failed=tuple(failed))
+            failed.append(LeftoverFailure(where=each.where, reason=error.strerror or str(error)))
+    directory = backup.directory if any(each.keeping for each in removed) else ""
+    return RemovedLeftovers(removed=tuple(removed), backup=directory, failed=tuple(failed))
 
 
-def _remove_one(repairer: TreeRepairer, leftover: Leftover, before: int) -> bool:
+def _remove(backup: BackupWriter, leftover: Leftover, before: int) -> bool:
+    """Remove a leftover. Return False if it is in use after all."""
     match leftover.kind:
         case "temp" | "redo":
-            return not os.path.lexists(leftover.path)  # recovery already dealt with it
+            return not os.path.lexists(leftover.where)  # recovery already dealt with it
         case "lock" | "lease":
-            return _remove_lock(repairer, leftover)
-        case "tool-output" | "backup":
-            repairer.disk.remove(leftover.path)
+            return _remove_lock(backup, leftover)
+        case "backup":
+            backup.disk.remove(leftover.where)
             return True
-        case _:
-            return _remove_document(repairer, leftover, before)
+        case "message" | "part" | "diff" | "todo" | "growth":
+            return _remove_document(backup, leftover, before)
+        case "tool-output":
+            return False  # it is not in the store
 
 
-def _remove_lock(repairer: TreeRepairer, leftover: Leftover) -> bool:
-    with try_lock(leftover.path) as mine:
+def _remove_lock(backup: BackupWriter, leftover: Leftover) -> bool:
+    with try_lock(leftover.where) as mine:
         if mine:
-            repairer.disk.remove(leftover.path)
+            backup.disk.remove(leftover.where)
         return mine
 
 
-def _remove_document(repairer: TreeRepairer, leftover: Leftover, before: int) -> bool:
-    locks = [session_lock(SessionID(leftover.session))] if leftover.session else ["care"]
-    with repairer.holding(*locks):
-        if measure_usage(leftover.path).changed >= before or _is_in_use(repairer, leftover):
+def _remove_document(backup: BackupWriter, leftover: Leftover, before: int) -> bool:
+    lock = session_lock(SessionID(leftover.session)) if leftover.session else MAINTENANCE_LOCK
+    with backup.holding(lock):
+        if measure_usage(leftover.where).changed >= before or _is_in_use(backup, leftover):
             return False
         if leftover.keeping:
-            taken = repairer.move_to_backup(leftover.path)
+            removed = backup.move_here(leftover.where)
         else:
-            repairer.disk.remove(leftover.path)
-            repairer.disk.prune(os.path.dirname(leftover.path))
-            taken = True
-        if leftover.session and not repairer.tree.projects_of(SessionID(leftover.session)):
-            repairer.disk.remove(
-                repairer.layout.lock(locks[0])
-            )  # last of all, because it was only created to be held here
-        return taken
+            backup.disk.remove(leftover.where)
+            backup.disk.prune(os.path.dirname(leftover.where))
+            removed = True
+        if leftover.session and not backup.tree.projects_of(SessionID(leftover.session)):
+            # The lock file was only created to be held here. It goes last, because that lets other writers in.
+            backup.disk.remove(backup.layout.lock(lock))
+        return removed
 
 
-def _is_in_use(repairer: TreeRepairer, leftover: Leftover) -> bool:
+def _is_in_use(backup: BackupWriter, leftover: Leftover) -> bool:
     """Return True if the owner of the leftover exists, for example because it was restored from the trash."""
-    layout, session = repairer.layout, SessionID(leftover.session)
+    layout, session = backup.layout, SessionID(leftover.session)
     if leftover.kind == "growth":
-        message, part = leftover.path.split("/")[-2:]
+        message, part = leftover.where.split("/")[-2:]
         return not is_stale_growth(layout, MessageID(message), PartID(part))
     if leftover.message:
         return os.path.lexists(layout.message(session, MessageID(leftover.message)))
-    return bool(repairer.tree.projects_of(session))
-
-
-_NAME = re.compile(r"tool_[0-9A-Za-z]{20,40}")
-_NAME_BYTES = re.compile(_NAME.pattern.encode())
-REPORT_EVERY = 1000
-
-
-def find_spills(
-    layout: Layout, directory: str, *, before: int, on_progress: ProgressCallback = lambda _: None
-) -> list[Leftover]:
-    """Return tool outputs older than `before` (ms) that no part refers to. Parts are read only if there are old outputs."""
-    old = {
-        name: usage.bytes
-        for name in list_names(directory)
-        if (usage := _measure_old(directory, name, before))
-    }
-    if not old:
-        return []
-    try:
-        named = _list_referenced(layout, on_progress)
-    except OSError:
-        return []
-    return [
-        Leftover(kind="tool-output", path=f"{directory}/{name}", reason="no part names it", bytes=size)
-        for name, size in old.items()
-        if name not in named
-    ]
-
-
-def _measure_old(directory: str, name: str, before: int) -> DiskUsage | None:
-    usage = measure_usage(f"{directory}/{name}", any_name=True)
-    is_output = _NAME.fullmatch(name) is not None and os.path.isfile(f"{directory}/{name}")
-    return usage if is_output and usage.known and usage.changed < before else None
-
-
-def _list_referenced(layout: Layout, on_progress: ProgressCallback) -> set[str]:
-    named: set[str] = set()
-    for number, raw in enumerate(_list_part_files(layout)):
-        named.update(found.decode() for found in _NAME_BYTES.findall(raw))
-        if number % REPORT_EVERY == 0:
-            on_progress(number)
-    return named
-
-
-def _list_part_files(layout: Layout) -> Iterator[bytes]:
-    collection = layout.collection("part")
-    for message in list_names(collection):
-        for name in list_names(f"{collection}/{message}"):
-            # An unreadable part may refer to any output: the error ends the search, and nothing is removed.
-            yield read_file(f"{collection}/{message}/{name}", limit=LIMIT)[0]
+    return bool(backup.tree.projects_of(session))

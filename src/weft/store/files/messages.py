@@ -15,6 +15,7 @@ from weft.model.part import AnyPart
 from weft.model.wire import decode
 from weft.store.files.documents import LIMIT, CachedDocument
 from weft.store.files.growth import apply_growth, read_growth
+from weft.store.files.layout import SUFFIX
 from weft.store.files.tree import Tree
 
 
@@ -65,7 +66,7 @@ class MessageReader:
 
     def list_ids(self, session: SessionID) -> list[MessageID]:
         """Return the ids of all messages, unsorted, including unreadable ones."""
-        return [MessageID(name) for name in self._documents.names(self._layout.messages(session))]
+        return [MessageID(name) for name in self._documents.list_names(self._layout.messages(session))]
 
     def list_again(self, session: SessionID, known: DirectoryListing) -> DirectoryListing:
         """List the message ids of a session, unsorted, including unreadable ones. Return `known` if nothing changed."""
@@ -82,7 +83,7 @@ class MessageReader:
         listing = self._list(directory, known.listing if known else NOT_LISTED)
         parts: dict[str, CachedDocument] = {}
         for name in listing.names:
-            part = self._documents.find_again(f"{directory}/{name}.json", AnyPart, before.get(name))
+            part = self._documents.find_again(f"{directory}/{name}{SUFFIX}", AnyPart, before.get(name))
             if part is not None:
                 parts[name] = part
         grown = id in growing
@@ -123,7 +124,7 @@ class MessageReader:
         stamp = stamp_of(found)
         if stamp == known.stamp:
             return known
-        names, others = self._documents.list_names(directory)
+        names, others = self._documents.scan(directory)
         # A file that is not a document is a problem, and has to be reported each time.
         return DirectoryListing(stamp if is_settled(found) and not others else None, frozenset(names))
 
@@ -137,9 +138,9 @@ class MessageReader:
 
     def _read_parts(self, info: AnyMessage, *, grown: bool) -> MessageWithParts:
         directory, parts = self._layout.parts(info.id), []
-        for name in self._documents.names(directory):
+        for name in self._documents.list_names(directory):
             id = PartID(name)
-            part: AnyPart | None = self._documents.find(f"{directory}/{name}.json", AnyPart)
+            part: AnyPart | None = self._documents.find(f"{directory}/{name}{SUFFIX}", AnyPart)
             if part is not None:
                 part = self._apply_growth(info.id, id, part) if grown else part
                 parts.append(_correct_part(part, info, id))

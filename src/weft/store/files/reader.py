@@ -37,7 +37,7 @@ class FileReader(Tree):
         return MessageReader(self).list_messages(session, last=last, before=before)
 
     def list_message_ids(self, session: SessionID) -> list[MessageID]:
-        return [MessageID(name) for name in self.documents.names(self.layout.messages(session))]
+        return [MessageID(name) for name in self.documents.list_names(self.layout.messages(session))]
 
     def find_message(self, session: SessionID, id: MessageID) -> MessageWithParts | None:
         from weft.store.files.messages import MessageReader  # noqa: PLC0415  a list of sessions reads none
@@ -55,7 +55,7 @@ class FileReader(Tree):
         return list_leased(self.layout) - set(list_abandoned(self.layout))
 
     def list_stamps(self, project: ProjectID | None = None) -> dict[tuple[ProjectID, SessionID], Stamp]:
-        names = self.documents.directories(self.layout.collection("session"))
+        names = self.documents.list_directories(self.layout.collection("session"))
         projects = [ProjectID(name) for name in names] if project is None else [project]
         return {
             (each, SessionID(name)): stamp

@@ -18,7 +18,7 @@ from weft.model.message import MessageWithParts, find_end
 from weft.model.project import Project
 from weft.model.session import Session, Todo, TrashBundle, make_bundle_name
 from weft.model.wire import encode_pretty
-from weft.store.contract import Key, SessionEditor
+from weft.store.contract import Key, RootCommit, SessionEditor
 from weft.store.files.batch import Batch, WritePlan, lock_of, must_flush
 from weft.store.files.cache import MessageCache
 from weft.store.files.inventory import find_damage
@@ -27,7 +27,7 @@ from weft.store.files.lock import Lease, SessionLocks, drop_abandoned, find_hold
 from weft.store.files.messages import MessageReader
 from weft.store.files.trash import Trash
 from weft.store.files.tree import Tree, list_owners
-from weft.store.files.upgrade import RootCommit, upgrade_tree
+from weft.store.files.upgrade import upgrade_tree
 from weft.store.files.writer import BatchWriter
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class FileStore:
         """`damaged` is called once for each document that turns out to be unreadable."""
         self._damaged = damaged
         self._disk = disk or Disk()
-        self._tree = Tree(root, remembered=CACHE_BYTES)
+        self._tree = Tree(root, cache_bytes=CACHE_BYTES)
         self._messages = MessageReader(self._tree)
         self._cache = MessageCache(self._messages, limit=CACHE_BYTES)
         self._locks = SessionLocks(self._tree.layout, self._disk, self._cache.note_mark)

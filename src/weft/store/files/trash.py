@@ -24,7 +24,7 @@ class Trash:
 
     def list_bundles(self) -> list[TrashBundle]:
         """Return all bundles, oldest first."""
-        names = self._tree.documents.directories(self._layout.trash)
+        names = self._tree.documents.list_directories(self._layout.trash)
         found = [trashed for name in names if (trashed := self._find(name)) is not None]
         return sorted(found, key=lambda trashed: (trashed.time, trashed.id))
 

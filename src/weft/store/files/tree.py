@@ -22,9 +22,9 @@ FORMAT = 2
 class Tree:
     """Reads one tree. Unreadable documents are skipped and reported by `problems`."""
 
-    def __init__(self, root: str, *, remembered: int = 0) -> None:
+    def __init__(self, root: str, *, cache_bytes: int = 0) -> None:
         self.layout = Layout(root)
-        self.documents = Documents(cache_bytes=remembered)
+        self.documents = Documents(cache_bytes=cache_bytes)
 
     def format(self) -> int:
         """Return the number in the file `migration`, 0 if there is none.
@@ -66,7 +66,7 @@ class Tree:
         return None if any(self._sessions_of(project) for project in self._projects()) else database
 
     def list_projects(self) -> list[Project]:
-        names = self.documents.names(self.layout.collection("project"))
+        names = self.documents.list_names(self.layout.collection("project"))
         found = [project for name in names if (project := self.find_project(ProjectID(name))) is not None]
         return sorted(found, key=lambda project: (project.time.created, project.id))
 
@@ -99,7 +99,7 @@ class Tree:
 
     def is_gone(self, id: SessionID) -> bool:
         """Return True if the session has no document, not even an unreadable one, and no messages."""
-        return not self.projects_of(id) and not self.documents.names(self.layout.messages(id))
+        return not self.projects_of(id) and not self.documents.list_names(self.layout.messages(id))
 
     def list_diff(self, session: SessionID) -> list[FileDiff]:
         return list(self.documents.find(self.layout.diff(session), tuple[FileDiff, ...]) or ())
@@ -115,11 +115,13 @@ class Tree:
         return self.documents.problems()
 
     def _projects(self) -> list[ProjectID]:
-        return [ProjectID(name) for name in self.documents.directories(self.layout.collection("session"))]
+        return [
+            ProjectID(name) for name in self.documents.list_directories(self.layout.collection("session"))
+        ]
 
     def _sessions_of(self, project: ProjectID) -> list[Session]:
         directory = self.layout.sessions(project)
-        names = self.documents.names(directory)
+        names = self.documents.list_names(directory)
         return [found for name in names if (found := self._session(directory, project, SessionID(name)))]
 
     def _session(self, directory: str, project: ProjectID, id: SessionID) -> Session | None:
@@ -141,14 +143,14 @@ def list_part_owners(tree: Tree, sessions: Collection[SessionID]) -> list[Messag
     """
     layout, documents = tree.layout, tree.documents
     collection = layout.collection("message")
-    own = {name for session in sessions for name in documents.names(layout.messages(session))}
+    own = {name for session in sessions for name in documents.list_names(layout.messages(session))}
     others: set[str] = set()
-    for name in documents.directories(collection):
+    for name in documents.list_directories(collection):
         if name not in sessions:
-            others.update(documents.names(f"{collection}/{name}"))
+            others.update(documents.list_names(f"{collection}/{name}"))
     stray = [
         name
-        for name in documents.directories(layout.collection("part"))
+        for name in documents.list_directories(layout.collection("part"))
         if name not in own and name not in others and _find_owner(tree, name) in sessions
     ]
     return [MessageID(name) for name in (*sorted(own - others), *stray)]
@@ -156,7 +158,7 @@ def list_part_owners(tree: Tree, sessions: Collection[SessionID]) -> list[Messag
 
 def _find_owner(tree: Tree, message: str) -> SessionID | None:
     directory = tree.layout.parts(MessageID(message))
-    for name in tree.documents.names(directory):
+    for name in tree.documents.list_names(directory):
         part: AnyPart | None = tree.documents.find(f"{directory}/{name}{SUFFIX}", AnyPart)
         if part is not None:
             return part.session_id
@@ -172,7 +174,7 @@ def list_owners(tree: Tree, messages: Sequence[MessageID]) -> dict[MessageID, Se
     taken = [message for message in messages if os.path.isdir(layout.parts(message))]
     if not taken:
         return {}
-    sessions = [SessionID(name) for name in tree.documents.directories(layout.collection("message"))]
+    sessions = [SessionID(name) for name in tree.documents.list_directories(layout.collection("message"))]
     return {
         message: session
         for session in sessions

@@ -11,12 +11,12 @@ from weft.model.damage import Damage
 from weft.model.ids import GLOBAL_PROJECT, ProjectID, SessionID, check_file_name
 from weft.model.project import Project, ProjectTime
 from weft.model.wire import encode_pretty, parse
+from weft.store.contract import RootCommit
 from weft.store.files.documents import LIMIT
 from weft.store.files.layout import SUFFIX, Layout, session_lock
 from weft.store.files.lock import SessionLocks
 from weft.store.files.tree import FORMAT, Tree
 
-RootCommit = Callable[[str], str | None]
 DocumentEditor = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -200,8 +200,8 @@ class TreeUpgrade:
         """Upgrade from format 1 to 2: move diffs from the session's summary into their own document."""
         failed: list[Damage] = []
         collection = self._layout.collection("session")
-        for project in self._tree.documents.directories(collection):
-            for name in self._tree.documents.names(f"{collection}/{project}"):
+        for project in self._tree.documents.list_directories(collection):
+            for name in self._tree.documents.list_names(f"{collection}/{project}"):
                 path = f"{collection}/{project}/{name}{SUFFIX}"
                 try:
                     with self._locks.writing([session_lock(SessionID(name))]):
