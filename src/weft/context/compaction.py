@@ -174,7 +174,7 @@ WORTHWHILE_TOKENS = 20_000
 PROTECTED_TOOLS = frozenset({"skill"})
 
 
-def list_forgettable(history: Sequence[MessageWithParts]) -> list[ToolPart]:
+def list_prunable_calls(history: Sequence[MessageWithParts]) -> list[ToolPart]:
     """Return the tool outputs to drop: those older than the newest 40,000 tokens of output and the last two turns.
 
     Return none if dropping them would save less than 20,000 tokens.
