@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
-from weft.context.notes import OURS, ContextNote, apply_history_notes, list_notes
-from weft.context.reminders import PLAN, has_plan_note, make_plan_note
+from weft.context.notes import WEFT_KEY, ContextNote, apply_history_notes, list_notes
+from weft.context.reminders import PLAN_AGENT, has_plan_note, make_plan_note
 from weft.context.system import Briefing, Environment
 from weft.errors import DocumentError
 from weft.host.files import make_directory
@@ -135,7 +135,7 @@ async def _list_plan_notes(
     path = get_plan_path(session, runtime.place, runtime.plans)
     earlier_messages = history[: find_end(info.id, (message.info.id for message in history))]
     note = make_plan_note(earlier_messages, info, path, exists=await asyncio.to_thread(os.path.exists, path))
-    if note is not None and info.agent == PLAN:
+    if note is not None and info.agent == PLAN_AGENT:
         await asyncio.to_thread(make_directory, os.path.dirname(path))
     return [] if note is None else [note]
 
@@ -158,7 +158,7 @@ def to_note_events(notes: Iterable[ContextNote], prompt: UserMessage, mint: Mint
                 message_id=prompt.id,
                 text=note.text,
                 synthetic=True,
-                metadata={OURS: note.about},
+                metadata={WEFT_KEY: note.about},
             )
         )
         for note in notes

@@ -9,12 +9,10 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, Struct
 
+from weft.context.history import USER_RAN_TOOL
 from weft.model.ids import MessageID
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
 from weft.model.part import CompactionPart, SubtaskPart, TextPart, ToolPart
-
-# OpenCode's sentence. Both engines write it, and recognise a manual command by it.
-MANUAL_COMMAND_TEXT = "The following tool was executed by the user"
 
 
 class StopRun(Struct, frozen=True):
@@ -152,8 +150,7 @@ def is_manual_command(history: Sequence[MessageWithParts], prompt: UserMessage) 
     """Return True if the prompt only records a command that the person ran. It needs no answer."""
     found = next(message for message in reversed(history) if message.info.id == prompt.id)
     return bool(found.parts) and all(
-        isinstance(part, TextPart) and part.synthetic and part.text == MANUAL_COMMAND_TEXT
-        for part in found.parts
+        isinstance(part, TextPart) and part.synthetic and part.text == USER_RAN_TOOL for part in found.parts
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from weft.context.compaction import list_leaner, shorten_turns, split_history
+from weft.context.compaction import list_smaller_versions, shorten_turns, split_history
 from weft.context.exclusions import exclude_refused
 from weft.context.history import since_compaction, to_model_messages, without_media
 from weft.context.notes import apply_notes
@@ -135,7 +135,7 @@ def list_summary_requests(
     short_turns = shorten_turns(turns)
     for messages in (
         turns,
-        *list_leaner(turns),
+        *list_smaller_versions(turns),
         *(short_turns[-max(1, len(short_turns) // fraction) :] for fraction in HISTORY_FRACTIONS),
     ):
         yield ModelRequest(
@@ -150,7 +150,7 @@ def list_summary_requests(
 def list_smaller_requests(request: ModelRequest) -> Iterator[ModelRequest]:
     """Yield the request, then smaller ones in case it does not fit."""
     yield request
-    for messages in list_leaner(request.messages):
+    for messages in list_smaller_versions(request.messages):
         yield replace(request, messages=messages)
 
 

@@ -376,7 +376,7 @@ class Runner:
 
         No prompt is lost: nothing is awaited between the last check for one and the end of the run.
         """
-        with self._views.of(run.session.id) as view:
+        with self._views.lend(run.session.id) as view:
             runtime = replace(self._runtime, view=view)
             while True:
                 loop = RunLoop(runtime, run.session, run.transcript)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from weft.context.history import USER_RAN_TOOL
 from weft.errors import InvalidInputError, NoModelError, ToolError
 from weft.host.processes import ProcessCommand, ProcessExit, ProcessOutput
 from weft.model.event import Event, MessageUpdated, PartUpdated
@@ -17,7 +18,7 @@ from weft.model.session import Session
 from weft.model.transcript import Transcript
 from weft.run.admit import get_agent
 from weft.run.calls import allow_all, make_tool_context
-from weft.run.decide import MANUAL_COMMAND_TEXT, find_newest_prompt
+from weft.run.decide import find_newest_prompt
 from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted, Processor
 from weft.run.runtime import Runtime
 from weft.tool.contract import ToolContext
@@ -154,7 +155,7 @@ class ManualCommand:
             id=self._runtime.mint.part(),
             session_id=prompt.session_id,
             message_id=prompt.id,
-            text=MANUAL_COMMAND_TEXT,
+            text=USER_RAN_TOOL,
             synthetic=True,
         )
         return [MessageUpdated(info=prompt), PartUpdated(part=text)]

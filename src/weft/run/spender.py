@@ -114,7 +114,9 @@ class Spender:
                 verdict = check_budgets(accounts, expected)
             if not isinstance(verdict, OverBudget):
                 reservation = Reservation(
-                    line=tuple(each.id for each in ancestry), spent=expected, since=self._runtime.clock.now()
+                    ancestry=tuple(session.id for session in ancestry),
+                    spent=expected,
+                    since=self._runtime.clock.now(),
                 )
                 self._ledger.hold(self._session.id, reservation)
         await self._warn(accounts, expected, verdict)
@@ -176,13 +178,13 @@ class Spender:
 
     def _spent_by_tree(self, root: Session) -> Spent:
         spent = add_spent((total_spent(get_ledger(root)), self._reserved_below(root.id)))
-        reservation = self._ledger.find(root.id)
+        reservation = self._ledger.find_reservation(root.id)
         is_other_run = reservation is not None and root.id != self._session.id
         elapsed = self._runtime.clock.now() - reservation.since if reservation and is_other_run else 0
         return replace(spent, ms=spent.ms + elapsed)
 
     def _reserved_below(self, session: SessionID) -> Spent:
-        return self._ledger.reserved_below(session, but=self._session.id)
+        return self._ledger.total_reserved(session, excluding=self._session.id)
 
     def _estimate(self, step: ModelStep) -> Spent:
         history = self._transcript.messages()
@@ -196,15 +198,15 @@ class Spender:
         messages: list[str] = []
         match verdict:
             case NearLimit(lines=lines):
-                messages += [to_warning(line) for line in lines if self._is_new(line)]
+                messages += [to_warning(line) for line in lines if self._record_warning(line)]
             case WithinBudget() | OverBudget():
                 pass
-        if is_cost_unknown(accounts, expected) and self._ledger.is_new("blind", self._session.id):
+        if is_cost_unknown(accounts, expected) and self._ledger.record_warning("blind", self._session.id):
             messages.append(
                 "the price of the model is unknown, so its cost cannot be kept within the budget; "
                 "limits of tokens, steps and seconds still hold"
             )
-        if has_uncounted_usage(accounts) and self._ledger.is_new("uncounted", self._session.id):
+        if has_uncounted_usage(accounts) and self._ledger.record_warning("uncounted", self._session.id):
             messages.append(
                 "the provider did not report the usage of an answer, so the budget cannot be kept exactly; "
                 "limits of steps and seconds still hold"
@@ -212,8 +214,10 @@ class Spender:
         for message in messages:
             await self._runtime.journal.commit(SessionWarned(session_id=self._session.id, message=message))
 
-    def _is_new(self, line: BudgetLine) -> bool:
-        return self._ledger.is_new(line.scope, line.measure, line.limit, self._session.id, self._run_start)
+    def _record_warning(self, line: BudgetLine) -> bool:
+        return self._ledger.record_warning(
+            line.scope, line.measure, line.limit, self._session.id, self._run_start
+        )
 
     # --- after a step ---
 
