@@ -30,7 +30,7 @@ from weft.model.session import SessionRevert, SessionSummary, Todo, get_weft_dat
 from weft.session.revert_point import NO_SNAPSHOT, ONLY_OPENCODE_SNAPSHOT
 from weft.snapshot.location import SnapshotLocation, list_locations
 from weft.snapshot.objects import list_pins, list_sessions
-from weft.undo.revert import COMMANDS
+from weft.undo.revert import COMMAND_CAUTION
 
 
 @pytest.fixture
@@ -326,7 +326,7 @@ async def test_switched_off_nothing_is_kept_and_that_is_said(root: Path) -> None
         done = await loom.api.revert(loom.session, prompt)
 
         assert done.files == (FileFate(file=str(root / "a.txt"), fate="uncovered", reason=NO_SNAPSHOT),)
-        assert done.caution == COMMANDS
+        assert done.caution == COMMAND_CAUTION
         assert (text(root / "a.txt"), text(root / "b.txt")) == ("two\n", "two\n")
 
 

@@ -180,7 +180,7 @@ def _open_gates(
         clock=clock,
         mint=mint,
         project=permission_project(place),
-        tell=journal.commit,
+        publish=journal.commit,
         consult=to_consult(settings.hooks),
     )
     return open_gates(settings.permissions, environment)

@@ -63,15 +63,15 @@ class SafeDirectory:
 
     def read_many(self, paths: Iterable[bytes], *, limit: int) -> Iterator[bytes]:
         """Yield the contents of the readable files, directory by directory."""
-        for directory, some in groupby(sorted(paths), os.path.dirname):
+        for directory, group in groupby(sorted(paths), os.path.dirname):
             with suppress(OSError), self._open_parent(directory + b"/." if directory else b".") as (fd, _):
-                for path in some:
+                for path in group:
                     with suppress(OSError, FileTooLargeError):
                         yield _read(os.path.basename(path), fd, limit)[1]
 
     def list_existing_parents(self, path: bytes) -> frozenset[bytes]:
         """Return the parent directories of a path that exist."""
-        return frozenset(each for each in list_parents(path) if self.is_directory(each))
+        return frozenset(parent for parent in list_parents(path) if self.is_directory(parent))
 
     def is_directory(self, path: bytes) -> bool:
         found = self.find_status(path)
@@ -85,8 +85,8 @@ class SafeDirectory:
                 if entry.is_link:
                     os.symlink(content, temp, dir_fd=directory)
                 else:
-                    _fill(temp, directory, entry.permissions, content)
-                _check(name, directory, expected)
+                    _write_temp(temp, directory, entry.permissions, content)
+                _check_stamp(name, directory, expected)
                 os.replace(temp, name, src_dir_fd=directory, dst_dir_fd=directory)
             except BaseException:
                 with suppress(OSError):
@@ -97,7 +97,7 @@ class SafeDirectory:
     def unlink(self, path: bytes, expected: Stamp | None) -> None:
         """Remove a file or link if it has the expected stamp."""
         with self._open_parent(path) as (directory, name):
-            _check(name, directory, expected)
+            _check_stamp(name, directory, expected)
             os.unlink(name, dir_fd=directory)
 
     def remove_temps(self, path: bytes) -> None:
@@ -148,7 +148,7 @@ class CachedLookup:
         return find_stat(self._files.absolute(path))
 
     def list_existing_parents(self, path: bytes) -> frozenset[bytes]:
-        return frozenset(each for each in list_parents(path) if self.is_directory(each))
+        return frozenset(parent for parent in list_parents(path) if self.is_directory(parent))
 
     def is_directory(self, path: bytes) -> bool:
         if path not in self._directories:
@@ -194,7 +194,7 @@ def _open_step(fd: int, name: bytes, *, make: bool) -> int:
     return os.open(name, _DIRECTORY, dir_fd=fd)
 
 
-def _check(name: bytes, directory: int, expected: Stamp | None) -> None:
+def _check_stamp(name: bytes, directory: int, expected: Stamp | None) -> None:
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -215,7 +215,7 @@ def _read_pieces(fd: int, size: int, limit: int) -> Iterator[bytes]:
         yield piece
 
 
-def _fill(temp: bytes, directory: int, permissions: int, content: bytes) -> None:
+def _write_temp(temp: bytes, directory: int, permissions: int, content: bytes) -> None:
     fd = os.open(temp, _WRITE, 0o600, dir_fd=directory)
     try:
         view = memoryview(content)
