@@ -227,14 +227,14 @@ def to_limits(agent: Agent, session: Session) -> Limits:
     person = agent.permission + own
     project = [limit + own for limit in agent.limits]
     # As if the agent worked in the parent session, whose rules come last there.
-    above = [agent.permission + limit for limit in get_weft_data(session).limits]
-    return narrow((person, *project), above)
+    inherited = [agent.permission + limit for limit in get_weft_data(session).limits]
+    return narrow((person, *project), inherited)
 
 
-def narrow(own: Iterable[Ruleset], above: Iterable[Ruleset]) -> Limits:
-    """Return the limits of somebody with rulesets of their own below others: never more than either allows."""
+def narrow(own: Iterable[Ruleset], inherited: Iterable[Ruleset]) -> Limits:
+    """Return all rulesets, each once. All of them apply, so the result never allows more than one of them."""
     limits: list[Ruleset] = []
-    for ruleset in (*own, *above):
+    for ruleset in (*own, *inherited):
         if ruleset not in limits:
             limits.append(ruleset)
     return tuple(limits)

@@ -132,12 +132,12 @@ def has_uncounted_usage(accounts: Iterable[BudgetAccount]) -> bool:
 
 def find_seconds_left(accounts: Iterable[BudgetAccount]) -> float | None:
     """Return how many seconds the next request may take, or None if time is not limited."""
-    left = [
+    seconds = [
         account.budget.seconds - account.spent.ms / 1000
         for account in accounts
         if account.budget.seconds is not None
     ]
-    return min(left, default=None)
+    return min(seconds, default=None)
 
 
 def estimate_call(request_tokens: int, last: Tokens | None, model: Model) -> Spent:

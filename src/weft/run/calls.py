@@ -390,8 +390,8 @@ class ToolCalls:
 
     def _was_blocked_before(self) -> bool:
         """Return True if a call in an earlier answer to this prompt was blocked because of a loop."""
-        own, history = self._answer.message.id, self._answer.transcript.messages()
-        before = [message for message in history if message.info.id != own]
+        own_id, history = self._answer.message.id, self._answer.transcript.messages()
+        before = [message for message in history if message.info.id != own_id]
         return was_blocked(list_calls(before, self._answer.step.prompt))
 
     async def _check_interrupted(self, call: CallStarted, context: ToolContext) -> CallFailed | None:

@@ -187,8 +187,8 @@ class ChildSpawner:
 
 def _find_agent(name: str, runtime: Runtime) -> Agent | None:
     """Return an agent by the key in the configuration, else by its own name, else None."""
-    found = runtime.agents.get(name)
-    return found or next((agent for agent in runtime.agents.values() if agent.name == name), None)
+    configured = runtime.agents.get(name)
+    return configured or next((agent for agent in runtime.agents.values() if agent.name == name), None)
 
 
 FAILED_PREFIX = "Tool execution failed"

@@ -148,9 +148,9 @@ def _find_next_subtask(prompt: MessageWithParts, answers: Sequence[MessageWithPa
 
 def is_manual_command(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
     """Return True if the prompt only records a command that the person ran. It needs no answer."""
-    found = next(message for message in reversed(history) if message.info.id == prompt.id)
-    return bool(found.parts) and all(
-        isinstance(part, TextPart) and part.synthetic and part.text == USER_RAN_TOOL for part in found.parts
+    parts = next(message.parts for message in reversed(history) if message.info.id == prompt.id)
+    return bool(parts) and all(
+        isinstance(part, TextPart) and part.synthetic and part.text == USER_RAN_TOOL for part in parts
     )
 
 

@@ -94,8 +94,8 @@ def is_strict(schema: Any) -> bool:
     closed = schema.get("additionalProperties") is False and set(schema.get("required", ())) == set(fields)
     if (schema.get("type") == "object" or fields) and not closed:
         return False
-    below = [each for name in SCHEMA_MAPS if name in schema for each in schema[name].values()]
-    return all(map(is_strict, [*below, schema.get("items"), schema.get("anyOf")]))
+    subschemas = [each for name in SCHEMA_MAPS if name in schema for each in schema[name].values()]
+    return all(map(is_strict, [*subschemas, schema.get("items"), schema.get("anyOf")]))
 
 
 def to_arguments(schema: dict[str, Any]) -> dict[str, Any]:
@@ -193,9 +193,9 @@ def _make_validator(schema: dict[str, Any]) -> Any:
 
 def _resolves(schema: dict[str, Any], ref: str) -> bool:
     referencing, drafts = import_module("referencing"), import_module("referencing.jsonschema")
-    whole = referencing.Resource.from_contents(schema, default_specification=drafts.DRAFT202012)
+    resource = referencing.Resource.from_contents(schema, default_specification=drafts.DRAFT202012)
     try:
-        referencing.Registry().with_resource("", whole).resolver().lookup(ref)
+        referencing.Registry().with_resource("", resource).resolver().lookup(ref)
     except referencing.exceptions.Unresolvable:
         return False
     return ref.startswith("#")

@@ -93,6 +93,6 @@ async def find_root(store: Store, session: Session) -> SessionID:
 
 
 async def _find_turn(store: Store, session: SessionID, call: CallRef) -> MessageID | None:
-    found = await store.find_message(session, call.message_id)
-    info = found.info if found else None
+    message = await store.find_message(session, call.message_id)
+    info = message.info if message else None
     return info.parent_id if isinstance(info, AssistantMessage) else None

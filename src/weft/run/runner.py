@@ -272,8 +272,8 @@ class Runner:
         unsettled: list[WeftError] = []
         for session in abandoned:
             try:
-                async with AsyncExitStack() as held:
-                    await self._open(session, held)
+                async with AsyncExitStack() as stack:
+                    await self._open(session, stack)
             except SessionBusyError:
                 continue
             except Exception as error:  # noqa: BLE001  a broken session must not affect the others
@@ -298,12 +298,12 @@ class Runner:
         await run.over.wait()
         return None
 
-    async def _open(self, session: SessionID, held: AsyncExitStack) -> SessionRun:
+    async def _open(self, session: SessionID, stack: AsyncExitStack) -> SessionRun:
         """Take the lease of a session, read it, and settle what a dead run left open."""
         runtime, lease = self._runtime, AsyncExitStack()
         await runtime.store.get_session(session)
         await lease.enter_async_context(runtime.store.lease(session, runtime.owner))
-        held.push_async_callback(lease.aclose)
+        stack.push_async_callback(lease.aclose)
         # First, store what an earlier run of ours could not store: settling would replace it with less.
         await runtime.journal.flush_session(session)
         stored = await runtime.store.get_session(session)  # the last holder of the lease may have changed it
@@ -317,16 +317,16 @@ class Runner:
     @asynccontextmanager
     async def _open_idle(self, session: SessionID) -> AsyncIterator[SessionRun]:
         """Open a session that has no run. Prompts that come in meanwhile wait."""
-        async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as held:
+        async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as stack:
             if await self._find_run(session) is not None:
                 raise SessionBusyError(session, self._runtime.owner)
-            yield await self._open(session, held)
+            yield await self._open(session, stack)
 
     async def _open_to_continue(
-        self, session: SessionID, held: AsyncExitStack, input: PromptInput | None = None
+        self, session: SessionID, stack: AsyncExitStack, input: PromptInput | None = None
     ) -> SessionRun:
         """Open a session to continue it. If it was undone, remove what was undone, after checking that the prompt is valid."""
-        run = await self._open(session, held)
+        run = await self._open(session, stack)
         if run.session.revert is not None:
             history = run.transcript.messages()
             if input is not None:

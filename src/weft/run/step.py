@@ -59,7 +59,7 @@ class StepOutcome(Struct, frozen=True, kw_only=True):
     """How a step ended.
 
     `refused` says that the person refused a tool call. `overflowed` says that the step failed because the history does not fit
-    the model's context, `squeezed` that the model answered only after some of the history was left out of the request.
+    the model's context, `shrunk` that the model answered only after some of the history was left out of the request.
     """
 
     message: AssistantMessage
@@ -327,14 +327,14 @@ class AnswerRequest:
         if error is None:
             return TriedAttempt(attempt=attempt, has_more=self._requests.has_more)
         has_format = self._requests.current.format is not None
-        left = find_time_left()
+        seconds_left = find_time_left()
         return TriedAttempt(
             attempt=attempt,
             error=error,
             can_shrink=error.kind == "overflow" and self._requests.can_shrink(),
             can_exclude=(has_format and error.kind == BAD_REQUEST)
             or can_exclude(self._answer.history(), error.kind, self._served.model),
-            left_ms=None if left is None else int(left * 1000),
+            left_ms=None if seconds_left is None else int(seconds_left * 1000),
             jitter=self._runtime.jitter(),
         )
 

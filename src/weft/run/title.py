@@ -179,8 +179,8 @@ def _has_text(message: MessageWithParts) -> bool:
 
 def _is_request(message: MessageWithParts) -> bool:
     """Return True for a prompt that weft did not write itself."""
-    ours = all(isinstance(part, TextPart) and part.synthetic for part in message.parts)
-    return isinstance(message.info, UserMessage) and not ours
+    is_synthetic = all(isinstance(part, TextPart) and part.synthetic for part in message.parts)
+    return isinstance(message.info, UserMessage) and not is_synthetic
 
 
 def to_title(text: str, *, max_length: int = MAX_TITLE_LENGTH) -> str:
@@ -190,10 +190,10 @@ def to_title(text: str, *, max_length: int = MAX_TITLE_LENGTH) -> str:
     return line if len(line) <= max_length else line[: max_length - 3] + "..."
 
 
-async def _request_title(runtime: Runtime, prompt: UserMessage, words: str, reply: TitleReply) -> None:
+async def _request_title(runtime: Runtime, prompt: UserMessage, source: str, reply: TitleReply) -> None:
     """Ask the small model for a title. Leave the reply empty if there is no such model, or if it fails or takes too long."""
     agent = runtime.agents.get(TITLE_AGENT)
-    if agent is None or prompt.model is None or not words.strip():
+    if agent is None or prompt.model is None or not source.strip():
         return
     ref = agent.model or runtime.models.small(prompt.model)
     if ref is None:
@@ -203,7 +203,7 @@ async def _request_title(runtime: Runtime, prompt: UserMessage, words: str, repl
         request = ModelRequest(
             model=served.model,
             system=(agent.prompt or "",),
-            messages=tuple(UserTurn(content=(TextContent(text=text),)) for text in (TITLE_REQUEST, words)),
+            messages=tuple(UserTurn(content=(TextContent(text=text),)) for text in (TITLE_REQUEST, source)),
             parameters=make_parameters(
                 served.model, agent, prompt, output_limit=MAX_OUTPUT_TOKENS, small=True
             ),

@@ -113,12 +113,12 @@ def with_entry(page: DayPage, session: SessionID, entry: DayEntry) -> DayPage:
 def total_day(page: DayPage, *, now: int, session: SessionID, own: DayEntry) -> Spent:
     """Return what was spent or reserved on the day, with `own` in place of the page's entry for the session."""
     entries = {**page.entries, session: own}
-    held = (
+    reserved = (
         entry.held
         for entry in entries.values()
         if entry.held and now - entry.since <= RESERVATION_LIFETIME_MS
     )
-    return add_spent((*(entry.ledger.own for entry in entries.values()), *held))
+    return add_spent((*(entry.ledger.own for entry in entries.values()), *reserved))
 
 
 def _count_today(page: DayPage, session: Session, messages: Iterable[AnyMessage]) -> Ledger:

@@ -74,8 +74,8 @@ class SafeDirectory:
         return frozenset(parent for parent in list_parents(path) if self.is_directory(parent))
 
     def is_directory(self, path: bytes) -> bool:
-        found = self.find_status(path)
-        return found is not None and stat.S_ISDIR(found.st_mode)
+        status = self.find_status(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
     def write(self, path: bytes, entry: FileEntry, content: bytes, expected: Stamp | None) -> None:
         """Write a file or link atomically, if the old one has the expected stamp. Missing directories are created."""
@@ -126,9 +126,9 @@ class SafeDirectory:
         fd = os.open(self.root, _DIRECTORY)
         try:
             for step in steps:
-                below = _open_step(fd, step, make=make)
+                child = _open_step(fd, step, make=make)
                 os.close(fd)
-                fd = below
+                fd = child
             yield fd, name
         finally:
             os.close(fd)
@@ -165,19 +165,19 @@ def find_stat(path: bytes) -> os.stat_result | None:
 
 
 def _read(name: bytes, directory: int, limit: int) -> tuple[FileEntry, bytes, Stamp]:
-    found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    if stat.S_ISLNK(found.st_mode):
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if stat.S_ISLNK(status.st_mode):
         content = os.readlink(name, dir_fd=directory)
-        return FileEntry(LINK, blob_name(content)), content, stamp_of(found)
+        return FileEntry(LINK, blob_name(content)), content, stamp_of(status)
     fd = os.open(name, _READ, dir_fd=directory)
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{name!r} is not a file")
-        content = b"".join(_read_pieces(fd, found.st_size, limit))
+        content = b"".join(_read_pieces(fd, status.st_size, limit))
     finally:
         os.close(fd)
-    return FileEntry(found.st_mode, blob_name(content)), content, stamp_of(found)
+    return FileEntry(status.st_mode, blob_name(content)), content, stamp_of(status)
 
 
 def _open_step(fd: int, name: bytes, *, make: bool) -> int:
@@ -196,10 +196,10 @@ def _open_step(fd: int, name: bytes, *, make: bool) -> int:
 
 def _check_stamp(name: bytes, directory: int, expected: Stamp | None) -> None:
     try:
-        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
-        found = None
-    if (None if found is None else stamp_of(found)) != expected:
+        status = None
+    if (None if status is None else stamp_of(status)) != expected:
         raise UnexpectedStateError
 
 
@@ -207,10 +207,10 @@ def _read_pieces(fd: int, size: int, limit: int) -> Iterator[bytes]:
     """Read to the end, even if the file grows meanwhile. Raise `FileTooLargeError` above the limit."""
     if size > limit:
         raise FileTooLargeError
-    left = limit + 1
-    while piece := os.read(fd, min(READ_BYTES, left)):
-        left -= len(piece)
-        if left == 0:
+    remaining = limit + 1
+    while piece := os.read(fd, min(READ_BYTES, remaining)):
+        remaining -= len(piece)
+        if remaining == 0:
             raise FileTooLargeError
         yield piece
 

@@ -161,7 +161,7 @@ class _Collector:
             Disk().remove(self._place.index)
 
     def _remove(self, keep: Collection[str], sizes: Mapping[str, int]) -> None:
-        remove_temps(self._place, older_than=lambda found: self._is_old(found.st_mtime_ns // 1_000_000))
+        remove_temps(self._place, older_than=lambda status: self._is_old(status.st_mtime_ns // 1_000_000))
         loose = self._list_loose()
         for oid, path in loose.items():
             if oid not in keep and self._is_old(_find_change_time(path)):

@@ -173,7 +173,7 @@ class IndexUpdater:
         self.max_file_bytes = 0
 
     def update(
-        self, index: str, paths: list[bytes], known: Refusals
+        self, index: str, paths: list[bytes], earlier: Refusals
     ) -> tuple[dict[bytes, FileEntry], Refusals]:
         """Add these paths to the index. Return the entries it has of them now, and the refused ones with the reason."""
         temp = f"{index}.new"
@@ -181,14 +181,14 @@ class IndexUpdater:
             Disk().remove(leftover)
         link_or_copy(index, temp)
         lookup, refused = CachedLookup(self._files), Refusals()
-        added, dropped = self._sort(paths, lookup, known, refused)
+        added, dropped = self._sort(paths, lookup, earlier, refused)
         self._drop(temp, dropped)
         reasons = dict.fromkeys(self._add(temp, added), UNREADABLE)
         after = self._listing.list_entries(temp, paths)
         reasons |= self.store(temp, {path: entry.oid for path, entry in after.items()})
         for path, reason in reasons.items():
-            found = lookup.find_status(path)
-            refused[path] = (reason, None if found is None else stamp_of(found))
+            status = lookup.find_status(path)
+            refused[path] = (reason, None if status is None else stamp_of(status))
         after = self._listing.list_entries(temp, paths)
         os.replace(temp, index)
         return after, refused
@@ -225,28 +225,28 @@ class IndexUpdater:
             yield content
 
     def _sort(
-        self, paths: list[bytes], lookup: CachedLookup, known: Refusals, refused: Refusals
+        self, paths: list[bytes], lookup: CachedLookup, earlier: Refusals, refused: Refusals
     ) -> tuple[list[bytes], list[bytes]]:
         """Split paths into those to add and those to remove from the index."""
         added, dropped = [], []
         for path in paths:
-            found = lookup.find_status(path)
-            reason = "" if found is None else self._find_refusal(path, found, known)
-            if found is None or stat.S_ISDIR(found.st_mode) or reason:
+            status = lookup.find_status(path)
+            reason = "" if status is None else self._find_refusal(path, status, earlier)
+            if status is None or stat.S_ISDIR(status.st_mode) or reason:
                 dropped.append(path)
             else:
                 added.append(path)
-            if found is not None and reason:
-                refused[path] = (reason, stamp_of(found))
+            if status is not None and reason:
+                refused[path] = (reason, stamp_of(status))
         return added, dropped
 
-    def _find_refusal(self, path: bytes, found: os.stat_result, known: Refusals) -> str:
-        reason, stamp = known.get(path, ("", None))
-        if stamp == stamp_of(found):
+    def _find_refusal(self, path: bytes, status: os.stat_result, earlier: Refusals) -> str:
+        reason, stamp = earlier.get(path, ("", None))
+        if stamp == stamp_of(status):
             return reason
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return ""
-        if found.st_size > self.max_file_bytes:
+        if status.st_size > self.max_file_bytes:
             return TOO_LARGE
         return "" if os.access(self._files.absolute(path), os.R_OK) else UNREADABLE
 
@@ -429,29 +429,29 @@ class Scanner:
 
     def _stamp_nested(self, path: bytes) -> int | None:
         """Return one number for the stamps of all files in a nested repository; None if there are too many."""
-        left, total = MAX_NESTED_FILES, 0
+        remaining, total = MAX_NESTED_FILES, 0
         for where, dirs, names in os.walk(self._files.absolute(path)):
             dirs[:] = [each for each in dirs if each != b".git"]
             for name in names:
-                left -= 1
-                if not left:
+                remaining -= 1
+                if not remaining:
                     return None
-                if (found := find_stat(os.path.join(where, name))) is not None:
-                    total ^= hash((where, name, stamp_of(found)))
+                if (status := find_stat(os.path.join(where, name))) is not None:
+                    total ^= hash((where, name, stamp_of(status)))
         return total
 
 
 def _is_older(path: bytes, than: int) -> bool:
     """Return True if the file was neither created nor modified since then."""
-    found = find_stat(path)
-    return found is not None and found.st_mtime_ns < than and (find_birth_time(path) or 0) < than
+    status = find_stat(path)
+    return status is not None and status.st_mtime_ns < than and (find_birth_time(path) or 0) < than
 
 
 def _is_in(path: bytes, directories: frozenset[bytes]) -> bool:
     return path in directories or any(each in directories for each in list_parents(path))
 
 
-def _list_differing(known: Refusals, found: Refusals) -> dict[bytes, str]:
+def _list_differing(earlier: Refusals, current: Refusals) -> dict[bytes, str]:
     """Return files that are or were refused and whose stamp changed."""
-    paths = [path for path in {*known, *found} if known.get(path) != found.get(path)]
-    return {path: (found.get(path) or known[path])[0] for path in paths}
+    paths = [path for path in {*earlier, *current} if earlier.get(path) != current.get(path)]
+    return {path: (current.get(path) or earlier[path])[0] for path in paths}

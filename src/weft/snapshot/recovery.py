@@ -52,7 +52,7 @@ def remove_old_temps(tracker: FileTracker) -> None:
     """Remove temporary files that are older than an hour."""
     if os.path.isdir(tracker.place.objects):
         old = now() * 1_000_000 - HOUR_NS
-        remove_temps(tracker.place, older_than=lambda found: found.st_mtime_ns < old)
+        remove_temps(tracker.place, older_than=lambda status: status.st_mtime_ns < old)
 
 
 def _recover_ledgers(tracker: FileTracker, directory: str) -> list[RecoveredLedger]:
@@ -103,13 +103,15 @@ def _scan_all(tracker: FileTracker, ledgers: list[ChangeLedger], index: str) -> 
 def _scan_announced(tracker: FileTracker, ledger: ChangeLedger) -> None:
     for opened in list(ledger.opened.values()):
         for change in opened.files or ():
-            found = tracker.store_file(change.path)
-            if isinstance(found, RefusedFile):
-                ledger.uncovered[change.path] = found.reason
+            current = tracker.store_file(change.path)
+            if isinstance(current, RefusedFile):
+                ledger.uncovered[change.path] = current.reason
             else:
                 has = tuple(sorted(tracker.files.list_existing_parents(change.path)))
                 ledger.add(
-                    RecordedChange(change.path, change.before, found, _next_number(ledger), change.had, has),
+                    RecordedChange(
+                        change.path, change.before, current, _next_number(ledger), change.had, has
+                    ),
                     opened.began,
                 )
 

@@ -211,8 +211,8 @@ class Restorer:
             raise SnapshotMissingError(error.reason, files=patch.files) from error
 
     def _read_state(self, path: bytes) -> CurrentState:
-        found = self._files.find_status(path)
-        if found is None or stat.S_ISDIR(found.st_mode):
+        status = self._files.find_status(path)
+        if status is None or stat.S_ISDIR(status.st_mode):
             return None
         try:
             return self._files.read(path, limit=self._limit)[0]
@@ -225,8 +225,8 @@ class Restorer:
         """Yield existing files that are in the place of these files or of their directories."""
         parents = {parent for path in paths for parent in list_parents(path)} - paths
         for parent in parents:
-            found = self._files.find_status(parent)
-            if found is not None and not stat.S_ISDIR(found.st_mode):
+            status = self._files.find_status(parent)
+            if status is not None and not stat.S_ISDIR(status.st_mode):
                 yield parent
         for path in paths:
             if self._files.is_directory(path):
@@ -308,10 +308,10 @@ class Restorer:
         return {}
 
     def _read_current(self, path: bytes) -> tuple[FileEntry | None, Stamp | None]:
-        found = self._files.find_status(path)
-        if found is None:
+        status = self._files.find_status(path)
+        if status is None:
             return None, None
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             # A directory cannot be replaced by a file, and an empty one may belong to the user.
             raise UnexpectedStateError
         entry, _, stamp = self._files.read(path, limit=self._limit)
@@ -420,7 +420,7 @@ class FilePermissions:
 
     def _find_permissions(self, path: bytes) -> int | None:
         try:
-            found = os.lstat(self._files.absolute(path))
+            status = os.lstat(self._files.absolute(path))
         except OSError:
             return None
-        return stat.S_IMODE(found.st_mode) if stat.S_ISREG(found.st_mode) else None
+        return stat.S_IMODE(status.st_mode) if stat.S_ISREG(status.st_mode) else None

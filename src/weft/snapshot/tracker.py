@@ -183,20 +183,20 @@ class FileTracker:
 
     def store_file(self, path: bytes) -> FileEntry | RefusedFile | None:
         """Store a file as it is now. Return None if it does not exist."""
-        found = self.files.find_status(path)
-        if found is None or stat.S_ISDIR(found.st_mode):
+        status = self.files.find_status(path)
+        if status is None or stat.S_ISDIR(status.st_mode):
             return None
-        if not stat.S_ISREG(found.st_mode) and not stat.S_ISLNK(found.st_mode):
-            return RefusedFile(reason=NOT_A_FILE, stamp=stamp_of(found))
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
+            return RefusedFile(reason=NOT_A_FILE, stamp=stamp_of(status))
         try:
             entry, content, _ = self.files.read(path, limit=self._limits.max_file_bytes)
             self.objects.write(content)
         except FileTooLargeError:
-            return RefusedFile(reason=TOO_LARGE, stamp=stamp_of(found))
+            return RefusedFile(reason=TOO_LARGE, stamp=stamp_of(status))
         except SnapshotsFullError:
-            return RefusedFile(reason=NO_ROOM, stamp=stamp_of(found))
+            return RefusedFile(reason=NO_ROOM, stamp=stamp_of(status))
         except OSError:
-            return RefusedFile(reason=UNREADABLE, stamp=stamp_of(found))
+            return RefusedFile(reason=UNREADABLE, stamp=stamp_of(status))
         return entry
 
     def _is_avoided(self, path: bytes) -> bool:

@@ -123,5 +123,5 @@ class ChangeTotals:
 
 def is_within(root: str, patches: Iterable[Patch]) -> bool:
     """Return True if all changed files are in a directory."""
-    below = root.rstrip("/") + "/"
-    return all(file.startswith(below) for patch in patches for file in patch.files)
+    prefix = root.rstrip("/") + "/"
+    return all(file.startswith(prefix) for patch in patches for file in patch.files)
