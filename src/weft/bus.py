@@ -14,17 +14,17 @@ from weft.errors import CursorLostError
 from weft.model.event import Event, PartGrew, PublishedEvent, SessionCreated, SessionDeleted, SessionUpdated
 from weft.model.session import hide_share_secret
 
-HELD = 8192
+LOG_SIZE = 8192
 
 
 class Bus:
-    """Keeps the last `held` events, each with a cursor."""
+    """Keeps the last `size` events, each with a cursor."""
 
-    def __init__(self, held: int = HELD) -> None:
-        self._log: deque[PublishedEvent] = deque(maxlen=held)
+    def __init__(self, size: int = LOG_SIZE) -> None:
+        self._log: deque[PublishedEvent] = deque(maxlen=size)
         self._cursor = 0
-        self._waiting: set[asyncio.Future[None]] = set()
-        self._watching: list[Callable[[Event], None]] = []
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._watchers: list[Callable[[Event], None]] = []
 
     @property
     def cursor(self) -> int:
@@ -32,19 +32,20 @@ class Bus:
         return self._cursor
 
     def publish(self, *events: Event, directory: str) -> None:
+        """Append events to the log, call every watcher, and wake every listener."""
         for event in map(to_public_event, events):
             self._cursor += 1
             self._log.append(PublishedEvent(cursor=self._cursor, directory=directory, event=event))
-            for see in self._watching:
-                see(event)
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
-        self._waiting.clear()
+            for watcher in self._watchers:
+                watcher(event)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
 
-    def watch(self, see: Callable[[Event], None]) -> None:
-        """Call `see` with every event, synchronously when it is published."""
-        self._watching.append(see)
+    def watch(self, watcher: Callable[[Event], None]) -> None:
+        """Call `watcher` with every event, synchronously when it is published."""
+        self._watchers.append(watcher)
 
     def listen(self, after: int | None = None) -> "BusListener":
         """Return a listener to all events from now on, or after a cursor. Raise `CursorLostError` if the log no longer has them."""
@@ -59,12 +60,12 @@ class Bus:
         return [self._log[index] for index in range(len(self._log) - missing, len(self._log))]
 
     async def _wait(self) -> None:
-        waiting = asyncio.get_running_loop().create_future()
-        self._waiting.add(waiting)
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
         try:
-            await waiting
+            await waiter
         finally:
-            self._waiting.discard(waiting)
+            self._waiters.discard(waiter)
 
 
 def to_public_event(event: Event) -> Event:
@@ -83,25 +84,26 @@ class BusListener:
         self.cursor = cursor
 
     def check(self) -> None:
+        """Raise `CursorLostError` if the log no longer has the events after the cursor."""
         self._bus._list_after(self.cursor)  # noqa: SLF001  listener and bus belong together
 
     async def take(self) -> list[PublishedEvent]:
         """Wait for new events and return them all, with consecutive growth of one part merged."""
-        while not (news := self._bus._list_after(self.cursor)):  # noqa: SLF001
+        while not (published := self._bus._list_after(self.cursor)):  # noqa: SLF001
             await self._bus._wait()  # noqa: SLF001
-        self.cursor = news[-1].cursor
-        return merge_growth(news)
+        self.cursor = published[-1].cursor
+        return merge_growth(published)
 
     async def __aiter__(self) -> AsyncIterator[PublishedEvent]:
         while True:
-            for each in await self.take():
-                yield each
+            for published in await self.take():
+                yield published
 
 
-def merge_growth(news: list[PublishedEvent]) -> list[PublishedEvent]:
+def merge_growth(published: list[PublishedEvent]) -> list[PublishedEvent]:
     """Merge consecutive growth of the same part."""
     merged: list[PublishedEvent] = []
-    for each in news:
+    for each in published:
         last = merged[-1].event if merged else None
         event = each.event
         if isinstance(last, PartGrew) and isinstance(event, PartGrew) and follows(last, event):

@@ -34,8 +34,8 @@ from weft.model.transcript import Transcript
 from weft.store.contract import Store
 
 FLUSH_SECONDS = 0.25
-# If growth does not fit on the disk, it is stored in pieces of so many characters.
-PIECE = 4096
+# If growth does not fit on the disk, it is stored in pieces of this size.
+PIECE_CHARS = 4096
 
 
 class Journal:
@@ -45,8 +45,8 @@ class Journal:
         self._store = store
         self._bus = bus
         self._directory = directory
-        self._grown: dict[SessionID, list[PartGrew]] = {}
-        self._has_grown = asyncio.Event()
+        self._waiting_growth: dict[SessionID, list[PartGrew]] = {}
+        self._growth_arrived = asyncio.Event()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def commit(self, *events: Event, into: Transcript | None = None) -> None:
@@ -64,7 +64,7 @@ class Journal:
     async def _store_and_publish(
         self, durable: list[Durable], events: tuple[Event, ...], into: Transcript | None = None
     ) -> None:
-        sessions = {found for event in durable if (found := session_of(event)) is not None}
+        sessions = {session for event in durable if (session := session_of(event)) is not None}
         async with self._lock_all(sessions):
             await self._store_with_growth(sorted(sessions), durable)
             if into is not None:
@@ -72,15 +72,17 @@ class Journal:
             self._bus.publish(*events, directory=self._directory)
 
     async def _store_with_growth(self, sessions: list[SessionID], durable: list[Durable]) -> None:
-        """Store the waiting growth, except of parts that the events replace, then the events. If both do not fit, store the
-        events only."""
-        taken = {session: self._grown.pop(session, []) for session in sessions}
+        """Store the waiting growth, except of parts that the events replace, then the events.
+
+        If both do not fit on the disk, store only the events. The growth waits on.
+        """
+        waiting = {session: self._waiting_growth.pop(session, []) for session in sessions}
         replaced = {event.part.id for event in durable if isinstance(event, PartUpdated)}
         needed = {
-            session: [each for each in growth if each.part_id not in replaced]
-            for session, growth in taken.items()
+            session: [event for event in events if event.part_id not in replaced]
+            for session, events in waiting.items()
         }
-        growth = [each for waiting in needed.values() for each in waiting]
+        growth = [event for events in needed.values() for event in events]
         try:
             try:
                 await self._store.apply(*growth, *durable)
@@ -90,7 +92,7 @@ class Journal:
                 await self._store.apply(*durable)
                 self._put_back(needed)
         except BaseException:
-            self._put_back(taken)
+            self._put_back(waiting)
             raise
 
     async def begin(self, session: Session, *history: Durable) -> None:
@@ -100,7 +102,7 @@ class Journal:
         everything else out of the bus.
         """
         await run_to_completion(
-            self._store_and_publish([SessionCreated(info=session), *history], announce(session))
+            self._store_and_publish([SessionCreated(info=session), *history], to_creation_events(session))
         )
 
     async def discard(self, sessions: Sequence[SessionID], *, at: int) -> TrashBundle:
@@ -112,8 +114,8 @@ class Journal:
             for session in sessions:
                 await self._store_growth(session)
             trashed = await self._store.discard(sessions, at=at)
-            gone = [SessionDeleted(info=session) for session in reversed(trashed.sessions)]
-            self._bus.publish(*gone, directory=self._directory)
+            deleted = [SessionDeleted(info=session) for session in reversed(trashed.sessions)]
+            self._bus.publish(*deleted, directory=self._directory)
         return trashed
 
     async def restore(self, bundle: str) -> TrashBundle:
@@ -122,18 +124,18 @@ class Journal:
 
     async def _restore_and_publish(self, bundle: str) -> TrashBundle:
         trashed = await self._store.restore(bundle)
-        there = [event for session in trashed.sessions for event in announce(session)]
-        self._bus.publish(*there, directory=self._directory)
+        created = [event for session in trashed.sessions for event in to_creation_events(session)]
+        self._bus.publish(*created, directory=self._directory)
         return trashed
 
     def grow(self, growth: PartGrew) -> None:
         """Publish growth now, and store it soon."""
-        waiting = self._grown.setdefault(growth.session_id, [])
+        waiting = self._waiting_growth.setdefault(growth.session_id, [])
         if waiting and follows(waiting[-1], growth):
             waiting[-1] = replace(waiting[-1], delta=waiting[-1].delta + growth.delta)
         else:
             waiting.append(growth)
-        self._has_grown.set()
+        self._growth_arrived.set()
         self._bus.publish(growth, directory=self._directory)
 
     async def edit(self, session: SessionID, editor: Callable[[Session], Session]) -> Session:
@@ -176,9 +178,9 @@ class Journal:
 
     async def flush(self) -> None:
         """Store all waiting growth. If some cannot be stored, store the rest, then raise `StoreError`."""
-        self._has_grown.clear()
+        self._growth_arrived.clear()
         failed: StoreError | None = None
-        for session in list(self._grown):
+        for session in list(self._waiting_growth):
             try:
                 await self.flush_session(session)
             except StoreError as error:
@@ -196,7 +198,7 @@ class Journal:
 
     async def _store_growth(self, session: SessionID) -> None:
         """Store as much growth as fits. Raise `StoreError` if that is not all; the rest waits."""
-        waiting = self._grown.pop(session, [])
+        waiting = self._waiting_growth.pop(session, [])
         if not waiting:
             return
         try:
@@ -215,13 +217,13 @@ class Journal:
         """Let growth that was not stored wait again, before newer growth."""
         for session, waiting in growth.items():
             if waiting:
-                self._grown[session] = waiting + self._grown.get(session, [])
-                self._has_grown.set()
+                self._waiting_growth[session] = waiting + self._waiting_growth.get(session, [])
+                self._growth_arrived.set()
 
     async def keep_flushing(self, clock: Clock) -> None:
         """Store growth every `FLUSH_SECONDS` until cancelled."""
         while True:
-            await self._has_grown.wait()
+            await self._growth_arrived.wait()
             await clock.sleep(FLUSH_SECONDS)
             # On a full disk the growth waits on. The next commit, which somebody awaits, raises the error.
             with suppress(StoreError):
@@ -230,9 +232,9 @@ class Journal:
     @asynccontextmanager
     async def _lock_all(self, sessions: Iterable[SessionID]) -> AsyncIterator[None]:
         """Lock sessions, so that events are published in the order in which they were stored."""
-        async with AsyncExitStack() as held:
+        async with AsyncExitStack() as locks:
             for session in sorted(set(sessions)):
-                await held.enter_async_context(self._lock(session))
+                await locks.enter_async_context(self._lock(session))
             yield
 
     def _lock(self, session: SessionID) -> asyncio.Lock:
@@ -244,21 +246,24 @@ class Journal:
 
 def _split(growth: PartGrew) -> list[PartGrew]:
     """Split growth into pieces that may fit on a nearly full disk."""
-    starts = range(0, len(growth.delta), PIECE)
+    starts = range(0, len(growth.delta), PIECE_CHARS)
     return [
-        replace(growth, delta=growth.delta[start : start + PIECE], offset=growth.offset + start)
+        replace(growth, delta=growth.delta[start : start + PIECE_CHARS], offset=growth.offset + start)
         for start in starts
     ]
 
 
-def announce(session: Session) -> tuple[Event, ...]:
-    """Return the events for a new session. As in OpenCode, `session.updated` follows `session.created`: OpenCode's terminal
-    listens only to the former."""
+def to_creation_events(session: Session) -> tuple[Event, ...]:
+    """Return the events for a new session.
+
+    As in OpenCode, `session.updated` follows `session.created`: OpenCode's terminal listens to `session.updated` only.
+    """
     return SessionCreated(info=session), SessionUpdated(info=session)
 
 
 @asynccontextmanager
 async def open_journal(store: Store, bus: Bus, clock: Clock, *, directory: str) -> AsyncIterator[Journal]:
+    """Open a journal that stores growth every `FLUSH_SECONDS`, and all that waits when it is closed."""
     journal = Journal(store, bus, directory=directory)
     async with open_tasks() as tasks:
         flushing = tasks.create_task(journal.keep_flushing(clock))

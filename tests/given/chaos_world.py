@@ -57,7 +57,8 @@ class Readers:
         asked = UserMessage(id=MessageID("msg_x"), session_id=SessionID("ses_x"), time=Moment(created=NOW))
         agent = Agent(name="build", mode="primary")
         self._parameters = {
-            name: make_parameters(wire.model, agent, asked, most=32_000) for name, wire in WIRES.items()
+            name: make_parameters(wire.model, agent, asked, output_limit=32_000)
+            for name, wire in WIRES.items()
         }
         self.refused: list[str] = []
         self.asked = 0

@@ -81,7 +81,7 @@ def open_post(
         heard.set()
 
     mint = Mint(clock.now, Random(f"{directory} {project} {seed}").randbytes)
-    around = GateContext(clock=clock, mint=mint, project=project, tell=tell)
+    around = GateContext(clock=clock, mint=mint, project=project, publish=tell)
     books = open_permission_records(directory, around)
     said = replace(AskPolicy(answered=True, person="ada", owner="here"), **terms)
     return Post(

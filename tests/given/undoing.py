@@ -80,7 +80,7 @@ class Desk:
 
     async def ends_its_step(self) -> tuple[Patch, ...]:
         found = await self.snapshots.take(self.session)
-        await self.snapshots.stored(self.session)
+        await self.snapshots.mark_stored(self.session)
         self.patches += found
         return found
 

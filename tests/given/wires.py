@@ -82,8 +82,10 @@ def next_requests(
     yield "step", build_request(runtime, history, ModelStep(prompt), model, BASIS)
     yield "last step", build_request(runtime, history, ModelStep(prompt, last=True), model, BASIS)
     most = runtime.output_limit
-    for piece in split_for_summary(history, prompt, model, most=most):
-        asked = list_summary_requests(piece, "", request=prompt, agent=SUMMARISER, model=model, most=most)
+    for piece in split_for_summary(history, prompt, model, output_limit=most):
+        asked = list_summary_requests(
+            piece, "", request=prompt, agent=SUMMARISER, model=model, output_limit=most
+        )
         for request in asked:
             yield "summary", request
 

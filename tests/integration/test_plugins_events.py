@@ -75,7 +75,7 @@ async def test_one_that_raises_there_is_left_alone_and_the_turn_goes_on(project:
 
 
 async def test_one_that_cannot_keep_up_misses_events_and_that_is_told() -> None:
-    bus, said, heard = Bus(held=4), [], []
+    bus, said, heard = Bus(size=4), [], []
     go, begun, outside = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
 
     def slow(told: Happened, now: object) -> None:

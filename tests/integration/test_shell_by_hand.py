@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from given.house import PLACE, House, open_house, say
+from weft.context.history import USER_RAN_TOOL
 from weft.errors import InvalidInputError, NotFoundError, SessionBusyError
 from weft.host.processes import ProcessCommand, run_command
 from weft.model.event import PartUpdated, SessionRested, StatusChanged
@@ -22,7 +23,6 @@ from weft.model.permission import Rule
 from weft.model.session import Busy, Idle
 from weft.provider.contract import TextContent, ToolTurn, UserTurn
 from weft.provider.scripted import Say
-from weft.run.decide import RUN_BY_HAND
 from weft.run.shell import to_argv
 
 DENY = (Rule(permission="*", pattern="*", action="deny"),)
@@ -76,7 +76,7 @@ async def test_it_stands_in_the_session_and_no_model_is_asked(tmp_path: Path) ->
         assert stored == answer
         assert isinstance(said.info, UserMessage)
         assert [(part.text, part.synthetic) for part in said.parts if isinstance(part, TextPart)] == [
-            (RUN_BY_HAND, True)
+            (USER_RAN_TOOL, True)
         ]
         assert isinstance(answer.info, AssistantMessage)
         assert (answer.info.parent_id, answer.info.agent, answer.info.finish, answer.info.error) == (
@@ -103,7 +103,7 @@ async def test_the_model_reads_of_it_with_the_next_prompt(tmp_path: Path) -> Non
         told, called, result, asked = request.messages
 
         assert isinstance(told, UserTurn)
-        assert told.content == (TextContent(text=RUN_BY_HAND),)
+        assert told.content == (TextContent(text=USER_RAN_TOOL),)
         assert called.content[0].input == {"command": "echo hello; exit 3"}  # type: ignore[union-attr]
         assert isinstance(result, ToolTurn)
         assert result.content[0].output == "hello\n\n\n<metadata>\nexit code 3\n</metadata>"
@@ -187,7 +187,7 @@ def is_alive(pid: int) -> bool:
 async def test_aborted_before_it_began_nothing_stays_open(tmp_path: Path) -> None:
     async with open_in(tmp_path) as (house, session):
         running = asyncio.create_task(house.api.shell(session, ShellInput(command="touch ran")))
-        await stored(house, RUN_BY_HAND)
+        await stored(house, USER_RAN_TOOL)
         while not await house.api.abort(session):
             await asyncio.wait([running], timeout=0)
         answer = await running

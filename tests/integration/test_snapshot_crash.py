@@ -119,7 +119,7 @@ async def test_what_a_dead_process_was_doing_can_be_undone(
         assert (session, patch.files) == (SESSION, tuple(str(desk.root / name) for name in changed))
     async with open_desk(tmp_path) as desk:  # it was not said to be stored, and so it is told again
         assert (await desk.snapshots.recover(stands)).patches == recovered.patches
-        await desk.snapshots.stored(SESSION)
+        await desk.snapshots.mark_stored(SESSION)
         desk.patches = [patch]
         await desk.undoes()
     async with open_desk(tmp_path) as desk:

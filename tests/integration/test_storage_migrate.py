@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from given.small_tree import CHILD, FIRST, OTHER, contents, fill, opened, put_session
 from weft.errors import StoreError
 from weft.host.now import now
-from weft.maintenance.migrate import Migration, SessionDigest, digest_session, migrate, read_parcel
+from weft.maintenance.migrate import Migration, SessionDigest, digest_session, migrate, read_export
 from weft.maintenance.verify import VerifyResult, verify_store
 from weft.model.event import (
     Durable,
@@ -47,7 +47,7 @@ def outcomes(migration: Migration) -> dict[str, str]:
 
 async def hashes(store: Store) -> dict[str, str]:
     return {
-        each.id: digest_session(await read_parcel(store, each)).hash for each in await store.list_sessions()
+        each.id: digest_session(await read_export(store, each)).hash for each in await store.list_sessions()
     }
 
 
@@ -74,7 +74,7 @@ async def test_a_tree_and_a_store_verify_alike(root: Path) -> None:
     await filled(store)
     result = verified(root)
     assert result.faults == ()
-    through_store = [digest_session(await read_parcel(store, each)) for each in await store.list_sessions()]
+    through_store = [digest_session(await read_export(store, each)) for each in await store.list_sessions()]
     assert sorted(result.digests, key=by_session) == sorted(through_store, key=by_session)
     [first] = [each for each in result.digests if each.session == FIRST]
     assert (first.messages, first.parts, first.diffs, first.todos) == (2, 4, 1, 1)

@@ -27,10 +27,10 @@ from weft.model.input import SessionInput, ShellInput
 from weft.model.message import UserMessage
 from weft.model.part import PatchPart, StepFinishPart, StepStartPart, TextPart, ToolPart
 from weft.model.session import SessionRevert, SessionSummary, Todo, get_weft_data
-from weft.session.revert_point import FOREIGN, UNKEPT
+from weft.session.revert_point import NO_SNAPSHOT, ONLY_OPENCODE_SNAPSHOT
 from weft.snapshot.location import SnapshotLocation, list_locations
 from weft.snapshot.objects import list_pins, list_sessions
-from weft.undo.revert import COMMANDS
+from weft.undo.revert import COMMAND_CAUTION
 
 
 @pytest.fixture
@@ -325,8 +325,8 @@ async def test_switched_off_nothing_is_kept_and_that_is_said(root: Path) -> None
 
         done = await loom.api.revert(loom.session, prompt)
 
-        assert done.files == (FileFate(file=str(root / "a.txt"), fate="uncovered", reason=UNKEPT),)
-        assert done.caution == COMMANDS
+        assert done.files == (FileFate(file=str(root / "a.txt"), fate="uncovered", reason=NO_SNAPSHOT),)
+        assert done.caution == COMMAND_CAUTION
         assert (text(root / "a.txt"), text(root / "b.txt")) == ("two\n", "two\n")
 
 
@@ -345,7 +345,7 @@ async def test_what_opencode_changed_is_left_alone_and_told(root: Path) -> None:
             )
         )
         done = await loom.api.revert(loom.session, prompt)
-        assert done.files == (FileFate(file=file, fate="uncovered", reason=FOREIGN),)
+        assert done.files == (FileFate(file=file, fate="uncovered", reason=ONLY_OPENCODE_SNAPSHOT),)
         assert text(root / "a.txt") == "one\n"
 
 

@@ -9,7 +9,7 @@ import pytest
 from weft.errors import ConflictError, DirectoryError, InvalidInputError, NotFoundError
 from weft.host.paths import paths_from
 from weft.local.worktrees import copy_trust, delete_worktree, discard_unused, enter_worktree, open_repository
-from weft.trust.decision import open_trust
+from weft.trust.decision import get_trust
 from weft.worktree.git import TreeMerge, WorktreeGit
 from weft.worktree.merge import MergedPath, MergeResult, merge_worktree
 from weft.worktree.repository import (
@@ -539,11 +539,11 @@ def test_a_worktree_with_the_files_that_were_vouched_for_is_trusted(desk: Desk) 
     desk.write(".opencode/command/hello.md", "Say hello.\n")
     desk.git("add", "-A")
     desk.git("commit", "-q", "-m", "A command")
-    open_trust(str(desk.root), os.environ).trust(1)
+    get_trust(str(desk.root), os.environ).trust(1)
     entered = enter_worktree(desk.repository, "x")
-    assert open_trust(entered.directory, os.environ).get_status().trusted
+    assert get_trust(entered.directory, os.environ).get_status().trusted
     delete_worktree(desk.repository, entered.worktree)
-    assert open_trust(str(desk.root), os.environ).get_status().trusted
+    assert get_trust(str(desk.root), os.environ).get_status().trusted
 
 
 def test_one_with_other_files_is_not(desk: Desk) -> None:
@@ -551,12 +551,12 @@ def test_one_with_other_files_is_not(desk: Desk) -> None:
     desk.git("add", "-A")
     desk.git("commit", "-q", "-m", "A command")
     desk.write(".opencode/command/hello.md", "Say goodbye.\n")
-    open_trust(str(desk.root), os.environ).trust(1)
+    get_trust(str(desk.root), os.environ).trust(1)
     entered = enter_worktree(desk.repository, "x")
-    assert not open_trust(entered.directory, os.environ).get_status().trusted
+    assert not get_trust(entered.directory, os.environ).get_status().trusted
     assert not copy_trust(desk.repository, entered.worktree)
 
 
 def test_one_of_a_project_that_is_not_trusted_is_not_either(desk: Desk) -> None:
     entered = enter_worktree(desk.repository, "x")
-    assert not open_trust(entered.directory, os.environ).get_status().trusted
+    assert not get_trust(entered.directory, os.environ).get_status().trusted

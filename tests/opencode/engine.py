@@ -19,7 +19,7 @@ from weft.provider.chunk import AnyChunk
 from weft.provider.contract import ModelRequest
 from weft.provider.registry import ServedModel
 from weft.provider.scripted import AnyMove, Say, ScriptedProvider
-from weft.run.title import REQUEST
+from weft.run.title import TITLE_REQUEST
 from weft.store.contract import Store
 from weft.store.url import open_store
 
@@ -35,7 +35,7 @@ class Speaking:
         self._script = script
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
-        if _words(request.messages[0].content) == REQUEST:
+        if _words(request.messages[0].content) == TITLE_REQUEST:
             return ScriptedProvider([[Say(text=TITLE)]], SystemClock()).stream(request)
         return self._script.stream(request)
 

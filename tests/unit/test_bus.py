@@ -72,7 +72,7 @@ async def test_a_listener_waits_for_news_and_is_woken_by_it() -> None:
 
 
 async def test_publishing_never_waits_and_needs_nobody_to_listen() -> None:
-    bus = Bus(held=2)
+    bus = Bus(size=2)
     publish(bus, *range(1, 101))
     assert bus.cursor == 100
 
@@ -139,7 +139,7 @@ async def test_resuming_at_the_end_waits() -> None:
 
 @pytest.mark.parametrize(("after", "oldest"), [(0, 3), (1, 3), (99, 3), (-1, 3)])
 def test_a_cursor_that_is_not_held_is_refused_at_once(after: int, oldest: int) -> None:
-    bus = Bus(held=3)
+    bus = Bus(size=3)
     publish(bus, 1, 2, 3, 4, 5)
     with pytest.raises(CursorLostError) as caught:
         bus.listen(after=after)
@@ -147,7 +147,7 @@ def test_a_cursor_that_is_not_held_is_refused_at_once(after: int, oldest: int) -
 
 
 async def test_the_oldest_cursor_that_can_be_resumed_is_the_one_before_the_oldest_event() -> None:
-    bus = Bus(held=3)
+    bus = Bus(size=3)
     publish(bus, 1, 2, 3, 4, 5)
     assert await heard(bus.listen(after=2)) == [3, 4, 5]
 
@@ -158,7 +158,7 @@ def test_a_cursor_of_an_earlier_life_of_the_server_is_refused() -> None:
 
 
 async def test_a_listener_that_fell_behind_is_told_so_and_can_start_anew() -> None:
-    bus = Bus(held=3)
+    bus = Bus(size=3)
     slow = bus.listen()
     publish(bus, 1, 2, 3)
     publish(bus, 4)

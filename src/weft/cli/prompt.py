@@ -25,7 +25,7 @@ from weft.model.spending import UNLIMITED, Budget
 from weft.model.wire import parse
 from weft.permission.rules import narrow
 from weft.run.attachments import MentionScope, list_mentions, resolve_mentions
-from weft.run.compaction import CONTINUE
+from weft.run.compaction import CONTINUE_PROMPT
 from weft.session.tree import choose_last_session
 
 TITLE_LENGTH = 50
@@ -145,7 +145,7 @@ def to_command_input(chosen: argparse.Namespace, words: str) -> CommandInput:
 
 
 def to_prompt_input(chosen: argparse.Namespace, words: str) -> PromptInput:
-    said = TextInput(text=words) if words.strip() else TextInput(text=CONTINUE, synthetic=True)
+    said = TextInput(text=words) if words.strip() else TextInput(text=CONTINUE_PROMPT, synthetic=True)
     return PromptInput(
         parts=(*(to_attachment(path) for path in chosen.file), said),
         model=parse_model(chosen.model),

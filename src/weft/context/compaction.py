@@ -23,10 +23,10 @@ from weft.model.search import RecallMatch
 from weft.model.session import Todo
 from weft.provider.contract import ModelMessage, TextContent, ToolTurn, UserTurn
 
-LONGEST_REQUEST = 8_000
-MOST_FILES = 50
-EDITING = frozenset({"edit", "write", "multiedit", "patch", "apply_patch"})
-DONE = frozenset({"completed", "cancelled"})
+MAX_REQUEST_CHARS = 8_000
+MAX_CHANGED_FILES = 50
+EDIT_TOOLS = frozenset({"edit", "write", "multiedit", "patch", "apply_patch"})
+CLOSED_STATUSES = frozenset({"completed", "cancelled"})
 
 
 def format_carryover(history: Sequence[MessageWithParts], todos: Iterable[Todo]) -> str:
@@ -40,9 +40,9 @@ def format_carryover(history: Sequence[MessageWithParts], todos: Iterable[Todo])
         ("The last request, word for word:", requests[-1:]),
         (
             "Still to be done:",
-            [f"- [{todo.status}] {todo.content}" for todo in todos if todo.status not in DONE],
+            [f"- [{todo.status}] {todo.content}" for todo in todos if todo.status not in CLOSED_STATUSES],
         ),
-        ("Files changed so far:", [f"- {file}" for file in list_changed_files(history)[-MOST_FILES:]]),
+        ("Files changed so far:", [f"- {file}" for file in list_changed_files(history)[-MAX_CHANGED_FILES:]]),
     ]
     return "\n\n".join("\n".join((head, *lines)) for head, lines in sections if any(lines))
 
@@ -57,7 +57,7 @@ def list_requests(history: Iterable[MessageWithParts]) -> Iterator[str]:
                 if isinstance(part, TextPart) and not part.synthetic and not part.ignored
             ).strip()
             if text:
-                yield text if len(text) <= LONGEST_REQUEST else text[:LONGEST_REQUEST] + " […]"
+                yield text if len(text) <= MAX_REQUEST_CHARS else text[:MAX_REQUEST_CHARS] + " […]"
 
 
 def list_changed_files(history: Iterable[MessageWithParts]) -> list[str]:
@@ -76,7 +76,7 @@ def _list_changed(part: object) -> Sequence[str]:
     match part:
         case PatchPart():
             return list_patch_files(part)
-        case ToolPart(tool=tool, state=CompletedState(input=input)) if tool in EDITING:
+        case ToolPart(tool=tool, state=CompletedState(input=input)) if tool in EDIT_TOOLS:
             path = input.get("filePath")
             return [path] if isinstance(path, str) else []
         case _:
@@ -85,32 +85,33 @@ def _list_changed(part: object) -> Sequence[str]:
 
 # The estimate of tokens may be too low, so a piece uses only this share of the context.
 SAFE_SHARE: Final = 0.7
-NEWEST_RESULTS: Final = 2
-LITTLE: Final = 0.1
-SHORT: Final = 2_000
+# A piece below this share of the largest piece is merged with the next one.
+MIN_PIECE_SHARE: Final = 0.1
+KEPT_RESULTS: Final = 2
+MAX_SHORTENED_CHARS: Final = 2_000
 
 
-def list_leaner(turns: Sequence[ModelMessage]) -> Iterator[tuple[ModelMessage, ...]]:
+def list_smaller_versions(turns: Sequence[ModelMessage]) -> Iterator[tuple[ModelMessage, ...]]:
     """Yield ever smaller versions of a conversation. A version that would be no smaller is skipped."""
-    before = tuple(turns)
-    for smaller in (without_media, without_old_results):
-        made = smaller(before)
-        if made != before:
-            yield made
-        before = made
+    current = tuple(turns)
+    for shrink in (without_media, without_old_results):
+        smaller = shrink(current)
+        if smaller != current:
+            yield smaller
+        current = smaller
 
 
 def without_old_results(turns: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
     """Return the conversation with a placeholder for all but the newest tool results."""
-    results = [number for number, turn in enumerate(turns) if isinstance(turn, ToolTurn)]
-    old = set(results[:-NEWEST_RESULTS])
-    return tuple(_clear(turn) if number in old else turn for number, turn in enumerate(turns))
+    results = [index for index, turn in enumerate(turns) if isinstance(turn, ToolTurn)]
+    old = set(results[:-KEPT_RESULTS])
+    return tuple(_clear_results(turn) if index in old else turn for index, turn in enumerate(turns))
 
 
-def _clear(turn: ModelMessage) -> ModelMessage:
+def _clear_results(turn: ModelMessage) -> ModelMessage:
     if not isinstance(turn, ToolTurn):
         return turn
-    return ToolTurn(content=tuple(replace(each, output=CLEARED, files=()) for each in turn.content))
+    return ToolTurn(content=tuple(replace(result, output=CLEARED, files=()) for result in turn.content))
 
 
 def shorten_turns(turns: Sequence[ModelMessage]) -> tuple[ModelMessage, ...]:
@@ -136,31 +137,32 @@ def _shorten(turn: ModelMessage) -> ModelMessage:
 
 
 def cut_text(text: str) -> str:
-    return text if len(text) <= SHORT else f"{text[:SHORT]} […]"
+    return text if len(text) <= MAX_SHORTENED_CHARS else f"{text[:MAX_SHORTENED_CHARS]} […]"
 
 
-def split_history(history: Sequence[MessageWithParts], most: int | None) -> list[Sequence[MessageWithParts]]:
-    """Split a history into pieces of at most about `most` tokens. A piece begins with a prompt if possible."""
-    if most is None:
+def split_history(
+    history: Sequence[MessageWithParts], max_tokens: int | None
+) -> list[Sequence[MessageWithParts]]:
+    """Split a history into pieces of at most about `max_tokens`. A piece begins with a prompt if possible."""
+    if max_tokens is None:
         return [history]
-    limit = int(most * SAFE_SHARE)
-    made: list[list[MessageWithParts]] = []
+    limit = int(max_tokens * SAFE_SHARE)
+    pieces: list[list[MessageWithParts]] = []
     size = 0
     for unit in _list_units(history, limit):
-        weight = sum(map(estimate_message, unit))
-        # A piece that would be tiny is merged with the next one.
-        if not made or (size + weight > limit and size > limit * LITTLE):
-            made.append([])
+        tokens = sum(map(estimate_message, unit))
+        if not pieces or (size + tokens > limit and size > limit * MIN_PIECE_SHARE):
+            pieces.append([])
             size = 0
-        made[-1].extend(unit)
-        size += weight
-    return list(made) or [history]
+        pieces[-1].extend(unit)
+        size += tokens
+    return list(pieces) or [history]
 
 
 def _list_units(history: Sequence[MessageWithParts], limit: int) -> Iterator[Sequence[MessageWithParts]]:
     """Yield the units that are not split: a prompt with its answers, or single messages if these are too long together."""
-    prompts = [number for number, message in enumerate(history) if isinstance(message.info, UserMessage)]
-    for start, end in pairwise([0, *(number for number in prompts if number), len(history)]):
+    prompts = [index for index, message in enumerate(history) if isinstance(message.info, UserMessage)]
+    for start, end in pairwise([0, *(index for index in prompts if index), len(history)]):
         turn = history[start:end]
         if sum(map(estimate_message, turn)) > limit:
             yield from ([message] for message in turn)
@@ -168,23 +170,23 @@ def _list_units(history: Sequence[MessageWithParts], limit: int) -> Iterator[Seq
             yield turn
 
 
-KEPT_TURNS = 2
+PROTECTED_TURNS = 2
 PROTECTED_TOKENS = 40_000
-WORTHWHILE_TOKENS = 20_000
+MIN_SAVED_TOKENS = 20_000
 PROTECTED_TOOLS = frozenset({"skill"})
 
 
-def list_forgettable(history: Sequence[MessageWithParts]) -> list[ToolPart]:
-    """Return the tool outputs to drop: those older than the newest 40,000 tokens of output and the last two turns.
+def list_prunable_calls(history: Sequence[MessageWithParts]) -> list[ToolPart]:
+    """Return the calls whose outputs to drop: those older than the last `PROTECTED_TURNS` and the newest `PROTECTED_TOKENS` of output.
 
-    Return none if dropping them would save less than 20,000 tokens.
+    Return none if dropping them would save no more than `MIN_SAVED_TOKENS`.
     """
-    seen = total = 0
+    turns = output_tokens = 0
     found: list[tuple[ToolPart, int]] = []
     for message in reversed(history):
         if isinstance(message.info, UserMessage):
-            seen += 1
-        if seen < KEPT_TURNS:
+            turns += 1
+        if turns < PROTECTED_TURNS:
             continue
         if isinstance(message.info, AssistantMessage) and message.info.summary:
             break
@@ -194,20 +196,20 @@ def list_forgettable(history: Sequence[MessageWithParts]) -> list[ToolPart]:
             if part.tool in PROTECTED_TOOLS:
                 continue
             if part.state.time.compacted is not None:
-                return _keep_if_worthwhile(found)
-            size = estimate(part.state.output)
-            total += size
-            if total > PROTECTED_TOKENS:
-                found.append((part, size))
-    return _keep_if_worthwhile(found)
+                return _to_worthwhile(found)
+            tokens = estimate(part.state.output)
+            output_tokens += tokens
+            if output_tokens > PROTECTED_TOKENS:
+                found.append((part, tokens))
+    return _to_worthwhile(found)
 
 
-def _keep_if_worthwhile(found: list[tuple[ToolPart, int]]) -> list[ToolPart]:
-    worth = sum(size for _, size in found) > WORTHWHILE_TOKENS
+def _to_worthwhile(found: list[tuple[ToolPart, int]]) -> list[ToolPart]:
+    worth = sum(size for _, size in found) > MIN_SAVED_TOKENS
     return [part for part, _ in found] if worth else []
 
 
-AROUND = 300
+EXCERPT_RADIUS = 300
 
 
 def list_cut_off(history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
@@ -217,15 +219,15 @@ def list_cut_off(history: Sequence[MessageWithParts]) -> Sequence[MessageWithPar
 
 def recall(history: Sequence[MessageWithParts], words: str, *, limit: int) -> list[RecallMatch]:
     """Search the cut-off history for texts that contain all the words. Return excerpts, the newest first."""
-    wanted = [re.compile(re.escape(word), re.IGNORECASE) for word in words.split()]
+    patterns = [re.compile(re.escape(word), re.IGNORECASE) for word in words.split()]
     found: list[RecallMatch] = []
     for message in reversed(list_cut_off(history)):
-        for by, text in _list_texts(message):
-            places = [pattern.search(text) for pattern in wanted]
-            first = min((place.start() for place in places if place), default=0)
-            if all(places):
+        for source, text in _list_texts(message):
+            matches = [pattern.search(text) for pattern in patterns]
+            first = min((match.start() for match in matches if match), default=0)
+            if all(matches):
                 found.append(
-                    RecallMatch(message_id=message.info.id, by=by, excerpt=make_excerpt(text, first))
+                    RecallMatch(message_id=message.info.id, by=source, excerpt=make_excerpt(text, first))
                 )
             if len(found) == limit:
                 return found
@@ -233,11 +235,13 @@ def recall(history: Sequence[MessageWithParts], words: str, *, limit: int) -> li
 
 
 def make_excerpt(text: str, at: int) -> str:
-    start, end = max(0, at - AROUND), at + AROUND
+    """Return the text around a position."""
+    start, end = max(0, at - EXCERPT_RADIUS), at + EXCERPT_RADIUS
     return ("…" if start else "") + text[start:end].strip() + ("…" if end < len(text) else "")
 
 
 def _list_texts(message: MessageWithParts) -> Iterator[tuple[str, str]]:
+    """Yield who wrote a text (the user, the assistant or a tool), and the text."""
     role = "user" if isinstance(message.info, UserMessage) else "assistant"
     for part in message.parts:
         if found := _find_text(part, role):

@@ -33,22 +33,23 @@ def make_refusal_mark(kind: FaultKind, model: ModelRef) -> dict[str, str]:
 
 
 class Exclusions(Struct, frozen=True, kw_only=True):
-    """The positions in a history before which signatures and files are excluded; 0 if nothing was refused."""
+    """The positions in a history before which signatures and media are excluded; 0 if nothing was refused."""
 
-    unsigned: int = 0
-    unseen: int = 0
+    signatures_before: int = 0
+    media_before: int = 0
 
 
+# The position of a message, and the metadata of a failed attempt at it.
 Refusal = tuple[int, Mapping[str, Any]]
 
 
 def exclude_refused(history: Sequence[MessageWithParts], model: Model) -> Sequence[MessageWithParts]:
     """Return the history without the content that this model's API refused."""
-    refusals = [(at, mark) for at, message in enumerate(history) for mark in list_refusals(message)]
+    refusals = [(index, mark) for index, message in enumerate(history) for mark in list_refusals(message)]
     exclusions = find_exclusions(model, refusals)
     if exclusions == Exclusions():
         return history
-    return [exclude_from(message, at, exclusions) for at, message in enumerate(history)]
+    return [exclude_from(message, index, exclusions) for index, message in enumerate(history)]
 
 
 def list_refusals(message: MessageWithParts) -> list[Mapping[str, Any]]:
@@ -62,18 +63,22 @@ def list_refusals(message: MessageWithParts) -> list[Mapping[str, Any]]:
 
 def is_refused(answers: Iterable[MessageWithParts], model: Model) -> bool:
     """Return True if the model's API refused a request for one of these answers as a bad request."""
-    refused = make_refusal_mark(BAD_REQUEST, to_ref(model))
-    return any(refused.items() <= mark.items() for message in answers for mark in list_refusals(message))
+    bad_request = make_refusal_mark(BAD_REQUEST, to_ref(model))
+    return any(bad_request.items() <= mark.items() for message in answers for mark in list_refusals(message))
 
 
 def find_exclusions(model: Model, refusals: Iterable[Refusal]) -> Exclusions:
     """Return what to exclude: everything before the last message for which the API refused such content."""
-    asked = ModelRef(provider_id=model.provider_id, model_id=model.id)
-    unsigned, unseen = make_refusal_mark(SIGNATURE, asked), make_refusal_mark(MEDIA, asked)
-    found = list(refusals)
+    ref = to_ref(model)
+    signature_mark, media_mark = make_refusal_mark(SIGNATURE, ref), make_refusal_mark(MEDIA, ref)
+    positions = list(refusals)
     return Exclusions(
-        unsigned=max((at for at, mark in found if unsigned.items() <= mark.items()), default=0),
-        unseen=max((at for at, mark in found if unseen.items() <= mark.items()), default=0),
+        signatures_before=max(
+            (index for index, mark in positions if signature_mark.items() <= mark.items()), default=0
+        ),
+        media_before=max(
+            (index for index, mark in positions if media_mark.items() <= mark.items()), default=0
+        ),
     )
 
 
@@ -83,23 +88,24 @@ def can_exclude(history: Sequence[MessageWithParts], kind: FaultKind, model: Mod
         return False
     shown = exclude_refused(history, model)
     if kind == SIGNATURE:
-        own = (message for message in shown if _is_of(message, model))
-        return any(_is_signed(part) for message in own for part in message.parts)
+        answers = (message for message in shown if _is_answer_of(message, model))
+        return any(_is_signed(part) for message in answers for part in message.parts)
     return any(_has_media(part) for message in shown for part in message.parts)
 
 
-def exclude_from(message: MessageWithParts, at: int, exclusions: Exclusions) -> MessageWithParts:
+def exclude_from(message: MessageWithParts, index: int, exclusions: Exclusions) -> MessageWithParts:
     """Return the message at this position without the excluded content."""
-    signatures, media = at < exclusions.unsigned, at < exclusions.unseen
+    excludes_signatures = index < exclusions.signatures_before
+    excludes_media = index < exclusions.media_before
     parts: Iterable[AnyPart] = message.parts
-    if signatures and isinstance(message.info, AssistantMessage):
+    if excludes_signatures and isinstance(message.info, AssistantMessage):
         parts = map(_remove_signature, parts)
-    if media:
+    if excludes_media:
         parts = map(_remove_media, parts)
-    return replace(message, parts=tuple(parts)) if signatures or media else message
+    return replace(message, parts=tuple(parts)) if excludes_signatures or excludes_media else message
 
 
-def _is_of(message: MessageWithParts, model: Model) -> bool:
+def _is_answer_of(message: MessageWithParts, model: Model) -> bool:
     """Return True for an answer of this model. Signatures of other models are never shown to it."""
     info = message.info
     return isinstance(info, AssistantMessage) and (info.provider_id, info.model_id) == (

@@ -1,4 +1,4 @@
-"""Convert a stored history into messages for a model. They are valid whatever was interrupted (pure; spec 7.6, 7.7)."""
+"""Convert a stored history into messages for a model (pure). They are valid even if calls or answers were interrupted."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -38,17 +38,18 @@ from weft.provider.contract import (
 )
 
 COMPACTION_REQUEST = "What did we do so far?"
+# OpenCode's sentence. Both engines write it as the prompt of a manual command, and recognise such a command by it.
 USER_RAN_TOOL = "The following tool was executed by the user"
 CLEARED = "[Old tool result content cleared]"
 INTERRUPTED = "[Tool execution was interrupted]"
-NOT_SAID = (StepStartPart, StepFinishPart, ReasoningPart, RetryPart)
+PARTS_WITHOUT_CONTENT = (StepStartPart, StepFinishPart, ReasoningPart, RetryPart)
 SHOWN_AS_TEXT = ("text/plain", "application/x-directory")
 
 
 def since_compaction(history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
     """Return the history from the last complete compaction on: its request, its summary and all that follows."""
-    many = sum(1 for _ in iterate_since_compaction(history))
-    return history if many == len(history) else history[len(history) - many :]
+    count = sum(1 for _ in iterate_since_compaction(history))
+    return history if count == len(history) else history[len(history) - count :]
 
 
 def iterate_since_compaction(history: Sequence[MessageWithParts]) -> Iterator[MessageWithParts]:
@@ -67,9 +68,9 @@ def iterate_since_compaction(history: Sequence[MessageWithParts]) -> Iterator[Me
 def find_last_cut(history: Sequence[MessageWithParts]) -> CompactionPart | None:
     """Return the part that marks the last compaction, or None if the model sees the full history."""
     shown = since_compaction(history)
-    first = shown[0].parts if shown else ()
-    marks = (part for part in first if isinstance(part, CompactionPart) and not part.undone)
-    return next(marks, None) if len(shown) < len(history) else None
+    first_parts = shown[0].parts if shown else ()
+    cuts = (part for part in first_parts if isinstance(part, CompactionPart) and not part.undone)
+    return next(cuts, None) if len(shown) < len(history) else None
 
 
 def asks_for_summary(message: MessageWithParts) -> bool:
@@ -78,6 +79,7 @@ def asks_for_summary(message: MessageWithParts) -> bool:
 
 
 def is_undone(message: MessageWithParts) -> bool:
+    """Return True if the message requests a compaction that was undone."""
     return any(isinstance(part, CompactionPart) and part.undone for part in message.parts)
 
 
@@ -105,7 +107,7 @@ def to_turns(message: MessageWithParts, model: Model) -> Iterable[ModelMessage]:
 
 
 def _to_user_turns(parts: Iterable[AnyPart]) -> list[UserTurn]:
-    content = [shown for part in parts if (shown := _to_user_content(part)) is not None]
+    content = [converted for part in parts if (converted := _to_user_content(part)) is not None]
     return [UserTurn(content=tuple(content))] if content else []
 
 
@@ -127,7 +129,7 @@ def _is_shown(info: AssistantMessage, parts: Iterable[AnyPart]) -> bool:
     """Return False for a failed answer, unless it is complete, or was interrupted from outside and has content."""
     if info.error is None or isinstance(info.error, StructureFailure):
         return True
-    has_content = any(not isinstance(part, NOT_SAID) for part in parts)
+    has_content = any(not isinstance(part, PARTS_WITHOUT_CONTENT) for part in parts)
     return isinstance(info.error, AbortedFailure | DeadlineFailure | StorageFailure) and has_content
 
 
@@ -135,37 +137,37 @@ def _to_assistant_turns(
     info: AssistantMessage, parts: Iterable[AnyPart], model: Model
 ) -> Iterable[ModelMessage]:
     # Metadata of one provider (signatures) means nothing to another model, which may refuse it.
-    same = (info.provider_id, info.model_id) == (model.provider_id, model.id)
+    same_model = (info.provider_id, info.model_id) == (model.provider_id, model.id)
     block: list[TextPart | ReasoningPart | ToolPart] = []
     for part in parts:
         match part:
             case StepStartPart():
-                yield from _to_block_turns(block, same=same)
+                yield from _to_block_turns(block, same_model=same_model)
                 block = []
             case TextPart(ignored=False) | ReasoningPart(ignored=False) | ToolPart():
                 block.append(part)
             case _:
                 pass
-    yield from _to_block_turns(block, same=same)
+    yield from _to_block_turns(block, same_model=same_model)
 
 
 def _to_block_turns(
-    block: list[TextPart | ReasoningPart | ToolPart], *, same: bool
+    block: list[TextPart | ReasoningPart | ToolPart], *, same_model: bool
 ) -> Iterable[ModelMessage]:
     content = [
-        _to_content(part, same=same)
+        _to_content(part, same_model=same_model)
         for part in block
         if isinstance(part, ToolPart) or part.text or part.metadata
     ]
     if content:
         yield AssistantTurn(content=tuple(content))
-    results = [_to_result(part, same=same) for part in block if isinstance(part, ToolPart)]
+    results = [_to_result(part, same_model=same_model) for part in block if isinstance(part, ToolPart)]
     if results:
         yield ToolTurn(content=tuple(results))
 
 
-def _to_content(part: TextPart | ReasoningPart | ToolPart, *, same: bool) -> AssistantContent:
-    metadata = part.metadata if same else None
+def _to_content(part: TextPart | ReasoningPart | ToolPart, *, same_model: bool) -> AssistantContent:
+    metadata = part.metadata if same_model else None
     match part:
         case TextPart():
             return TextContent(text=part.text, metadata=metadata)
@@ -177,7 +179,7 @@ def _to_content(part: TextPart | ReasoningPart | ToolPart, *, same: bool) -> Ass
             )
 
 
-def _to_result(part: ToolPart, *, same: bool) -> ResultContent:
+def _to_result(part: ToolPart, *, same_model: bool) -> ResultContent:
     output, failed = "", False
     files: tuple[MediaContent, ...] = ()
     match part.state:
@@ -195,7 +197,7 @@ def _to_result(part: ToolPart, *, same: bool) -> ResultContent:
         output=output,
         error=failed,
         files=files,
-        metadata=part.metadata if same else None,
+        metadata=part.metadata if same_model else None,
     )
 
 

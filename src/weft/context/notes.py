@@ -17,8 +17,8 @@ from weft.model.message import MessageWithParts, UserMessage
 from weft.model.part import TextPart
 from weft.model.wire import from_plain, to_plain
 
-OURS = "weft"
-END = "\n</system-reminder>"
+WEFT_KEY = "weft"
+REMINDER_END = "\n</system-reminder>"
 
 
 class ContextNote(Struct, frozen=True, kw_only=True):
@@ -29,30 +29,30 @@ class ContextNote(Struct, frozen=True, kw_only=True):
 
 
 def wrap_reminder(text: str) -> str:
-    return f"<system-reminder>\n{text}{END}"
+    return f"<system-reminder>\n{text}{REMINDER_END}"
 
 
-def list_notes(known: Briefing, found: Briefing) -> list[ContextNote]:
+def list_notes(known: Briefing, current: Briefing) -> list[ContextNote]:
     """Return the notes for a model that knows one briefing, and is to work with another."""
-    before = {each.source: each.text for each in known.instructions}
-    after = {each.source for each in found.instructions}
-    notes = [_make_environment_note(found.environment, before=known.environment)]
+    known_texts = {instruction.source: instruction.text for instruction in known.instructions}
+    current_sources = {instruction.source for instruction in current.instructions}
+    notes = [_make_environment_note(current.environment, before=known.environment)]
     notes += [
-        _make_instruction_note(each, new=each.source not in before)
-        for each in found.instructions
-        if before.get(each.source) != each.text
+        _make_instruction_note(instruction, new=instruction.source not in known_texts)
+        for instruction in current.instructions
+        if known_texts.get(instruction.source) != instruction.text
     ]
-    notes += [_make_removed_note(source) for source in before if source not in after]
+    notes += [_make_removed_note(source) for source in known_texts if source not in current_sources]
     return [note for note in notes if note is not None]
 
 
 def _make_environment_note(environment: Environment, *, before: Environment) -> ContextNote | None:
     if environment == before:
         return None
-    moved = replace(environment, today=before.today) != before
+    is_new_place = replace(environment, today=before.today) != before
     text = (
         f"Your working environment has changed.\n\n{describe_environment(environment)}"
-        if moved
+        if is_new_place
         else f"Today's date is now {environment.today}."
     )
     return ContextNote(text=wrap_reminder(text), about={"environment": to_plain(environment)})
@@ -65,7 +65,7 @@ def _make_instruction_note(instruction: Instruction, *, new: bool) -> ContextNot
         else "These instructions have changed. They now say the following, and what they said before no longer holds."
     )
     text = wrap_reminder(f"{text}\n\n{format_instruction(instruction)}")
-    end = len(text) - len(END)
+    end = len(text) - len(REMINDER_END)
     span = [end - len(instruction.text), end]
     return ContextNote(text=text, about={"instruction": {"source": instruction.source, "span": span}})
 
@@ -84,13 +84,15 @@ def list_note_parts(message: MessageWithParts) -> list[TextPart]:
     """Return the notes in a prompt."""
     if not isinstance(message.info, UserMessage):
         return []
-    return [part for part in message.parts if isinstance(part, TextPart) and OURS in (part.metadata or {})]
+    return [
+        part for part in message.parts if isinstance(part, TextPart) and WEFT_KEY in (part.metadata or {})
+    ]
 
 
 def apply_notes(briefing: Briefing, notes: Iterable[TextPart]) -> Briefing:
     """Return the briefing with the changes that the notes announced."""
     for part in notes:
-        briefing = _apply_note(briefing, part.text, (part.metadata or {}).get(OURS))
+        briefing = _apply_note(briefing, part.text, (part.metadata or {}).get(WEFT_KEY))
     return briefing
 
 
@@ -114,7 +116,8 @@ def _with_instruction(briefing: Briefing, instruction: Instruction) -> Briefing:
     sources = [each.source for each in briefing.instructions]
     if instruction.source not in sources:
         return replace(briefing, instructions=(*briefing.instructions, instruction))
-    at = sources.index(instruction.source)
+    index = sources.index(instruction.source)
     return replace(
-        briefing, instructions=(*briefing.instructions[:at], instruction, *briefing.instructions[at + 1 :])
+        briefing,
+        instructions=(*briefing.instructions[:index], instruction, *briefing.instructions[index + 1 :]),
     )

@@ -6,20 +6,20 @@ from typing import Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from weft.context.notes import OURS, ContextNote, wrap_reminder
+from weft.context.notes import WEFT_KEY, ContextNote, wrap_reminder
 from weft.context.system import read_text
 from weft.model.ids import PartID
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
 from weft.model.part import AnyPart, CompactionPart, Moment, TextPart, ToolPart
 from weft.provider.contract import ModelMessage, TextContent, UserTurn
 
-PLAN = "plan"
+PLAN_AGENT = "plan"
 
 
 class ReminderState(Struct, frozen=True, kw_only=True):
     """What the messages before one mean for its reminders.
 
-    `busy_until` is when the last answer ended. `planned` says that plan mode was on, and the model was not told of its end.
+    `busy_until` is when the last answer ended. `planned` says that plan mode was on, and no reminder has said yet that it ended.
     """
 
     busy_until: float = 0
@@ -29,38 +29,38 @@ class ReminderState(Struct, frozen=True, kw_only=True):
 def add_reminders(history: Iterable[MessageWithParts], *, plan_files: bool) -> list[MessageWithParts]:
     """Return the history with the reminders that are shown and not stored. With `plan_files`, those on plans are stored instead."""
     shown: list[MessageWithParts] = []
-    before = ReminderState()
+    state = ReminderState()
     for message in history:
-        changed, before = show_message(message, before, plan_files=plan_files)
-        shown.append(changed)
+        reminded, state = show_message(message, state, plan_files=plan_files)
+        shown.append(reminded)
     return shown
 
 
 def show_message(
-    message: MessageWithParts, before: ReminderState, *, plan_files: bool
+    message: MessageWithParts, state: ReminderState, *, plan_files: bool
 ) -> tuple[MessageWithParts, ReminderState]:
     """Return the message with its reminders, and the state for the next message."""
     info = message.info
     if isinstance(info, UserMessage):
-        reminders = [] if plan_files else _list_plan_reminders(info.agent, planned=before.planned)
-        queued = info.time.created < before.busy_until
-        if not (reminders or queued) or _asks_for_summary(message):
-            return message, before
-        planned = before.planned and info.agent == PLAN
-        return _add_reminders(message, reminders, queued=queued), replace(before, planned=planned)
+        reminders = [] if plan_files else _list_plan_reminders(info.agent, planned=state.planned)
+        queued = info.time.created < state.busy_until
+        if not (reminders or queued) or _has_compaction(message):
+            return message, state
+        planned = state.planned and info.agent == PLAN_AGENT
+        return _add_reminders(message, reminders, queued=queued), replace(state, planned=planned)
     if info.error is not None:
-        return message, before
+        return message, state
     completed = info.time.completed
-    until = max(before.busy_until, float("inf") if completed is None else completed)
-    return message, ReminderState(busy_until=until, planned=before.planned or info.agent == PLAN)
+    busy_until = max(state.busy_until, float("inf") if completed is None else completed)
+    return message, ReminderState(busy_until=busy_until, planned=state.planned or info.agent == PLAN_AGENT)
 
 
-def _asks_for_summary(message: MessageWithParts) -> bool:
+def _has_compaction(message: MessageWithParts) -> bool:
     return any(isinstance(part, CompactionPart) for part in message.parts)
 
 
 def _list_plan_reminders(agent: str, *, planned: bool) -> list[str]:
-    if agent == PLAN:
+    if agent == PLAN_AGENT:
         return [wrap_reminder(read_text("plan"))]
     return [wrap_reminder(read_text("build_switch"))] if planned else []
 
@@ -87,7 +87,7 @@ def _wrap_queued(part: AnyPart) -> AnyPart:
     """Mark a text that the person sent during a run, so that the model neither ignores it nor starts over."""
     if not isinstance(part, TextPart) or part.synthetic or part.ignored or not part.text.strip():
         return part
-    # OpenCode's text, so that a model reads such a message the same way in both.
+    # OpenCode's text, so that a model reads such a message the same way in both engines.
     text = (
         f"The user sent the following message:\n{part.text}\n\n"
         "Please address this message and continue with your tasks."
@@ -113,17 +113,17 @@ def make_plan_note(
     history: Sequence[MessageWithParts], prompt: UserMessage, path: str, *, exists: bool
 ) -> ContextNote | None:
     """Return the note on the plan file that a prompt needs, or None. `history` is what came before the prompt."""
-    # A summary cuts off earlier notes, so it counts as the last answer. But nobody takes work over from the summary's agent.
+    # A summary cuts off earlier notes, so its agent counts as the last one. But it has done no work that another agent takes over.
     answers = [message.info for message in history if isinstance(message.info, AssistantMessage)]
-    last = answers[-1].agent if answers else None
-    worked = next((answer.agent for answer in reversed(answers) if not answer.summary), None)
-    if prompt.agent == PLAN and last != PLAN:
+    last_agent = answers[-1].agent if answers else None
+    working_agent = next((answer.agent for answer in reversed(answers) if not answer.summary), None)
+    if prompt.agent == PLAN_AGENT and last_agent != PLAN_AGENT:
         state = "It exists: read it, and go on from it." if exists else "It does not exist yet: create it."
         text = read_text("plan_file").replace("{path}", path).replace("{state}", state)
         return ContextNote(text=wrap_reminder(text), about={"reminder": "plan"})
-    if prompt.agent != PLAN and worked == PLAN and exists:
-        handed_over = f"A plan file exists at {path}. You should execute on the plan defined within it"
-        text = f"{read_text('build_switch')}\n\n{handed_over}"
+    if prompt.agent != PLAN_AGENT and working_agent == PLAN_AGENT and exists:
+        instruction = f"A plan file exists at {path}. You should execute on the plan defined within it"
+        text = f"{read_text('build_switch')}\n\n{instruction}"
         return ContextNote(text=wrap_reminder(text), about={"reminder": "build"})
     return None
 
@@ -131,12 +131,12 @@ def make_plan_note(
 def has_plan_note(message: MessageWithParts) -> bool:
     """Return True if the prompt already has a note on plans."""
     return any(
-        isinstance(part, TextPart) and "reminder" in ((part.metadata or {}).get(OURS) or {})
+        isinstance(part, TextPart) and "reminder" in ((part.metadata or {}).get(WEFT_KEY) or {})
         for part in message.parts
     )
 
 
-# The tool with which a model hands over a value.
+# The tool that a model calls to hand over a value.
 VALUE_TOOL: Final = "StructuredOutput"
 
 
@@ -145,11 +145,11 @@ def get_json_format(prompt: UserMessage) -> JsonFormat | None:
     return prompt.format if isinstance(prompt.format, JsonFormat) else None
 
 
-def ended_in_words(message: MessageWithParts) -> bool:
+def ended_without_calls(message: MessageWithParts) -> bool:
     """Return True if an answer is complete and has no tool calls."""
     info = message.info
-    ended = isinstance(info, AssistantMessage) and info.error is None and info.finish is not None
-    return ended and not any(isinstance(part, ToolPart) for part in message.parts)
+    is_complete = isinstance(info, AssistantMessage) and info.error is None and info.finish is not None
+    return is_complete and not any(isinstance(part, ToolPart) for part in message.parts)
 
 
 def is_missing_value(message: MessageWithParts) -> bool:
@@ -159,18 +159,18 @@ def is_missing_value(message: MessageWithParts) -> bool:
         isinstance(info, AssistantMessage)
         and not info.summary
         and info.structured is UNSET
-        and ended_in_words(message)
+        and ended_without_calls(message)
     )
 
 
 def make_value_reminder(prompt: UserMessage, answer: AssistantMessage) -> MessageWithParts:
-    """Return a message that reminds the model to hand over the value, to show after such an answer."""
-    words = TextPart(
+    """Return a message that reminds the model to hand over the value. It is shown after an answer without the value."""
+    part = TextPart(
         id=PartID("prt_reminder"),
         session_id=answer.session_id,
         message_id=answer.id,
         text=wrap_reminder(f"You ended without handing over the value. Call {VALUE_TOOL} now."),
         synthetic=True,
     )
-    shown = replace(prompt, id=answer.id, time=Moment(created=answer.time.created))
-    return MessageWithParts(info=shown, parts=(words,))
+    info = replace(prompt, id=answer.id, time=Moment(created=answer.time.created))
+    return MessageWithParts(info=info, parts=(part,))

@@ -41,7 +41,7 @@ def read_text(name: str) -> str:
         return file.read().strip()
 
 
-# The first pattern that matches the model's name wins. OpenCode looks for `o1` and `o3` anywhere, as in `nemo12b`.
+# The first pattern that matches the model's name wins. OpenCode finds `o1` and `o3` anywhere in a name, even in `nemo12b`.
 FAMILIES = (
     ("codex", re.compile(r"gpt-5|codex")),
     ("gpt", re.compile(r"gpt-|\bo[134]\b")),

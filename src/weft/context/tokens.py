@@ -22,19 +22,19 @@ Threshold = int | float
 
 # Measured with current tokenizers: about four characters per token for Latin text, about two for digits, JSON and code, about
 # one for East Asian scripts. OpenCode assumes four for all of them.
-DENSE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
+EAST_ASIAN = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
 MARKS = re.compile(r"[0-9{}\[\]()<>\"'`:;,=+*/\\|&^%$#@!?~_-]")
-PER_LETTER = 1 / 4.2
-PER_MARK = 1 / 2.2
-PER_DENSE = 1.0
+TOKENS_PER_LETTER = 1 / 4.2
+TOKENS_PER_MARK = 1 / 2.2
+TOKENS_PER_EAST_ASIAN = 1.0
 
 
 def estimate(text: str) -> int:
     """Return about how many tokens a text has."""
-    dense = len(DENSE.findall(text)) if not text.isascii() else 0
+    east_asian = len(EAST_ASIAN.findall(text)) if not text.isascii() else 0
     marks = len(MARKS.findall(text))
-    letters = len(text) - dense - marks
-    return round(letters * PER_LETTER + marks * PER_MARK + dense * PER_DENSE)
+    letters = len(text) - east_asian - marks
+    return round(letters * TOKENS_PER_LETTER + marks * TOKENS_PER_MARK + east_asian * TOKENS_PER_EAST_ASIAN)
 
 
 def get_usable_tokens(model: Model, output_limit: int) -> int | None:
@@ -48,11 +48,11 @@ def get_usable_tokens(model: Model, output_limit: int) -> int | None:
 
 def get_request_limit(model: Model, output_limit: int, threshold: Threshold | None = None) -> int | None:
     """Return how many tokens a request may have before compaction: the usable ones, or fewer with a threshold."""
-    most = get_usable_tokens(model, output_limit)
-    if most is None or threshold is None:
-        return most
-    wanted = threshold if isinstance(threshold, int) else round(most * threshold)
-    return min(most, wanted)
+    usable = get_usable_tokens(model, output_limit)
+    if usable is None or threshold is None:
+        return usable
+    limit = threshold if isinstance(threshold, int) else round(usable * threshold)
+    return min(usable, limit)
 
 
 def count_used(tokens: Tokens) -> int:
@@ -62,14 +62,16 @@ def count_used(tokens: Tokens) -> int:
 
 IMAGE_TOKENS = 1_600
 BYTES_PER_PAGE, PAGE_TOKENS = 50_000, 2_000
-LOOK_BACK = 8
-ENOUGH_TO_TELL = 200
-LEAST_BIAS, MOST_BIAS = 0.5, 4.0
+MAX_BIAS_ANSWERS = 8  # the newest answers, from which the bias of the estimate is computed
+MIN_BIAS_TOKENS = 200  # with fewer estimated tokens, the bias would be chance
+MIN_BIAS, MAX_BIAS = 0.5, 4.0
 
 
 def project_tokens(history: Sequence[MessageWithParts], *, overhead: int = 0) -> int:
-    """Return the expected tokens of the next request. `overhead` is an estimate of everything besides the conversation; it is used
-    only if no provider has counted a request yet."""
+    """Return the expected tokens of the next request.
+
+    `overhead` is an estimate of everything besides the conversation. It is used only if no provider has counted a request yet.
+    """
     added = 0
     for message in iterate_since_compaction(history):
         if (tokens := get_counted_tokens(message)) is not None:
@@ -87,8 +89,8 @@ def is_counted(history: Sequence[MessageWithParts]) -> bool:
 
 def estimate_bias(history: Sequence[MessageWithParts]) -> float:
     """Return the ratio of counted to estimated tokens in the last answers, or 1 if there are too few to tell."""
-    came = estimated = added = answers = 0
-    later: Tokens | None = None
+    counted = estimated = added = answers = 0
+    next_tokens: Tokens | None = None
     for message in iterate_since_compaction(history):
         tokens = get_counted_tokens(message)
         if tokens is None:
@@ -96,19 +98,19 @@ def estimate_bias(history: Sequence[MessageWithParts]) -> float:
             continue
         added += estimate_results(message.parts)
         # If the request shrank, something was removed, and the difference says nothing about the estimate.
-        if later is not None and (grown := count_input(later) - count_used(tokens)) > 0:
-            came, estimated = came + grown, estimated + added
-        later, added, answers = tokens, 0, answers + 1
-        if answers > LOOK_BACK:
+        if next_tokens is not None and (growth := count_input(next_tokens) - count_used(tokens)) > 0:
+            counted, estimated = counted + growth, estimated + added
+        next_tokens, added, answers = tokens, 0, answers + 1
+        if answers > MAX_BIAS_ANSWERS:
             break
-    return min(max(came / estimated, LEAST_BIAS), MOST_BIAS) if estimated >= ENOUGH_TO_TELL else 1.0
+    return min(max(counted / estimated, MIN_BIAS), MAX_BIAS) if estimated >= MIN_BIAS_TOKENS else 1.0
 
 
 def get_counted_tokens(message: MessageWithParts) -> Tokens | None:
     """Return the tokens that a provider counted for an answer. A summary does not count: its request was of another kind."""
     info = message.info
-    answered = isinstance(info, AssistantMessage) and not info.summary and count_used(info.tokens) > 0
-    return info.tokens if isinstance(info, AssistantMessage) and answered else None
+    has_count = isinstance(info, AssistantMessage) and not info.summary and count_used(info.tokens) > 0
+    return info.tokens if isinstance(info, AssistantMessage) and has_count else None
 
 
 def count_input(tokens: Tokens) -> int:

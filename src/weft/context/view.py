@@ -29,9 +29,9 @@ from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
 from weft.model.part import CompletedState, TextPart, ToolPart
 from weft.provider.contract import ModelMessage
 
-REMEMBERED: Final = 4
+MAX_CACHED_VIEWS: Final = 4
 
-NO_MARKS: Mapping[MessageID, int] = {}
+NO_POSITIONS: Mapping[MessageID, int] = {}
 NO_PROMPTS: Mapping[MessageID, UserMessage] = {}
 
 
@@ -51,15 +51,15 @@ class ShownHistory(Struct, frozen=True, kw_only=True):
 class HistoryState(Struct, frozen=True, kw_only=True):
     """What the messages so far mean for the next ones.
 
-    `start` is the position of the last compaction, `marks` are the positions of the requests for one, and `undone` are those
-    that were undone. `valued` are the prompts that ask for a value, `notes` the notes in prompts.
+    `start` is the position of the last compaction, `summary_requests` are the positions of the requests for one, and `undone` are those
+    that were undone. `value_prompts` are the prompts that ask for a value, `notes` the notes in prompts.
     """
 
-    before: ReminderState = ReminderState()
+    reminders: ReminderState = ReminderState()
     start: int = 0
-    marks: Mapping[MessageID, int] = NO_MARKS
+    summary_requests: Mapping[MessageID, int] = NO_POSITIONS
     undone: frozenset[MessageID] = frozenset()
-    valued: Mapping[MessageID, UserMessage] = NO_PROMPTS
+    value_prompts: Mapping[MessageID, UserMessage] = NO_PROMPTS
     notes: tuple[TextPart, ...] = ()
     has_jobs: bool = False
 
@@ -68,8 +68,8 @@ class View:
     """Converts one history again and again as it grows. Another history works, too, but clears the cache."""
 
     def __init__(self) -> None:
-        self._of: object = None
-        self._known: list[MessageWithParts] = []
+        self._key: object = None
+        self._messages: list[MessageWithParts] = []
         self._refusals: list[Refusal] = []
         self._shown: list[tuple[MessageWithParts, ...]] = []
         self._turns: list[tuple[ModelMessage, ...]] = []
@@ -78,15 +78,15 @@ class View:
     def show(self, history: Sequence[MessageWithParts], model: Model, *, plan_files: bool) -> ShownHistory:
         """Return what this model is shown of the history."""
         self._drop_from(self._count_same(history))
-        new = range(len(self._known), len(history))
-        self._known += history[len(self._known) :]
-        self._refusals += [(at, mark) for at in new for mark in list_refusals(history[at])]
+        new = range(len(self._messages), len(history))
+        self._messages += history[len(self._messages) :]
+        self._refusals += [(index, mark) for index in new for mark in list_refusals(history[index])]
         exclusions = find_exclusions(model, self._refusals)
-        asked = (model.provider_id, model.id, plan_files, exclusions)
-        if asked != self._of:
-            self._of, self._shown, self._turns, self._states = asked, [], [], []
-        for at in range(len(self._turns), len(history)):
-            self._take(at, model, exclusions, plan_files=plan_files)
+        key = (model.provider_id, model.id, plan_files, exclusions)
+        if key != self._key:
+            self._key, self._shown, self._turns, self._states = key, [], [], []
+        for index in range(len(self._turns), len(history)):
+            self._convert(index, model, exclusions, plan_files=plan_files)
         last = self._states[-1] if self._states else HistoryState()
         return ShownHistory(
             turns=tuple(chain.from_iterable(self._turns[last.start :])),
@@ -103,25 +103,27 @@ class View:
 
     def _count_same(self, history: Sequence[MessageWithParts]) -> int:
         """Return how many cached messages are still the first ones of the history."""
-        many = min(len(self._known), len(history))
-        while many and self._known[many - 1] is not history[many - 1]:
-            many -= 1
+        count = min(len(self._messages), len(history))
+        while count and self._messages[count - 1] is not history[count - 1]:
+            count -= 1
         # Comparing lists checks identity first, so this is cheap for unchanged messages.
-        return many if self._known[:many] == list(history[:many]) else 0
+        return count if self._messages[:count] == list(history[:count]) else 0
 
-    def _drop_from(self, place: int) -> None:
-        for cache in (self._known, self._shown, self._turns, self._states):
-            del cache[place:]
-        self._refusals = [each for each in self._refusals if each[0] < place]
+    def _drop_from(self, index: int) -> None:
+        for cache in (self._messages, self._shown, self._turns, self._states):
+            del cache[index:]
+        self._refusals = [refusal for refusal in self._refusals if refusal[0] < index]
 
-    def _take(self, at: int, model: Model, exclusions: Exclusions, *, plan_files: bool) -> None:
+    def _convert(self, index: int, model: Model, exclusions: Exclusions, *, plan_files: bool) -> None:
         state = self._states[-1] if self._states else HistoryState()
-        message = exclude_from(self._known[at], at, exclusions)
-        shown, before = show_message(message, state.before, plan_files=plan_files)
-        seen = _list_shown(shown, state)
-        self._shown.append(seen)
-        self._turns.append(tuple(turn for each in seen for turn in to_turns(each, model)))
-        self._states.append(_next_state(state, at, message, before))
+        message = exclude_from(self._messages[index], index, exclusions)
+        reminded, reminders = show_message(message, state.reminders, plan_files=plan_files)
+        shown_messages = _list_shown(reminded, state)
+        self._shown.append(shown_messages)
+        self._turns.append(
+            tuple(turn for shown_message in shown_messages for turn in to_turns(shown_message, model))
+        )
+        self._states.append(_next_state(state, index, message, reminders))
 
 
 class Views:
@@ -131,13 +133,13 @@ class Views:
         self._views: dict[SessionID, View] = {}
 
     @contextmanager
-    def of(self, session: SessionID) -> Generator[View]:
+    def lend(self, session: SessionID) -> Generator[View]:
         """Lend the view of a session to a run. It is kept for the next run if the body does not raise."""
         view = self._views.pop(session, None) or View()
         yield view
         # After a run that failed, the next one starts with an empty cache.
         self._views[session] = view
-        while len(self._views) > REMEMBERED:
+        while len(self._views) > MAX_CACHED_VIEWS:
             del self._views[next(iter(self._views))]
 
 
@@ -146,8 +148,12 @@ def _list_shown(message: MessageWithParts, state: HistoryState) -> tuple[Message
     # A compaction that was undone shows neither its request nor its summary.
     if is_undone(message) or (isinstance(info, AssistantMessage) and info.parent_id in state.undone):
         return ()
-    if isinstance(info, AssistantMessage) and info.parent_id in state.valued and is_missing_value(message):
-        return message, make_value_reminder(state.valued[info.parent_id], info)
+    if (
+        isinstance(info, AssistantMessage)
+        and info.parent_id in state.value_prompts
+        and is_missing_value(message)
+    ):
+        return message, make_value_reminder(state.value_prompts[info.parent_id], info)
     return (message,)
 
 
@@ -160,15 +166,15 @@ def leaves_job(message: MessageWithParts) -> bool:
 
 
 def _next_state(
-    state: HistoryState, at: int, message: MessageWithParts, before: ReminderState
+    state: HistoryState, index: int, message: MessageWithParts, reminders: ReminderState
 ) -> HistoryState:
-    """Return the state after one more message. Most messages change only `before`."""
+    """Return the state after one more message. Most messages change only `reminders`."""
     info = message.info
-    if before is not state.before:
-        state = replace(state, before=before)
+    if reminders is not state.reminders:
+        state = replace(state, reminders=reminders)
     if isinstance(info, AssistantMessage):
-        if info.summary and info.finish and info.parent_id in state.marks:
-            state = replace(state, start=max(state.start, state.marks[info.parent_id]))
+        if info.summary and info.finish and info.parent_id in state.summary_requests:
+            state = replace(state, start=max(state.start, state.summary_requests[info.parent_id]))
         if not state.has_jobs and leaves_job(message):
             state = replace(state, has_jobs=True)
         return state
@@ -177,7 +183,7 @@ def _next_state(
     if is_undone(message):
         state = replace(state, undone=state.undone | {info.id})
     if asks_for_summary(message):
-        state = replace(state, marks={**state.marks, info.id: at})
+        state = replace(state, summary_requests={**state.summary_requests, info.id: index})
     if get_json_format(info) is not None:
-        state = replace(state, valued={**state.valued, info.id: info})
+        state = replace(state, value_prompts={**state.value_prompts, info.id: info})
     return state

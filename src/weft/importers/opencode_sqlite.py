@@ -16,7 +16,7 @@ from weft.model.session import Session, Todo
 from weft.model.transfer import ExportCounts, SessionExport
 from weft.model.wire import decode, from_plain, parse
 from weft.store.opencode_database import OpenCodeDatabase, Row, to_session
-from weft.transfer.document import check_parcel
+from weft.transfer.document import check_export
 
 DIFF_LIMIT = 256 << 20
 
@@ -51,7 +51,7 @@ class OpenCodeSqlite:
         held = self._database.count(id)
         counted = ExportCounts(messages=held[0], parts=held[1], todos=held[2], diffs=len(export.diff))
         return ImportedSession(
-            export=check_parcel(export, where=id), counted=counted, troubles=tuple(troubles)
+            export=check_export(export, where=id), counted=counted, troubles=tuple(troubles)
         )
 
     def _read_info(self, row: Row) -> Session:

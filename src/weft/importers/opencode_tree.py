@@ -11,7 +11,7 @@ from weft.model.session import Session
 from weft.model.transfer import ExportCounts
 from weft.store.contract import RootCommit
 from weft.store.foreign_tree import ForeignTree, open_foreign_tree
-from weft.transfer.document import check_parcel
+from weft.transfer.document import check_export
 
 
 class OpenCodeTree:
@@ -41,7 +41,7 @@ class OpenCodeTree:
             messages=messages, parts=parts, todos=len(export.todos), diffs=len(export.diff)
         )
         return ImportedSession(
-            export=check_parcel(export, where=session.id),
+            export=check_export(export, where=session.id),
             counted=counted,
             troubles=tuple(map(_to_trouble, self._tree.take_problems())),
         )

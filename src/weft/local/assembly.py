@@ -124,7 +124,7 @@ async def open_local_api(
             journal=journal,
             clock=clock,
             mint=mint,
-            chance=lambda: int.from_bytes(seams.random(4)) / 2**32,
+            jitter=lambda: int.from_bytes(seams.random(4)) / 2**32,
             place=place,
             owner=describe_process(),
             platform=sys.platform,
@@ -180,7 +180,7 @@ def _open_gates(
         clock=clock,
         mint=mint,
         project=permission_project(place),
-        tell=journal.commit,
+        publish=journal.commit,
         consult=to_consult(settings.hooks),
     )
     return open_gates(settings.permissions, environment)

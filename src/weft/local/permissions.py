@@ -150,7 +150,7 @@ async def open_offline_gate(directory: str, project: ProjectID, terms: AskPolicy
     """Open a gate to reply to requests and revoke grants, without a run and without listeners."""
     clock = SystemClock()
     environment = GateContext(
-        clock=clock, mint=Mint(clock.now, os.urandom), project=project, tell=_ignore_event
+        clock=clock, mint=Mint(clock.now, os.urandom), project=project, publish=_ignore_event
     )
     async with open_gates(PermissionSettings(terms=terms, directory=directory), environment) as (gate, _):
         yield gate

@@ -40,7 +40,7 @@ from weft.run.brief import (
     to_note_events,
     to_pinned_instructions,
 )
-from weft.run.compaction import get_threshold, to_forgetting_events
+from weft.run.compaction import get_threshold, to_pruning_events
 from weft.run.decide import ModelStep, decide, find_newest_prompt
 from weft.run.request import (
     build_request,
@@ -100,7 +100,7 @@ def preview(reader: SessionReader, session: Session, env: Mapping[str, str]) -> 
     transcript = Transcript(cut_at_revert(session.revert, history).kept)
     transcript.feed(*to_settling_events(transcript.messages()))
     if context.settings.compaction.prune:
-        transcript.feed(*to_forgetting_events(transcript.messages(), context.now))
+        transcript.feed(*to_pruning_events(transcript.messages(), context.now))
     step = decide(transcript.messages())
     placeholder = not isinstance(step, ModelStep)
     if not isinstance(step, ModelStep):
@@ -222,8 +222,10 @@ def _make_summary_request(
     context: _PreviewContext, history: list[MessageWithParts], step: ModelStep, model: Model
 ) -> ModelRequest:
     agent, most = context.settings.agents[SUMMARISER], context.settings.output_limit
-    first = split_for_summary(history, step.prompt, model, most=most)[0]
-    return next(list_summary_requests(first, "", request=step.prompt, agent=agent, model=model, most=most))
+    first = split_for_summary(history, step.prompt, model, output_limit=most)[0]
+    return next(
+        list_summary_requests(first, "", request=step.prompt, agent=agent, model=model, output_limit=most)
+    )
 
 
 def _to_request_settings(settings: Settings) -> PreviewSettings:

@@ -74,7 +74,7 @@ def _sort_keys(plain: Any) -> Any:
     return [_sort_keys(item) for item in plain] if isinstance(plain, list) else plain
 
 
-async def read_parcel(store: Store, session: Session) -> SessionExport:
+async def read_export(store: Store, session: Session) -> SessionExport:
     return SessionExport(
         info=session,
         messages=tuple(await store.list_messages(session.id)),
@@ -164,7 +164,7 @@ class SessionCopier:
             await self.write()
 
     async def _compare(self, session: Session) -> tuple[CopiedSession, list[Durable]]:
-        export = await read_parcel(self._source, session)
+        export = await read_export(self._source, session)
         present = await _find(self._target, session.id)
         outcome = _compare_copies(export, present)
         found = CopiedSession(
@@ -202,7 +202,7 @@ class SessionCopier:
         """Read a session back and compare it with the source."""
         try:
             written = await self._target.get_session(found.session)
-            after = digest_session(await read_parcel(self._target, written))
+            after = digest_session(await read_export(self._target, written))
         except WeftError as error:
             return replace(found, outcome="failed", reason=str(error))
         if after != found.before:
@@ -235,7 +235,7 @@ async def _copy_kept(source: Store, target: Store, keys: list[Key], *, dry_run: 
 
 async def _find(store: Store, id: SessionID) -> SessionExport | None:
     try:
-        return await read_parcel(store, await store.get_session(id))
+        return await read_export(store, await store.get_session(id))
     except NotFoundError:
         return None
 

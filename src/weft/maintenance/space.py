@@ -14,7 +14,7 @@ from weft.host.paths import Paths
 from weft.model.ids import SessionID
 from weft.search.database import index_path
 from weft.snapshot.gc import GcOptions, GcResult, collect_all
-from weft.snapshot.location import KEY, find_base, to_limits
+from weft.snapshot.location import LIMITS_KEY, find_base, to_limits
 from weft.store.findings import Leftover, LeftoverFailure, RemovedLeftovers
 from weft.store.maintenance import StoreMaintenance, StoreRepairer
 from weft.store.sizes import ProgressCallback, SizeCounter, StoreSizes, walk_files
@@ -116,5 +116,5 @@ def collect_snapshots(
     def is_alive(session: SessionID) -> bool:
         return store.has_session(session) or session in trashed
 
-    budget = to_limits(find_own_setting(paths, KEY)).max_bytes
+    budget = to_limits(find_own_setting(paths, LIMITS_KEY)).max_bytes
     return collect_all(base, env, GcOptions(is_alive=is_alive, now=now, budget=budget, dry_run=dry_run))

@@ -36,14 +36,14 @@ def verify_store(
         misplaced += store.find_misplaced(id)
         session = store.reader.find_session(id)
         if session is not None:
-            export = _read_parcel(store.reader, session)
+            export = _read_export(store.reader, session)
             digests.append(digest_session(export))
             contents += find_faults(export, known, now=now)
     faults = (*store.find_damage(), *misplaced, *store.find_orphans(), *contents)
     return VerifyResult(digests=tuple(digests), faults=faults)
 
 
-def _read_parcel(reader: StoreReader, session: Session) -> SessionExport:
+def _read_export(reader: StoreReader, session: Session) -> SessionExport:
     return SessionExport(
         info=session,
         messages=tuple(reader.list_messages(session.id)),

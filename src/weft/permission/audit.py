@@ -19,9 +19,13 @@ from weft.model.permission import Grant, PermissionRequest, Rule
 from weft.model.wire import Wire, decode, encode
 from weft.permission.requests import OpenRequest, RequestAnswer
 
-# allowed, denied: by a rule, a grant or a setting. asked, answered: by a person. unanswered: nobody answered in time.
-# withdrawn: the run was aborted. granted, revoked: for more than one call. dropped: with an old file. lost: not
-# written.
+# * allowed, denied: by a rule, a grant or a setting
+# * asked, answered: a person was asked, and answered
+# * unanswered: nobody answered in time
+# * withdrawn: the run was aborted
+# * granted, revoked: a permission for more than one call
+# * dropped: entries were removed with an old file
+# * lost: entries were not written
 Decision = Literal[
     "allowed",
     "denied",
@@ -35,12 +39,14 @@ Decision = Literal[
     "lost",
 ]
 ZERO_HASH = "0" * 64
-MAX_TEXT = 2000
+MAX_TEXT_CHARS = 2000
 
 
 class AuditEntry(Wire, frozen=True, kw_only=True):
-    """A decision: what was decided about which request, for whom and by whom. `count` is the number of dropped or
-    lost entries."""
+    """A decision: what was decided about which request, for whom and by whom.
+
+    `count` is the number of dropped or lost entries.
+    """
 
     time: int
     what: Decision
@@ -83,10 +89,10 @@ def entry_for_request(
 
 
 def entry_for_answer(
-    asked: OpenRequest, request: PermissionRequest, answer: RequestAnswer, scope: str
+    open_request: OpenRequest, request: PermissionRequest, answer: RequestAnswer, scope: str
 ) -> AuditEntry:
     return replace(
-        entry_for_request("answered", request, asked.agent, answer.time),
+        entry_for_request("answered", request, open_request.agent, answer.time),
         reply=answer.reply,
         scope=scope,
         message=answer.message,
@@ -148,12 +154,13 @@ def hash_line(line: bytes) -> str:
 MAX_FILE_BYTES = 8 << 20
 MAX_FILES = 8
 TAIL_BYTES = 1 << 20
-END_LIMIT = 4096
+MAX_END_BYTES = 4096
 
 Redact = Callable[[str], str]
 
 
 def keep_text(text: str) -> str:
+    """Return the text unchanged: nothing is redacted."""
     return text
 
 
@@ -196,7 +203,7 @@ class AuditFiles:
     def find_end(self) -> ChainEnd | None:
         """Return the recorded end of the chain, None if it is unknown."""
         try:
-            return decode(read_bytes(self.end_path, limit=END_LIMIT), ChainEnd, where=self.end_path)
+            return decode(read_bytes(self.end_path, limit=MAX_END_BYTES), ChainEnd, where=self.end_path)
         except (OSError, DocumentError):
             return None
 
@@ -220,16 +227,16 @@ class AuditFiles:
 
         The record wins if the last line was changed or removed: continuing from the line would hide that.
         """
-        recorded, found = self.find_end() or CHAIN_START, CHAIN_START
+        recorded, last = self.find_end() or CHAIN_START, CHAIN_START
         for path in reversed(self.list_files()):
             line = _read_last_line(path)
             record = read_line(line) if line else None
             if record is not None:
-                found = ChainEnd(seq=record.seq, hash=hash_line(line))
+                last = ChainEnd(seq=record.seq, hash=hash_line(line))
             if line:
                 break
         # Beyond the record: a process wrote the line and died before recording it.
-        return found if found.seq > recorded.seq else recorded
+        return last if last.seq > recorded.seq else recorded
 
     def _is_full(self) -> bool:
         with suppress(OSError):
@@ -240,10 +247,10 @@ class AuditFiles:
         """Start a new file and remove the oldest. Return an entry with the number of removed records."""
         os.replace(self.path, os.path.join(self._directory, f"{self._name}.{end.seq}.jsonl"))
         older = sorted(self._list_older().items())
-        gone = older[: max(0, len(older) - (self._files - 1))]
-        for _, path in gone:
+        removed = older[: max(0, len(older) - (self._files - 1))]
+        for _, path in removed:
             os.unlink(path)
-        return [AuditEntry(time=now, what="dropped", count=gone[-1][0])] if gone else []
+        return [AuditEntry(time=now, what="dropped", count=removed[-1][0])] if removed else []
 
     def _list_older(self) -> dict[int, str]:
         found: dict[int, str] = {}
@@ -257,8 +264,8 @@ class AuditFiles:
     def _redact_entry(self, entry: AuditEntry) -> AuditEntry:
         return replace(
             entry,
-            patterns=tuple(self._redact(pattern[:MAX_TEXT]) for pattern in entry.patterns),
-            message=self._redact(entry.message[:MAX_TEXT]),
+            patterns=tuple(self._redact(pattern[:MAX_TEXT_CHARS]) for pattern in entry.patterns),
+            message=self._redact(entry.message[:MAX_TEXT_CHARS]),
         )
 
 
@@ -269,10 +276,10 @@ def _read_last_line(path: str) -> bytes:
         size = os.fstat(fd).st_size
         start = max(0, size - TAIL_BYTES)
         raw = os.pread(fd, size - start, start)
-        whole = raw.rfind(b"\n") + 1
-        if whole < len(raw):
-            os.ftruncate(fd, start + whole)
-        return raw[:whole].rstrip(b"\n").rpartition(b"\n")[2]
+        end = raw.rfind(b"\n") + 1
+        if end < len(raw):
+            os.ftruncate(fd, start + end)
+        return raw[:end].rstrip(b"\n").rpartition(b"\n")[2]
     finally:
         os.close(fd)
 
@@ -291,22 +298,23 @@ class AuditLog:
         self._files = files
         self._waiting: deque[AuditEntry] = deque()
         self._lost = 0
-        self._noted = asyncio.Event()
-        self._writing = asyncio.Lock()
+        self._entry_waits = asyncio.Event()
+        self._write_lock = asyncio.Lock()
 
     def note(self, entry: AuditEntry) -> None:
+        """Queue an entry to be written. If too many wait, drop the oldest and count it as lost."""
         if self._files is None:
             return
         if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             self._lost += 1
         self._waiting.append(entry)
-        self._noted.set()
+        self._entry_waits.set()
 
     async def flush(self, *, to_disk: bool = False) -> None:
         """Write the waiting entries. Raise `StoreError` if that fails; then they wait for the next attempt."""
-        async with self._writing:
-            self._noted.clear()
+        async with self._write_lock:
+            self._entry_waits.clear()
             entries, lost = list(self._waiting), self._lost
             if self._files is None or not entries:
                 return
@@ -322,8 +330,9 @@ class AuditLog:
             await self.flush(to_disk=True)
 
     async def keep_flushing(self, clock: Clock) -> None:
+        """Write waiting entries every `FLUSH_SECONDS` until cancelled."""
         while True:
-            await self._noted.wait()
+            await self._entry_waits.wait()
             await clock.sleep(FLUSH_SECONDS)
             with suppress(StoreError):
                 await self.flush()
@@ -340,7 +349,7 @@ class ChainBreak(Struct, frozen=True, kw_only=True):
 
 def read_entries(files: AuditFiles) -> Iterator[tuple[int, AuditEntry]]:
     """Yield every readable entry with its number, oldest first."""
-    for path, _, line in _lines(files):
+    for path, _, line in _iterate_lines(files):
         record = read_line(line)
         if path and record is not None:
             yield record.seq, record.entry
@@ -351,7 +360,7 @@ def find_break(files: AuditFiles) -> tuple[int, ChainBreak | None]:
     end: ChainEnd | None = None
     intact, dropped, first = 0, 0, 0
     path, number = files.path, 0
-    for path, number, line in _lines(files):
+    for path, number, line in _iterate_lines(files):
         record = read_line(line)
         if record is None:
             return intact, ChainBreak(seq=intact + first, file=path, line=number, reason="is not a record")
@@ -372,22 +381,22 @@ def find_break(files: AuditFiles) -> tuple[int, ChainBreak | None]:
 
 def _find_missing_end(files: AuditFiles, end: ChainEnd, path: str, number: int) -> ChainBreak | None:
     """Return the break if the log ends before its recorded end. One that continues after it was not recorded in time."""
-    known = files.find_end()
-    if known is None and end == CHAIN_START:
+    recorded = files.find_end()
+    if recorded is None and end == CHAIN_START:
         return None
-    if known is None:
+    if recorded is None:
         return ChainBreak(
             seq=end.seq, file=path, line=number, reason="is the last, but the note of the end is gone"
         )
-    if known.seq > end.seq:
-        reason = f"is missing, with all up to {known.seq}"
+    if recorded.seq > end.seq:
+        reason = f"is missing, with all up to {recorded.seq}"
         return ChainBreak(seq=end.seq + 1, file=path, line=number + 1, reason=reason)
-    if known.seq == end.seq and known.hash != end.hash:
+    if recorded.seq == end.seq and recorded.hash != end.hash:
         return ChainBreak(seq=end.seq, file=path, line=number, reason="is not the one that was written")
     return None
 
 
-def _lines(files: AuditFiles) -> Iterator[tuple[str, int, bytes]]:
+def _iterate_lines(files: AuditFiles) -> Iterator[tuple[str, int, bytes]]:
     for path in files.list_files():
         with open(path, "rb") as file:
             for number, line in enumerate(file, start=1):

@@ -38,7 +38,7 @@ class CallOrigin(Struct, frozen=True, kw_only=True):
 
 
 class PermissionCaller(Struct, frozen=True, kw_only=True):
-    """Who asks for permission, and the rules that apply. `find` is called only if a person must be asked."""
+    """Who asks for permission, and the rules that apply. `find` returns the origin; it is called only if a person must be asked."""
 
     limits: Limits
     agent: str = ""
@@ -66,7 +66,7 @@ class Gate:
             to_asked=self._to_event,
             to_settled=_to_replied,
             is_ours=self._is_ours,
-            publish=context.tell,
+            publish=context.publish,
         )
         self._requests = RequestQueue(storage.asked, context.clock, policy, kind)
         self._turns: dict[SessionID, set[MessageID]] = {}
@@ -100,8 +100,7 @@ class Gate:
     async def reply(
         self, id: PermissionID, reply: Reply, *, message: str = "", terms: GrantTerms = DEFAULT_GRANT_TERMS
     ) -> None:
-        """Answer a request. A rejection also answers every other request of that session; an `always`, those it
-        covers.
+        """Answer a request. A rejection also rejects every other request of that session; an `always` allows those it covers.
 
         Raise `ConflictError` if another answer came first; then this one grants nothing.
         """
@@ -193,18 +192,18 @@ class Gate:
         if rejected:
             raise CorrectedError(answer.message) if answer.message else RejectedError
 
-    def _handle_unanswered(self, request: PermissionRequest, agent: str, known_as: str) -> None:
+    def _handle_unanswered(self, request: PermissionRequest, agent: str, request_id: str) -> None:
         policy, now = self._policy.unanswered, self._context.clock.now()
-        known = replace(request, id=PermissionID(known_as))
-        self._audit.note(entry_for_request("unanswered", known, agent, now, why=f"unanswered {policy}"))
-        error = UnansweredError(request.permission, request.patterns, known_as)
+        recorded = replace(request, id=PermissionID(request_id))
+        self._audit.note(entry_for_request("unanswered", recorded, agent, now, why=f"unanswered {policy}"))
+        error = UnansweredError(request.permission, request.patterns, request_id)
         match policy:
             case "allow":
                 return
             case "deny":
                 raise error
             case "skip":
-                raise NobodyError(f"{error}. Find another way.", request=known_as)
+                raise NobodyError(f"{error}. Find another way.", request=request_id)
 
     async def _answer_covered(self, open_request: OpenRequest, answer: RequestAnswer) -> None:
         """Answer a request that another answer covers, unless it was answered meanwhile."""
@@ -218,12 +217,12 @@ class Gate:
             self._audit.note(entry_for_answer(open_request, open_request.permission, answer, scope))
 
     async def _to_open_request(self, request: PermissionRequest, caller: PermissionCaller) -> OpenRequest:
-        found = await caller.find() if caller.find else CallOrigin(root_id=request.session_id)
+        origin = await caller.find() if caller.find else CallOrigin(root_id=request.session_id)
         return OpenRequest(
             permission=request,
             project_id=self._context.project,
-            root_id=found.root_id,
-            turn_id=found.turn_id,
+            root_id=origin.root_id,
+            turn_id=origin.turn_id,
             agent=caller.agent,
             owner=self._policy.owner,
             time=self._context.clock.now(),

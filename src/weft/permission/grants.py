@@ -13,7 +13,7 @@ from weft.permission.requests import OpenRequest, RequestAnswer
 from weft.permission.rules import evaluate
 from weft.permission.storage import ItemStore
 
-TURN_MS = 24 * 3600 * 1000  # a turn that was never ended expires then
+MAX_TURN_MS = 24 * 3600 * 1000  # the grant of a turn that never ended expires then
 
 
 class GrantSubject(Struct, frozen=True, kw_only=True):
@@ -53,10 +53,9 @@ def find_covering(
 
 
 def _allows(grant: Grant, pattern: str) -> bool:
-    """Return True if a grant allows a pattern. It is matched like a rule: an unknown part of the pattern is not
-    granted."""
-    given = [Rule(permission=grant.permission, pattern=each, action="allow") for each in grant.patterns]
-    return evaluate(grant.permission, pattern, given).action == "allow"
+    """Return True if a grant allows a pattern. It is matched like a rule: an unknown part of the pattern is not granted."""
+    rules = [Rule(permission=grant.permission, pattern=each, action="allow") for each in grant.patterns]
+    return evaluate(grant.permission, pattern, rules).action == "allow"
 
 
 def applies_to(grant: Grant, subject: GrantSubject, now: int) -> bool:
@@ -108,7 +107,7 @@ def make_grant(
 def _to_expiry(terms: GrantTerms, now: int, scope: Scope) -> int | None:
     if scope != "turn":
         return terms.expires
-    return min(now + TURN_MS, terms.expires or now + TURN_MS)
+    return min(now + MAX_TURN_MS, terms.expires or now + MAX_TURN_MS)
 
 
 def add_grant(grants: Sequence[Grant], grant: Grant) -> tuple[Grant, ...]:

@@ -39,6 +39,7 @@ Consult = Callable[[PermissionRequest], Awaitable[Ruling]]
 
 
 async def consult_nobody(_: PermissionRequest) -> Ruling:
+    """Leave the decision to the person: there are no plugins."""
     return Ruling()
 
 
@@ -48,5 +49,5 @@ class GateContext(Struct, frozen=True, kw_only=True):
     clock: Clock
     mint: Mint
     project: ProjectID
-    tell: Callable[[Event], Awaitable[None]]
+    publish: Callable[[Event], Awaitable[None]]
     consult: Consult = consult_nobody

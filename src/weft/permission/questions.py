@@ -24,7 +24,7 @@ class QuestionGate:
             to_asked=_to_asked,
             to_settled=_to_settled,
             is_ours=self._is_ours,
-            publish=context.tell,
+            publish=context.publish,
         )
         self._requests = RequestQueue(store, context.clock, policy, kind)
 

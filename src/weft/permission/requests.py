@@ -79,7 +79,7 @@ def is_same_request(one: OpenRequest, other: OpenRequest) -> bool:
 
 
 POLL_SECONDS = 1.0
-# This many answered requests are remembered, to tell a late second answer from one to an unknown request.
+# Ids of answered requests are kept, to tell a late second answer from an answer to an unknown request.
 MAX_ANSWERED = 1000
 
 RequestID = PermissionID | QuestionID
@@ -93,8 +93,7 @@ class WaitingRequest(Struct, frozen=True):
 
 
 class AnsweredRequest(Struct, frozen=True, kw_only=True):
-    """A request under the id it is known by, and its answer. With `earlier` the answer was given before the request
-    was made."""
+    """A request and its answer. With `earlier`, the answer was given to an earlier, equal request, whose id this one has."""
 
     request: OpenRequest
     answer: RequestAnswer
@@ -102,8 +101,7 @@ class AnsweredRequest(Struct, frozen=True, kw_only=True):
 
 
 class RequestKind(Struct, frozen=True, kw_only=True):
-    """What differs between permissions and questions: the events to publish, and which stored requests are of this
-    kind."""
+    """What differs between permissions and questions: the events to publish, and which stored requests are of this kind."""
 
     name: str
     to_asked: Callable[[OpenRequest], Event]
@@ -124,24 +122,24 @@ class RequestQueue:
         self._kind = kind
         self._waiting: dict[RequestID, WaitingRequest] = {}
         self._active: set[RequestID] = set()
-        self._raised: dict[SessionID, set[RequestID]] = {}
+        self._asked_by_run: dict[SessionID, set[RequestID]] = {}
         self._claimed: set[RequestID] = set()
         self._answered: deque[RequestID] = deque(maxlen=MAX_ANSWERED)
         self._closing = False
 
     async def ask(self, request: OpenRequest) -> AnsweredRequest:
         """Return the answer, given now or before. Raise `NobodyError` if nobody answers."""
-        known = await self._find(request)
-        if known is not None:
-            request = with_known_id(request, known)
+        earlier = await self._find(request)
+        if earlier is not None:
+            request = with_earlier_id(request, earlier)
         # No await since reading the store, so that two equal requests do not use one id.
         self._active.add(request.id)
-        self._raised.setdefault(request.session_id, set()).add(request.id)
+        self._asked_by_run.setdefault(request.session_id, set()).add(request.id)
         try:
-            if known is not None and known.answer is not None:
+            if earlier is not None and earlier.answer is not None:
                 await self.forget(request.id)
-                await self._kind.publish(self._kind.to_settled(request, known.answer))
-                return AnsweredRequest(request=request, answer=known.answer, earlier=True)
+                await self._kind.publish(self._kind.to_settled(request, earlier.answer))
+                return AnsweredRequest(request=request, answer=earlier.answer, earlier=True)
             return AnsweredRequest(request=request, answer=await self._wait_for(request))
         finally:
             self._active.discard(request.id)
@@ -160,8 +158,7 @@ class RequestQueue:
         return sorted(found.values(), key=lambda each: each.time)
 
     async def get(self, id: RequestID) -> OpenRequest:
-        """Return an open request. Raise `ConflictError` if it was answered before, `NotFoundError` if it does not
-        exist."""
+        """Return an open request. Raise `ConflictError` if it was answered before, `NotFoundError` if it does not exist."""
         for each in await self.pending():
             if each.id == id:
                 return each
@@ -179,43 +176,45 @@ class RequestQueue:
         """
         if request.id in self._claimed or request.id in self._answered:
             raise self._conflict(request.id)
-        here = request.id in self._waiting
+        waits_here = request.id in self._waiting
         self._claimed.add(request.id)
         try:
-            if not await self._mark(request, answer, here=here):
+            if not await self._mark(request, answer, waits_here=waits_here):
                 raise self._conflict(request.id)
             try:
                 yield
             except BaseException:
-                await run_to_completion(self._reopen(request, answer, here=here))
+                await run_to_completion(self._reopen(request, answer, waits_here=waits_here))
                 raise
             self._answered.append(request.id)
-            await run_to_completion(self._settle(request, answer, here=here))
+            await run_to_completion(self._settle(request, answer, waits_here=waits_here))
         finally:
             self._claimed.discard(request.id)
 
-    async def _mark(self, request: OpenRequest, answer: RequestAnswer, *, here: bool) -> bool:
-        """Store the answer. Return False if there already is one: changes of the store are ordered, so one of two
-        processes is first."""
-        first = False
+    async def _mark(self, request: OpenRequest, answer: RequestAnswer, *, waits_here: bool) -> bool:
+        """Store the answer. Return False if there already is one.
+
+        Changes of the store are ordered, so one of two processes is first.
+        """
+        is_first = False
 
         def mark(stored: tuple[OpenRequest, ...]) -> tuple[OpenRequest, ...]:
-            nonlocal first
+            nonlocal is_first
             found = next((each for each in stored if each.id == request.id), None)
             # A request that could not be stored is known to the task that waits for it here.
-            first = here if found is None else found.answer is None
+            is_first = waits_here if found is None else found.answer is None
             return tuple(_with_answer(each, request.id, answer) for each in stored)
 
         try:
             await self._store.change(mark)
         except StoreError:
-            if not here:
+            if not waits_here:
                 raise
             return True  # a full disk must not block the task that waits here
-        return first
+        return is_first
 
-    async def _reopen(self, request: OpenRequest, answer: RequestAnswer, *, here: bool) -> None:
-        if here and request.id not in self._waiting:  # nobody waits any more
+    async def _reopen(self, request: OpenRequest, answer: RequestAnswer, *, waits_here: bool) -> None:
+        if waits_here and request.id not in self._waiting:  # nobody waits any more
             await self._withdraw(request)
             return
         with suppress(StoreError):
@@ -226,9 +225,9 @@ class RequestQueue:
                 )
             )
 
-    async def _settle(self, request: OpenRequest, answer: RequestAnswer, *, here: bool) -> None:
+    async def _settle(self, request: OpenRequest, answer: RequestAnswer, *, waits_here: bool) -> None:
         waiting = self._waiting.pop(request.id, None)
-        if here:
+        if waits_here:
             await self.forget(request.id)
         await self._kind.publish(self._kind.to_settled(request, answer))
         if waiting is not None and not waiting.answer.done():
@@ -239,14 +238,14 @@ class RequestQueue:
 
     async def leave(self, session: SessionID) -> None:
         """End a run: remove what an earlier run had asked and this one did not ask again."""
-        raised = self._raised.pop(session, set())
+        asked = self._asked_by_run.pop(session, set())
         stored = await self._store.read()
-        stale = {each.id for each in stored if self._is_stale(each, session, raised)}
+        stale = {each.id for each in stored if self._is_stale(each, session, asked)}
         if stale:
             await self._store.change(lambda stored: tuple(each for each in stored if each.id not in stale))
 
-    def _is_stale(self, each: OpenRequest, session: SessionID, raised: set[RequestID]) -> bool:
-        return each.session_id == session and each.id not in raised and self._kind.is_ours(each)
+    def _is_stale(self, request: OpenRequest, session: SessionID, asked: set[RequestID]) -> bool:
+        return request.session_id == session and request.id not in asked and self._kind.is_ours(request)
 
     def close(self) -> None:
         """Prepare for the end of the process: from now on a cancelled request stays open."""
@@ -264,12 +263,12 @@ class RequestQueue:
             await self._kind.publish(self._kind.to_asked(request))
             await self._kind.publish(self._kind.to_settled(request, self._no_answer()))
             raise NobodyError(request=request.id)
-        here = WaitingRequest(request, asyncio.get_running_loop().create_future())
-        self._waiting[request.id] = here
+        waiting = WaitingRequest(request, asyncio.get_running_loop().create_future())
+        self._waiting[request.id] = waiting
         try:
             await self._kind.publish(self._kind.to_asked(request))
             with pause_deadlines():
-                return await self._wait_for_answer(here)
+                return await self._wait_for_answer(waiting)
         except asyncio.CancelledError:
             # OpenCode keeps the request of an aborted run open for ever.
             self._waiting.pop(request.id, None)
@@ -279,30 +278,30 @@ class RequestQueue:
         finally:
             self._waiting.pop(request.id, None)
 
-    async def _wait_for_answer(self, here: WaitingRequest) -> RequestAnswer:
+    async def _wait_for_answer(self, waiting: WaitingRequest) -> RequestAnswer:
         if not self._store.shared and self._policy.timeout_seconds is None:
-            return await here.answer
+            return await waiting.answer
         async with open_tasks() as tasks:
-            watch = tasks.create_task(self._watch(here))
+            polling = tasks.create_task(self._poll(waiting))
             try:
-                return await here.answer
+                return await waiting.answer
             finally:
-                watch.cancel()
+                polling.cancel()
 
-    async def _watch(self, here: WaitingRequest) -> None:
+    async def _poll(self, waiting: WaitingRequest) -> None:
         """Poll for an answer from another process, and for the timeout."""
         started, timeout = self._clock.now(), self._policy.timeout_seconds
-        while not here.answer.done():
+        while not waiting.answer.done():
             await self._clock.sleep(POLL_SECONDS if timeout is None else min(POLL_SECONDS, timeout))
-            elsewhere = await self._find_answer(here.request.id) if self._store.shared else None
-            if here.request.id in self._claimed or here.answer.done():
+            answer = await self._find_answer(waiting.request.id) if self._store.shared else None
+            if waiting.request.id in self._claimed or waiting.answer.done():
                 continue  # it is being answered here right now
-            if elsewhere is not None:
-                await self._settle(here.request, elsewhere, here=True)
+            if answer is not None:
+                await self._settle(waiting.request, answer, waits_here=True)
             elif timeout is not None and self._clock.now() - started >= timeout * 1000:
-                self._waiting.pop(here.request.id, None)
-                await self._kind.publish(self._kind.to_settled(here.request, self._no_answer()))
-                here.answer.set_exception(NobodyError(request=here.request.id))
+                self._waiting.pop(waiting.request.id, None)
+                await self._kind.publish(self._kind.to_settled(waiting.request, self._no_answer()))
+                waiting.answer.set_exception(NobodyError(request=waiting.request.id))
 
     async def _find_answer(self, id: RequestID) -> RequestAnswer | None:
         return next((each.answer for each in await self._store.read() if each.id == id), None)
@@ -330,14 +329,14 @@ class RequestQueue:
             await self._store.change(lambda stored: tuple(each for each in stored if each.id != id))
 
 
-def with_known_id(request: OpenRequest, known: OpenRequest) -> OpenRequest:
-    """Return a request under the id that it had when it was asked before."""
-    if request.permission is not None and known.permission is not None:
-        return replace(request, permission=replace(request.permission, id=known.permission.id))
-    if request.question is not None and known.question is not None:
-        return replace(request, question=replace(request.question, id=known.question.id))
+def with_earlier_id(request: OpenRequest, earlier: OpenRequest) -> OpenRequest:
+    """Return a request under the id of the earlier, equal request."""
+    if request.permission is not None and earlier.permission is not None:
+        return replace(request, permission=replace(request.permission, id=earlier.permission.id))
+    if request.question is not None and earlier.question is not None:
+        return replace(request, question=replace(request.question, id=earlier.question.id))
     return request
 
 
-def _with_answer(each: OpenRequest, id: RequestID, answer: RequestAnswer) -> OpenRequest:
-    return replace(each, answer=answer) if each.id == id and each.answer is None else each
+def _with_answer(request: OpenRequest, id: RequestID, answer: RequestAnswer) -> OpenRequest:
+    return replace(request, answer=answer) if request.id == id and request.answer is None else request

@@ -12,12 +12,11 @@ from weft.model.agent import Agent
 from weft.model.permission import UNKNOWN_END, UNKNOWN_START, Action, Limits, Rule, Ruleset
 from weft.model.session import Session, get_weft_data
 
-_PIECES = {"*": ".*", "?": "."}
+_WILDCARDS = {"*": ".*", "?": "."}
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Return True if the whole text matches. A star also matches slashes and newlines; `ls *` also matches a bare
-    `ls`."""
+    """Return True if the whole text matches. A star also matches slashes and newlines; `ls *` also matches a bare `ls`."""
     return _compile(pattern).fullmatch(text) is not None
 
 
@@ -26,14 +25,15 @@ def _compile(pattern: str) -> re.Pattern[str]:
     head, tail = (pattern[:-2], "(?: .*)?") if pattern.endswith(" *") else (pattern, "")
     # Adjacent stars mean the same as one, and would make a failing match explode.
     head = re.sub(r"\*+", "*", head)
-    return re.compile("".join(_PIECES.get(char) or re.escape(char) for char in head) + tail, re.DOTALL)
+    return re.compile("".join(_WILDCARDS.get(char) or re.escape(char) for char in head) + tail, re.DOTALL)
 
 
-# Replaces a hole of any length; no pattern contains it.
+# A hole is a part of a command that is unknown until it runs (see `mark_unknown`). To match it, a gap replaces it: a single
+# character that no pattern contains.
 _GAP: Final = "\0"
 _HOLES: Final = re.compile(f"{UNKNOWN_START}[^{UNKNOWN_END}]*(?:{UNKNOWN_END}|$)")
 # The comparison takes time proportional to the product of both lengths. A longer text may match anything.
-MAX_TEXT: Final = 4000
+MAX_TEXT_CHARS: Final = 4000
 # Each hole that may be empty doubles the number of texts to match.
 MAX_OPTIONAL_HOLES: Final = 4
 
@@ -51,7 +51,7 @@ def surely_matches(text: str, pattern: str) -> bool:
 def may_match(text: str, pattern: str) -> bool:
     """Return True if the holes can stand for something with which the text matches."""
     gapped = _replace_holes(text)
-    if len(gapped) > MAX_TEXT:
+    if len(gapped) > MAX_TEXT_CHARS:
         return True
     if pattern.endswith(" *") and _overlaps(gapped, pattern[:-2]):
         return True
@@ -63,8 +63,7 @@ def _replace_holes(text: str) -> str:
 
 
 def _list_variants(text: str) -> Iterator[str]:
-    """Yield the text with its holes replaced by gaps. A hole that begins with a blank may also stand for no word at
-    all."""
+    """Yield the text with its holes replaced by gaps. A hole that begins with a blank may also stand for no word at all."""
     plain = text.replace(_GAP, "")
     between, holes = _HOLES.split(plain), _HOLES.findall(plain)
     optional = [hole.startswith(f"{UNKNOWN_START} ") for hole in holes]
@@ -97,11 +96,12 @@ def _overlaps(text: str, pattern: str) -> bool:
 
 
 def _step_over_gap(reached: set[int], pattern: str) -> set[int]:
-    """A gap matches the rest of the pattern up to any place."""
+    """Return the places after a gap: it matches any part of the pattern."""
     return set(range(min(reached), len(pattern) + 1))
 
 
 def _step_over_char(reached: set[int], pattern: str, char: str) -> set[int]:
+    """Return the places in the pattern after one more character."""
     reached_next = set()
     for start in reached:
         place = start
@@ -120,12 +120,12 @@ STRICTEST_FIRST: tuple[Action, ...] = ("deny", "ask", "allow")
 
 # All tools that change files share one permission. OpenCode leaves out apply_patch: there an agent whose `edit` is
 # denied is still offered it.
-_EDITING = frozenset({"edit", "write", "patch", "multiedit", "apply_patch"})
+_EDIT_TOOLS = frozenset({"edit", "write", "patch", "multiedit", "apply_patch"})
 
 
 def permission_of(tool: str) -> str:
     """Return the permission that a tool asks for."""
-    return "edit" if tool in _EDITING else tool
+    return "edit" if tool in _EDIT_TOOLS else tool
 
 
 def merge(*rulesets: Iterable[Rule]) -> Ruleset:
@@ -154,8 +154,8 @@ def evaluate(permission: str, pattern: str, *rulesets: Iterable[Rule]) -> Rule:
 
 def _apply_stricter(unknown: list[Rule], certain: Rule) -> Rule:
     """Return the certain rule, or ask if a rule that may match is stricter."""
-    strict = STRICTEST_FIRST.index(certain.action)
-    stricter = next((rule for rule in unknown if STRICTEST_FIRST.index(rule.action) < strict), None)
+    rank = STRICTEST_FIRST.index(certain.action)
+    stricter = next((rule for rule in unknown if STRICTEST_FIRST.index(rule.action) < rank), None)
     return replace(stricter, action="ask") if stricter is not None else certain
 
 
@@ -227,14 +227,14 @@ def to_limits(agent: Agent, session: Session) -> Limits:
     person = agent.permission + own
     project = [limit + own for limit in agent.limits]
     # As if the agent worked in the parent session, whose rules come last there.
-    above = [agent.permission + limit for limit in get_weft_data(session).limits]
-    return narrow((person, *project), above)
+    inherited = [agent.permission + limit for limit in get_weft_data(session).limits]
+    return narrow((person, *project), inherited)
 
 
-def narrow(own: Iterable[Ruleset], above: Iterable[Ruleset]) -> Limits:
-    """Return the limits of somebody with rulesets of their own below others: never more than either allows."""
+def narrow(own: Iterable[Ruleset], inherited: Iterable[Ruleset]) -> Limits:
+    """Return all rulesets, each once. All of them apply, so the result never allows more than one of them."""
     limits: list[Ruleset] = []
-    for ruleset in (*own, *above):
+    for ruleset in (*own, *inherited):
         if ruleset not in limits:
             limits.append(ruleset)
     return tuple(limits)

@@ -11,29 +11,27 @@ from weft.host.files import Stamp, hold_lock, is_settled, read_file, stamp_of, w
 from weft.model.wire import Wire, encode_pretty, from_plain, parse
 
 T = TypeVar("T", bound=Wire)
-LIMIT = 16 << 20
+MAX_FILE_BYTES = 16 << 20
 
 
 class ItemFile(Generic[T]):
-    """A list of items in a JSON file that only its owner may read. An unreadable file is moved aside, not
-    overwritten."""
+    """A list of items in a JSON file that only its owner may read. An unreadable file is moved aside, not overwritten."""
 
     def __init__(self, path: str, kind: type[T]) -> None:
         self._path = path
         self._kind = kind
-        self._seen: tuple[Stamp, tuple[T, ...]] | None = None
+        self._cached: tuple[Stamp, tuple[T, ...]] | None = None
 
     def read(self) -> tuple[T, ...]:
         """Return all items. An unchanged file is not read again."""
         with suppress(OSError):
-            seen, stamp = self._seen, stamp_of(os.stat(self._path))
-            if seen is not None and seen[0] == stamp:
-                return seen[1]
+            cached, stamp = self._cached, stamp_of(os.stat(self._path))
+            if cached is not None and cached[0] == stamp:
+                return cached[1]
         return self._load()[0]
 
     def change(self, editor: Callable[[tuple[T, ...]], tuple[T, ...]]) -> tuple[T, ...]:
-        """Replace the items with those that `editor` returns, all or nothing, one change at a time over all
-        processes.
+        """Replace the items with those that `editor` returns, all or nothing, one change at a time over all processes.
 
         Raise `StoreError` if the file cannot be written.
         """
@@ -55,13 +53,13 @@ class ItemFile(Generic[T]):
     def _load(self) -> tuple[tuple[T, ...], bool]:
         """Return the readable items of the file, and whether those are all of them."""
         try:
-            raw, found = read_file(self._path, limit=LIMIT)
+            raw, status = read_file(self._path, limit=MAX_FILE_BYTES)
         except FileNotFoundError:
             return (), True
         except OSError:
             return (), False
         items, complete = self._decode(raw)
-        self._seen = (stamp_of(found), items) if is_settled(found) else None
+        self._cached = (stamp_of(status), items) if is_settled(status) else None
         return items, complete
 
     def _decode(self, raw: bytes) -> tuple[tuple[T, ...], bool]:

@@ -26,9 +26,9 @@ from weft.plugin.worker import Failed, PluginWorker, Returned
 # A person must find the browser, the password and the telephone.
 LOGIN_SECONDS: Final = 15 * 60.0
 CALL_SECONDS: Final = 30.0
-PROVIDER: Final = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")
-ADDRESS: Final = re.compile(r"https?://[!-~]{1,4000}")
-MAX_INSTRUCTIONS: Final = 4000
+PROVIDER_NAME: Final = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")
+WEB_URL: Final = re.compile(r"https?://[!-~]{1,4000}")
+MAX_INSTRUCTIONS_CHARS: Final = 4000
 
 Inputs = Mapping[str, str]
 # The credential, or None if the login failed.
@@ -88,16 +88,16 @@ class PluginLogin(Struct, frozen=True, kw_only=True):
 
     def list_methods(self) -> list[AuthMethod]:
         return [
-            AuthMethod(type="oauth", label=each.label, prompts=tuple(each.prompts))
-            if isinstance(each, OAuthMethod)
-            else AuthMethod(type="api", label=each.label)
-            for each in self.auth.methods
+            AuthMethod(type="oauth", label=method.label, prompts=tuple(method.prompts))
+            if isinstance(method, OAuthMethod)
+            else AuthMethod(type="api", label=method.label)
+            for method in self.auth.methods
         ]
 
     async def authorize(self, method: OAuthMethod, inputs: Inputs) -> Authorized:
         result = await self._call(lambda: method.authorize(dict(inputs)), CALL_SECONDS)
         if not isinstance(result, Authorized) or not _is_valid(result):
-            raise self._wrong("begun without an address to go to")
+            raise self._to_error("begun without an address to go to")
         return result
 
     async def finish(self, started: Authorized, code: str | None) -> AnyAuth:
@@ -114,19 +114,19 @@ class PluginLogin(Struct, frozen=True, kw_only=True):
         try:
             return await self.ask(work, seconds)
         except DeadlineError as error:
-            raise self._wrong(f"not over within {error.seconds:g} seconds") from error
+            raise self._to_error(f"not over within {error.seconds:g} seconds") from error
         except WeftError as error:
-            raise self._wrong(f"not possible: {error}") from error
+            raise self._to_error(f"not possible: {error}") from error
 
     def _to_auth(self, result: Any) -> AnyAuth:
         if result is None:
-            raise self._wrong("refused")
+            raise self._to_error("refused")
         if not isinstance(result, ApiAuth | OAuth):
-            raise self._wrong(f"ended with a {type(result).__name__}, which is not a credential")
+            raise self._to_error(f"ended with a {type(result).__name__}, which is not a credential")
         try:
             auth: AnyAuth = decode(encode(result), AnyAuth, where="the credential")
         except WeftError as error:
-            raise self._wrong("ended with an invalid credential") from error
+            raise self._to_error("ended with an invalid credential") from error
         return auth
 
     def _to_options(self, result: Any) -> dict[str, Any]:
@@ -136,10 +136,10 @@ class PluginLogin(Struct, frozen=True, kw_only=True):
         if not isinstance(headers, dict) or not all(
             isinstance(each, str) for pair in headers.items() for each in pair
         ):
-            raise self._wrong("loaded with invalid options")
+            raise self._to_error("loaded with invalid options")
         return dict(result)
 
-    def _wrong(self, how: str) -> ProviderAuthError:
+    def _to_error(self, how: str) -> ProviderAuthError:
         return ProviderAuthError(self.auth.provider, f"the login with {self.auth.provider} was {how}")
 
 
@@ -160,15 +160,15 @@ def to_login(worker: PluginWorker, auth: PluginAuth, clock: Clock) -> PluginLogi
 
 def list_auths(namespace: Mapping[str, Any]) -> list[PluginAuth]:
     """Return the logins that a plugin's module declares. Raise `InvalidInputError` for one that cannot be used."""
-    found = {id(each): each for each in namespace.values() if isinstance(each, PluginAuth)}
-    for auth in found.values():
+    auths = {id(each): each for each in namespace.values() if isinstance(each, PluginAuth)}
+    for auth in auths.values():
         _check(auth)
-    return list(found.values())
+    return list(auths.values())
 
 
 def _check(auth: Any) -> None:
     # It comes from a plugin's module, so its types are not checked yet.
-    if not isinstance(auth.provider, str) or PROVIDER.fullmatch(auth.provider) is None:
+    if not isinstance(auth.provider, str) or PROVIDER_NAME.fullmatch(auth.provider) is None:
         raise InvalidInputError("Auth.provider", "that is not the name of a provider")
     where = f"Auth of {auth.provider}"
     if not isinstance(auth.methods, tuple | list):
@@ -185,9 +185,9 @@ def _is_valid(started: Any) -> bool:
     """Return True if a started login has an address that may be shown and opened."""
     return (
         isinstance(started.url, str)
-        and ADDRESS.fullmatch(started.url) is not None
+        and WEB_URL.fullmatch(started.url) is not None
         and isinstance(started.instructions, str)
-        and len(started.instructions) <= MAX_INSTRUCTIONS
+        and len(started.instructions) <= MAX_INSTRUCTIONS_CHARS
         and started.method in ("auto", "code")
         and callable(started.callback)
     )

@@ -20,20 +20,20 @@ from weft.plugin.worker import CallResult, Failed, PluginWorker, Returned
 
 
 def check_result(hook: Hook[Any, OutputT], output: OutputT, result: Any) -> OutputT:
-    """Return the value of a hook: `now` for None, else a copy of what it returned, so that nobody else holds it.
+    """Return the value of a hook: `output` if it returned None, else a copy of what it returned, so that nobody else holds it.
 
     A dict names the fields to change, with their JSON names. Raise `WeftError` for anything else.
     """
     if result is None or hook.output is NoChange:
         return output
     if isinstance(result, dict):
-        before = parse(encode(output))
-        known = [field for field in hook.output.__struct_encode_fields__ if field != "$extra"]
+        plain = parse(encode(output))
+        fields = [field for field in hook.output.__struct_encode_fields__ if field != "$extra"]
         for key in result:
-            if key not in known:
-                hint = f"it may have {', '.join(known)}"
+            if key not in fields:
+                hint = f"it may have {', '.join(fields)}"
                 raise InvalidInputError("what it returned", f"unknown field {str(key)[:80]!r}", hint=hint)
-        return decode(encode({**before, **result}), hook.output, where="what it returned")
+        return decode(encode({**plain, **result}), hook.output, where="what it returned")
     if type(result) is not hook.output:
         expected = f"a {hook.output.__name__}, a dict or None"
         raise InvalidInputError("what it returned", f"is a {type(result).__name__}, and should be {expected}")
@@ -57,34 +57,34 @@ ReportFault = Callable[[ConfigError], None]
 
 
 class FaultCounter:
-    """Counts the faults of each plugin and stops calling one with too many. `report` shows them to the person."""
+    """Counts the faults of each plugin, and disables one with too many. `report` shows them to the person."""
 
     def __init__(self, report: ReportFault, *, faults: int = MAX_FAULTS) -> None:
         self._report = report
-        self._allowed = faults
+        self._limit = faults
         self._faults: Counter[str] = Counter()
 
-    def is_off(self, plugin: str) -> bool:
-        return self._faults[plugin] >= self._allowed
+    def is_disabled(self, plugin: str) -> bool:
+        return self._faults[plugin] >= self._limit
 
-    def fault(self, plugin: str, reason: str, *, line: int = 0) -> None:
-        """Count and report a fault of a plugin, which is named by its path. Ignore the faults of one that is off."""
-        if self.is_off(plugin):
+    def record(self, plugin: str, reason: str, *, line: int = 0) -> None:
+        """Count and report a fault of a plugin, which is named by its path. Ignore the faults of a disabled one."""
+        if self.is_disabled(plugin):
             return
         self._faults[plugin] += 1
         count = self._faults[plugin]
-        after = f"; that was fault {count} of {self._allowed}"
-        if self.is_off(plugin):
-            after = f"; after {count} faults its hooks are no longer called"
-        self._report(ConfigError(plugin, f"{reason}{after}", at=(line, 0)))
+        suffix = f"; that was fault {count} of {self._limit}"
+        if self.is_disabled(plugin):
+            suffix = f"; after {count} faults its hooks are no longer called"
+        self._report(ConfigError(plugin, f"{reason}{suffix}", at=(line, 0)))
 
-    def give_up(self, plugin: str, reason: str, *, line: int = 0) -> None:
-        """Report an error and call the plugin no more."""
-        if not self.is_off(plugin):
-            self._faults[plugin] = self._allowed
+    def disable(self, plugin: str, reason: str, *, line: int = 0) -> None:
+        """Report an error, and disable the plugin."""
+        if not self.is_disabled(plugin):
+            self._faults[plugin] = self._limit
             self._report(ConfigError(plugin, f"{reason}; its hooks are not called", at=(line, 0)))
 
-    def remark(self, plugin: str, reason: str) -> None:
+    def report(self, plugin: str, reason: str) -> None:
         """Report something that does not count as a fault."""
         self._report(ConfigError(plugin, reason))
 
@@ -108,8 +108,7 @@ class RegisteredHook(Struct, frozen=True, kw_only=True):
 def register_function(
     worker: PluginWorker, function: HookFunction, *, plugin: str, seconds: float
 ) -> RegisteredHook:
-    """Return the hook of a function that runs in its plugin's worker. Its result is checked there, too: it is the
-    plugin's object."""
+    """Return the hook of a function that runs in its plugin's worker. Its result is checked there, too: it is the plugin's object."""
 
     def work(hook: Hook[Any, Any], input: Any, output: Any) -> Any:
         result = function.function(deep_copy(input), deep_copy(output))
@@ -141,37 +140,37 @@ class HookChain:
         self._clock = clock
 
     def any(self, hook: Hook[Any, Any]) -> bool:
-        return any(not self._faults.is_off(callee.plugin) for callee in self._registered[hook.name])
+        return any(not self._faults.is_disabled(callee.plugin) for callee in self._registered[hook.name])
 
     async def ask(self, hook: Hook[InputT, OutputT], input: InputT, output: OutputT) -> OutputT:
         for callee in self._registered[hook.name]:
-            if not self._faults.is_off(callee.plugin):
+            if not self._faults.is_disabled(callee.plugin):
                 output = await self.ask_one(callee, hook, input, output)
         return output
 
     async def ask_one(
         self, callee: RegisteredHook, hook: Hook[InputT, OutputT], input: InputT, output: OutputT
     ) -> OutputT:
-        """Return the value of one hook, or `now` if it is at fault. Raise `BlockedError` if it refuses and may."""
+        """Return the value of one hook, or `output` if it is at fault. Raise `BlockedError` if it refuses and may."""
         what = f"hook {hook.name}"
         try:
             async with callee.turn or nullcontext(), Deadline(what, callee.seconds, self._clock).running():
                 outcome = await callee.ask(hook, input, output)
         except DeadlineError:
-            self._faults.fault(callee.plugin, f"{what} took longer than {callee.seconds:g} seconds")
+            self._faults.record(callee.plugin, f"{what} took longer than {callee.seconds:g} seconds")
             return output
         match outcome:
             case Returned(value=value) if type(value) is hook.output:
                 return value
             case Returned():
-                self._faults.fault(callee.plugin, f"{what} returned nothing that can be used")
+                self._faults.record(callee.plugin, f"{what} returned nothing that can be used")
             case Failed(error=BlockedError(), reason=reason) if hook.blocks:
                 raise BlockedError(reason or f"{callee.plugin} does not allow it")
             case Failed(error=BlockedError()):
-                self._faults.fault(callee.plugin, f"{what} cannot block anything")
+                self._faults.record(callee.plugin, f"{what} cannot block anything")
             case Failed(reason=reason, lines=lines):
                 line = lines.get(callee.plugin, 0)
-                self._faults.fault(callee.plugin, f"{what}: {reason}", line=line)
+                self._faults.record(callee.plugin, f"{what}: {reason}", line=line)
         return output
 
     def registered(self, hook: Hook[Any, Any]) -> list[RegisteredHook]:

@@ -22,11 +22,11 @@ from weft.plugin.hooks import CallHookInput, CommandHookInput, Happened, Hook
 from weft.plugin.worker import CallResult, Failed, Returned, to_failed
 
 EXIT_BLOCKED: Final = 2
-MAX_OUTPUT: Final = 4 << 20
-MAX_REASON: Final = 2000
+MAX_OUTPUT_BYTES: Final = 4 << 20
+MAX_REASON_CHARS: Final = 2000
 
-# From a file and not through a pipe: a command that never reads its input is not at fault, and nobody waits for it.
-FROM_FILE: Final = ("/bin/sh", "-c", 'exec "$@" <"$0"')
+# The input comes from a file and not through a pipe, so that nothing waits for a command that never reads its input.
+READ_FROM_FILE: Final = ("/bin/sh", "-c", 'exec "$@" <"$0"')
 
 
 class HookCommand(Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class CommandEnvironment(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
 
 
-def register_command(command: HookCommand, place: CommandEnvironment) -> RegisteredHook:
+def register_command(command: HookCommand, environment: CommandEnvironment) -> RegisteredHook:
     """Return the hook of a command."""
 
     async def ask(hook: Hook[Any, Any], input: Any, output: Any) -> CallResult:
@@ -53,7 +53,7 @@ def register_command(command: HookCommand, place: CommandEnvironment) -> Registe
             return Returned(output)
         body = encode({"hook": hook.name, "input": _to_plain(input), "output": to_plain(output)})
         try:
-            return Returned(read_result(hook, output, await _run(command.argv, body, place)))
+            return Returned(read_result(hook, output, await _run(command.argv, body, environment)))
         except (WeftError, OSError) as error:
             return to_failed(error) if isinstance(error, WeftError) else _to_start_failure(error)
 
@@ -61,7 +61,7 @@ def register_command(command: HookCommand, place: CommandEnvironment) -> Registe
 
 
 def matches_subject(matcher: str | None, input: Any) -> bool:
-    """Return True if the matcher of a command matches what it would be told."""
+    """Return True if the matcher of a command matches the input of the hook, or if there is nothing to match."""
     subject = find_subject(input)
     if matcher is None or subject is None:
         return True
@@ -85,11 +85,11 @@ def read_result(hook: Hook[Any, Any], output: Any, printed: CapturedOutput) -> A
     Raise `BlockedError` if it refused, another `WeftError` if the output makes no sense.
     """
     if printed.code == EXIT_BLOCKED:
-        raise BlockedError(printed.errors.strip()[:MAX_REASON])
+        raise BlockedError(printed.errors.strip()[:MAX_REASON_CHARS])
     if printed.code != 0 or printed.cut:
         ended = "said too much" if printed.cut else f"ended with code {printed.code}"
         last = printed.errors.strip().splitlines()[-1:]
-        raise InvalidInputError("the command", ": ".join((ended, *last))[:MAX_REASON])
+        raise InvalidInputError("the command", ": ".join((ended, *last))[:MAX_REASON_CHARS])
     if not printed.output.strip():
         return output
     parsed = parse(printed.output, where="what it printed")
@@ -105,12 +105,14 @@ def _to_plain(input: Any) -> Any:
     return {"event": event_to_plain(input.event)} if isinstance(input, Happened) else to_plain(input)
 
 
-async def _run(argv: tuple[str, ...], body: bytes, place: CommandEnvironment) -> CapturedOutput:
+async def _run(argv: tuple[str, ...], body: bytes, environment: CommandEnvironment) -> CapturedOutput:
     async with open_temporary("weft-hook-", body) as path:
         command = ProcessCommand(
-            argv=(*FROM_FILE, path, *argv), directory=place.directory, environment=place.environment
+            argv=(*READ_FROM_FILE, path, *argv),
+            directory=environment.directory,
+            environment=environment.environment,
         )
-        return await capture_output(command, limit=MAX_OUTPUT)
+        return await capture_output(command, limit=MAX_OUTPUT_BYTES)
 
 
 def _to_start_failure(error: OSError) -> Failed:

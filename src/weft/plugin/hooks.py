@@ -1,5 +1,4 @@
-"""Hooks: the places where plugins take part, with OpenCode's names, the facts they get and the values they may
-change.
+"""Hooks: the places where plugins take part, with OpenCode's names, the facts they get and the values they may change.
 
     @hook("chat.params")
     async def colder(request: ChatRequest, params: ChatParams) -> ChatParams:
@@ -261,8 +260,7 @@ HOOKS: Final[dict[str, Hook[Any, Any]]] = {
 
 
 def hook(name: str) -> Callable[[Function], Function]:
-    """Register a function for a hook: it takes the input and the output so far, and returns a new output or
-    None.
+    """Register a function for a hook: it takes the input and the output so far, and returns a new output or None.
 
     Raise `NotFoundError` if there is no such hook, `InvalidInputError` if it is not used on a function.
     """

@@ -20,7 +20,7 @@ from weft.plugin import hooks, tools
 from weft.plugin.tools import CustomTool
 from weft.plugin.worker import to_failed
 
-LIMIT: Final = 4 << 20
+MAX_SOURCE_BYTES: Final = 4 << 20
 
 
 def load_file(path: str) -> ModuleType:
@@ -30,7 +30,7 @@ def load_file(path: str) -> ModuleType:
     # A plugin's print must not mix with our output, which a script may read.
     vars(module)["print"] = partial(print, file=sys.stderr)
     try:
-        code = compile(read_file(path, limit=LIMIT)[0], path, "exec", dont_inherit=True)
+        code = compile(read_file(path, limit=MAX_SOURCE_BYTES)[0], path, "exec", dont_inherit=True)
         sys.modules[module.__name__] = module  # classes look up the names in their annotations there
         exec(code, vars(module))  # noqa: S102  running code is what a plugin is for
     except OSError as error:
@@ -92,7 +92,7 @@ def collect(namespace: Mapping[str, Any]) -> PluginContents:
     return PluginContents(
         hooks=tuple(HookFunction(name, each) for each in values for name in _find_mark(each, hooks.MARK, ())),
         tools=tuple(
-            made for each in values if isinstance(made := _find_mark(each, tools.MARK, None), CustomTool)
+            custom for each in values if isinstance(custom := _find_mark(each, tools.MARK, None), CustomTool)
         ),
         setup=setup,
         namespace=namespace,
@@ -104,6 +104,6 @@ def _drop_duplicates(values: Iterable[Any]) -> list[Any]:
     return list({id(each): each for each in values}.values())
 
 
-def _find_mark(value: Any, mark: str, otherwise: Any) -> Any:
+def _find_mark(value: Any, mark: str, default: Any) -> Any:
     # Only functions: an object may answer to every attribute, even this one.
-    return vars(value).get(mark, otherwise) if hasattr(value, "__code__") else otherwise
+    return vars(value).get(mark, default) if hasattr(value, "__code__") else default

@@ -24,8 +24,8 @@ from weft.model.ids import MessageID, SessionID
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MARK: Final = "__weft_tool__"
-# Names of tools that every provider accepts.
-NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+# Every provider accepts such a name of a tool.
+TOOL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 SUPPORTED_TYPES: Final = (
     "use str, int, float, bool, list, dict, Literal, enums, dataclasses, or None with one of these"
 )
@@ -34,10 +34,14 @@ MAIN_NAMES: Final = ("default", "execute")
 
 
 class AskFor(Protocol):
+    """Ask for a permission. Raise `NotPermittedError` if it is refused."""
+
     async def __call__(self, permission: str, *patterns: str) -> None: ...
 
 
 class Tell(Protocol):
+    """Show the progress of a call."""
+
     async def __call__(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None: ...
 
 
@@ -86,9 +90,9 @@ class CustomTool(Struct, frozen=True, kw_only=True):
         self, arguments: Struct, context: ToolCallContext
     ) -> str | ToolAnswer | Awaitable[str | ToolAnswer]:
         values = {name: getattr(arguments, name) for name in self.takes.__struct_fields__}
-        more = {self.context: context} if self.context else {}
-        called: str | ToolAnswer | Awaitable[str | ToolAnswer] = self.function(**values, **more)
-        return called
+        context_argument = {self.context: context} if self.context else {}
+        result: str | ToolAnswer | Awaitable[str | ToolAnswer] = self.function(**values, **context_argument)
+        return result
 
 
 def tool(function: Function) -> Function:
@@ -105,6 +109,7 @@ def name_in_file(function: str, stem: str) -> str:
 
 
 def to_custom_tool(function: Callable[..., Any]) -> CustomTool:
+    """Return the tool that a function defines. Raise `InvalidInputError` if its signature is not complete."""
     name = function.__name__
     about = inspect.getdoc(function) or ""
     if not about.strip():
@@ -172,19 +177,19 @@ def _with_description(hint: Any) -> Any:
 
 def _to_struct(name: str, fields: list[tuple[str, Any] | tuple[str, Any, Any]]) -> type[Struct]:
     try:
-        made = msgspec.defstruct(
+        struct = msgspec.defstruct(
             f"{name.title().replace('_', '')}Input",
             fields,
             frozen=True,
             kw_only=True,
             forbid_unknown_fields=True,
         )
-        msgspec.json.schema(made)
+        msgspec.json.schema(struct)
     except (TypeError, ValueError) as error:
         raise _to_error(
             name, f"takes something that JSON cannot express: {error}", SUPPORTED_TYPES
         ) from error
-    return made
+    return struct
 
 
 def _to_error(function: str, reason: str, hint: str = "") -> InvalidInputError:

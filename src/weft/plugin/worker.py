@@ -15,18 +15,20 @@ from weft.errors import UnsupportedError, WeftError
 
 T = TypeVar("T")
 
-# How long a worker that did not answer may take to prove that it can.
+# How long a worker that may be stuck has to respond.
 ANSWER_SECONDS: Final = 0.5
 # How long a worker may take to close.
 CLOSE_SECONDS: Final = 1.0
 
 
 class Returned(Struct, frozen=True):
+    """A call ended with this value."""
+
     value: Any
 
 
 class Failed(Struct, frozen=True):
-    """An error as text, and the line that raised it in each file on the way."""
+    """A call raised an error: the error, its text, and the line in each file of its traceback."""
 
     error: BaseException
     reason: str
@@ -57,7 +59,7 @@ class PluginWorker:
         self._loop.set_exception_handler(self._handle_stray)
         self.turn = asyncio.Lock()
         self._stray = stray
-        self._suspect = False
+        self._may_be_stuck = False
         self._closed = False  # seen from weft's thread
         self._closing = False  # seen from the worker's thread
         self._tasks: set[asyncio.Task[CallResult]] = set()
@@ -69,30 +71,31 @@ class PluginWorker:
         """Run something in the worker and return its result. If the caller stops waiting, it is cancelled."""
         if self._closed:
             return CLOSED
-        if self._suspect and not await self._answers():
+        if self._may_be_stuck and not await self._is_responsive():
             return STUCK
         future: Future[CallResult] = Future()
-        self._loop.call_soon_threadsafe(self._begin, work, future)
+        self._loop.call_soon_threadsafe(self._start_task, work, future)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            self._suspect = True
+            self._may_be_stuck = True
             raise
 
-    async def _answers(self) -> bool:
+    async def _is_responsive(self) -> bool:
         ping: Future[None] = Future()
         self._loop.call_soon_threadsafe(_resolve, ping, None)
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS):
                 await asyncio.wrap_future(ping)
-            self._suspect = False
-        return not self._suspect
+            self._may_be_stuck = False
+        return not self._may_be_stuck
 
     async def close(self) -> None:
+        """Cancel all tasks of the worker, and wait a moment until its thread has ended."""
         self._closed = True
         self._loop.call_soon_threadsafe(self._stop)
         with suppress(TimeoutError):
-            async with asyncio.timeout(ANSWER_SECONDS if self._suspect else CLOSE_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS if self._may_be_stuck else CLOSE_SECONDS):
                 await asyncio.wrap_future(self._ended)
 
     # --- in the worker's thread ---
@@ -123,7 +126,7 @@ class PluginWorker:
         await asyncio.gather(*others, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
 
-    def _begin(self, work: Callable[[], Any], future: Future[CallResult]) -> None:
+    def _start_task(self, work: Callable[[], Any], future: Future[CallResult]) -> None:
         if future.cancelled():
             return
         task = self._loop.create_task(_call(work))
@@ -189,6 +192,7 @@ def _resolve(future: Future[T], value: T) -> None:
 
 
 def to_failed(error: BaseException) -> Failed:
+    """Return an error as the result of a call."""
     lines: dict[str, int] = {}
     trace = error.__traceback__
     while trace is not None:
@@ -200,13 +204,13 @@ def to_failed(error: BaseException) -> Failed:
 def _describe(error: BaseException) -> str:
     kind = type(error).__name__
     try:
-        words = " ".join(str(error).split())[:500]
+        text = " ".join(str(error).split())[:500]
     except BaseException:  # noqa: BLE001  the error cannot even be formatted
-        words = ""
+        text = ""
     if isinstance(error, WeftError):
         hint = f" ({error.hint})" if error.hint else ""
-        return f"{words}{hint}"
-    return f"{kind}: {words}" if words else kind
+        return f"{text}{hint}"
+    return f"{kind}: {text}" if text else kind
 
 
 class MainLoop:
@@ -217,7 +221,8 @@ class MainLoop:
         self._context = context
 
     async def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine in weft's loop and return its result. Raise `UnsupportedError` if weft was closed."""
         if self._loop.is_closed():
             raise UnsupportedError("talking to weft after it was closed")
-        doing = self._context.copy().run(asyncio.run_coroutine_threadsafe, work(), self._loop)
-        return await asyncio.wrap_future(doing)
+        future = self._context.copy().run(asyncio.run_coroutine_threadsafe, work(), self._loop)
+        return await asyncio.wrap_future(future)

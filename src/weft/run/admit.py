@@ -26,7 +26,7 @@ from weft.run.runtime import Runtime
 from weft.session.lifecycle import touch
 from weft.session.tree import make_child_rules
 
-PARTS: dict[type[AnyPartInput], type[AnyPart]] = {
+PART_TYPES: dict[type[AnyPartInput], type[AnyPart]] = {
     TextInput: TextPart,
     FileInput: FilePart,
     AgentInput: AgentPart,
@@ -37,7 +37,10 @@ PARTS: dict[type[AnyPartInput], type[AnyPart]] = {
 async def admit(
     runtime: Runtime, session: SessionID, transcript: Transcript, input: PromptInput
 ) -> MessageID:
-    """Store a prompt, feed it to the transcript, and return its id. Nothing is stored if its agent or model does not exist."""
+    """Store a prompt, feed it to the transcript, and return its id.
+
+    Raise, and store nothing, if the prompt names an agent, a model or a variant that does not exist, or an invalid format.
+    """
     agent, (model, *fallback) = choose_models(runtime, input, transcript.messages())
     message = UserMessage(
         id=MessageID(check_new_id("message", input.message_id))
@@ -54,8 +57,8 @@ async def admit(
         format=input.format,
         fallback=tuple(fallback),
     )
-    given = [piece for part in input.parts for piece in await attach(runtime, message, part)]
-    parts = tuple(_to_part(runtime, message, piece) for piece in given)
+    inputs = [attached for part in input.parts for attached in await attach(runtime, message, part)]
+    parts = tuple(_to_part(runtime, message, each) for each in inputs)
     message, parts = await _apply_hooks(runtime, input, message, parts)
     if input.tools:
         await _switch_tools(runtime, session, input.tools)
@@ -67,29 +70,31 @@ async def admit(
 
 async def _switch_tools(runtime: Runtime, session: SessionID, tools: Mapping[str, bool]) -> None:
     """Store the tools that a prompt switches on and off as rules of the session. In a child, the parent's rules stay last."""
-    found = await runtime.store.get_session(session)
+    stored = await runtime.store.get_session(session)
     parent = None
-    if found.parent_id is not None:
+    if stored.parent_id is not None:
         with suppress(NotFoundError):
-            parent = await runtime.store.get_session(found.parent_id)
+            parent = await runtime.store.get_session(stored.parent_id)
 
-    def switched(it: Session) -> Session:
-        rules = switch_tools(it.permission or (), tools)
-        return replace(it, permission=rules if parent is None else make_child_rules(rules, parent))
+    def apply(current: Session) -> Session:
+        rules = switch_tools(current.permission or (), tools)
+        return replace(current, permission=rules if parent is None else make_child_rules(rules, parent))
 
-    await runtime.journal.edit(session, switched)
+    await runtime.journal.edit(session, apply)
 
 
 async def _apply_hooks(
     runtime: Runtime, input: PromptInput, message: UserMessage, parts: tuple[AnyPart, ...]
 ) -> tuple[UserMessage, tuple[AnyPart, ...]]:
-    """Let plugins change the prompt. Raise if they name an agent or a model that does not exist."""
+    """Let plugins change the prompt, and return what they made of it. Raise if they name an agent or a model that does not exist."""
     if not runtime.hooks.any(CHAT_MESSAGE):
         return message, parts
-    ours = ChatMessage(message=message, parts=parts)
-    prompted = to_hook_input(input, message)
-    found = merge_hooked_prompt(await runtime.hooks.ask(CHAT_MESSAGE, prompted, ours), ours, runtime.mint)
-    message, parts = found.message, found.parts
+    original = ChatMessage(message=message, parts=parts)
+    hook_input = to_hook_input(input, message)
+    hooked = merge_hooked_prompt(
+        await runtime.hooks.ask(CHAT_MESSAGE, hook_input, original), original, runtime.mint
+    )
+    message, parts = hooked.message, hooked.parts
     check_format(message.format)
     get_agent(runtime, message.agent)
     _check_mentions(runtime, parts)
@@ -139,7 +144,7 @@ def get_agent(runtime: Runtime, name: str) -> Agent:
     """Return an agent by its name, or raise `NotFoundError` with similar names."""
     agent = runtime.agents.get(name)
     if agent is None:
-        visible = [each for each, found in runtime.agents.items() if not found.hidden]
+        visible = [other for other, config in runtime.agents.items() if not config.hidden]
         near = get_close_matches(name, visible, n=3)
         raise NotFoundError("agent", name, near=near, hint=f"there are {', '.join(visible)}")
     return agent
@@ -158,8 +163,8 @@ def check_format(format: AnyFormat | None) -> None:
             pass
 
 
-def _to_part(runtime: Runtime, message: UserMessage, given: AnyPartInput) -> AnyPart:
-    """Return the stored part for a part of the input. Both name their fields alike."""
-    part = PartID(check_new_id("part", given.id)) if given.id else runtime.mint.part()
-    fields = {name: getattr(given, name) for name in given.__struct_fields__ if name != "id"}
-    return PARTS[type(given)](id=part, session_id=message.session_id, message_id=message.id, **fields)
+def _to_part(runtime: Runtime, message: UserMessage, input: AnyPartInput) -> AnyPart:
+    """Return the part to store for a part of the input. Both types name their fields alike."""
+    part = PartID(check_new_id("part", input.id)) if input.id else runtime.mint.part()
+    fields = {name: getattr(input, name) for name in input.__struct_fields__ if name != "id"}
+    return PART_TYPES[type(input)](id=part, session_id=message.session_id, message_id=message.id, **fields)

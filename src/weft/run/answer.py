@@ -20,22 +20,22 @@ from weft.run.decide import ModelStep
 from weft.run.processor import AnswerInput, Processor
 from weft.run.runtime import Runtime
 
-SUMMARISER = "compaction"
+SUMMARY_AGENT = "compaction"
 
 
 def get_model_chain(runtime: Runtime, prompt: UserMessage, *, summary: bool = False) -> tuple[ModelRef, ...]:
-    """Return the models to ask for the next answer, those that failed recently last; empty if none is set.
+    """Return the models to ask for the next answer, those that failed recently last. It is empty if none is set.
 
     The models of the prompt's agent were resolved when the prompt was admitted. The agent for summaries may have its own.
     """
-    summariser = runtime.agents.get(SUMMARISER) if summary else None
+    summariser = runtime.agents.get(SUMMARY_AGENT) if summary else None
     source = prompt if summariser is None or summariser.model is None else summariser
     chain = () if source.model is None else (source.model, *source.fallback)
     return runtime.models.health.order(chain, runtime.clock.now())
 
 
 def find_next_model(runtime: Runtime, prompt: UserMessage, *, summary: bool = False) -> Model | None:
-    """Return the model that will be asked next, or None if it does not exist. The request itself will report that."""
+    """Return the model that will be asked next, or None if it does not exist: the request itself reports that."""
     first = next(iter(get_model_chain(runtime, prompt, summary=summary)), None)
     try:
         return runtime.models.get(first or runtime.models.default()).model
@@ -44,14 +44,14 @@ def find_next_model(runtime: Runtime, prompt: UserMessage, *, summary: bool = Fa
 
 
 class PendingAnswer:
-    """The answer of one step. All its events are stored through `commit`."""
+    """The answer of one step while it is being made. All its events are stored through `commit`."""
 
     def __init__(self, runtime: Runtime, session: Session, transcript: Transcript, step: ModelStep) -> None:
         self.runtime = runtime
         self.session = session
         self.transcript = transcript
         self.step = step
-        self.agent = SUMMARISER if step.summary else step.prompt.agent
+        self.agent = SUMMARY_AGENT if step.summary else step.prompt.agent
         self.chain = get_model_chain(runtime, step.prompt, summary=step.summary)
         self.processor = Processor(self._make_message(), runtime.mint, runtime.clock.now)
         self.changes = AnswerChanges(runtime, self.processor, transcript)
@@ -107,7 +107,7 @@ AnswerQueue = asyncio.Queue[AnswerInput | StreamEnded]
 
 
 async def pump_stream(provider: Provider, request: ModelRequest, queue: AnswerQueue) -> None:
-    """Send the request, and put all chunks of the answer into the queue. Cancelling this closes the connection."""
+    """Send the request, and put all chunks of the answer and a `StreamEnded` into the queue. Cancelling this closes the connection."""
     error = None
     try:
         async with aclosing(provider.stream(request)) as chunks:

@@ -28,42 +28,42 @@ from weft.run.runtime import Runtime
 from weft.tool.contract import AnyTool, ToolResult, to_input
 from weft.tool.paths import locate_path
 
-TEXT = "text/plain"
-DIRECTORY = "application/x-directory"
-LIMIT = 20 * 1024 * 1024
-RESOURCE_CHARS = 500_000
-TOO_LONG = "\n[the rest is left out: it is too long]"
+TEXT_MIME = "text/plain"
+DIRECTORY_MIME = "application/x-directory"
+MAX_FILE_BYTES = 20 * 1024 * 1024
+MAX_RESOURCE_CHARS = 500_000
+CUT_NOTICE = "\n[the rest is left out: it is too long]"
 
 
-async def attach(runtime: Runtime, message: UserMessage, given: AnyPartInput) -> list[AnyPartInput]:
+async def attach(runtime: Runtime, message: UserMessage, input: AnyPartInput) -> list[AnyPartInput]:
     """Return a part of a prompt together with the parts that show its content to the model.
 
     A file that cannot be read becomes a text that says so. OpenCode 1.1.34 fails the whole prompt.
     """
-    match given:
+    match input:
         case AgentInput(name=name):
-            return [given, to_synthetic(_to_agent(runtime, message, name))]
+            return [input, to_synthetic(_to_agent_text(runtime, message, name))]
         case FileInput(source=ResourceSource() as source):
-            return await _attach_resource(runtime, given, source)
-        case FileInput(url=url, mime=mime) if url.startswith("data:") and mime == TEXT:
+            return await _attach_resource(runtime, input, source)
+        case FileInput(url=url, mime=mime) if url.startswith("data:") and mime == TEXT_MIME:
             return [
-                _to_call_text("Read", {"filePath": given.filename or ""}),
+                _to_call_text("Read", {"filePath": input.filename or ""}),
                 to_synthetic(decode_data_text(url)),
-                given,
+                input,
             ]
         case FileInput(url=url) if url.startswith("file:"):
-            return await _attach_local(runtime, message, given)
+            return await _attach_local(runtime, message, input)
         case _:
-            return [given]
+            return [input]
 
 
-def _to_agent(runtime: Runtime, message: UserMessage, name: str) -> str:
+def _to_agent_text(runtime: Runtime, message: UserMessage, name: str) -> str:
     """Return OpenCode's text that tells the model of a mentioned agent."""
-    asked = f" Use the above message and context to generate a prompt and call the task tool with subagent: {name}"
+    text = f" Use the above message and context to generate a prompt and call the task tool with subagent: {name}"
     agent = runtime.agents.get(message.agent)
     denied = agent is not None and evaluate("task", name, agent.permission).action == "deny"
     # The list of agents omits a denied agent, so the model would take the name for a mistake.
-    return f"{asked} . Invoked by user; guaranteed to exist." if denied else asked
+    return f"{text} . Invoked by user; guaranteed to exist." if denied else text
 
 
 def to_synthetic(text: str) -> TextInput:
@@ -71,28 +71,26 @@ def to_synthetic(text: str) -> TextInput:
 
 
 def _to_call_text(tool: str, arguments: dict[str, Any]) -> TextInput:
-    # OpenCode's text, so that a model reads an attachment the same way in both.
-    written = json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
-    return to_synthetic(f"Called the {tool} tool with the following input: {written}")
+    """Return OpenCode's text for an attachment, so that a model reads it the same way in both."""
+    arguments_json = json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
+    return to_synthetic(f"Called the {tool} tool with the following input: {arguments_json}")
 
 
-async def _attach_local(runtime: Runtime, message: UserMessage, given: FileInput) -> list[AnyPartInput]:
-    parts = urlsplit(given.url)
-    path = unquote(parts.path)
+async def _attach_local(runtime: Runtime, message: UserMessage, file: FileInput) -> list[AnyPartInput]:
+    url = urlsplit(file.url)
+    path = unquote(url.path)
     try:
         if await asyncio.to_thread(os.path.isdir, path):
-            return await _attach_directory(runtime, message, given, path)
-        if given.mime == TEXT and not (mimetypes.guess_type(path)[0] or "").startswith("image/"):
-            return await _attach_text(
-                runtime, message, given, _to_read_arguments(path, parse_qs(parts.query))
-            )
-        return await _attach_binary(given, path)
+            return await _attach_directory(runtime, message, file, path)
+        if file.mime == TEXT_MIME and not (mimetypes.guess_type(path)[0] or "").startswith("image/"):
+            return await _attach_text(runtime, message, file, _to_read_arguments(path, parse_qs(url.query)))
+        return await _attach_binary(file, path)
     except (WeftError, OSError) as error:
         return [to_synthetic(f"Read tool failed to read {path} with the following error: {error}")]
 
 
 def _to_read_arguments(path: str, query: dict[str, list[str]]) -> dict[str, Any]:
-    """Return the arguments of the read tool for a file, or for its lines `start` to `end`, counted from one."""
+    """Return the arguments of the read tool: for the whole file, or for the lines `start` to `end` of the query, counted from one."""
     first, last = (
         int(query[name][0]) if query.get(name, [""])[0].isdigit() else None for name in ("start", "end")
     )
@@ -103,59 +101,61 @@ def _to_read_arguments(path: str, query: dict[str, list[str]]) -> dict[str, Any]
 
 
 async def _attach_text(
-    runtime: Runtime, message: UserMessage, given: FileInput, arguments: dict[str, Any]
+    runtime: Runtime, message: UserMessage, file: FileInput, arguments: dict[str, Any]
 ) -> list[AnyPartInput]:
     result = await _run_tool(runtime, message, runtime.tools["read"], arguments)
     files = [
-        FileInput(mime=file.mime, url=file.url, filename=file.filename or given.filename)
-        for file in result.attachments
+        FileInput(mime=attachment.mime, url=attachment.url, filename=attachment.filename or file.filename)
+        for attachment in result.attachments
     ]
-    return [_to_call_text("Read", arguments), to_synthetic(result.output), *(files or [given])]
+    return [_to_call_text("Read", arguments), to_synthetic(result.output), *(files or [file])]
 
 
 async def _attach_directory(
-    runtime: Runtime, message: UserMessage, given: FileInput, path: str
+    runtime: Runtime, message: UserMessage, file: FileInput, path: str
 ) -> list[AnyPartInput]:
-    listed = await _run_tool(runtime, message, runtime.tools["list"], {"path": path})
-    shown = FileInput(
-        id=given.id, mime=DIRECTORY, filename=given.filename, url=given.url, source=given.source
+    result = await _run_tool(runtime, message, runtime.tools["list"], {"path": path})
+    directory = FileInput(
+        id=file.id, mime=DIRECTORY_MIME, filename=file.filename, url=file.url, source=file.source
     )
-    return [_to_call_text("list", {"path": path}), to_synthetic(listed.output), shown]
+    return [_to_call_text("list", {"path": path}), to_synthetic(result.output), directory]
 
 
-async def _attach_binary(given: FileInput, path: str) -> list[AnyPartInput]:
-    mime = given.mime if given.mime != TEXT else mimetypes.guess_type(path)[0] or "application/octet-stream"
-    raw, _ = await asyncio.to_thread(read_file, path, limit=LIMIT)
+async def _attach_binary(file: FileInput, path: str) -> list[AnyPartInput]:
+    mime = (
+        file.mime if file.mime != TEXT_MIME else mimetypes.guess_type(path)[0] or "application/octet-stream"
+    )
+    raw, _ = await asyncio.to_thread(read_file, path, limit=MAX_FILE_BYTES)
     data = base64.b64encode(raw).decode()
-    shown = FileInput(
-        id=given.id, mime=mime, filename=given.filename, url=f"data:{mime};base64,{data}", source=given.source
+    attachment = FileInput(
+        id=file.id, mime=mime, filename=file.filename, url=f"data:{mime};base64,{data}", source=file.source
     )
-    return [_to_call_text("Read", {"filePath": path}), shown]
+    return [_to_call_text("Read", {"filePath": path}), attachment]
 
 
-async def _attach_resource(runtime: Runtime, given: FileInput, source: ResourceSource) -> list[AnyPartInput]:
+async def _attach_resource(runtime: Runtime, file: FileInput, source: ResourceSource) -> list[AnyPartInput]:
     """Attach the texts and files of an MCP resource, with OpenCode's texts around them."""
-    name = given.filename or ""
-    first = to_synthetic(f"Reading MCP resource: {name} ({source.uri})")
+    name = file.filename or ""
+    heading = to_synthetic(f"Reading MCP resource: {name} ({source.uri})")
     try:
-        pieces = await runtime.mcp.read_resource(source.client_name, source.uri)
+        contents = await runtime.mcp.read_resource(source.client_name, source.uri)
     except WeftError as error:
-        return [first, to_synthetic(f"Failed to read MCP resource {name}: {error}")]
-    shown: list[AnyPartInput] = []
-    for piece in pieces:
-        file = piece.file
-        if file is None:
-            shown.append(to_synthetic(_cut_text(piece.text)))
+        return [heading, to_synthetic(f"Failed to read MCP resource {name}: {error}")]
+    parts: list[AnyPartInput] = []
+    for content in contents:
+        attachment = content.file
+        if attachment is None:
+            parts.append(to_synthetic(_cut_resource(content.text)))
         else:
             # OpenCode names the file, but does not show it.
-            shown.append(to_synthetic(f"[Binary content: {file.mime or given.mime}]"))
-            shown.append(FileInput(mime=file.mime, url=file.url, filename=given.filename))
+            parts.append(to_synthetic(f"[Binary content: {attachment.mime or file.mime}]"))
+            parts.append(FileInput(mime=attachment.mime, url=attachment.url, filename=file.filename))
     # The content is attached already. As plain text, the reference itself is shown on screens only.
-    return [first, *shown, replace(given, mime=TEXT)]
+    return [heading, *parts, replace(file, mime=TEXT_MIME)]
 
 
-def _cut_text(text: str) -> str:
-    return text if len(text) <= RESOURCE_CHARS else text[:RESOURCE_CHARS] + TOO_LONG
+def _cut_resource(text: str) -> str:
+    return text if len(text) <= MAX_RESOURCE_CHARS else text[:MAX_RESOURCE_CHARS] + CUT_NOTICE
 
 
 async def _run_tool(
@@ -187,7 +187,7 @@ def decode_data_text(url: str) -> str:
 
 MENTION = re.compile(r"(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)")
 # Lines of a file, as OpenCode's terminal writes them: `src/main.py#10-20` or `src/main.py#10`.
-LINES = re.compile(r"(?P<file>.+)#(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?", re.ASCII)
+LINE_RANGE = re.compile(r"(?P<file>.+)#(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?", re.ASCII)
 
 
 class MentionScope(Struct, frozen=True, kw_only=True):
@@ -210,12 +210,13 @@ async def resolve_mentions(text: str, scope: MentionScope) -> tuple[AnyPartInput
 
 
 def _find_mention(name: str, scope: MentionScope) -> AnyPartInput | None:
-    found = _find_by_name(name, scope)
-    lines = LINES.fullmatch(name)
-    if found is not None or lines is None:
-        return found
+    """Return the file, the lines of a file, the directory or the agent that a text mentions; None if the scope has none."""
+    part = _find_by_name(name, scope)
+    lines = LINE_RANGE.fullmatch(name)
+    if part is not None or lines is None:
+        return part
     file = _find_by_name(lines["file"], scope)
-    if not isinstance(file, FileInput) or file.mime != TEXT:
+    if not isinstance(file, FileInput) or file.mime != TEXT_MIME:
         return None
     first, last = lines["first"], lines["last"] or lines["first"]
     return replace(file, filename=name, url=f"{file.url}?start={first}&end={last}")
@@ -232,10 +233,10 @@ def _find_by_name(name: str, scope: MentionScope) -> AnyPartInput | None:
         paths = dict.fromkeys((place.path, place.real))
         if not inside or any(not _allows(scope, permission, path) for path in paths):
             return None
-        mime = DIRECTORY if place.is_directory else TEXT
+        mime = DIRECTORY_MIME if place.is_directory else TEXT_MIME
         return FileInput(mime=mime, filename=name, url=Path(place.path).as_uri())
-    usable = name in scope.agents and _allows(scope, "task", name)
-    return AgentInput(name=name) if usable else None
+    is_usable_agent = name in scope.agents and _allows(scope, "task", name)
+    return AgentInput(name=name) if is_usable_agent else None
 
 
 def _allows(scope: MentionScope, permission: str, pattern: str) -> bool:

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
 
-from weft.context.notes import OURS, ContextNote, apply_history_notes, list_notes
-from weft.context.reminders import PLAN, has_plan_note, make_plan_note
+from weft.context.notes import WEFT_KEY, ContextNote, apply_history_notes, list_notes
+from weft.context.reminders import PLAN_AGENT, has_plan_note, make_plan_note
 from weft.context.system import Briefing, Environment
 from weft.errors import DocumentError
 from weft.host.files import make_directory
@@ -28,20 +28,20 @@ from weft.run.runtime import Runtime
 from weft.session.lifecycle import get_plan_path
 from weft.store.contract import Key
 
-PINNED = "notes pinned to this session"
+PINNED_SOURCE = "notes pinned to this session"
 
 
 async def prepare_briefing(
     runtime: Runtime, session: Session, transcript: Transcript, prompt: UserMessage
 ) -> Briefing:
-    """Return the briefing of a session. Before a prompt is first answered, add notes to it about what changed since."""
+    """Return the briefing of a session. If its prompt has no answer yet, append notes to the prompt about what changed since."""
     pinned = to_pinned_instructions(session)
     briefing = await get_briefing(runtime, session)
-    history, asked = transcript.messages(), transcript.find(prompt.id)
-    if asked is not None and not is_answered(history, prompt):
-        known = apply_history_notes(briefing, history)
-        notes = list_notes(known, await _gather(runtime, known.instructions, pinned))
-        notes += await _list_plan_notes(runtime, session, history, asked)
+    history, message = transcript.messages(), transcript.find(prompt.id)
+    if message is not None and not is_answered(history, prompt):
+        current = apply_history_notes(briefing, history)
+        notes = list_notes(current, await _make_briefing(runtime, current.instructions, pinned))
+        notes += await _list_plan_notes(runtime, session, history, message)
         await _store_notes(runtime, transcript, prompt, notes)
     return briefing
 
@@ -51,11 +51,11 @@ async def get_briefing(runtime: Runtime, session: Session) -> Briefing:
     if session.id in runtime.briefings:
         return runtime.briefings[session.id]
     keys = list_briefing_keys(session)
-    found = [read_briefing(await runtime.store.find_value(key)) for key in keys]
-    briefing = next((each for each in found if each is not None), None) or await _gather(
+    stored = [read_briefing(await runtime.store.find_value(key)) for key in keys]
+    briefing = next((each for each in stored if each is not None), None) or await _make_briefing(
         runtime, (), to_pinned_instructions(session)
     )
-    if found[0] is None:
+    if stored[0] is None:
         await runtime.store.put_value(keys[0], to_plain(briefing))
     runtime.briefings[session.id] = briefing  # it never changes
     return briefing
@@ -68,27 +68,31 @@ def list_briefing_keys(session: Session) -> list[Key]:
     return [("prompt", id) for id in sessions]
 
 
-def read_briefing(kept: Any) -> Briefing | None:
+def read_briefing(stored: Any) -> Briefing | None:
+    """Return the briefing in a stored value, or None if there is none or it is damaged."""
     try:
-        return None if kept is None else from_plain(kept, Briefing, where="briefing")
+        return None if stored is None else from_plain(stored, Briefing, where="briefing")
     except DocumentError:
         return None
 
 
-async def _gather(
-    runtime: Runtime, known: Sequence[Instruction], pinned: tuple[Instruction, ...]
+async def _make_briefing(
+    runtime: Runtime, earlier: Sequence[Instruction], pinned: tuple[Instruction, ...]
 ) -> Briefing:
-    texts = {each.source: each.text for each in known}
+    """Return a briefing of the current state. Texts of the `earlier` instructions need not be fetched again."""
+    earlier_texts = {each.source: each.text for each in earlier}
     return Briefing(
         environment=to_environment(runtime.place, runtime.platform, runtime.clock.now()),
-        instructions=(*await asyncio.to_thread(runtime.instructions, texts), *pinned),
+        instructions=(*await asyncio.to_thread(runtime.instructions, earlier_texts), *pinned),
     )
 
 
 def to_pinned_instructions(session: Session) -> tuple[Instruction, ...]:
     """Return the pinned notes of a session as instructions, so that no compaction cuts them off."""
     notes = get_weft_data(session).notes
-    return (Instruction(source=PINNED, text="\n".join(f"- {note}" for note in notes)),) if notes else ()
+    return (
+        (Instruction(source=PINNED_SOURCE, text="\n".join(f"- {note}" for note in notes)),) if notes else ()
+    )
 
 
 def to_environment(place: Place, platform: str, now: int) -> Environment:
@@ -105,31 +109,33 @@ def to_environment(place: Place, platform: str, now: int) -> Environment:
 def is_answered(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
     """Return True if a model has completed an answer to the prompt, and so has seen it in its current form.
 
-    A call that ran a subtask is no answer of a model.
+    An answer that only holds the call of a subtask does not count: no model made it.
     """
-    asked = next((message for message in reversed(history) if message.info.id == prompt.id), None)
-    handed = {part.id for part in (asked.parts if asked else ()) if isinstance(part, SubtaskPart)}
-    after = takewhile(lambda message: message.info.id != prompt.id, reversed(history))
+    prompt_message = next((message for message in reversed(history) if message.info.id == prompt.id), None)
+    subtask_ids = {
+        part.id for part in (prompt_message.parts if prompt_message else ()) if isinstance(part, SubtaskPart)
+    }
+    later_messages = takewhile(lambda message: message.info.id != prompt.id, reversed(history))
     return any(
         isinstance(answer := message.info, AssistantMessage)
         and answer.parent_id == prompt.id
         and answer.time.completed is not None
         and not answer.summary
-        and not any(isinstance(part, ToolPart) and part.call_id in handed for part in message.parts)
-        for message in after
+        and not any(isinstance(part, ToolPart) and part.call_id in subtask_ids for part in message.parts)
+        for message in later_messages
     )
 
 
 async def _list_plan_notes(
-    runtime: Runtime, session: Session, history: list[MessageWithParts], asked: MessageWithParts
+    runtime: Runtime, session: Session, history: list[MessageWithParts], prompt: MessageWithParts
 ) -> list[ContextNote]:
-    info = asked.info
-    if not runtime.plan_files or has_plan_note(asked) or not isinstance(info, UserMessage):
+    info = prompt.info
+    if not runtime.plan_files or has_plan_note(prompt) or not isinstance(info, UserMessage):
         return []
     path = get_plan_path(session, runtime.place, runtime.plans)
-    before = history[: find_end(info.id, (message.info.id for message in history))]
-    note = make_plan_note(before, info, path, exists=await asyncio.to_thread(os.path.exists, path))
-    if note is not None and info.agent == PLAN:
+    earlier_messages = history[: find_end(info.id, (message.info.id for message in history))]
+    note = make_plan_note(earlier_messages, info, path, exists=await asyncio.to_thread(os.path.exists, path))
+    if note is not None and info.agent == PLAN_AGENT:
         await asyncio.to_thread(make_directory, os.path.dirname(path))
     return [] if note is None else [note]
 
@@ -152,7 +158,7 @@ def to_note_events(notes: Iterable[ContextNote], prompt: UserMessage, mint: Mint
                 message_id=prompt.id,
                 text=note.text,
                 synthetic=True,
-                metadata={OURS: note.about},
+                metadata={WEFT_KEY: note.about},
             )
         )
         for note in notes

@@ -18,13 +18,14 @@ from weft.model.spending import Budget, Budgets, Spent
 from weft.provider.chunk import Usage
 from weft.run.usage import compute_cost
 
-WARN_AT = Decimal("0.8")
-# The least number of tokens that an answer is expected to have. Most have fewer.
-ANSWER = 1_000
+WARNING_SHARE = Decimal("0.8")
+# The estimate for an answer is at least this. Most have fewer tokens.
+MIN_ANSWER_TOKENS = 1_000
 
 MEASURES: tuple[BudgetMeasure, ...] = ("cost", "tokens", "steps", "seconds")
-COUNTED: tuple[BudgetMeasure, ...] = ("steps", "seconds")
-WHOSE: dict[BudgetScope, str] = {
+# Measures whose amount for the next request is not an estimate.
+EXACT_MEASURES: tuple[BudgetMeasure, ...] = ("steps", "seconds")
+SCOPE_NAMES: dict[BudgetScope, str] = {
     "run": "this run",
     "session": "this session",
     "tree": "this session and all below it",
@@ -69,13 +70,13 @@ class OverBudget(Struct, frozen=True):
 BudgetVerdict = WithinBudget | NearLimit | OverBudget
 
 
-def check_budgets(accounts: Iterable[BudgetAccount], next: Spent) -> BudgetVerdict:
-    """Decide whether a request that costs `next` may be made. If several limits forbid it, the first account wins."""
-    lines = [line for account in accounts for line in to_lines(account, next)]
+def check_budgets(accounts: Iterable[BudgetAccount], expected: Spent) -> BudgetVerdict:
+    """Decide whether a request may be made that is expected to cost so much. If several limits forbid it, report the first account's."""
+    lines = [line for account in accounts for line in to_lines(account, expected)]
     for line in lines:
         if is_over(line):
             return OverBudget(line)
-    near = tuple(line for line in lines if line.spent + line.next >= line.limit * WARN_AT)
+    near = tuple(line for line in lines if line.spent + line.next >= line.limit * WARNING_SHARE)
     return NearLimit(near) if near else WithinBudget()
 
 
@@ -84,14 +85,15 @@ def is_over(line: BudgetLine) -> bool:
     return line.spent >= line.limit or line.spent + line.next > line.limit
 
 
-def to_lines(account: BudgetAccount, next: Spent) -> list[BudgetLine]:
+def to_lines(account: BudgetAccount, expected: Spent) -> list[BudgetLine]:
+    """Return a line for each limit of the account's budget."""
     return [
         BudgetLine(
             scope=account.scope,
             measure=measure,
             limit=Decimal(limit),
             spent=get_amount(account.spent, measure),
-            next=get_amount(next, measure),
+            next=get_amount(expected, measure),
         )
         for measure in MEASURES
         if (limit := getattr(account.budget, measure)) is not None
@@ -111,12 +113,12 @@ def get_amount(spent: Spent, measure: BudgetMeasure) -> Decimal:
             return Decimal(spent.ms) / 1000
 
 
-def is_cost_unknown(accounts: Iterable[BudgetAccount], next: Spent) -> bool:
+def is_cost_unknown(accounts: Iterable[BudgetAccount], expected: Spent) -> bool:
     """Return True if a budget limits the cost, but the cost of the request is unknown."""
-    return not next.priced and any(account.budget.cost is not None for account in accounts)
+    return not expected.priced and any(account.budget.cost is not None for account in accounts)
 
 
-def has_uncounted(accounts: Iterable[BudgetAccount]) -> bool:
+def has_uncounted_usage(accounts: Iterable[BudgetAccount]) -> bool:
     """Return True if a budget limits tokens or cost, but a provider did not report the usage of an answer."""
     return any(
         not account.spent.counted
@@ -130,29 +132,33 @@ def has_uncounted(accounts: Iterable[BudgetAccount]) -> bool:
 
 def find_seconds_left(accounts: Iterable[BudgetAccount]) -> float | None:
     """Return how many seconds the next request may take, or None if time is not limited."""
-    left = [
+    seconds = [
         account.budget.seconds - account.spent.ms / 1000
         for account in accounts
         if account.budget.seconds is not None
     ]
-    return min(left, default=None)
+    return min(seconds, default=None)
 
 
-def estimate_call(request: int, last: Tokens | None, model: Model) -> Spent:
+def estimate_call(request_tokens: int, last: Tokens | None, model: Model) -> Spent:
     """Estimate the cost of a request of so many tokens, from the usage of the last one.
 
     If the provider cached the last request, that part is read from the cache, and the rest is written to it if writing costs. The
-    answer is as long as the last one, but at least `ANSWER`.
+    answer is as long as the last one, but at least `MIN_ANSWER_TOKENS`.
     """
-    cached = min(count_input(last), request) if last is not None and last.cache.read + last.cache.write else 0
-    new = request - cached
-    writes = last is not None and last.cache.write > 0
-    answer = max(ANSWER, last.output + last.reasoning if last is not None else 0)
+    cached_tokens = (
+        min(count_input(last), request_tokens)
+        if last is not None and last.cache.read + last.cache.write
+        else 0
+    )
+    new_tokens = request_tokens - cached_tokens
+    writes_cache = last is not None and last.cache.write > 0
+    answer_tokens = max(MIN_ANSWER_TOKENS, last.output + last.reasoning if last is not None else 0)
     usage = Usage(
-        input=0 if writes else new,
-        cache_read=cached,
-        cache_write=new if writes else 0,
-        output=min(answer, model.limit.output or answer),
+        input=0 if writes_cache else new_tokens,
+        cache_read=cached_tokens,
+        cache_write=new_tokens if writes_cache else 0,
+        output=min(answer_tokens, model.limit.output or answer_tokens),
     )
     cost = compute_cost(usage, model)
     return Spent(
@@ -177,9 +183,9 @@ def take_stricter(one: Budgets, other: Budgets) -> Budgets:
 
 def _take_lower(one: Budget, other: Budget) -> Budget:
     limits = {
-        measure: min(both)
+        measure: min(values)
         for measure in MEASURES
-        if (both := [limit for each in (one, other) if (limit := getattr(each, measure)) is not None])
+        if (values := [limit for each in (one, other) if (limit := getattr(each, measure)) is not None])
     }
     return Budget(**limits)
 
@@ -190,38 +196,38 @@ def _take_lower(one: Budget, other: Budget) -> Budget:
 def to_budget_failure(line: BudgetLine) -> BudgetFailure:
     more = (
         ""
-        if line.measure in COUNTED
+        if line.measure in EXACT_MEASURES
         else f", and the next call would take about {format_amount(line, line.next)}"
     )
     return BudgetFailure(
         data=BudgetData(
-            message=f"the budget for {WHOSE[line.scope]} does not allow another call: "
+            message=f"the budget for {SCOPE_NAMES[line.scope]} does not allow another call: "
             f"{_format_share(line, line.spent)} spent{more}",
             scope=line.scope,
             measure=line.measure,
             limit=line.limit,
             spent=line.spent,
             next=line.next,
-            hint=f"{_describe_raise(line)}, then go on where it stopped: weft run --continue",
+            hint=f"{_suggest_raise(line)}, then go on where it stopped: weft run --continue",
         )
     )
 
 
 def to_warning(line: BudgetLine) -> str:
-    about = "" if line.measure in COUNTED else "about "
-    soon = min(line.limit, line.spent + line.next)
-    return f"the next call brings {WHOSE[line.scope]} to {about}{_format_share(line, soon)}"
+    about = "" if line.measure in EXACT_MEASURES else "about "
+    projected = min(line.limit, line.spent + line.next)
+    return f"the next call brings {SCOPE_NAMES[line.scope]} to {about}{_format_share(line, projected)}"
 
 
-def _describe_raise(line: BudgetLine) -> str:
+def _suggest_raise(line: BudgetLine) -> str:
     if line.scope == "run":
         return f"give it more with --max-{line.measure}"
     return f"raise experimental.weft.budget.{line.scope}.{line.measure} in opencode.json"
 
 
 def _format_share(line: BudgetLine, value: Decimal) -> str:
-    part = format_amount(line, value)
-    return f"{part if line.measure == 'cost' else part.split()[0]} of {format_amount(line, line.limit)}"
+    amount = format_amount(line, value)
+    return f"{amount if line.measure == 'cost' else amount.split()[0]} of {format_amount(line, line.limit)}"
 
 
 def format_amount(line: BudgetLine, value: Decimal) -> str:

@@ -9,8 +9,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from weft.context.reminders import VALUE_TOOL as HAND_OVER
-from weft.context.reminders import get_json_format
+from weft.context.reminders import VALUE_TOOL, get_json_format
 from weft.errors import (
     BlockedError,
     CorrectedError,
@@ -36,14 +35,14 @@ from weft.provider.chunk import ToolCall
 from weft.run.answer import AnswerQueue, PendingAnswer
 from weft.run.changes import watch_tool
 from weft.run.doom import (
-    NOT_AGAIN,
+    NOT_REPEATED,
     CallLoop,
     describe_loop,
     find_loop,
-    is_unclear,
     list_calls,
     list_recent_texts,
     was_blocked,
+    was_interrupted,
 )
 from weft.run.hooks import apply_after_hooks, apply_before_hooks, to_hook_input
 from weft.run.json_schema import check_handed_value
@@ -64,13 +63,15 @@ from weft.tool.registry import INVALID
 from weft.tool.truncate import truncate_result
 
 
-def allow_named_agents(store: Store, session: SessionID, call: CallRef, ask: AskPermission) -> AskPermission:
-    """Return an `Ask` that allows tasks for the agents that the prompt mentions, and asks for everything else.
+def allow_mentioned_agents(
+    store: Store, session: SessionID, call: CallRef, ask: AskPermission
+) -> AskPermission:
+    """Return a function that allows tasks for the agents that the prompt mentions, and passes everything else on to `ask`.
 
-    OpenCode then allows every agent, also if a model wrote the prompt of a child session.
+    If a prompt mentions an agent, OpenCode allows tasks for every agent, even if a model wrote the prompt.
     """
 
-    async def ask_unless_named(
+    async def ask_unless_mentioned(
         permission: str,
         *patterns: str,
         always: tuple[str, ...] = (),
@@ -79,15 +80,15 @@ def allow_named_agents(store: Store, session: SessionID, call: CallRef, ask: Ask
         if (
             permission == "task"
             and patterns
-            and set(patterns) <= await find_named_agents(store, session, call)
+            and set(patterns) <= await find_mentioned_agents(store, session, call)
         ):
             return
         await ask(permission, *patterns, always=always, metadata=metadata)
 
-    return ask_unless_named
+    return ask_unless_mentioned
 
 
-async def find_named_agents(store: Store, session: SessionID, call: CallRef) -> set[str]:
+async def find_mentioned_agents(store: Store, session: SessionID, call: CallRef) -> set[str]:
     """Return the agents that the prompt of a call mentions. A child session has none: a model wrote its prompt."""
     try:
         if (await store.get_session(session)).parent_id is not None:
@@ -101,15 +102,15 @@ async def find_named_agents(store: Store, session: SessionID, call: CallRef) -> 
     return {part.name for part in (prompt.parts if prompt else ()) if isinstance(part, AgentPart)}
 
 
-def prepare_call(call: ToolCall, offered: Collection[str], known: Collection[str]) -> CallStarted:
+def prepare_call(call: ToolCall, offered: Collection[str], registered: Collection[str]) -> CallStarted:
     """Return the call to run. A call that cannot run becomes a call of the tool `invalid`, which tells the model why.
 
-    Only tools that the request `offered` can be called. A tool that is `known` but was not offered (the prompt or a rule switched
-    it off, or this is the last step) is refused like one that does not exist.
+    Only tools that the request `offered` can be called. A tool that is `registered` but was not offered (the prompt or a rule
+    switched it off, or this is the last step) is refused like one that does not exist.
     """
     name = call.tool if call.tool in offered else call.tool.lower()
     if name not in offered:
-        return _to_invalid(call, describe_unavailable(call.tool, offered, known))
+        return _to_invalid(call, describe_unavailable(call.tool, offered, registered))
     try:
         arguments = msgspec.json.decode(call.raw.strip() or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
@@ -119,10 +120,10 @@ def prepare_call(call: ToolCall, offered: Collection[str], known: Collection[str
     return CallStarted(call_id=call.call_id, tool=name, input=arguments, metadata=call.metadata)
 
 
-def describe_unavailable(tool: str, offered: Iterable[str], known: Collection[str]) -> str:
+def describe_unavailable(tool: str, offered: Iterable[str], registered: Collection[str]) -> str:
     """Tell the model why a tool cannot be called, and which ones can."""
     others = ", ".join(offered) or "none"
-    if tool in known or tool.lower() in known:
+    if tool in registered or tool.lower() in registered:
         return f"the tool {tool!r} is not available in this step; there are {others}"
     return f"there is no tool {tool!r}; there are {others}"
 
@@ -145,7 +146,7 @@ async def execute_call(
     """
     try:
         hooked = await apply_before_hooks(hooks, to_hook_input(call, context.session_id))
-        result = await apply_after_hooks(hooks, hooked, await _run(tool, hooked.args, context))
+        result = await apply_after_hooks(hooks, hooked, await _run_tool(tool, hooked.args, context))
         result = await truncate_result(result, context.resources.spill)
     except BlockedError as error:
         return CallFailed(call_id=call.call_id, error=f"Blocked by a plugin: {error}")
@@ -158,12 +159,13 @@ async def execute_call(
     return _to_done(call, result)
 
 
-async def _run(tool: AnyTool, given: dict[str, Any], context: ToolContext) -> ToolResult:
-    wanted = to_input(tool, given)
+async def _run_tool(tool: AnyTool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+    """Run a tool, and watch for the files that it changes unless it announces its changes itself."""
+    input = to_input(tool, arguments)
     if tool.announces:
-        return await tool.run(wanted, context)
-    async with watch_tool(context) as watching:
-        return await tool.run(wanted, watching)
+        return await tool.run(input, context)
+    async with watch_tool(context) as watched_context:
+        return await tool.run(input, watched_context)
 
 
 def _to_done(call: CallStarted, result: ToolResult) -> CallDone:
@@ -196,7 +198,7 @@ def make_tool_context(
         directory=runtime.place.directory,
         worktree=runtime.place.worktree,
         clock=runtime.clock,
-        ask=allow_named_agents(runtime.store, session, call, ask),
+        ask=allow_mentioned_agents(runtime.store, session, call, ask),
         report=report,
         resources=runtime.make_resources(session),
         agents=runtime.agents,
@@ -229,13 +231,13 @@ def make_ask(runtime: Runtime, session: Session, agent: Agent, call: CallRef) ->
             tool=call,
         )
         details = metadata or {}
-        limits = ask_before_writers(standing.limits, permission, details.get("mayWrite", ()))
+        limits = ask_before_writers(caller.limits, permission, details.get("mayWrite", ()))
         limits = ask_before_named(limits, permission, details.get("perhaps", ()))
         await runtime.gate.let_pass(
-            request, standing if limits is standing.limits else replace(standing, limits=limits)
+            request, caller if limits is caller.limits else replace(caller, limits=limits)
         )
 
-    standing = PermissionCaller(
+    caller = PermissionCaller(
         limits=to_limits(agent, session),
         agent=agent.name,
         find=partial(find_root_and_turn, runtime, session, call),
@@ -256,16 +258,16 @@ async def ignore_report(*, title: str | None = None, metadata: dict[str, Any] | 
     """Drop the report: nobody watches this use of a tool."""
 
 
-# Tools with their own deadlines: the model chooses that of a command, that of a subtask includes all sessions below it, and each
-# call in a batch has one.
-OWN_CLOCK = frozenset({"bash", "task", "batch"})
+# The model chooses the deadline of a shell command, that of a task includes all sessions below it, and each call of a batch has
+# its own.
+TOOLS_WITH_OWN_DEADLINE = frozenset({"bash", "task", "batch"})
 
 
 class ToolCalls:
     """The tool calls of one answer. They run as tasks, and put their results into the queue of the answer.
 
-    `offered` are the tools that the request offered to the model; no other can be called. `begun` counts the calls, and `refused`
-    says that a person refused one.
+    `offered` are the tools that the request offered to the model; no other can be called. `count` is the number of calls so
+    far, and `refused` says that a person refused one.
     """
 
     def __init__(self, answer: PendingAnswer, agent: Agent, queue: AnswerQueue) -> None:
@@ -274,57 +276,62 @@ class ToolCalls:
         self._agent = agent
         self._queue = queue
         self._format = get_json_format(answer.step.prompt)
-        self._seen: set[str] = set()
-        self._open: set[str] = set()
-        self._awaited: dict[str, asyncio.Future[bool]] = {}
-        self._doomed: dict[str, str] = {}
+        self._call_ids: set[str] = set()
+        self._running: set[str] = set()
+        self._nested_results: dict[str, asyncio.Future[bool]] = {}
+        self._nested_errors: dict[str, str] = {}
         self._loop_lock = asyncio.Lock()
-        self._loop_refused = False
+        self._has_refused_loop = False
         self.offered: tuple[str, ...] = ()
-        self.begun = 0
+        self.count = 0
         self.refused = False
 
     @property
-    def under_way(self) -> bool:
-        return bool(self._open)
+    def is_running(self) -> bool:
+        return bool(self._running)
 
     async def start(self, call: ToolCall, tasks: asyncio.TaskGroup) -> None:
+        """Store a call as running, and start it as a task."""
         # Some servers give all calls of an answer the same id, but ours must be unique.
-        self.begun += 1
-        if call.call_id in self._seen:
-            call = replace(call, call_id=f"{call.call_id}_{self.begun}")
-        self._seen.add(call.call_id)
+        self.count += 1
+        if call.call_id in self._call_ids:
+            call = replace(call, call_id=f"{call.call_id}_{self.count}")
+        self._call_ids.add(call.call_id)
         started = prepare_call(call, self.offered, self._runtime.tools)
         # Store the call as running before the tool runs: after a crash it shows that the call may have had effects.
         await self._answer.commit(self._answer.processor.feed(started))
-        self._open.add(started.call_id)
+        self._running.add(started.call_id)
         tasks.create_task(self._run(started))
 
     async def settle(self, outcome: CallDone | CallFailed) -> None:
-        self._open.discard(outcome.call_id)
+        """Store the result of a call, and the files that a child session changed for it."""
+        self._running.discard(outcome.call_id)
         self.refused |= isinstance(outcome, CallFailed) and outcome.refused
         await self._answer.commit(self._answer.processor.feed(outcome))
         await self._answer.changes.take_from_child(outcome.call_id)
-        awaited = self._awaited.pop(outcome.call_id, None)
-        if awaited is not None and not awaited.done():
-            awaited.set_result(isinstance(outcome, CallDone))
+        result = self._nested_results.pop(outcome.call_id, None)
+        if result is not None and not result.done():
+            result.set_result(isinstance(outcome, CallDone))
 
     async def call_nested(self, tool: str, arguments: dict[str, Any], *, error: str = "") -> bool:
-        """Make a call on behalf of another call, and wait for it. Return True if it succeeded."""
+        """Make a call on behalf of another call, and wait for it. Return True if it succeeded.
+
+        With an `error`, the call is stored as failed without running.
+        """
         id = self._runtime.mint.part()
         if tool not in self.offered or tool not in self._runtime.tools:
             error = error or describe_unavailable(tool, self.offered, self._runtime.tools)
-        self._doomed[id] = error
-        self._awaited[id] = asyncio.get_running_loop().create_future()
+        self._nested_errors[id] = error
+        self._nested_results[id] = asyncio.get_running_loop().create_future()
         raw = msgspec.json.encode(arguments).decode()
         self._queue.put_nowait(ToolCall(call_id=id, tool=tool, raw=raw))
-        return await self._awaited[id]
+        return await self._nested_results[id]
 
     async def _run(self, call: CallStarted) -> None:
-        if error := self._doomed.pop(call.call_id, ""):
+        if error := self._nested_errors.pop(call.call_id, ""):
             self._queue.put_nowait(CallFailed(call_id=call.call_id, error=error))
             return
-        if self._format is not None and call.tool == HAND_OVER:
+        if self._format is not None and call.tool == VALUE_TOOL:
             handed = check_handed_value(call, self._format)
             if handed.value is not UNSET:
                 self._answer.processor.set_value(handed.value)
@@ -336,7 +343,7 @@ class ToolCalls:
 
     async def _execute(self, call: CallStarted, context: ToolContext) -> CallDone | CallFailed:
         """Run the tool within its deadline. The model reads a failure if the time is up."""
-        seconds = None if call.tool in OWN_CLOCK else self._runtime.deadlines.tool
+        seconds = None if call.tool in TOOLS_WITH_OWN_DEADLINE else self._runtime.deadlines.tool
         tool = INVALID if call.tool == INVALID.name else self._runtime.tools[call.tool]
         try:
             async with Deadline(f"tool {call.tool}", seconds, self._runtime.clock).running():
@@ -350,49 +357,51 @@ class ToolCalls:
     async def _check_loop(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
         """Ask for permission if the call repeats in a loop. Return a failure if it must not run.
 
-        A person who refuses ends the run. If a rule forbids the call, or there is nobody to ask, the model is told first; a loop
-        in a later answer then ends the run.
+        A person who refuses ends the run. If a rule forbids the call, or there is nobody to ask, the model first reads that it
+        loops, and a loop in a later answer ends the run.
         """
         history, prompt = self._answer.transcript.messages(), self._answer.step.prompt
-        here = CallRef(message_id=self._answer.message.id, call_id=call.call_id)
-        made = list_calls(history, prompt, before=here)
-        doom = find_loop(made, call.tool, call.input, list_recent_texts(history, prompt))
-        if doom is None:
+        current = CallRef(message_id=self._answer.message.id, call_id=call.call_id)
+        calls = list_calls(history, prompt, before=current)
+        loop = find_loop(calls, call.tool, call.input, list_recent_texts(history, prompt))
+        if loop is None:
             return None
         # One question at a time: refusing the first refuses the others, too.
         async with self._loop_lock:
-            if self._loop_refused:
-                return CallFailed(call_id=call.call_id, error=describe_loop(doom), refused=True)
-            return await self._ask_about_loop(call, context, doom)
+            if self._has_refused_loop:
+                return CallFailed(call_id=call.call_id, error=describe_loop(loop), refused=True)
+            return await self._ask_about_loop(call, context, loop)
 
     async def _ask_about_loop(
-        self, call: CallStarted, context: ToolContext, doom: CallLoop
+        self, call: CallStarted, context: ToolContext, loop: CallLoop
     ) -> CallFailed | None:
         metadata = {"tool": call.tool, "input": call.input}
         try:
             await context.ask("doom_loop", call.tool, always=(call.tool,), metadata=metadata)
         except CorrectedError as error:
-            return CallFailed(call_id=call.call_id, error=f"{describe_loop(doom)} {error}")
+            return CallFailed(call_id=call.call_id, error=f"{describe_loop(loop)} {error}")
         except NotPermittedError as error:
-            self._loop_refused = isinstance(error, RejectedError) and not isinstance(error, UnansweredError)
-            refused = self._loop_refused or self._was_blocked_before()
-            return CallFailed(call_id=call.call_id, error=describe_loop(doom), refused=refused)
+            self._has_refused_loop = isinstance(error, RejectedError) and not isinstance(
+                error, UnansweredError
+            )
+            refused = self._has_refused_loop or self._was_blocked_before()
+            return CallFailed(call_id=call.call_id, error=describe_loop(loop), refused=refused)
         return None
 
     def _was_blocked_before(self) -> bool:
-        """Return True if an earlier answer to this prompt was already told that it loops."""
-        own, history = self._answer.message.id, self._answer.transcript.messages()
-        before = [message for message in history if message.info.id != own]
+        """Return True if a call in an earlier answer to this prompt was blocked because of a loop."""
+        own_id, history = self._answer.message.id, self._answer.transcript.messages()
+        before = [message for message in history if message.info.id != own_id]
         return was_blocked(list_calls(before, self._answer.step.prompt))
 
     async def _check_interrupted(self, call: CallStarted, context: ToolContext) -> CallFailed | None:
-        """Ask before a call is repeated that a crash interrupted: only a person knows whether it took effect."""
-        if not is_unclear(self._answer.transcript.messages(), call.call_id, call.tool, call.input):
+        """Ask before repeating a call that a crash interrupted: only a person can tell whether it took effect."""
+        if not was_interrupted(self._answer.transcript.messages(), call.call_id, call.tool, call.input):
             return None
         try:
             await context.ask("interrupted", call.tool, metadata={"tool": call.tool, "input": call.input})
         except NotPermittedError:
-            return CallFailed(call_id=call.call_id, error=NOT_AGAIN)
+            return CallFailed(call_id=call.call_id, error=NOT_REPEATED)
         return None
 
     def _make_context(self, call_id: str) -> ToolContext:

@@ -25,7 +25,9 @@ TASK_TOOL = "task"
 
 class AnswerChanges:
     """The file changes of one answer. They are stored for each call, so that one call can be undone without those before it.
-    OpenCode records only the changes of a whole answer."""
+
+    OpenCode records only the changes of a whole answer.
+    """
 
     def __init__(self, runtime: Runtime, processor: Processor, transcript: Transcript) -> None:
         self._runtime = runtime
@@ -33,14 +35,14 @@ class AnswerChanges:
         self._processor = processor
         self._transcript = transcript
         self._patches: list[Patch] = []
-        self._closing = asyncio.Lock()
+        self._close_lock = asyncio.Lock()
 
     @property
     def _session(self) -> SessionID:
         return self._processor.message.session_id
 
     def watch(self, call_id: str) -> WatchChanges:
-        """Return the `Watch` of a call: what changes while it is open is stored as a change of this call."""
+        """Return a function that opens a context: files that change while it is open are stored as changes of this call."""
 
         @asynccontextmanager
         async def watch(*files: str) -> AsyncIterator[None]:
@@ -55,28 +57,28 @@ class AnswerChanges:
 
     async def _close(self, window: AbstractAsyncContextManager[None], call_id: str) -> None:
         # One after the other, so that changes of two concurrent calls are not recorded for one of them.
-        async with self._closing:
+        async with self._close_lock:
             await window.__aexit__(None, None, None)
             await self.take(call_id)
 
     async def take(self, call_id: str = "") -> None:
         """Store the changes since the last call of this method, for a tool call if it is known which one made them."""
         try:
-            found = await self._snapshots.take(self._session)
+            patches = await self._snapshots.take(self._session)
         except (OSError, GitError) as error:
             warning = f"the last changes cannot be undone: {error}"
             await self._runtime.journal.commit(SessionWarned(session_id=self._session, message=warning))
             return
-        if found:
-            await self._store(found, call_id)
-            await self._snapshots.stored(self._session)
+        if patches:
+            await self._store(patches, call_id)
+            await self._snapshots.mark_stored(self._session)
 
     async def take_from_child(self, call_id: str) -> None:
         """Store the changes that a child session made for a call. They belong to both sessions."""
-        found = await self._list_child_patches(call_id)
-        if found:
-            await self._snapshots.pin(self._session, sorted(get_patch_trees(found)))
-            await self._store(found, call_id)
+        patches = await self._list_child_patches(call_id)
+        if patches:
+            await self._snapshots.pin(self._session, sorted(get_patch_trees(patches)))
+            await self._store(patches, call_id)
 
     async def _store(self, patches: Sequence[Patch], call_id: str) -> None:
         self._patches += patches
@@ -84,46 +86,49 @@ class AnswerChanges:
             *self._processor.to_patch_events(patches, call_id), into=self._transcript
         )
 
-    async def whole(self) -> Patch | None:
+    async def combine(self) -> Patch | None:
         """Return all changes of the answer as one patch, or None if there are none or they cannot be read."""
-        if len(self._patches) < 2:  # noqa: PLR2004  one is a whole
+        if len(self._patches) < 2:  # noqa: PLR2004  one patch needs no combining
             return next(iter(self._patches), None)
         try:
-            folded = await self._snapshots.fold(self._patches)
+            patch = await self._snapshots.fold(self._patches)
         except (OSError, GitError, SnapshotMissingError):
             return None
-        await self._snapshots.pin(self._session, (folded.hash, folded.until))
-        return folded
+        await self._snapshots.pin(self._session, (patch.hash, patch.until))
+        return patch
 
-    async def add_up(self, prompt: MessageID) -> None:
+    async def store_totals(self, prompt: MessageID) -> None:
         """Store the totals of changed files for the session and for the prompt."""
         if not self._patches:
             return
         history = self._transcript.messages()
         await self._runtime.undoer.update_session(self._session, list_patches(history))
-        found = await self._runtime.undoer.totals.add_up(prompt, list_patches(_list_answers(history, prompt)))
-        if found is not None:
+        total = await self._runtime.undoer.totals.add_up(prompt, list_patches(_list_answers(history, prompt)))
+        if total is not None:
             await self._runtime.journal.edit_message(
-                self._session, prompt, lambda it: _with_diffs(it, found.diffs), into=self._transcript
+                self._session,
+                prompt,
+                lambda message: _with_diffs(message, total.diffs),
+                into=self._transcript,
             )
 
     async def _list_child_patches(self, call_id: str) -> Sequence[Patch]:
         part = next((part for part in self._list_calls() if part.call_id == call_id), None)
         if part is None or part.tool != TASK_TOOL or not isinstance(part.state, CompletedState | ErrorState):
             return ()
-        child = _find_child(part.state.metadata)
+        child = _find_child_id(part.state.metadata)
         if child is None:
             return ()
         try:
             history = await self._runtime.store.list_messages(child)
         except NotFoundError:
             return ()
-        since = part.state.time.start
+        since = part.state.time.start  # an earlier call may have used the same child
         return list_patches(message for message in history if message.info.time.created >= since)
 
     def _list_calls(self) -> Iterable[ToolPart]:
-        found = self._transcript.find(self._processor.message.id)
-        return [part for part in (found.parts if found else ()) if isinstance(part, ToolPart)]
+        message = self._transcript.find(self._processor.message.id)
+        return [part for part in (message.parts if message else ()) if isinstance(part, ToolPart)]
 
 
 def _with_diffs(message: AnyMessage, diffs: tuple[FileDiff, ...]) -> AnyMessage:
@@ -132,9 +137,9 @@ def _with_diffs(message: AnyMessage, diffs: tuple[FileDiff, ...]) -> AnyMessage:
     return replace(message, summary=replace(message.summary or UserSummary(), diffs=diffs))
 
 
-def _find_child(metadata: dict[str, Any] | None) -> SessionID | None:
-    named = (metadata or {}).get("sessionId")
-    return SessionID(named) if isinstance(named, str) else None
+def _find_child_id(metadata: dict[str, Any] | None) -> SessionID | None:
+    id = (metadata or {}).get("sessionId")
+    return SessionID(id) if isinstance(id, str) else None
 
 
 def _list_answers(history: Iterable[MessageWithParts], prompt: MessageID) -> list[MessageWithParts]:
@@ -157,26 +162,28 @@ async def watch_tool(context: ToolContext) -> AsyncIterator[ToolContext]:
 
 
 class _Window:
+    """The time in which file changes are watched. It is closed while a `pause` lasts; pauses may overlap."""
+
     def __init__(self, watch: Callable[[], AbstractAsyncContextManager[None]]) -> None:
         self._watch = watch
-        self._held = AsyncExitStack()
-        self._asking = 0
+        self._open_watch = AsyncExitStack()
+        self._pauses = 0
 
     async def open(self) -> None:
-        await self._held.enter_async_context(self._watch())
+        await self._open_watch.enter_async_context(self._watch())
 
     async def close(self) -> None:
-        await self._held.aclose()
+        await self._open_watch.aclose()
 
     @asynccontextmanager
     async def pause(self) -> AsyncIterator[None]:
-        self._asking += 1
+        self._pauses += 1
         await self.close()
         try:
             yield
         finally:
-            self._asking -= 1
-            if not self._asking:
+            self._pauses -= 1
+            if not self._pauses:
                 await self.open()
 
 

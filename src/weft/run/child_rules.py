@@ -16,7 +16,7 @@ from weft.model.permission import Limits, Rule, Ruleset
 from weft.model.session import Session, get_weft_data, with_weft_data
 from weft.session.tree import make_child_rules
 
-NO_WORDS = "The subagent ended without an answer."
+NO_ANSWER = "The subagent ended without an answer."
 
 
 def get_child_text(answer: MessageWithParts, child: SessionID) -> str:
@@ -26,20 +26,24 @@ def get_child_text(answer: MessageWithParts, child: SessionID) -> str:
     """
     info = answer.info
     if not isinstance(info, AssistantMessage):
-        raise ToolError(f"{NO_WORDS} {_suggest_retry(child)}")
+        raise ToolError(f"{NO_ANSWER} {_suggest_retry(child)}")
     text = _find_last_text(answer)
     if info.error is not None:
         before = f"\nBefore that it said: {text}" if text else ""
-        raise ToolError(f"The subagent failed: {to_reason(info.error)}.{before}\n{_suggest_retry(child)}")
+        raise ToolError(
+            f"The subagent failed: {describe_failure(info.error)}.{before}\n{_suggest_retry(child)}"
+        )
     return text or _list_errors(answer)
 
 
-def to_late_error(child: SessionID, error: DeadlineError) -> ToolError:
+def to_deadline_error(child: SessionID, error: DeadlineError) -> ToolError:
+    """Return the error that the parent's model reads if a child took too long."""
     message = str(error)
     return ToolError(f"{message[:1].upper()}{message[1:]}. {_suggest_retry(child)}")
 
 
-def to_reason(failure: AnyFailure) -> str:
+def describe_failure(failure: AnyFailure) -> str:
+    """Return the message of a failure without its full stop, or its name if it has no message."""
     data = failure.data
     message = data.get("message", "") if isinstance(data, dict) else getattr(data, "message", "")
     name = str(failure.__struct_config__.tag)
@@ -63,7 +67,7 @@ def _list_errors(answer: MessageWithParts) -> str:
         for part in answer.parts
         if isinstance(part, ToolPart) and isinstance(part.state, ErrorState)
     ]
-    return "\n".join([NO_WORDS, *failed])
+    return "\n".join([NO_ANSWER, *failed])
 
 
 class ChildProgress:
@@ -75,10 +79,10 @@ class ChildProgress:
         self._session = session
         self._model = model
         self._calls: dict[PartID, dict[str, Any]] = {}
-        self.take(history)
+        self.reset(history)
 
-    def take(self, history: Iterable[MessageWithParts]) -> None:
-        """Start again from the stored history."""
+    def reset(self, history: Iterable[MessageWithParts]) -> None:
+        """Replace the state by that of the stored history."""
         self._calls = {
             part.id: to_call_entry(part)
             for message in history
@@ -100,6 +104,7 @@ class ChildProgress:
         return self._calls != before
 
     def metadata(self) -> dict[str, Any]:
+        """Return the progress as the metadata of the `task` call, in OpenCode's form."""
         metadata: dict[str, Any] = {"summary": list(self._calls.values()), "sessionId": self._session}
         if self._model is not None:
             metadata["model"] = {"providerID": self._model.provider_id, "modelID": self._model.model_id}
@@ -113,32 +118,32 @@ def to_call_entry(part: ToolPart) -> dict[str, Any]:
     return {"id": part.id, "tool": part.tool, "state": state}
 
 
-# A child has no part in its parent's todo list, and does not start children of its own.
-PARENTS_ALONE = ("todowrite", "todoread", "task")
+# A child does not see its parent's todo list, and does not start children of its own.
+PARENT_ONLY_TOOLS = ("todowrite", "todoread", "task")
 
 
 def list_denied(agent: Agent, primary_tools: tuple[str, ...], *, deepest: bool) -> Ruleset:
     """Return the rules that deny an agent tools when it runs in a child session.
 
-    If the agent's own rules name one of these tools, they decide. But at the `deepest` level no child may start another. OpenCode
-    has no such level, and denies the todo list whatever the rules say.
+    If the agent's own rules mention a tool, they decide. But at the `deepest` level no child may start another. OpenCode
+    has no such level, and denies the todo list even if the agent's rules allow it.
     """
-    named = {rule.permission for rule in agent.permission}
-    denied = [each for each in PARENTS_ALONE if each not in named]
+    configured = {rule.permission for rule in agent.permission}
+    denied = [tool for tool in PARENT_ONLY_TOOLS if tool not in configured]
     denied += ["task"] * (deepest and "task" not in denied)
-    return tuple(Rule(permission=each, pattern="*", action="deny") for each in (*denied, *primary_tools))
+    return tuple(Rule(permission=tool, pattern="*", action="deny") for tool in (*denied, *primary_tools))
 
 
-def narrow_child(child: Session, parent: Session, denied: Ruleset, sender: Agent | None) -> Session:
+def narrow_child(child: Session, parent: Session, denied: Ruleset, starter: Agent | None) -> Session:
     """Return the child with the rules that deny it tools, and with the limits of its ancestors. This is idempotent.
 
-    Denied tools stay denied for good. The rules on files are those of the agent that starts the child this time.
+    Denied tools stay denied for good. The limits on files are those of the `starter`, the agent that starts the child this time.
     """
-    own = get_weft_data(child)
-    above = (*get_weft_data(parent).limits, *find_file_limits(sender))
-    given = tuple(dict.fromkeys((*(child.permission or ()), *denied)))
-    narrowed = replace(child, permission=make_child_rules(given, parent))
-    return with_weft_data(narrowed, replace(own, limits=tuple(dict.fromkeys(above))))
+    data = get_weft_data(child)
+    limits = (*get_weft_data(parent).limits, *find_file_limits(starter))
+    rules = tuple(dict.fromkeys((*(child.permission or ()), *denied)))
+    narrowed = replace(child, permission=make_child_rules(rules, parent))
+    return with_weft_data(narrowed, replace(data, limits=tuple(dict.fromkeys(limits))))
 
 
 def find_file_limits(agent: Agent | None) -> Limits:

@@ -22,7 +22,7 @@ from weft.permission.rules import to_limits
 from weft.run.attachments import MentionScope, resolve_mentions
 from weft.run.calls import allow_all, execute_call, make_tool_context
 from weft.run.changes import AnswerChanges
-from weft.run.child_rules import ChildProgress, get_child_text, list_denied, narrow_child, to_late_error
+from weft.run.child_rules import ChildProgress, get_child_text, list_denied, narrow_child, to_deadline_error
 from weft.run.decide import Subtask
 from weft.run.failure import to_failure
 from weft.run.processor import CallFailed, CallReported, CallStarted, Processor
@@ -31,8 +31,8 @@ from weft.session.lifecycle import create
 from weft.tool.contract import ChildResult, ChildTask, ReportProgress, ToolContext
 from weft.tool.task import TASK, run_child_task, unknown_agent_error
 
-# A child reports every call, and every report is stored. A person cannot follow more than four a second.
-REPORT_SECONDS = 0.25
+# Every report is stored, and a person cannot follow more than four a second.
+REPORT_INTERVAL_SECONDS = 0.25
 
 
 class ChildRunner(Protocol):
@@ -60,20 +60,18 @@ class ChildSpawner:
         model = agent.model or await self._find_model(context)
         progress = ChildProgress(child.id, model, await runtime.store.list_messages(child.id))
         await context.report(title=child_task.description, metadata=progress.metadata())
-        reader = MentionScope(
-            place=runtime.place, limits=to_limits(agent, child), agents=dict(runtime.agents)
-        )
+        scope = MentionScope(place=runtime.place, limits=to_limits(agent, child), agents=dict(runtime.agents))
         # An agent's own model is chosen when the prompt is admitted, together with its fallbacks.
         input = PromptInput(
             agent=child_task.agent,
             model=None if agent.model else model,
-            parts=await resolve_mentions(child_task.prompt, reader),
+            parts=await resolve_mentions(child_task.prompt, scope),
         )
         answer = await self._run_reporting(child.id, input, progress, context.report)
-        progress.take(await runtime.store.list_messages(child.id))
+        progress.reset(await runtime.store.list_messages(child.id))
         await context.report(metadata=progress.metadata())
         if isinstance(answer, DeadlineError):
-            raise to_late_error(child.id, answer)
+            raise to_deadline_error(child.id, answer)
         return ChildResult(
             session_id=child.id, text=get_child_text(answer, child.id), metadata=progress.metadata()
         )
@@ -95,39 +93,44 @@ class ChildSpawner:
             input = SessionInput(parent_id=parent.id, title=title, permission=denied)
             child = await create(runtime.maker, input, parent=parent)
         else:
-            child = await self._find_earlier(parent, child_task.session_id)
-        sender = _find_agent(context.agent, runtime)
-        if narrow_child(child, parent, denied, sender) == child:
+            child = await self._get_earlier_child(parent, child_task.session_id)
+        starter = _find_agent(context.agent, runtime)
+        if narrow_child(child, parent, denied, starter) == child:
             return child
-        return await runtime.journal.edit(child.id, lambda it: narrow_child(it, parent, denied, sender))
+        return await runtime.journal.edit(
+            child.id, lambda session: narrow_child(session, parent, denied, starter)
+        )
 
-    async def _find_earlier(self, parent: Session, given: str) -> Session:
-        """Return an earlier child to continue. OpenCode accepts any session, even the caller's parent, and then waits for ever."""
+    async def _get_earlier_child(self, parent: Session, session_id: str) -> Session:
+        """Return an earlier child to continue. Raise `ToolError` if the id is not that of a session below the parent.
+
+        OpenCode accepts any session, even the caller's parent, and then waits for ever.
+        """
         try:
-            found = await self._runtime.store.get_session(SessionID(check_id("session", given)))
+            session = await self._runtime.store.get_session(SessionID(check_id("session", session_id)))
         except NotFoundError:
-            found = None
-        if found is None or parent.id not in await self._list_ancestors(found):
+            session = None
+        if session is None or parent.id not in await self._list_ancestors(session):
             raise ToolError(
-                f"session_id: {given[:80]} is not a session that was started from here. Leave it out to start a new one."
+                f"session_id: {session_id[:80]} is not a session that was started from here. Leave it out to start a new one."
             )
-        return found
+        return session
 
     async def _list_ancestors(self, session: Session) -> list[SessionID]:
         """Return the ancestors of a session, the nearest first. A cycle ends the list."""
-        above: list[SessionID] = []
-        while session.parent_id is not None and session.parent_id not in above:
-            above.append(session.parent_id)
+        ancestors: list[SessionID] = []
+        while session.parent_id is not None and session.parent_id not in ancestors:
+            ancestors.append(session.parent_id)
             try:
                 session = await self._runtime.store.get_session(session.parent_id)
             except NotFoundError:
                 break
-        return above
+        return ancestors
 
     async def _find_model(self, context: ToolContext) -> ModelRef | None:
         """Return the model of the answer that made the call."""
-        found = await self._runtime.store.find_message(context.session_id, context.message_id)
-        info = found.info if found else None
+        message = await self._runtime.store.find_message(context.session_id, context.message_id)
+        info = message.info if message else None
         if not isinstance(info, AssistantMessage) or not info.model_id:
             return None
         return ModelRef(provider_id=info.provider_id, model_id=info.model_id)
@@ -152,54 +155,55 @@ class ChildSpawner:
         """Run the child and return its last answer. If the caller is cancelled, abort the child and wait until it has settled."""
         deadline = Deadline("subagent", self._runtime.subtasks.seconds, self._runtime.clock)
         async with deadline.running(), open_tasks() as tasks:
-            asking = tasks.create_task(self._runs.prompt(child, input))
+            prompting = tasks.create_task(self._runs.prompt(child, input))
             try:
-                await asyncio.wait([asking])
+                await asyncio.wait([prompting])
             finally:
-                if not asking.done():
-                    await run_to_completion(self._end(child, asking))
-        return asking.result()
+                if not prompting.done():
+                    await run_to_completion(self._end(child, prompting))
+        return prompting.result()
 
-    async def _end(self, child: SessionID, asking: asyncio.Task[MessageWithParts]) -> None:
+    async def _end(self, child: SessionID, prompting: asyncio.Task[MessageWithParts]) -> None:
         # Cancel the prompt first: it might be about to start a run after the abort.
-        asking.cancel()
-        await asyncio.wait([asking])
+        prompting.cancel()
+        await asyncio.wait([prompting])
         await self._runs.abort(child)
 
     async def _report_progress(
         self, child: SessionID, listener: BusListener, progress: ChildProgress, report: ReportProgress
     ) -> None:
+        """Report the progress of the child whenever it changes, until cancelled."""
         runtime = self._runtime
         while True:
             try:
-                news = progress.feed(each.event for each in await listener.take())
+                changed = progress.feed(envelope.event for envelope in await listener.take())
             except CursorLostError:  # more happened than the bus holds
-                listener, news = runtime.listen(), True
-                progress.take(await runtime.store.list_messages(child))
-            if news:
+                listener, changed = runtime.listen(), True
+                progress.reset(await runtime.store.list_messages(child))
+            if changed:
                 await report(metadata=progress.metadata())
-                await runtime.clock.sleep(REPORT_SECONDS)
+                await runtime.clock.sleep(REPORT_INTERVAL_SECONDS)
 
 
 def _find_agent(name: str, runtime: Runtime) -> Agent | None:
-    """Return the agent of this name, which may differ from the name that it is configured under."""
-    found = runtime.agents.get(name)
-    return found or next((agent for agent in runtime.agents.values() if agent.name == name), None)
+    """Return an agent by the key in the configuration, else by its own name, else None."""
+    configured = runtime.agents.get(name)
+    return configured or next((agent for agent in runtime.agents.values() if agent.name == name), None)
 
 
-FAILED = "Tool execution failed"
-FINISH = "tool-calls"
+FAILED_PREFIX = "Tool execution failed"
+FINISH_REASON = "tool-calls"
 # OpenCode's sentence: after a command, the model summarises the result.
-SUMMARISE = "Summarize the task tool output above and continue with your task."
+SUMMARY_PROMPT = "Summarize the task tool output above and continue with your task."
 
 
 async def run_subtask(runtime: Runtime, transcript: Transcript, subtask: Subtask) -> None:
     """Run a subtask in a child session. Its result is stored as an answer, which is complete when this returns or raises."""
-    await _Handover(runtime, transcript, subtask).run()
+    await _SubtaskAnswer(runtime, transcript, subtask).run()
 
 
-class _Handover:
-    """The answer that holds the call of one subtask."""
+class _SubtaskAnswer:
+    """The answer that holds the `task` call of one subtask."""
 
     def __init__(self, runtime: Runtime, transcript: Transcript, subtask: Subtask) -> None:
         self._runtime = runtime
@@ -210,7 +214,7 @@ class _Handover:
         self._changes = AnswerChanges(runtime, self._processor, transcript)
 
     async def run(self) -> None:
-        started = CallStarted(call_id=self._part.id, tool=TASK.name, input=to_arguments(self._part))
+        started = CallStarted(call_id=self._part.id, tool=TASK.name, input=to_task_arguments(self._part))
         try:
             await self._commit([MessageUpdated(info=self._processor.message), *self._processor.feed(started)])
             task = replace(TASK, run=run_child_task)
@@ -222,8 +226,12 @@ class _Handover:
             await self._fail(to_failure(error))
             raise
         if isinstance(outcome, CallFailed):
-            outcome = replace(outcome, error=f"{FAILED}: {outcome.error}" if outcome.error else FAILED)
-        await self._commit([*self._processor.feed(outcome), self._finished(), *self._to_summary_prompt()])
+            outcome = replace(
+                outcome, error=f"{FAILED_PREFIX}: {outcome.error}" if outcome.error else FAILED_PREFIX
+            )
+        await self._commit(
+            [*self._processor.feed(outcome), self._to_finished_event(), *self._to_summary_prompt()]
+        )
         await self._store_changes()
 
     def _make_context(self) -> ToolContext:
@@ -237,34 +245,34 @@ class _Handover:
             self._runtime, message.session_id, agent=self._part.agent, call=call, ask=allow_all, report=report
         )
 
-    def _finished(self) -> Event:
+    def _to_finished_event(self) -> Event:
         message = self._processor.message
         time = replace(message.time, completed=self._runtime.clock.now())
-        return MessageUpdated(info=replace(message, finish=FINISH, time=time))
+        return MessageUpdated(info=replace(message, finish=FINISH_REASON, time=time))
 
     def _to_summary_prompt(self) -> list[Event]:
         """Return the prompt for a summary if a command started the subtask. Otherwise the model just sees the result."""
         if not self._part.command:
             return []
-        like = self._prompt
+        prompt = self._prompt
         message = UserMessage(
             id=self._runtime.mint.message(),
-            session_id=like.session_id,
+            session_id=prompt.session_id,
             time=Moment(created=self._transcript.next_time(self._runtime.clock.now())),
-            agent=like.agent,
-            model=like.model,
-            tools=like.tools,
-            format=like.format,
-            fallback=like.fallback,
+            agent=prompt.agent,
+            model=prompt.model,
+            tools=prompt.tools,
+            format=prompt.format,
+            fallback=prompt.fallback,
         )
-        words = TextPart(
+        text = TextPart(
             id=self._runtime.mint.part(),
-            session_id=like.session_id,
+            session_id=prompt.session_id,
             message_id=message.id,
-            text=SUMMARISE,
+            text=SUMMARY_PROMPT,
             synthetic=True,
         )
-        return [MessageUpdated(info=message), PartUpdated(part=words)]
+        return [MessageUpdated(info=message), PartUpdated(part=text)]
 
     async def _fail(self, failure: AnyFailure) -> None:
         failed = SessionFailed(session_id=self._prompt.session_id, error=failure)
@@ -273,7 +281,7 @@ class _Handover:
 
     async def _store_changes(self) -> None:
         await self._changes.take_from_child(self._part.id)
-        await self._changes.add_up(self._prompt.id)
+        await self._changes.store_totals(self._prompt.id)
 
     async def _commit(self, events: list[Event]) -> None:
         await self._runtime.journal.commit(*events, into=self._transcript)
@@ -294,6 +302,7 @@ class _Handover:
         )
 
 
-def to_arguments(part: SubtaskPart) -> dict[str, Any]:
-    given = {"prompt": part.prompt, "description": part.description, "subagent_type": part.agent}
-    return {**given, "command": part.command} if part.command else given
+def to_task_arguments(part: SubtaskPart) -> dict[str, Any]:
+    """Return the arguments of a `task` call for a subtask."""
+    arguments = {"prompt": part.prompt, "description": part.description, "subagent_type": part.agent}
+    return {**arguments, "command": part.command} if part.command else arguments

@@ -39,20 +39,22 @@ from weft.run.runtime import Runtime
 from weft.tool.contract import AskPermission, to_input
 from weft.tool.truncate import truncate_result
 
-TOOL = "bash"
-TIMEOUT_MS = 60_000
-TOGETHER = 4
-NOT_FILLED_IN = "[not run: what is typed behind a command is not put into the shell commands of its template]"
+SHELL_TOOL = "bash"
+INSERTION_TIMEOUT_MS = 60_000
+MAX_CONCURRENT_INSERTIONS = 4
+ARGUMENTS_NOT_INSERTED = (
+    "[not run: what is typed behind a command is not put into the shell commands of its template]"
+)
 
 
 async def run_insertions(
     runtime: Runtime, session: Session, agent: Agent, commands: Sequence[str]
 ) -> list[str]:
-    """Run the shell insertions of a template, and return their outputs in order. Raise `NotPermittedError` if one is denied.
+    """Run the shell commands that a template inserts, and return their outputs in order; that of a failed one is its error.
 
-    The output of an insertion that fails is its error message.
+    Raise `NotPermittedError` if one is denied.
     """
-    slots = asyncio.Semaphore(TOGETHER)
+    slots = asyncio.Semaphore(MAX_CONCURRENT_INSERTIONS)
 
     async def run_one(command: str) -> str:
         async with slots:
@@ -65,10 +67,10 @@ async def run_insertions(
 
 async def _run_insertion(runtime: Runtime, session: Session, agent: Agent, command: str) -> str:
     if "$ARGUMENTS" in command:
-        return NOT_FILLED_IN
-    tool = runtime.tools.get(TOOL)
+        return ARGUMENTS_NOT_INSERTED
+    tool = runtime.tools.get(SHELL_TOOL)
     if tool is None:
-        raise NotFoundError("tool", TOOL)
+        raise NotFoundError("tool", SHELL_TOOL)
     context = make_tool_context(
         runtime,
         session.id,
@@ -77,14 +79,15 @@ async def _run_insertion(runtime: Runtime, session: Session, agent: Agent, comma
         ask=_make_ask(runtime, session, agent),
         report=ignore_report,
     )
-    wanted = {"command": command, "description": "Insert into a command", "timeout": TIMEOUT_MS}
+    arguments = {"command": command, "description": "Insert into a command", "timeout": INSERTION_TIMEOUT_MS}
     call = await apply_before_hooks(
-        runtime.hooks, CallHookInput(tool=TOOL, session_id=session.id, call_id=context.call_id, args=wanted)
+        runtime.hooks,
+        CallHookInput(tool=SHELL_TOOL, session_id=session.id, call_id=context.call_id, args=arguments),
     )
     try:
-        made = await tool.run(to_input(tool, call.args), context)
+        raw_result = await tool.run(to_input(tool, call.args), context)
         result = await truncate_result(
-            await apply_after_hooks(runtime.hooks, call, made), context.resources.spill
+            await apply_after_hooks(runtime.hooks, call, raw_result), context.resources.spill
         )
     except ToolError as error:
         return f"Error executing command: {error}"
@@ -93,8 +96,8 @@ async def _run_insertion(runtime: Runtime, session: Session, agent: Agent, comma
 
 def _make_ask(runtime: Runtime, session: Session, agent: Agent) -> AskPermission:
     """Return the function that asks for permission before there is a prompt."""
-    standing = PermissionCaller(
-        limits=to_limits(agent, session), agent=agent.name, find=partial(_find_whereabouts, runtime, session)
+    caller = PermissionCaller(
+        limits=to_limits(agent, session), agent=agent.name, find=partial(_find_origin, runtime, session)
     )
 
     async def ask(
@@ -111,12 +114,12 @@ def _make_ask(runtime: Runtime, session: Session, agent: Agent) -> AskPermission
             metadata=metadata or {},
             always=always,
         )
-        await runtime.gate.let_pass(request, standing)
+        await runtime.gate.let_pass(request, caller)
 
     return ask
 
 
-async def _find_whereabouts(runtime: Runtime, session: Session) -> CallOrigin:
+async def _find_origin(runtime: Runtime, session: Session) -> CallOrigin:
     return CallOrigin(root_id=await find_root(runtime.store, session))
 
 
@@ -125,13 +128,13 @@ async def execute_command(
 ) -> MessageWithParts:
     """Run a command and return the answer. Its agent and model are checked before any of its insertions run."""
     command = await find_command(runtime, input.command)
-    answer = await runs.prompt(session, await _Expansion(runtime, command, input).to_prompt(session))
+    answer = await runs.prompt(session, await _CommandExpansion(runtime, command, input).to_prompt(session))
     executed = CommandExecuted(
         name=command.name, session_id=session, arguments=input.arguments, message_id=answer.info.id
     )
     await runtime.journal.commit(executed)
     if command.name == INIT and isinstance(answer.info, AssistantMessage) and answer.info.error is None:
-        await _note_initialized(runtime)
+        await _store_initialized(runtime)
     return answer
 
 
@@ -142,29 +145,30 @@ async def find_command(runtime: Runtime, name: str) -> Command:
     return found or get_command({**runtime.mcp.list_commands(), **runtime.commands}, name)
 
 
-async def _note_initialized(runtime: Runtime) -> None:
+async def _store_initialized(runtime: Runtime) -> None:
     # The record may have changed since this directory was opened: another checkout writes it too.
     project = await runtime.store.find_project(runtime.place.project.id) or runtime.place.project
     time = replace(project.time, initialized=runtime.clock.now())
     await runtime.journal.commit(ProjectUpdated(info=replace(project, time=time)))
 
 
-class _Expansion:
+class _CommandExpansion:
     """Turns a command into a prompt."""
 
     def __init__(self, runtime: Runtime, command: Command, input: CommandInput) -> None:
         self._runtime = runtime
         self._command = command
         self._input = input
-        self._name = command.agent or input.agent or runtime.default_agent
-        self._agent = get_agent(runtime, self._name)
+        self._agent_name = command.agent or input.agent or runtime.default_agent
+        self._agent = get_agent(runtime, self._agent_name)
 
     async def to_prompt(self, session: SessionID) -> PromptInput:
-        found, prompt = await self._runtime.store.get_session(session), self._to_prompt(())
+        """Check the agent and the models, run the insertions and the hooks, and return the prompt to send."""
+        stored, prompt = await self._runtime.store.get_session(session), self._to_prompt(())
         if prompt.message_id and await self._runtime.store.find_message(session, prompt.message_id):
             return prompt  # the client sent it before: no insertion runs again
         self._check(prompt)
-        return replace(prompt, parts=await self._apply_hooks(found, await self._make_parts(found)))
+        return replace(prompt, parts=await self._apply_hooks(stored, await self._make_parts(stored)))
 
     async def _apply_hooks(
         self, session: Session, parts: tuple[AnyPartInput, ...]
@@ -182,16 +186,16 @@ class _Expansion:
         """Raise if the agent or a model does not exist, except the model of the session, which is checked later."""
         if self._is_subtask and (model := self._to_subtask("").model) is not None:
             self._runtime.models.get(model)
-        answering = get_agent(self._runtime, prompt.agent or self._runtime.default_agent)
-        if prompt.model is not None or answering.model is not None:
+        agent = get_agent(self._runtime, prompt.agent or self._runtime.default_agent)
+        if prompt.model is not None or agent.model is not None:
             choose_models(self._runtime, prompt, ())
 
     @property
     def _is_subtask(self) -> bool:
-        asked = self._command.subtask
+        setting = self._command.subtask
         if self._command.mcp:
             return False  # a child would resolve mentions in its task, but a server's text must not mention anything
-        return asked is True or (asked is None and self._agent.mode == "subagent")
+        return setting is True or (setting is None and self._agent.mode == "subagent")
 
     def _to_prompt(self, parts: tuple[AnyPartInput, ...]) -> PromptInput:
         input = self._input
@@ -199,7 +203,7 @@ class _Expansion:
         agent, model = (
             (input.agent, _to_ref("model", input.model))
             if self._is_subtask
-            else (self._name, self._choose_model())
+            else (self._agent_name, self._choose_model())
         )
         return PromptInput(
             message_id=input.message_id,
@@ -212,12 +216,14 @@ class _Expansion:
         )
 
     def _choose_model(self) -> ModelRef | None:
-        """Return the command's model, or None if its agent has one, which is chosen later with its fallbacks; else the model of
-        the input."""
+        """Return the command's model, else the model of the input.
+
+        Return None if the command's agent has a model: that one is chosen later, together with its fallbacks.
+        """
         if self._command.model:
             return _to_ref(f"command.{self._command.name}.model", self._command.model)
-        own = self._command.agent is not None and self._agent.model is not None
-        return None if own else _to_ref("model", self._input.model)
+        has_own_model = self._command.agent is not None and self._agent.model is not None
+        return None if has_own_model else _to_ref("model", self._input.model)
 
     async def _make_parts(self, session: Session) -> tuple[AnyPartInput, ...]:
         if self._command.mcp:
@@ -232,18 +238,24 @@ class _Expansion:
 
     async def _render_mcp(self, session: Session) -> str:
         """Return the text of an MCP server's prompt. The server fills in the arguments; surplus ones are appended."""
-        names = [each.name for each in self._command.arguments]
-        given, rest = bind_arguments(self._input.arguments, names)
-        missing = [each for each in self._command.arguments if each.required and not given.get(each.name)]
+        names = [argument.name for argument in self._command.arguments]
+        arguments, rest = bind_arguments(self._input.arguments, names)
+        missing = [
+            argument
+            for argument in self._command.arguments
+            if argument.required and not arguments.get(argument.name)
+        ]
         if missing:
-            given |= await self._ask_for(missing, session)
-        words = await self._runtime.mcp.render(self._command.name, given)
-        return "\n\n".join(each for each in (words.strip(), rest) if each)
+            arguments |= await self._ask_for_arguments(missing, session)
+        text = await self._runtime.mcp.render(self._command.name, arguments)
+        return "\n\n".join(piece for piece in (text.strip(), rest) if piece)
 
-    async def _ask_for(self, missing: Sequence[CommandArgument], session: Session) -> dict[str, str]:
+    async def _ask_for_arguments(
+        self, missing: Sequence[CommandArgument], session: Session
+    ) -> dict[str, str]:
         """Ask the person for missing arguments. Raise `InvalidInputError` if nobody is there, or an answer is empty."""
-        names = [each.name for each in missing]
-        refusal = InvalidInputError(
+        names = [argument.name for argument in missing]
+        missing_error = InvalidInputError(
             "arguments",
             f"{self._command.name} needs {', '.join(names)}",
             hint=f"name {'them' if len(names) > 1 else 'it'}: {' '.join(f'{name}=…' for name in names)}",
@@ -251,36 +263,36 @@ class _Expansion:
         request = QuestionRequest(
             id=self._runtime.mint.question(),
             session_id=session.id,
-            questions=tuple(_to_question(self._command.name, each) for each in missing),
+            questions=tuple(_to_question(self._command.name, argument) for argument in missing),
         )
         try:
-            answers = await self._runtime.questions.ask(request, agent=self._name)
+            answers = await self._runtime.questions.ask(request, agent=self._agent_name)
         except (NobodyError, DismissedError) as error:
-            raise refusal from error
-        given = {name: ", ".join(answer) for name, answer in zip(names, answers, strict=True)}
-        if not all(given.values()):
-            raise refusal
-        return given
+            raise missing_error from error
+        arguments = {name: ", ".join(answer) for name, answer in zip(names, answers, strict=True)}
+        if not all(arguments.values()):
+            raise missing_error
+        return arguments
 
     async def _list_mentioned(
         self, pieces: tuple[TemplatePiece, ...], session: Session
     ) -> tuple[AnyPartInput, ...]:
         """Return what the template and its arguments mention. Command output and the text of MCP servers mention nothing."""
-        reader = MentionScope(
+        scope = MentionScope(
             place=self._runtime.place,
             limits=to_limits(self._agent, session),
             agents=dict(self._runtime.agents),
         )
         arguments = self._input.arguments
-        _, *found = await resolve_mentions(
-            arguments if self._command.mcp else fill_template(pieces, arguments), reader
+        _, *mentioned = await resolve_mentions(
+            arguments if self._command.mcp else fill_template(pieces, arguments), scope
         )
-        return tuple(found)
+        return tuple(mentioned)
 
     def _to_subtask(self, text: str) -> SubtaskInput:
         command = self._command
         return SubtaskInput(
-            agent=self._name,
+            agent=self._agent_name,
             description=command.description or "",
             command=command.name,
             model=self._choose_model() or self._agent.model,
@@ -289,8 +301,8 @@ class _Expansion:
 
 
 def _to_question(command: str, argument: CommandArgument) -> Question:
-    asked = argument.description or f"{argument.name}?"
-    return Question(question=f"{command}: {asked}", header=argument.name, options=())
+    text = argument.description or f"{argument.name}?"
+    return Question(question=f"{command}: {text}", header=argument.name, options=())
 
 
 def _to_ref(field: str, name: str | None) -> ModelRef | None:
@@ -310,7 +322,7 @@ async def initialize(
     model: ModelRef | None,
     message_id: MessageID | None,
 ) -> MessageWithParts:
-    """Run the `init` command. When it is answered, the time is stored in the project's record."""
-    named = None if model is None else f"{model.provider_id}/{model.model_id}"
-    asked = CommandInput(command=INIT, model=named, message_id=message_id)
-    return await execute_command(runtime, runs, session, asked)
+    """Run the `init` command, store its time in the project's record, and return the answer."""
+    name = None if model is None else f"{model.provider_id}/{model.model_id}"
+    input = CommandInput(command=INIT, model=name, message_id=message_id)
+    return await execute_command(runtime, runs, session, input)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from weft.context.compaction import format_carryover, list_forgettable
+from weft.context.compaction import format_carryover, list_prunable_calls
 from weft.context.tokens import Threshold, get_request_limit, project_tokens
 from weft.model.catalog import Model
 from weft.model.event import Event, MessageUpdated, PartUpdated, SessionCompacted
@@ -18,7 +18,7 @@ from weft.run.brief import get_briefing
 from weft.run.request import estimate_overhead
 from weft.run.runtime import CompactionPolicy, Runtime
 
-CONTINUE = "Continue if you have next steps"
+CONTINUE_PROMPT = "Continue if you have next steps"
 
 
 def exceeds_context(
@@ -28,8 +28,8 @@ def exceeds_context(
     model = find_next_model(runtime, prompt)
     if not runtime.compaction.auto or model is None:
         return False
-    most = get_request_limit(model, runtime.output_limit, get_threshold(runtime.compaction, model))
-    return most is not None and project_tokens(history, overhead=overhead) > most
+    limit = get_request_limit(model, runtime.output_limit, get_threshold(runtime.compaction, model))
+    return limit is not None and project_tokens(history, overhead=overhead) > limit
 
 
 async def find_overhead(runtime: Runtime, session: Session, prompt: UserMessage) -> int:
@@ -55,10 +55,10 @@ async def request_summary(
     message = _make_prompt(runtime, transcript, last)
     if model is not None:
         message = replace(message, model=model, variant=None, fallback=())
-    mark = CompactionPart(id=runtime.mint.part(), session_id=session, message_id=message.id, auto=auto)
-    parts: list[AnyPart] = [mark, *([_make_text(runtime, message, carryover)] if carryover else [])]
-    await _commit(
-        runtime, transcript, [MessageUpdated(info=message), *(PartUpdated(part=part) for part in parts)]
+    cut = CompactionPart(id=runtime.mint.part(), session_id=session, message_id=message.id, auto=auto)
+    parts: list[AnyPart] = [cut, *([_make_text(runtime, message, carryover)] if carryover else [])]
+    await runtime.journal.commit(
+        MessageUpdated(info=message), *(PartUpdated(part=part) for part in parts), into=transcript
     )
     return message.id
 
@@ -66,44 +66,46 @@ async def request_summary(
 async def continue_after_summary(runtime: Runtime, transcript: Transcript, request: UserMessage) -> None:
     """Publish that the session was compacted. If that was automatic, add a prompt that continues the work."""
     await runtime.journal.commit(SessionCompacted(session_id=request.session_id))
-    asked = transcript.find(request.id)
-    if asked is None or not any(isinstance(part, CompactionPart) and part.auto for part in asked.parts):
+    message = transcript.find(request.id)
+    if message is None or not any(isinstance(part, CompactionPart) and part.auto for part in message.parts):
         return
-    message = _make_prompt(runtime, transcript, request)
-    text = _make_text(runtime, message, CONTINUE)
-    await _commit(runtime, transcript, [MessageUpdated(info=message), PartUpdated(part=text)])
+    prompt = _make_prompt(runtime, transcript, request)
+    text = _make_text(runtime, prompt, CONTINUE_PROMPT)
+    await runtime.journal.commit(MessageUpdated(info=prompt), PartUpdated(part=text), into=transcript)
 
 
-async def forget_old_outputs(runtime: Runtime, transcript: Transcript) -> None:
+async def prune_old_outputs(runtime: Runtime, transcript: Transcript) -> None:
     """Mark old tool outputs, so that the model no longer sees them. They stay stored."""
     if not runtime.compaction.prune:
         return
-    forgotten = to_forgetting_events(transcript.messages(), runtime.clock.now())
-    if forgotten:
-        await _commit(runtime, transcript, forgotten)
+    events = to_pruning_events(transcript.messages(), runtime.clock.now())
+    if events:
+        await runtime.journal.commit(*events, into=transcript)
 
 
-def to_forgetting_events(history: Sequence[MessageWithParts], now: int) -> list[Event]:
-    forgotten: list[Event] = []
-    for part in list_forgettable(history):
+def to_pruning_events(history: Sequence[MessageWithParts], now: int) -> list[Event]:
+    """Return the events that mark old tool outputs as pruned."""
+    events: list[Event] = []
+    for part in list_prunable_calls(history):
         if isinstance(part.state, CompletedState):
             state = replace(part.state, time=replace(part.state.time, compacted=now))
-            forgotten.append(PartUpdated(part=replace(part, state=state)))
-    return forgotten
+            events.append(PartUpdated(part=replace(part, state=state)))
+    return events
 
 
-def _make_prompt(runtime: Runtime, transcript: Transcript, like: UserMessage) -> UserMessage:
+def _make_prompt(runtime: Runtime, transcript: Transcript, template: UserMessage) -> UserMessage:
+    """Return a new prompt with the agent, the model and the settings of another."""
     return UserMessage(
         id=runtime.mint.message(),
-        session_id=like.session_id,
+        session_id=template.session_id,
         time=Moment(created=transcript.next_time(runtime.clock.now())),
-        agent=like.agent,
-        model=like.model,
-        system=like.system,
-        tools=like.tools,
-        variant=like.variant,
-        format=like.format,
-        fallback=like.fallback,
+        agent=template.agent,
+        model=template.model,
+        system=template.system,
+        tools=template.tools,
+        variant=template.variant,
+        format=template.format,
+        fallback=template.fallback,
     )
 
 
@@ -115,7 +117,3 @@ def _make_text(runtime: Runtime, message: UserMessage, text: str) -> TextPart:
         text=text,
         synthetic=True,
     )
-
-
-async def _commit(runtime: Runtime, transcript: Transcript, events: list[Event]) -> None:
-    await runtime.journal.commit(*events, into=transcript)

@@ -9,12 +9,10 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, Struct
 
+from weft.context.history import USER_RAN_TOOL
 from weft.model.ids import MessageID
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
 from weft.model.part import CompactionPart, SubtaskPart, TextPart, ToolPart
-
-# OpenCode's sentence: both write it, and both recognise it.
-RUN_BY_HAND = "The following tool was executed by the user"
 
 
 class StopRun(Struct, frozen=True):
@@ -42,16 +40,20 @@ class Subtask(Struct, frozen=True):
     part: SubtaskPart
 
 
-Next = StopRun | ModelStep | Compact | Subtask
+NextAction = StopRun | ModelStep | Compact | Subtask
 
 
 def decide(
-    history: Sequence[MessageWithParts], *, taken: int = 0, limit: int | None = None, crowded: bool = False
-) -> Next:
+    history: Sequence[MessageWithParts],
+    *,
+    steps_taken: int = 0,
+    step_limit: int | None = None,
+    overflows: bool = False,
+) -> NextAction:
     """Return what to do next.
 
-    `taken` is the number of steps so far, `limit` the number that the agent may take, and `crowded` says that the next request
-    would not fit.
+    `step_limit` is the number of steps that the agent may take. `overflows` says that the next request would not fit the model's
+    context.
     """
     request = find_summary_request(history)
     if request is not None:
@@ -60,22 +62,29 @@ def decide(
     if subtask is not None:
         return subtask
     prompt = find_newest_prompt(history)
-    if prompt is None or is_manual_command(history, prompt) or (limit is not None and taken >= limit):
+    if (
+        prompt is None
+        or is_manual_command(history, prompt)
+        or (step_limit is not None and steps_taken >= step_limit)
+    ):
         return StopRun()
     answer = find_last_answer(history, prompt)
-    if answer is None or wants_more(answer, prompt):
+    if answer is None or is_incomplete(answer, prompt):
         return (
-            Compact(prompt) if crowded else ModelStep(prompt, last=limit is not None and taken + 1 >= limit)
+            Compact(prompt)
+            if overflows
+            else ModelStep(prompt, last=step_limit is not None and steps_taken + 1 >= step_limit)
         )
     return StopRun()
 
 
-def find_owed(history: Sequence[MessageWithParts], asked: MessageID | None) -> ModelStep | None:
-    """Return the step that a run still owes if it ends now. Prompts after the last one that it was `asked` are left to the
-    next run."""
-    places = [place for place, message in enumerate(history) if message.info.id == asked]
-    later = [message for message in history[places[-1] + 1 :] if is_request(message)] if places else []
-    match decide([message for message in history if not any(message is each for each in later)]):
+def find_owed(history: Sequence[MessageWithParts], last_request: MessageID | None) -> ModelStep | None:
+    """Return the step that a run still owes if it ends now. Prompts after its `last_request` are left to the next run."""
+    indexes = [index for index, message in enumerate(history) if message.info.id == last_request]
+    later_requests = (
+        [message for message in history[indexes[-1] + 1 :] if is_request(message)] if indexes else []
+    )
+    match decide([message for message in history if not any(message is each for each in later_requests)]):
         case ModelStep() as step:
             return step
         case Compact(prompt=prompt) | Subtask(prompt=prompt):
@@ -95,8 +104,8 @@ def find_summary_request(history: Sequence[MessageWithParts]) -> UserMessage | N
     for message in reversed(history):
         info = message.info
         if isinstance(info, UserMessage):
-            asks = any(isinstance(part, CompactionPart) for part in message.parts)
-            found = info if asks and info.id not in answered else found
+            is_request = any(isinstance(part, CompactionPart) for part in message.parts)
+            found = info if is_request and info.id not in answered else found
         elif info.finish is not None:
             break
         else:
@@ -139,9 +148,9 @@ def _find_next_subtask(prompt: MessageWithParts, answers: Sequence[MessageWithPa
 
 def is_manual_command(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
     """Return True if the prompt only records a command that the person ran. It needs no answer."""
-    found = next(message for message in reversed(history) if message.info.id == prompt.id)
-    return bool(found.parts) and all(
-        isinstance(part, TextPart) and part.synthetic and part.text == RUN_BY_HAND for part in found.parts
+    parts = next(message.parts for message in reversed(history) if message.info.id == prompt.id)
+    return bool(parts) and all(
+        isinstance(part, TextPart) and part.synthetic and part.text == USER_RAN_TOOL for part in parts
     )
 
 
@@ -178,8 +187,8 @@ def find_last_answer(history: Sequence[MessageWithParts], prompt: UserMessage) -
     return None
 
 
-def wants_more(answer: MessageWithParts, prompt: UserMessage) -> bool:
-    """Return True if the model has not seen the results of its calls yet, or still owes the value that was asked for."""
+def is_incomplete(answer: MessageWithParts, prompt: UserMessage) -> bool:
+    """Return True if the model has not seen the results of its calls yet, or has not given the value that the prompt asks for."""
     info = answer.info
     if not isinstance(info, AssistantMessage) or info.error is not None:
         return False

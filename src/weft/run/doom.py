@@ -1,4 +1,7 @@
-"""Detect tool calls that repeat in a loop, and calls that a crash interrupted (pure)."""
+"""Detect tool calls that repeat in a loop, and calls that a crash interrupted (pure).
+
+OpenCode calls such a loop a doom loop, and so does the permission `doom_loop`.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
@@ -11,19 +14,19 @@ from weft.model.part import CompletedState, ErrorState, PendingState, RunningSta
 from weft.model.permission import CallRef
 from weft.session.settle import INTERRUPTED
 
-SAME = 3  # so often the same call with the same outcome makes a loop
-SAME_BUT_NEWS = 10  # so often the same call with different outcomes does: polling is legitimate
-LONGEST_CYCLE = 4
-INVALID = "invalid"
-UNREADABLE = 4  # so many invalid calls in a row are tolerated
-FRUITLESS = 10  # so many failed calls in a row are tolerated
-SAME_WORDS = 4  # so many identical texts in a row, each followed by a call, make a loop
-ENOUGH_WORDS = 20  # shorter texts repeat naturally
-BLOCKED = "This call was not carried out:"
+LOOP_REPEATS = 3  # of the same calls with the same outcomes
+POLLING_REPEATS = 10  # of the same call with different outcomes: a few of them are legitimate polling
+MAX_CYCLE_LENGTH = 4
+INVALID_TOOL = "invalid"
+MAX_INVALID_CALLS = 4  # in a row
+MAX_FAILED_CALLS = 10  # in a row
+LOOP_TEXTS = 4  # identical texts in a row, each followed by a call
+MIN_TEXT_LENGTH = 20  # shorter texts repeat naturally
+BLOCKED_PREFIX = "This call was not carried out:"
 
 
-class MadeCall(Struct, frozen=True):
-    """A call that was made, and its output or error; None while it runs."""
+class PastCall(Struct, frozen=True):
+    """A call that was made. `outcome` is its output or error; None while it runs."""
 
     tool: str
     input: dict[str, Any]
@@ -32,16 +35,20 @@ class MadeCall(Struct, frozen=True):
 
     @property
     def was_blocked(self) -> bool:
-        return self.outcome is not None and self.outcome.startswith(BLOCKED)
+        return self.outcome is not None and self.outcome.startswith(BLOCKED_PREFIX)
 
-    def is_like(self, other: "MadeCall") -> bool:
+    def is_like(self, other: "PastCall") -> bool:
         """Return True if both are the same call with the same outcome. A call that still runs matches any outcome."""
         same = (self.tool, self.input) == (other.tool, other.input)
         return same and (None in (self.outcome, other.outcome) or self.outcome == other.outcome)
 
 
 class CallLoop(Struct, frozen=True, kw_only=True):
-    """A loop: `length` calls that repeat for the `times`-th time, or a row of invalid calls, failed calls or identical texts."""
+    """A loop of calls that bring nothing new.
+
+    * `calls`: the same `length` calls, for the `times`-th time;
+    * `invalid`, `failures`, `words`: `times` invalid calls, failed calls or identical texts in a row.
+    """
 
     length: int = 1
     times: int
@@ -50,7 +57,7 @@ class CallLoop(Struct, frozen=True, kw_only=True):
 
 def list_calls(
     history: Sequence[MessageWithParts], prompt: UserMessage, *, before: CallRef | None = None
-) -> list[MadeCall]:
+) -> list[PastCall]:
     """Return the calls made in answering a prompt, oldest first: those `before` a call, or all."""
     after = list(takewhile(lambda message: message.info.id != prompt.id, reversed(history)))
     calls = (
@@ -64,69 +71,70 @@ def list_calls(
     earlier = takewhile(
         lambda part: CallRef(message_id=part.message_id, call_id=part.call_id) != before, calls
     )
-    return [_to_made(part, part.state) for part in earlier if not isinstance(part.state, PendingState)]
+    return [_to_past_call(part, part.state) for part in earlier if not isinstance(part.state, PendingState)]
 
 
-def _to_made(part: ToolPart, state: RunningState | CompletedState | ErrorState) -> MadeCall:
+def _to_past_call(part: ToolPart, state: RunningState | CompletedState | ErrorState) -> PastCall:
     match state:
         case RunningState():
-            return MadeCall(part.tool, state.input, None)
+            return PastCall(part.tool, state.input, None)
         case CompletedState():
-            return MadeCall(part.tool, state.input, state.output)
+            return PastCall(part.tool, state.input, state.output)
         case ErrorState():
-            return MadeCall(part.tool, state.input, state.error, failed=True)
+            return PastCall(part.tool, state.input, state.error, failed=True)
 
 
 def list_recent_texts(history: Sequence[MessageWithParts], prompt: UserMessage) -> list[str]:
-    """Return the texts of the last `SAME_WORDS` answers to a prompt, the newest first."""
+    """Return the texts of the last `LOOP_TEXTS` answers to a prompt, the newest first."""
     after = takewhile(lambda message: message.info.id != prompt.id, reversed(history))
     answers = (message for message in after if isinstance(message.info, AssistantMessage))
     return [
         "".join(
             part.text for part in message.parts if isinstance(part, TextPart) and not part.ignored
         ).strip()
-        for message in islice(answers, SAME_WORDS)
+        for message in islice(answers, LOOP_TEXTS)
     ]
 
 
 def find_loop(
-    made: Sequence[MadeCall], tool: str, input: dict[str, Any], texts: Sequence[str] = ()
+    calls: Sequence[PastCall], tool: str, input: dict[str, Any], texts: Sequence[str] = ()
 ) -> CallLoop | None:
     """Return the loop that this call would continue, or None. Blocked calls do not count."""
-    return _find_repetition(made, tool, input) or _find_failure_row(made, tool, texts)
+    return _find_repetition(calls, tool, input) or _find_stall(calls, tool, texts)
 
 
-def _find_failure_row(made: Sequence[MadeCall], tool: str, texts: Sequence[str]) -> CallLoop | None:
-    """Find different calls that all fail, or texts that repeat. Counting starts anew after a blocked call."""
-    recent = list(takewhile(lambda call: not call.was_blocked, reversed(made)))
-    unreadable = sum(1 for _ in takewhile(lambda call: call.tool == INVALID, recent))
-    if tool == INVALID and unreadable >= UNREADABLE:
-        return CallLoop(times=unreadable + 1, kind="invalid")
+def _find_stall(calls: Sequence[PastCall], tool: str, texts: Sequence[str]) -> CallLoop | None:
+    """Return a row of invalid calls, of failed calls or of identical texts, or None. Counting starts anew after a blocked call."""
+    recent = list(takewhile(lambda call: not call.was_blocked, reversed(calls)))
+    invalid_calls = sum(1 for _ in takewhile(lambda call: call.tool == INVALID_TOOL, recent))
+    if tool == INVALID_TOOL and invalid_calls >= MAX_INVALID_CALLS:
+        return CallLoop(times=invalid_calls + 1, kind="invalid")
     settled = (call for call in recent if call.outcome is not None)
-    failures = sum(1 for _ in takewhile(lambda call: call.failed or call.tool == INVALID, settled))
-    if failures >= FRUITLESS:
-        return CallLoop(times=failures + 1, kind="failures")
-    alike = len(texts) == SAME_WORDS and len(set(texts)) == 1 and len(texts[0]) >= ENOUGH_WORDS
-    return CallLoop(times=SAME_WORDS, kind="words") if alike else None
+    failed_calls = sum(1 for _ in takewhile(lambda call: call.failed or call.tool == INVALID_TOOL, settled))
+    if failed_calls >= MAX_FAILED_CALLS:
+        return CallLoop(times=failed_calls + 1, kind="failures")
+    is_repeated = len(texts) == LOOP_TEXTS and len(set(texts)) == 1 and len(texts[0]) >= MIN_TEXT_LENGTH
+    return CallLoop(times=LOOP_TEXTS, kind="words") if is_repeated else None
 
 
-def _find_repetition(made: Sequence[MadeCall], tool: str, input: dict[str, Any]) -> CallLoop | None:
-    made = [call for call in made if not call.was_blocked]
-    for length in range(1, LONGEST_CYCLE + 1):
-        if _closes_cycle(made, (tool, input), length, SAME):
-            return CallLoop(length=length, times=SAME)
-    same = _count_same(made, tool, input)
-    return CallLoop(length=1, times=same + 1) if same + 1 >= SAME_BUT_NEWS else None
+def _find_repetition(calls: Sequence[PastCall], tool: str, input: dict[str, Any]) -> CallLoop | None:
+    """Return the cycle of calls that this call would repeat once too often, or None."""
+    calls = [call for call in calls if not call.was_blocked]
+    for length in range(1, MAX_CYCLE_LENGTH + 1):
+        if _closes_cycle(calls, (tool, input), length, LOOP_REPEATS):
+            return CallLoop(length=length, times=LOOP_REPEATS)
+    repeats = _count_repeats(calls, tool, input)
+    return CallLoop(length=1, times=repeats + 1) if repeats + 1 >= POLLING_REPEATS else None
 
 
-def was_blocked(made: Iterable[MadeCall]) -> bool:
-    """Return True if a loop was reported before in this turn."""
-    return any(call.was_blocked for call in made)
+def was_blocked(calls: Iterable[PastCall]) -> bool:
+    """Return True if one of these calls was blocked because of a loop."""
+    return any(call.was_blocked for call in calls)
 
 
 def describe_loop(loop: CallLoop) -> str:
     """Return the text that the model reads instead of a result."""
-    return f"{BLOCKED} {_describe(loop)} Do something else, or tell the user what is in the way."
+    return f"{BLOCKED_PREFIX} {_describe(loop)} Do something else, or tell the user what is in the way."
 
 
 def _describe(loop: CallLoop) -> str:
@@ -143,52 +151,54 @@ def _describe(loop: CallLoop) -> str:
 
 
 def _closes_cycle(
-    made: Sequence[MadeCall], call: tuple[str, dict[str, Any]], length: int, times: int
+    calls: Sequence[PastCall], call: tuple[str, dict[str, Any]], length: int, times: int
 ) -> bool:
     """Return True if the last calls and this one are the same `length` calls, `times` times over, with the same outcomes."""
-    needed = length * times - 1
-    if len(made) < needed:
+    count = length * times - 1
+    if len(calls) < count:
         return False
-    recent = made[len(made) - needed :]
-    cycle = recent[:length]
+    recent_calls = calls[len(calls) - count :]
+    cycle = recent_calls[:length]
     if (cycle[-1].tool, cycle[-1].input) != call:
         return False
-    if length > 1 and all(each.is_like(cycle[0]) for each in cycle):
+    if length > 1 and all(other.is_like(cycle[0]) for other in cycle):
         return False  # a single repeated call is a cycle of length one
-    return all(each.is_like(cycle[index % length]) for index, each in enumerate(recent))
+    return all(other.is_like(cycle[index % length]) for index, other in enumerate(recent_calls))
 
 
-def _count_same(made: Sequence[MadeCall], tool: str, input: dict[str, Any]) -> int:
+def _count_repeats(calls: Sequence[PastCall], tool: str, input: dict[str, Any]) -> int:
     """Return how many of the last calls are the same as this one."""
     count = 0
-    for call in reversed(made):
+    for call in reversed(calls):
         if (call.tool, call.input) != (tool, input):
             break
         count += 1
     return count
 
 
-# Tools without effects, or that can safely run twice.
-HARMLESS = frozenset(
+# Tools that have no effects, or can safely run twice.
+REPEATABLE_TOOLS = frozenset(
     {"read", "glob", "grep", "list", "lsp", "todoread", "todowrite", "recall", "skill", "question", "invalid"}
     | {"webfetch", "websearch", "codesearch", "task", "batch", "plan_enter", "plan_exit", "jobs"}
 )
-NOT_AGAIN = (
+NOT_REPEATED = (
     "This call was cut off earlier, and may have had its effect. It was not made again, because nobody agreed to that. "
     "Look whether it took effect, and go on from there."
 )
 
 
-def is_unclear(history: Sequence[MessageWithParts], call_id: str, tool: str, input: dict[str, Any]) -> bool:
+def was_interrupted(
+    history: Sequence[MessageWithParts], call_id: str, tool: str, input: dict[str, Any]
+) -> bool:
     """Return True if the last call like this one was interrupted, so that nobody knows whether it took effect."""
-    if tool in HARMLESS:
+    if tool in REPEATABLE_TOOLS:
         return False
-    alike = (
+    states = (
         part.state
         for part in _iterate_calls(history)
         if part.call_id != call_id and part.tool == tool and part.state.input == input
     )
-    last = next(alike, None)
+    last = next(states, None)
     return isinstance(last, ErrorState) and last.error == INTERRUPTED
 
 

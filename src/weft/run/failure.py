@@ -28,7 +28,7 @@ from weft.model.failure import (
 )
 from weft.model.part import ModelRef
 
-A_MINUTE = 60_000
+MINUTE_MS = 60_000
 
 
 class BudgetTimeError(WeftError):
@@ -85,10 +85,10 @@ def _make_metadata(error: ProviderError) -> dict[str, str]:
 
 def _with_advice(error: ProviderError) -> str:
     """Return the message, followed by what the reader can do: the hint, or how long to wait."""
-    wait = -(-(error.wait_ms or 0) // A_MINUTE)
-    later = f"it asks to be left alone for {wait} minutes" if wait > 1 else ""
-    known = [each for each in (error.hint, later) if each]
-    return f"{error} ({'; '.join(known)})" if known else str(error)
+    minutes = -(-(error.wait_ms or 0) // MINUTE_MS)
+    wait_advice = f"it asks to be left alone for {minutes} minutes" if minutes > 1 else ""
+    advice = [each for each in (error.hint, wait_advice) if each]
+    return f"{error} ({'; '.join(advice)})" if advice else str(error)
 
 
 def to_attempt_failure(error: ProviderError, model: ModelRef) -> AnyFailure:

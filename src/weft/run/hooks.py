@@ -43,25 +43,27 @@ from weft.tool.truncate import truncate
 
 
 async def apply_request_hooks(
-    hooks: Hooks, request: ModelRequest, asked: ChatRequest, *, most: int
+    hooks: Hooks, request: ModelRequest, chat: ChatRequest, *, output_limit: int
 ) -> ModelRequest:
-    """Let plugins change the system prompt, the parameters and the headers of a request. `most` limits the answer's tokens."""
-    request = await _change_system(hooks, request, asked)
-    request = await _change_parameters(hooks, request, asked, most=most)
-    return await _add_headers(hooks, request, asked)
+    """Let plugins change the system prompt, the parameters and the headers of a request. `output_limit` limits the answer's tokens."""
+    request = await _change_system(hooks, request, chat)
+    request = await _change_parameters(hooks, request, chat, output_limit=output_limit)
+    return await _add_headers(hooks, request, chat)
 
 
-async def _change_system(hooks: Hooks, request: ModelRequest, asked: ChatRequest) -> ModelRequest:
+async def _change_system(hooks: Hooks, request: ModelRequest, chat: ChatRequest) -> ModelRequest:
     if not hooks.any(SYSTEM_TRANSFORM):
         return request
-    where, output = SessionHookInput(session_id=asked.session_id), SystemPrompt(system=request.system)
-    system = tuple(entry for entry in (await hooks.ask(SYSTEM_TRANSFORM, where, output)).system if entry)
+    session_input, output = SessionHookInput(session_id=chat.session_id), SystemPrompt(system=request.system)
+    system = tuple(
+        entry for entry in (await hooks.ask(SYSTEM_TRANSFORM, session_input, output)).system if entry
+    )
     # As in OpenCode, an empty system prompt is taken for a mistake of the plugin.
     return replace(request, system=system) if system and system != request.system else request
 
 
 async def _change_parameters(
-    hooks: Hooks, request: ModelRequest, asked: ChatRequest, *, most: int
+    hooks: Hooks, request: ModelRequest, chat: ChatRequest, *, output_limit: int
 ) -> ModelRequest:
     if not hooks.any(CHAT_PARAMS):
         return request
@@ -72,60 +74,60 @@ async def _change_parameters(
         top_k=parameters.top_k,
         options=parameters.options,
     )
-    given = await hooks.ask(CHAT_PARAMS, asked, output)
-    changed = replace(
+    changed = await hooks.ask(CHAT_PARAMS, chat, output)
+    new_parameters = replace(
         parameters,
-        temperature=given.temperature,
-        top_p=given.top_p,
-        top_k=given.top_k,
-        options=given.options,
-        # The options say how many tokens the model may use to think, and the answer gets the rest.
-        max_output=get_max_output(request.model, most, given.options),
+        temperature=changed.temperature,
+        top_p=changed.top_p,
+        top_k=changed.top_k,
+        options=changed.options,
+        # The options may reserve tokens for reasoning; the answer gets the rest.
+        max_output=get_max_output(request.model, output_limit, changed.options),
     )
-    return replace(request, parameters=changed)
+    return replace(request, parameters=new_parameters)
 
 
-async def _add_headers(hooks: Hooks, request: ModelRequest, asked: ChatRequest) -> ModelRequest:
+async def _add_headers(hooks: Hooks, request: ModelRequest, chat: ChatRequest) -> ModelRequest:
     """Add the headers of plugins. Plugins are not shown the existing headers, which may contain keys."""
     if not hooks.any(CHAT_HEADERS):
         return request
-    given = (await hooks.ask(CHAT_HEADERS, asked, ChatHeaders(headers={}))).headers
+    headers = (await hooks.ask(CHAT_HEADERS, chat, ChatHeaders(headers={}))).headers
     parameters = request.parameters
-    return replace(request, parameters=replace(parameters, headers={**parameters.headers, **given}))
+    return replace(request, parameters=replace(parameters, headers={**parameters.headers, **headers}))
 
 
 async def apply_message_hooks(
-    hooks: Hooks, session: SessionID, seen: ShownHistory, view: View, model: Model
+    hooks: Hooks, session: SessionID, shown: ShownHistory, view: View, model: Model
 ) -> ShownHistory:
-    """Let plugins change the messages that the model is shown. `view` is the one that made `seen`.
+    """Let plugins change the messages that the model is shown. `view` is the one that made `shown`.
 
     The changed messages are converted like any history, so every call keeps its result. Nothing stored changes.
     """
     if not hooks.any(MESSAGES_TRANSFORM):
-        return seen
+        return shown
     output = ShownMessages(messages=view.list_shown())
-    given = await hooks.ask(MESSAGES_TRANSFORM, SessionHookInput(session_id=session), output)
-    if given.messages == output.messages:
-        return seen
-    turns = to_model_messages(given.messages, model)
-    return replace(seen, turns=turns) if turns else seen
+    changed = await hooks.ask(MESSAGES_TRANSFORM, SessionHookInput(session_id=session), output)
+    if changed.messages == output.messages:
+        return shown
+    turns = to_model_messages(changed.messages, model)
+    return replace(shown, turns=turns) if turns else shown
 
 
 async def get_summary_prompt(hooks: Hooks, session: SessionID) -> str:
     """Return the prompt that requests a summary, as changed by plugins."""
-    usual = read_text("summarise")
+    default = read_text("summarise")
     if not hooks.any(SESSION_COMPACTING):
-        return usual
-    given = await hooks.ask(SESSION_COMPACTING, SessionHookInput(session_id=session), Compacting())
-    return given.prompt or "\n\n".join((usual, *(line for line in given.context if line)))
+        return default
+    changed = await hooks.ask(SESSION_COMPACTING, SessionHookInput(session_id=session), Compacting())
+    return changed.prompt or "\n\n".join((default, *(line for line in changed.context if line)))
 
 
-OWN: Final = "weft"
-BOUNDED: Final = "truncated"
+WEFT_KEY: Final = "weft"
+TRUNCATED_KEY: Final = "truncated"
 
 
 class HookedCall(Struct, frozen=True, kw_only=True):
-    """A call after the plugins have seen it. `args` are those to use; `told` has the model's own."""
+    """A call after the plugins have seen it. `args` are the arguments to use; `input.args` are the model's own."""
 
     input: CallHookInput
     args: dict[str, Any]
@@ -143,40 +145,40 @@ async def apply_before_hooks(hooks: Hooks, input: CallHookInput) -> HookedCall:
     """Let plugins change the arguments of a call. Raise `BlockedError` if one forbids the call."""
     if not hooks.any(TOOL_BEFORE):
         return HookedCall(input=input, args=input.args)
-    given = await hooks.ask(TOOL_BEFORE, input, CallArguments(args=input.args))
-    return HookedCall(input=input, args=given.args)
+    changed = await hooks.ask(TOOL_BEFORE, input, CallArguments(args=input.args))
+    return HookedCall(input=input, args=changed.args)
 
 
 async def apply_after_hooks(hooks: Hooks, call: HookedCall, result: ToolResult) -> ToolResult:
-    """Let plugins change the result of a call. The output is not cut to its limit yet: a plugin may have made it longer."""
+    """Let plugins change the result of a call. The caller truncates the output, since a plugin may have made it longer."""
     if hooks.any(TOOL_AFTER):
         result = await _change_result(hooks, call, result)
     if call.changed:
-        result = replace(result, metadata={**result.metadata, OWN: {"args": call.args}})
+        result = replace(result, metadata={**result.metadata, WEFT_KEY: {"args": call.args}})
     return result
 
 
 async def _change_result(hooks: Hooks, call: HookedCall, result: ToolResult) -> ToolResult:
     output = CallOutcome(title=result.title, output=result.output, metadata=result.metadata)
-    given = await hooks.ask(TOOL_AFTER, replace(call.input, args=call.args), output)
-    metadata = given.metadata
-    if given.output != result.output and truncate(given.output).left:
-        # The tool cut its own output to the limit, but this is another output.
-        metadata = {key: value for key, value in metadata.items() if key != BOUNDED}
-    return replace(result, title=given.title, output=given.output, metadata=metadata)
+    changed = await hooks.ask(TOOL_AFTER, replace(call.input, args=call.args), output)
+    metadata = changed.metadata
+    if changed.output != result.output and truncate(changed.output).left:
+        # The mark says that the tool truncated its output itself. It does not hold for the plugin's output.
+        metadata = {key: value for key, value in metadata.items() if key != TRUNCATED_KEY}
+    return replace(result, title=changed.title, output=changed.output, metadata=metadata)
 
 
-async def apply_text_hooks(hooks: Hooks, processor: Processor, ended: list[Event]) -> list[Event]:
+async def apply_text_hooks(hooks: Hooks, processor: Processor, events: list[Event]) -> list[Event]:
     """Let plugins change a text that has ended. The changed text replaces the streamed one."""
     if not hooks.any(TEXT_COMPLETE):
-        return ended
-    return [await _change_text(hooks, processor, event) for event in ended]
+        return events
+    return [await _change_text(hooks, processor, event) for event in events]
 
 
 async def _change_text(hooks: Hooks, processor: Processor, event: Event) -> Event:
     if not isinstance(event, PartUpdated) or not isinstance(event.part, TextPart):
         return event
     part = event.part
-    text = TextHookInput(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
-    given = await hooks.ask(TEXT_COMPLETE, text, FinishedText(text=part.text))
-    return event if given.text == part.text else processor.replace_text(part, given.text)
+    hook_input = TextHookInput(session_id=part.session_id, message_id=part.message_id, part_id=part.id)
+    changed = await hooks.ask(TEXT_COMPLETE, hook_input, FinishedText(text=part.text))
+    return event if changed.text == part.text else processor.replace_text(part, changed.text)

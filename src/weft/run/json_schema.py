@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from weft.context.exclusions import is_refused
-from weft.context.reminders import VALUE_TOOL, ended_in_words, get_json_format
+from weft.context.reminders import VALUE_TOOL, ended_without_calls, get_json_format
 from weft.context.system import read_text
 from weft.errors import DocumentError, InvalidInputError
 from weft.model.catalog import Model
@@ -20,48 +20,48 @@ from weft.provider.contract import ModelRequest, OutputFormat, ToolSpec
 from weft.run.decide import ModelStep
 from weft.run.processor import CallDone, CallFailed, CallStarted
 
-ABOUT: Final = (
+VALUE_TOOL_ABOUT: Final = (
     "Hand over the value that was asked for. Call it once, at the end: its arguments are the answer."
 )
-WRAPPER: Final = "value"
-RETRIES: Final = 2
+WRAPPER_FIELD: Final = "value"
+DEFAULT_RETRIES: Final = 2
 # Keywords that some API does not accept at the top of a tool's schema.
-NOT_ON_TOP: Final = frozenset(
+NOT_AT_TOP_LEVEL: Final = frozenset(
     {"$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "not", "if", "enum", "const"}
 )
 DEFINITIONS: Final = ("$defs", "definitions")
-FIELDS: Final = ("properties", *DEFINITIONS)
+SCHEMA_MAPS: Final = ("properties", *DEFINITIONS)  # keywords that map names to schemas
 # The keywords that OpenAI's APIs accept in a schema that they enforce.
-ENFORCED: Final = frozenset(
+STRICT_KEYWORDS: Final = frozenset(
     {
         "type", "properties", "required", "additionalProperties", "items", "anyOf", "enum", "const", "$ref",
         "title", "description", "pattern", "format", "minimum", "maximum", "exclusiveMinimum",
         "exclusiveMaximum", "multipleOf", "minItems", "maxItems", *DEFINITIONS,
     }
 )  # fmt: skip
-# With OpenAI's and Anthropic's formats the model can still call tools first.
-BESIDE_TOOLS: Final = frozenset({"@ai-sdk/openai", "@ai-sdk/azure", "@ai-sdk/anthropic"})
+# With the output formats of these APIs, the model can still call tools first.
+FORMAT_WITH_TOOLS: Final = frozenset({"@ai-sdk/openai", "@ai-sdk/azure", "@ai-sdk/anthropic"})
 # Our adapters for these APIs have no output format.
-WITHOUT_FORMAT: Final = frozenset({"@ai-sdk/amazon-bedrock", "pydantic-ai", ""})
+WITHOUT_OUTPUT_FORMAT: Final = frozenset({"@ai-sdk/amazon-bedrock", "pydantic-ai", ""})
 
 
 def get_retries(format: JsonFormat) -> int:
-    return RETRIES if format.retry_count is None else format.retry_count
+    return DEFAULT_RETRIES if format.retry_count is None else format.retry_count
 
 
 def has_native_format(model: Model, *, tools: bool) -> bool:
     """Return True if the model's API has an output format, and accepts it together with tools if there are any.
 
-    The model's option `structuredOutputs` overrides this. Of the APIs that are not in `BESIDE_TOOLS`, some refuse a format
+    The model's option `structuredOutputs` overrides this. Of the APIs that are not in `FORMAT_WITH_TOOLS`, some refuse a format
     together with tools, and some accept it and then never call a tool.
     """
     npm, option = model.api.npm, model.options.get("structuredOutputs")
-    if npm in WITHOUT_FORMAT:
+    if npm in WITHOUT_OUTPUT_FORMAT:
         return False
     if isinstance(option, bool):
         return option
-    beside = npm in BESIDE_TOOLS or model.provider_id in {"openai", "azure"}
-    return model.capabilities.structured_output and (beside or not tools)
+    works_with_tools = npm in FORMAT_WITH_TOOLS or model.provider_id in {"openai", "azure"}
+    return model.capabilities.structured_output and (works_with_tools or not tools)
 
 
 def with_format(request: ModelRequest, format: JsonFormat) -> ModelRequest:
@@ -72,7 +72,7 @@ def with_format(request: ModelRequest, format: JsonFormat) -> ModelRequest:
 
 def with_tool(request: ModelRequest, format: JsonFormat, *, forced: bool) -> ModelRequest:
     """Return the request with the tool that takes the value. The model has to call it at the end, or now if `forced`."""
-    spec = ToolSpec(name=VALUE_TOOL, about=ABOUT, schema=to_arguments(format.schema))
+    spec = ToolSpec(name=VALUE_TOOL, about=VALUE_TOOL_ABOUT, schema=to_arguments(format.schema))
     return replace(
         request,
         system=(*request.system, read_text("structured")),
@@ -83,19 +83,19 @@ def with_tool(request: ModelRequest, format: JsonFormat, *, forced: bool) -> Mod
 
 
 def is_strict(schema: Any) -> bool:
-    """Return True if OpenAI's APIs can enforce a schema: all fields are required, no others allowed, all keywords known."""
+    """Return True if OpenAI's APIs can enforce a schema: it requires all its fields, allows no others, and has only known keywords."""
     if isinstance(schema, list):
         return all(map(is_strict, schema))
     if not isinstance(schema, dict):
         return True
-    if not schema.keys() <= ENFORCED:
+    if not schema.keys() <= STRICT_KEYWORDS:
         return False
     fields = schema.get("properties", {})
     closed = schema.get("additionalProperties") is False and set(schema.get("required", ())) == set(fields)
     if (schema.get("type") == "object" or fields) and not closed:
         return False
-    below = [each for name in FIELDS if name in schema for each in schema[name].values()]
-    return all(map(is_strict, [*below, schema.get("items"), schema.get("anyOf")]))
+    subschemas = [each for name in SCHEMA_MAPS if name in schema for each in schema[name].values()]
+    return all(map(is_strict, [*subschemas, schema.get("items"), schema.get("anyOf")]))
 
 
 def to_arguments(schema: dict[str, Any]) -> dict[str, Any]:
@@ -106,10 +106,10 @@ def to_arguments(schema: dict[str, Any]) -> dict[str, Any]:
     inner = {key: item for key, item in schema.items() if key not in (*DEFINITIONS, "$schema", "$id")}
     return {
         "type": "object",
-        "properties": {WRAPPER: _move_refs(inner)},
-        "required": [WRAPPER],
+        "properties": {WRAPPER_FIELD: _adapt_refs(inner)},
+        "required": [WRAPPER_FIELD],
         "additionalProperties": False,
-        **{key: _move_refs(item) for key, item in hoisted.items()},
+        **{key: _adapt_refs(item) for key, item in hoisted.items()},
     }
 
 
@@ -119,37 +119,41 @@ def from_text(schema: dict[str, Any], text: str) -> Any:
         value = parse(text.strip().encode())
     except DocumentError:
         return UNSET
-    wrapped = not _is_object(schema) and isinstance(value, dict) and value.keys() == {WRAPPER}
-    return value[WRAPPER] if wrapped else value
+    wrapped = not _is_object(schema) and isinstance(value, dict) and value.keys() == {WRAPPER_FIELD}
+    return value[WRAPPER_FIELD] if wrapped else value
 
 
 def from_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> Any:
     """Return the value in the arguments of a call, unwrapped; `UNSET` if there is none."""
-    return arguments if _is_object(schema) else arguments.get(WRAPPER, UNSET)
+    return arguments if _is_object(schema) else arguments.get(WRAPPER_FIELD, UNSET)
 
 
 def _is_object(schema: dict[str, Any]) -> bool:
-    return schema.get("type") == "object" and NOT_ON_TOP.isdisjoint(schema)
+    return schema.get("type") == "object" and NOT_AT_TOP_LEVEL.isdisjoint(schema)
 
 
-def _move_refs(node: Any) -> Any:
-    """Adapt references to a schema that was wrapped. Definitions stay at the top."""
+def _adapt_refs(node: Any) -> Any:
+    """Adapt references to the place of a schema within its wrapper. Definitions stay at the top level."""
     if isinstance(node, list):
-        return [_move_refs(each) for each in node]
+        return [_adapt_refs(each) for each in node]
     if not isinstance(node, dict):
         return node
-    return {key: _move_ref(item) if key == "$ref" else _move_refs(item) for key, item in node.items()}
+    return {key: _adapt_ref(item) if key == "$ref" else _adapt_refs(item) for key, item in node.items()}
 
 
-def _move_ref(ref: Any) -> Any:
+def _adapt_ref(ref: Any) -> Any:
     if not isinstance(ref, str):
-        return _move_refs(ref)
-    stays = ref.startswith(tuple(f"#/{name}/" for name in DEFINITIONS))
-    return f"#/properties/{WRAPPER}{ref[1:]}" if ref == "#" or (ref.startswith("#/") and not stays) else ref
+        return _adapt_refs(ref)
+    is_definition = ref.startswith(tuple(f"#/{name}/" for name in DEFINITIONS))
+    return (
+        f"#/properties/{WRAPPER_FIELD}{ref[1:]}"
+        if ref == "#" or (ref.startswith("#/") and not is_definition)
+        else ref
+    )
 
 
-MOST: Final = 8
-LONGEST: Final = 300
+MAX_FAULTS: Final = 8
+MAX_FAULT_LENGTH: Final = 300
 
 
 def check_schema(schema: dict[str, Any], *, where: str) -> None:
@@ -158,17 +162,17 @@ def check_schema(schema: dict[str, Any], *, where: str) -> None:
     jsonschema = import_module("jsonschema")
     try:
         type(_make_validator(schema)).check_schema(schema)
-        lost = next((ref for ref in _iterate_references(schema) if not _is_found(schema, ref)), None)
+        unresolved = next((ref for ref in _iterate_references(schema) if not _resolves(schema, ref)), None)
     except jsonschema.SchemaError as error:
         raise InvalidInputError(where, f"not a JSON schema: {_format_error(error)}") from error
     except RecursionError as error:
         raise InvalidInputError(where, "it is nested too deeply") from error
-    if lost is not None:
-        raise InvalidInputError(where, f"it refers to {lost!r}, which is not in it")
+    if unresolved is not None:
+        raise InvalidInputError(where, f"it refers to {unresolved!r}, which is not in it")
 
 
 def list_faults(value: Any, schema: dict[str, Any]) -> list[str]:
-    """Return what is wrong with a value, one line each and at most `MOST`; empty if it matches the schema."""
+    """Return what is wrong with a value, one line each and at most `MAX_FAULTS`; empty if it matches the schema."""
     try:
         faults = sorted(
             _make_validator(schema).iter_errors(value), key=lambda error: list(map(str, error.path))
@@ -176,8 +180,8 @@ def list_faults(value: Any, schema: dict[str, Any]) -> list[str]:
     except RecursionError:
         return ["the value is nested too deeply"]
     lines = [_format_error(fault) for fault in faults]
-    more = [f"and {len(lines) - MOST} more"] if len(lines) > MOST else []
-    return [*lines[:MOST], *more]
+    more = [f"and {len(lines) - MAX_FAULTS} more"] if len(lines) > MAX_FAULTS else []
+    return [*lines[:MAX_FAULTS], *more]
 
 
 def _make_validator(schema: dict[str, Any]) -> Any:
@@ -187,35 +191,37 @@ def _make_validator(schema: dict[str, Any]) -> Any:
     return kind(schema, registry=referencing.Registry())
 
 
-def _is_found(schema: dict[str, Any], ref: str) -> bool:
+def _resolves(schema: dict[str, Any], ref: str) -> bool:
     referencing, drafts = import_module("referencing"), import_module("referencing.jsonschema")
-    whole = referencing.Resource.from_contents(schema, default_specification=drafts.DRAFT202012)
+    resource = referencing.Resource.from_contents(schema, default_specification=drafts.DRAFT202012)
     try:
-        referencing.Registry().with_resource("", whole).resolver().lookup(ref)
+        referencing.Registry().with_resource("", resource).resolver().lookup(ref)
     except referencing.exceptions.Unresolvable:
         return False
     return ref.startswith("#")
 
 
 def _format_error(error: Any) -> str:
-    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.path)
-    words = str(error.message)
-    return f"${place}: {words if len(words) <= LONGEST else words[: LONGEST - 1] + '…'}"
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.path)
+    message = str(error.message)
+    return (
+        f"${path}: {message if len(message) <= MAX_FAULT_LENGTH else message[: MAX_FAULT_LENGTH - 1] + '…'}"
+    )
 
 
 def _iterate_references(node: Any) -> Iterator[str]:
-    below: Iterable[Any] = ()
+    children: Iterable[Any] = ()
     if isinstance(node, dict):
         if isinstance(node.get("$ref"), str):
             yield node["$ref"]
-        below = node.values()
+        children = node.values()
     elif isinstance(node, list):
-        below = node
-    for each in below:
-        yield from _iterate_references(each)
+        children = node
+    for child in children:
+        yield from _iterate_references(child)
 
 
-TAKEN = "The value was taken."
+VALUE_ACCEPTED = "The value was taken."
 
 
 class HandedValue(Struct, frozen=True, kw_only=True):
@@ -230,7 +236,9 @@ def check_handed_value(call: CallStarted, format: JsonFormat) -> HandedValue:
     value = from_arguments(format.schema, call.input)
     faults = ['the argument "value" is missing'] if value is UNSET else list_faults(value, format.schema)
     if not faults:
-        done = CallDone(call_id=call.call_id, title=VALUE_TOOL, output=TAKEN, metadata={"valid": True})
+        done = CallDone(
+            call_id=call.call_id, title=VALUE_TOOL, output=VALUE_ACCEPTED, metadata={"valid": True}
+        )
         return HandedValue(outcome=done, value=value)
     message = "The value does not match the schema:\n" + "\n".join(f"- {fault}" for fault in faults)
     return HandedValue(
@@ -241,20 +249,24 @@ def check_handed_value(call: CallStarted, format: JsonFormat) -> HandedValue:
 def request_value(
     request: ModelRequest, history: Sequence[MessageWithParts], step: ModelStep
 ) -> ModelRequest:
-    """Return the request with what it takes to get the value that the prompt asks for; unchanged if it asks for none.
+    """Return the request, extended so that the model gives the value that the prompt asks for; unchanged if it asks for none.
 
-    The API's own output format comes first. If the API refused that, or it did not give the value, the model has to call a tool.
-    It has to call the tool now if it failed to give the value before, or if this is the last step.
+    The API's own output format comes first. If the API refused that, or it did not give the value, the model has to call a tool:
+    at once if it failed to give the value before, or if this is the last step.
     """
     format = get_json_format(step.prompt)
     if format is None or step.summary:
         return request
     answers = _list_answers(history, step)
-    missed = any(_find_miss(message, format) is not None for message in answers)
-    refused = is_refused(answers, request.model)
-    if has_native_format(request.model, tools=bool(request.tools)) and not missed and not refused:
+    has_failed = any(_find_reason(message, format) is not None for message in answers)
+    is_format_refused = is_refused(answers, request.model)
+    if (
+        has_native_format(request.model, tools=bool(request.tools))
+        and not has_failed
+        and not is_format_refused
+    ):
         return with_format(request, format)
-    return with_tool(request, format, forced=missed or step.last)
+    return with_tool(request, format, forced=has_failed or step.last)
 
 
 def find_value(text: str, format: JsonFormat) -> Any:
@@ -271,16 +283,16 @@ def find_value_failure(history: Sequence[MessageWithParts], step: ModelStep) -> 
     answers = _list_answers(history, step)
     if not answers or _has_value(answers[-1]):
         return None
-    misses = [reason for message in answers if (reason := _find_miss(message, format)) is not None]
-    if _find_miss(answers[-1], format) is None and not step.last:
+    reasons = [reason for message in answers if (reason := _find_reason(message, format)) is not None]
+    if _find_reason(answers[-1], format) is None and not step.last:
         return None  # the model is still working
-    if len(misses) <= get_retries(format) and not step.last:
+    if len(reasons) <= get_retries(format) and not step.last:
         return None
-    reason = misses[-1] if misses else "it reached its step limit"
+    reason = reasons[-1] if reasons else "it reached its step limit"
     return StructureFailure(
         data=StructureData(
             message=f"the model did not give the value that was asked for: {reason}",
-            retries=max(len(misses) - 1, 0),
+            retries=max(len(reasons) - 1, 0),
         )
     )
 
@@ -299,11 +311,11 @@ def _has_value(message: MessageWithParts) -> bool:
     return isinstance(message.info, AssistantMessage) and message.info.structured is not UNSET
 
 
-def _find_miss(message: MessageWithParts, format: JsonFormat) -> str | None:
+def _find_reason(message: MessageWithParts, format: JsonFormat) -> str | None:
     """Return why an answer has no value, or None if it has one or has not tried yet."""
     if _has_value(message):
         return None
-    if ended_in_words(message):
+    if ended_without_calls(message):
         text = "".join(part.text for part in message.parts if isinstance(part, TextPart))
         value = from_text(format.schema, text)
         faults = [] if value is UNSET else list_faults(value, format.schema)

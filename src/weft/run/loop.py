@@ -15,13 +15,13 @@ from weft.run.compaction import (
     continue_after_summary,
     exceeds_context,
     find_overhead,
-    forget_old_outputs,
+    prune_old_outputs,
     request_summary,
 )
 from weft.run.decide import (
     Compact,
     ModelStep,
-    Next,
+    NextAction,
     StopRun,
     Subtask,
     decide,
@@ -33,15 +33,15 @@ from weft.run.runtime import Runtime, with_mcp_tools
 from weft.run.spender import Spender
 from weft.run.step import take_step
 
-# A summary is useless if the next request is still larger than this share of what it would have been.
-WORTHWHILE = 0.8
+# A compaction failed if the next request still has more than this share of its tokens.
+MAX_REMAINING_SHARE = 0.8
 
 
 class RunLoop:
     """One run of a session, from a stored prompt until nothing is left to do.
 
     The history was read once, into `transcript`; from then on events are folded into it. A prompt that is admitted meanwhile
-    goes into the same transcript. `seen` is the newest prompt at the last look: a newer one came too late for this run.
+    goes into the same transcript. `newest_prompt` is that of the last decision: a later one came too late for this loop.
     """
 
     def __init__(self, runtime: Runtime, session: Session, transcript: Transcript) -> None:
@@ -49,57 +49,61 @@ class RunLoop:
         self._session = session
         self._transcript = transcript
         self._spender = Spender(runtime, session, transcript)
-        self._deadline = self._set_deadline()
-        self._request: MessageID | None = None  # the newest prompt that a person wrote
-        self._taken = 0  # steps for that prompt
-        self._compacted_at = -1  # the number of steps at the last compaction
-        self._refused: MessageID | None = None  # the prompt for which the person refused a call
-        self._squeezed = False  # the last request fit only because some of the history was left out
-        self._before = 0  # tokens of the next request before the compaction
-        self._overhead: tuple[str, int] | None = None  # of an agent
-        self.seen: MessageID | None = None
+        self._deadline = self._make_deadline()
+        self._newest_request: MessageID | None = None  # the newest prompt that a person wrote
+        self._steps_taken = 0  # steps for that prompt
+        self._compacted_at = -1  # steps taken before the last compaction
+        self._refused_prompt: MessageID | None = None  # the prompt for which the person refused a call
+        self._shrunk = False  # the last request fit only because some of the history was left out
+        self._tokens_before = 0  # of the next request, before the last compaction; 0 if unknown
+        self._agent_overhead: tuple[str, int] | None = (
+            None  # an agent, and the tokens of its requests besides the conversation
+        )
+        self.newest_prompt: MessageID | None = None
 
     async def run(self) -> None:
         """Run until `decide` says stop, a person refuses a call, or nothing more can be done."""
         try:
-            # Here, between two turns, the provider has to read most of the conversation anew anyhow.
-            await forget_old_outputs(self._runtime, self._transcript)
+            # Between two turns the provider has to read most of the conversation anew anyway, so pruning loses no cache here.
+            await prune_old_outputs(self._runtime, self._transcript)
             while True:
                 match await self._decide():
                     case StopRun():
                         return
                     case Compact(prompt=prompt):
-                        before = 0 if self._squeezed else await self._project_tokens()
-                        await self._make_room(prompt, before=before)
+                        tokens_before = 0 if self._shrunk else await self._project_tokens()
+                        await self._compact(prompt, tokens_before=tokens_before)
                     case Subtask() as subtask:
                         await run_subtask(self._runtime, self._transcript, subtask)
-                    case ModelStep(prompt=prompt) if prompt.id == self._refused:
+                    case ModelStep(prompt=prompt) if prompt.id == self._refused_prompt:
                         return  # the person refused a call, and has to say how to go on
                     case ModelStep() as step:
-                        await self._take(step)
+                        await self._take_step(step)
         finally:
             await self._spender.close()
 
-    async def _decide(self) -> Next:
+    async def _decide(self) -> NextAction:
         overhead = await self._find_overhead()
         # Nothing is awaited from here on, so no prompt that comes in is overlooked.
         history = self._transcript.messages()
         prompt = find_newest_prompt(history)
         if prompt is None:
             return StopRun()
-        self.seen = prompt.id
+        self.newest_prompt = prompt.id
         request = find_newest_request(history)
-        if request != self._request:  # a person wrote meanwhile: that is a new turn, with all its steps
-            self._request, self._taken, self._compacted_at = request, 0, -1
+        if (
+            request != self._newest_request
+        ):  # a person wrote meanwhile: that is a new turn, with all its steps
+            self._newest_request, self._steps_taken, self._compacted_at = request, 0, -1
         agent = self._runtime.agents.get(prompt.agent)
         return decide(
             history,
-            taken=self._taken,
-            limit=agent.steps if agent else None,
-            crowded=self._squeezed or exceeds_context(self._runtime, history, prompt, overhead=overhead),
+            steps_taken=self._steps_taken,
+            step_limit=agent.steps if agent else None,
+            overflows=self._shrunk or exceeds_context(self._runtime, history, prompt, overhead=overhead),
         )
 
-    async def _take(self, step: ModelStep) -> None:
+    async def _take_step(self, step: ModelStep) -> None:
         if not step.summary:
             # A prompt or a person may have changed the rules of the session since the last step.
             self._session = await self._runtime.store.get_session(self._session.id)
@@ -112,36 +116,36 @@ class RunLoop:
         outcome = await take_step(self._runtime, self._session, self._transcript, step, within=within)
         await self._spender.settle()
         if isinstance(outcome.message.error, DeadlineFailure):
-            self._deadline = self._set_deadline()  # a prompt that came in meanwhile has its own time
+            self._deadline = self._make_deadline()  # a prompt that came in meanwhile has its own time
         if step.summary:
             if outcome.message.error is None:
-                await self._continue(step.prompt)
+                await self._continue_after_summary(step.prompt)
             return
-        self._taken += not outcome.overflowed  # a request that did not fit is no step
-        self._squeezed = outcome.squeezed and self._runtime.compaction.auto
-        self._refused = step.prompt.id if outcome.refused else None
+        self._steps_taken += not outcome.overflowed  # a request that did not fit is no step
+        self._shrunk = outcome.shrunk and self._runtime.compaction.auto
+        self._refused_prompt = step.prompt.id if outcome.refused else None
         if outcome.overflowed and self._runtime.compaction.auto:
-            await self._make_room(step.prompt, before=0)
+            await self._compact(step.prompt, tokens_before=0)
 
-    def _set_deadline(self) -> Deadline:
+    def _make_deadline(self) -> Deadline:
         return Deadline("turn", self._runtime.deadlines.turn, self._runtime.clock)
 
     # --- compaction ---
 
-    async def _make_room(self, prompt: UserMessage, before: int) -> None:
+    async def _compact(self, prompt: UserMessage, tokens_before: int) -> None:
         """Request a summary, unless one was made just now: another would not help, so the run fails.
 
-        `before` is the size of the next request in tokens; 0 if it is unknown because a provider refused the request.
+        `tokens_before` is the size of the next request in tokens; 0 if it is unknown because a provider refused the request.
         """
-        if self._compacted_at == self._taken:
+        if self._compacted_at == self._steps_taken:
             await self._give_up(prompt)
             return
-        self._compacted_at, self._squeezed, self._before = self._taken, False, before
+        self._compacted_at, self._shrunk, self._tokens_before = self._steps_taken, False, tokens_before
         await request_summary(self._runtime, self._session.id, self._transcript, auto=True)
 
-    async def _continue(self, request: UserMessage) -> None:
+    async def _continue_after_summary(self, request: UserMessage) -> None:
         """Go on after a summary. If it hardly made room, fail: the next summary would not either, and the run would not end."""
-        if self._before and await self._project_tokens() > self._before * WORTHWHILE:
+        if self._tokens_before and await self._project_tokens() > self._tokens_before * MAX_REMAINING_SHARE:
             await self._give_up(request)
         else:
             await continue_after_summary(self._runtime, self._transcript, request)
@@ -160,6 +164,6 @@ class RunLoop:
         prompt = find_newest_prompt(history)
         if prompt is None or is_counted(history):
             return 0
-        if self._overhead is None or self._overhead[0] != prompt.agent:
-            self._overhead = (prompt.agent, await find_overhead(self._runtime, self._session, prompt))
-        return self._overhead[1]
+        if self._agent_overhead is None or self._agent_overhead[0] != prompt.agent:
+            self._agent_overhead = (prompt.agent, await find_overhead(self._runtime, self._session, prompt))
+        return self._agent_overhead[1]

@@ -52,7 +52,7 @@ from weft.provider.chunk import (
 from weft.run.usage import Bill
 
 ABORTED = "Tool execution aborted"
-UNWRITTEN = "The call was not written to its end, and not carried out."
+INCOMPLETE_CALL = "The call was not written to its end, and not carried out."
 
 
 class CallStarted(Struct, frozen=True, kw_only=True):
@@ -135,16 +135,16 @@ class Processor:
         self._now = now
         self._growing: dict[tuple[type, str], GrowingText] = {}
         self._calls: dict[str, ToolPart] = {}
-        self._said: list[TextPart | ReasoningPart] = []
-        self._begun: StepStartPart | None = None
-        self._acts = False
+        self._texts: list[TextPart | ReasoningPart] = []
+        self._step_start: StepStartPart | None = None
+        self._has_calls = False
         self.owed: Bill | None = None
 
     def feed(self, item: AnswerInput) -> list[Event]:
         """Return the events for one chunk of the stream, or for the progress of one call."""
         match item:
             case Started():
-                return self._begin()
+                return self._begin_step()
             case TextStart(id=id, metadata=metadata):
                 return self._open(TextPart, id, metadata)
             case ReasoningStart(id=id, metadata=metadata):
@@ -158,15 +158,15 @@ class Processor:
             case ReasoningEnd(id=id, metadata=metadata):
                 return self._close(ReasoningPart, id, metadata)
             case ToolInputStart(call_id=call, tool=tool):
-                return self._set(self._get_part(call, tool), PendingState(input={}, raw=""))
+                return self._set_state(self._get_call(call, tool), PendingState(input={}, raw=""))
             case CallStarted():
-                return self._start(item)
+                return self._start_call(item)
             case CallReported():
-                return self._report(item)
+                return self._report_call(item)
             case CallDone():
-                return self._done(item)
+                return self._complete_call(item)
             case CallFailed(call_id=call, error=error):
-                return self._failed(call, error)
+                return self._fail_call(call, error)
             case ToolInputDelta() | ToolCall() | Finished():
                 # As in OpenCode, the arguments of a call are not stored while they stream. A complete call comes back as
                 # `CallStarted`, and the end of the answer as `finish`, when every call has settled.
@@ -175,22 +175,24 @@ class Processor:
     @property
     def has_text(self) -> bool:
         """Whether the answer has any text so far."""
-        return any(isinstance(part, TextPart) and part.text for part in self._said)
+        return any(isinstance(part, TextPart) and part.text for part in self._texts)
 
     @property
     def text(self) -> str:
         """The text of the answer so far, without reasoning."""
-        return "".join(part.text for part in self._said if isinstance(part, TextPart))
+        return "".join(part.text for part in self._texts if isinstance(part, TextPart))
 
     def finish(self, finished: Finished, bill: Bill, changed: Patch | None = None) -> list[Event]:
-        """End the answer. The message gets the usage, and the first and last step part get the snapshots of `changed`. A call
-        whose arguments never became complete fails."""
+        """End the answer, and store its cost. A call whose arguments never became complete fails.
+
+        The part that starts the step and the part that ends it get the snapshots before and after the `changed` files.
+        """
         closed = self._close_all()
         for call in list(self._calls):
-            closed += self._failed(call, UNWRITTEN)
+            closed += self._fail_call(call, INCOMPLETE_CALL)
         before, after = (_to_snapshot(changed.hash), _to_snapshot(changed.until)) if changed else (None, None)
-        if before is not None and self._begun is not None:
-            closed.append(PartUpdated(part=replace(self._begun, snapshot=before)))
+        if before is not None and self._step_start is not None:
+            closed.append(PartUpdated(part=replace(self._step_start, snapshot=before)))
         charged = self._charge(bill, finished.reason, snapshot=after)
         self.message = replace(self.message, finish=finished.reason, tokens=bill.tokens)
         return [*closed, charged, *self._complete()]
@@ -199,42 +201,42 @@ class Processor:
         """End one piece of a summary, and return its text. The text stays in the message, but marked as ignored; its usage counts."""
         closed = self._close_all()
         text = self.text
-        marked = [PartUpdated(part=replace(part, ignored=True)) for part in self._said]
+        marked = [PartUpdated(part=replace(part, ignored=True)) for part in self._texts]
         used = self._charge(bill, "stop")
-        self._said, self._begun = [], None
+        self._texts, self._step_start = [], None
         return text, [*closed, *marked, used, MessageUpdated(info=self.message)]
 
     def owe(self, bill: Bill) -> None:
-        """Remember what the answer costs so far. It has to be paid even if the answer fails."""
+        """Set what the answer costs so far. The provider charges it even if the answer fails."""
         self.owed = bill
 
     def settle(self, failure: AnyFailure) -> list[Event]:
         """End the answer with a failure, and close all its open parts."""
         closed = self._close_all()
         for call in list(self._calls):
-            closed += self._failed(call, ABORTED)
+            closed += self._fail_call(call, ABORTED)
         # OpenCode shows an aborted answer to the model if it has anything but reasoning in it, and the end of a step would count.
         # But providers refuse an answer of reasoning alone. So there is no end of a step; the cost is on the message anyway.
         paid = self._pay()
-        if isinstance(failure, AbortedFailure) and not (self._acts or self.has_text):
+        if isinstance(failure, AbortedFailure) and not (self._has_calls or self.has_text):
             paid = []
         self.message = replace(self.message, error=failure)
         return [*closed, *paid, *self._complete()]
 
     def discard(self, attempt: int, failure: AnyFailure) -> list[Event]:
-        """Begin the answer anew after a failed attempt. What it says so far stays in the message, but marked as ignored.
+        """Begin the answer anew after a failed attempt. Its text so far stays in the message, but marked as ignored.
 
         OpenCode 1.1.34 does not mark it, so that the model reads the half answer before the whole one.
         """
         closed = self._close_all()
-        marked = [PartUpdated(part=replace(part, ignored=True)) for part in self._said]
-        unwritten = [PartRemoved(**self._to_place(), part_id=part.id) for part in self._calls.values()]
-        tried = RetryPart(
+        marked = [PartUpdated(part=replace(part, ignored=True)) for part in self._texts]
+        removed = [PartRemoved(**self._get_parents(), part_id=part.id) for part in self._calls.values()]
+        retry = RetryPart(
             **self._make_ids(), attempt=attempt, error=failure, time=Moment(created=self._now())
         )
         paid = self._pay()
-        self._said, self._calls = [], {}
-        return [*closed, *marked, *unwritten, *paid, PartUpdated(part=tried)]
+        self._texts, self._calls = [], {}
+        return [*closed, *marked, *removed, *paid, PartUpdated(part=retry)]
 
     def to_patch_events(self, patches: Iterable[Patch], call_id: str) -> list[Event]:
         """Return the events that store file changes, made by this call if it is known."""
@@ -257,20 +259,20 @@ class Processor:
     def replace_text(self, part: TextPart, text: str) -> Event:
         """Replace a text that has ended."""
         changed = replace(part, text=text)
-        self._said = [changed if each.id == part.id else each for each in self._said]
+        self._texts = [changed if each.id == part.id else each for each in self._texts]
         return PartUpdated(part=changed)
 
-    def take_over(self, model: ModelRef) -> list[Event]:
-        """Make the answer this model's."""
+    def set_model(self, model: ModelRef) -> list[Event]:
+        """Store which model gives the answer. Return no event if that is unchanged."""
         message = replace(self.message, provider_id=model.provider_id, model_id=model.model_id)
         changed, self.message = message != self.message, message
         return [MessageUpdated(info=message)] if changed else []
 
-    def _begin(self) -> list[Event]:
-        if self._begun is not None:
+    def _begin_step(self) -> list[Event]:
+        if self._step_start is not None:
             return []
-        self._begun = StepStartPart(**self._make_ids())
-        return [PartUpdated(part=self._begun)]
+        self._step_start = StepStartPart(**self._make_ids())
+        return [PartUpdated(part=self._step_start)]
 
     def _complete(self) -> list[Event]:
         time = self.message.time
@@ -279,9 +281,9 @@ class Processor:
         return [MessageUpdated(info=self.message)]
 
     def _make_ids(self) -> dict[str, Any]:
-        return {"id": self._mint.part(), **self._to_place()}
+        return {"id": self._mint.part(), **self._get_parents()}
 
-    def _to_place(self) -> dict[str, Any]:
+    def _get_parents(self) -> dict[str, Any]:
         return {"session_id": self.message.session_id, "message_id": self.message.id}
 
     # --- cost ---
@@ -306,7 +308,7 @@ class Processor:
         if owed is None:
             return []
         if owed.tokens == Tokens():  # the usage is unknown, but not zero
-            if self._said:
+            if self._texts:
                 self.message = replace(
                     self.message, priced=self.message.priced and owed.priced, counted=False
                 )
@@ -333,7 +335,7 @@ class Processor:
         growing = self._growing.pop((kind, id), None)
         ended = [] if growing is None else growing.end(self._now(), metadata)
         if growing is not None and ended:
-            self._said.append(growing.part)
+            self._texts.append(growing.part)
         return ended
 
     def _close_all(self) -> list[Event]:
@@ -341,32 +343,32 @@ class Processor:
 
     # --- calls ---
 
-    def _get_part(self, call: str, tool: str) -> ToolPart:
-        known = self._calls.get(call)
+    def _get_call(self, call: str, tool: str) -> ToolPart:
+        part = self._calls.get(call)
         pending = PendingState(input={}, raw="")
-        return known or ToolPart(**self._make_ids(), call_id=call, tool=tool, state=pending)
+        return part or ToolPart(**self._make_ids(), call_id=call, tool=tool, state=pending)
 
-    def _set(self, part: ToolPart, state: AnyToolState) -> list[Event]:
-        self._acts = True
+    def _set_state(self, part: ToolPart, state: AnyToolState) -> list[Event]:
+        self._has_calls = True
         self._calls[part.call_id] = part = replace(part, state=state)
         return [PartUpdated(part=part)]
 
-    def _start(self, started: CallStarted) -> list[Event]:
+    def _start_call(self, started: CallStarted) -> list[Event]:
         part = replace(
-            self._get_part(started.call_id, started.tool), tool=started.tool, metadata=started.metadata
+            self._get_call(started.call_id, started.tool), tool=started.tool, metadata=started.metadata
         )
-        return self._set(part, RunningState(input=started.input, time=Span(start=self._now())))
+        return self._set_state(part, RunningState(input=started.input, time=Span(start=self._now())))
 
-    def _report(self, reported: CallReported) -> list[Event]:
+    def _report_call(self, reported: CallReported) -> list[Event]:
         part = self._calls.get(reported.call_id)
         if part is None or not isinstance(part.state, RunningState):
             return []
         metadata = reported.metadata if reported.metadata is not None else part.state.metadata
-        return self._set(
+        return self._set_state(
             part, replace(part.state, title=reported.title or part.state.title, metadata=metadata)
         )
 
-    def _done(self, done: CallDone) -> list[Event]:
+    def _complete_call(self, done: CallDone) -> list[Event]:
         part = self._calls.pop(done.call_id)
         files = tuple(
             FilePart(**self._make_ids(), mime=file.mime, url=file.url, filename=file.filename)
@@ -382,7 +384,7 @@ class Processor:
         )
         return [PartUpdated(part=replace(part, state=state))]
 
-    def _failed(self, call: str, error: str) -> list[Event]:
+    def _fail_call(self, call: str, error: str) -> list[Event]:
         part = self._calls.pop(call)
         metadata = part.state.metadata if isinstance(part.state, RunningState) else None
         time = CallTime(start=self._get_start(part), end=self._now())

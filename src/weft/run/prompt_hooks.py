@@ -15,8 +15,8 @@ from weft.model.message import UserMessage
 from weft.model.part import AgentPart, AnyPart, FilePart, SubtaskPart, TextPart
 from weft.plugin.hooks import ChatMessage, ChatMessageInput
 
-CHANGED: Final = "chat.message"
-OF_A_PROMPT: Final = (TextPart, FilePart, AgentPart, SubtaskPart)
+HOOK_FIELD: Final = "chat.message"
+PROMPT_PART_TYPES: Final = (TextPart, FilePart, AgentPart, SubtaskPart)
 
 
 def to_hook_input(input: PromptInput, message: UserMessage) -> ChatMessageInput:
@@ -30,31 +30,34 @@ def to_hook_input(input: PromptInput, message: UserMessage) -> ChatMessageInput:
     )
 
 
-def merge_hooked_prompt(given: ChatMessage, ours: ChatMessage, mint: Mint) -> ChatMessage:
+def merge_hooked_prompt(hooked: ChatMessage, original: ChatMessage, mint: Mint) -> ChatMessage:
     """Return the prompt of a hook with our session, message and time, and its parts in their order.
 
     Parts are stored in the order of their ids, so all parts behind a new one get new ids. Raise `InvalidInputError` if a part
     has a type that no prompt can have, or if no part is left.
     """
     message = replace(
-        given.message, id=ours.message.id, session_id=ours.message.session_id, time=ours.message.time
+        hooked.message,
+        id=original.message.id,
+        session_id=original.message.session_id,
+        time=original.message.time,
     )
-    if message.model != ours.message.model and message.fallback == ours.message.fallback:
+    if message.model != original.message.model and message.fallback == original.message.fallback:
         message = replace(message, fallback=())  # the fallbacks belonged to the model that was replaced
-    left = [part.id for part in ours.parts]
+    remaining_ids = [part.id for part in original.parts]
     parts: list[AnyPart] = []
-    for part in given.parts:
-        if not isinstance(part, OF_A_PROMPT):
+    for part in hooked.parts:
+        if not isinstance(part, PROMPT_PART_TYPES):
             raise InvalidInputError(
-                CHANGED, f"a plugin put a part of the type {_get_type(part)!r} into a prompt"
+                HOOK_FIELD, f"a plugin put a part of the type {_get_type(part)!r} into a prompt"
             )
-        if part.id in left:
-            id, left = part.id, left[left.index(part.id) + 1 :]
+        if part.id in remaining_ids:
+            id, remaining_ids = part.id, remaining_ids[remaining_ids.index(part.id) + 1 :]
         else:
-            id, left = mint.part(), []
+            id, remaining_ids = mint.part(), []
         parts.append(replace(part, id=id, session_id=message.session_id, message_id=message.id))
-    if not parts and ours.parts:
-        raise InvalidInputError(CHANGED, "a plugin left nothing of the prompt")
+    if not parts and original.parts:
+        raise InvalidInputError(HOOK_FIELD, "a plugin left nothing of the prompt")
     return ChatMessage(message=message, parts=tuple(parts))
 
 

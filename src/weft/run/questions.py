@@ -38,6 +38,8 @@ def with_questions(runtime: Runtime, runs: Prompter) -> Callable[[SessionID], To
 
 
 def make_inquire(runtime: Runtime, session: SessionID) -> AskQuestions:
+    """Return the function with which the tools of a session ask the person questions."""
+
     async def inquire(questions: Sequence[Question], *, agent: str, call: CallRef) -> Answers:
         request = QuestionRequest(
             id=runtime.mint.question(), session_id=session, questions=tuple(questions), tool=call
@@ -56,20 +58,22 @@ class SessionHandover:
         self._session = session
 
     async def find_plan(self) -> str:
+        """Return the path of the session's plan file."""
         session = await self._runtime.store.get_session(self._session)
         return get_plan_path(session, self._runtime.place, self._runtime.plans)
 
     async def hand_to(self, agent: str, words: str) -> None:
-        # The run continues with the newest prompt and its agent. OpenCode keeps the model of the prompt before; here the agent's own
-        # model is used if it has one.
+        """Add a prompt for another agent. The run continues with the newest prompt, and so with that agent."""
+        # OpenCode keeps the model of the prompt before. Here the agent's own model is used if it has one.
         text = TextInput(text=words, synthetic=True)
         await self._runs.prompt(self._session, PromptInput(agent=agent, no_reply=True, parts=(text,)))
 
 
-DEEPEST = 100
+MAX_DEPTH = 100
 
 
 async def find_root_and_turn(runtime: Runtime, session: Session, call: CallRef) -> CallOrigin:
+    """Return the root session and the prompt that a tool call belongs to."""
     return CallOrigin(
         root_id=await find_root(runtime.store, session),
         turn_id=await _find_turn(runtime.store, session.id, call),
@@ -78,7 +82,7 @@ async def find_root_and_turn(runtime: Runtime, session: Session, call: CallRef) 
 
 async def find_root(store: Store, session: Session) -> SessionID:
     """Return the root of a session's tree. The depth is limited because damaged documents may form a cycle."""
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         if session.parent_id is None:
             break
         try:
@@ -89,6 +93,6 @@ async def find_root(store: Store, session: Session) -> SessionID:
 
 
 async def _find_turn(store: Store, session: SessionID, call: CallRef) -> MessageID | None:
-    found = await store.find_message(session, call.message_id)
-    info = found.info if found else None
+    message = await store.find_message(session, call.message_id)
+    info = message.info if message else None
     return info.parent_id if isinstance(info, AssistantMessage) else None

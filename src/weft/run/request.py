@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from weft.context.compaction import list_leaner, shorten_turns, split_history
+from weft.context.compaction import list_smaller_versions, shorten_turns, split_history
 from weft.context.exclusions import exclude_refused
 from weft.context.history import since_compaction, to_model_messages, without_media
 from weft.context.notes import apply_notes
@@ -19,7 +19,7 @@ from weft.model.catalog import Model
 from weft.model.message import MessageWithParts, UserMessage
 from weft.model.session import Session
 from weft.permission.rules import judge, list_disabled, list_hidden, to_limits
-from weft.provider.catalog import choice as table
+from weft.provider.catalog import choice as defaults
 from weft.provider.catalog.models import merge_deep
 from weft.provider.contract import ModelRequest, Parameters, TextContent, ToolSpec, UserTurn
 from weft.run.decide import ModelStep
@@ -27,7 +27,8 @@ from weft.run.json_schema import request_value
 from weft.tool.contract import AnyTool, Audience, schema_of
 from weft.tool.registry import AFTER_BACKGROUND_JOB, AFTER_COMPACTION, HIDDEN_TOOLS
 
-PARTS = (1, 2, 4, 16)
+# If a shortened history does not fit, its newest 1/n turns are summarised.
+HISTORY_FRACTIONS = (1, 2, 4, 16)
 
 
 class RequestSettings(Protocol):
@@ -50,36 +51,37 @@ class RequestSettings(Protocol):
 
 
 def build_request(
-    means: RequestSettings,
+    settings: RequestSettings,
     history: Sequence[MessageWithParts],
     step: ModelStep,
     model: Model,
     briefing: Briefing,
 ) -> ModelRequest:
-    seen = means.view.show(history, model, plan_files=means.plan_files)
-    return request_value(to_request(means, seen, step, model, briefing), history, step)
+    """Build the request for a step, before plugins and the rules of the session change it."""
+    shown = settings.view.show(history, model, plan_files=settings.plan_files)
+    return request_value(to_request(settings, shown, step, model, briefing), history, step)
 
 
 def to_request(
-    means: RequestSettings, seen: ShownHistory, step: ModelStep, model: Model, briefing: Briefing
+    settings: RequestSettings, shown: ShownHistory, step: ModelStep, model: Model, briefing: Briefing
 ) -> ModelRequest:
-    """Build the request for a history as it is shown, without the value that the prompt may ask for."""
+    """Build the request for a shown history. `request_value` adds what makes the model give a value."""
     prompt, format = step.prompt, get_json_format(step.prompt)
-    agent = means.agents[prompt.agent]
+    agent = settings.agents[prompt.agent]
     # Notes in the part of the conversation that was cut off go into the system prompt.
-    briefing = apply_notes(briefing, seen.notes)
+    briefing = apply_notes(briefing, shown.notes)
     return ModelRequest(
         model=model,
         system=build_system_prompt(agent, prompt, model, briefing),
-        messages=with_last_step(seen.turns) if step.last and format is None else seen.turns,
+        messages=with_last_step(shown.turns) if step.last and format is None else shown.turns,
         # OpenCode only asks the model to end on the last step, so it may go on for ever. Without tools it cannot.
         tools=()
         if step.last
         else to_specs(
-            list_offered_tools(means, agent, prompt, cut=seen.is_cut, jobs=seen.has_jobs),
-            make_audience(means, agent, model),
+            list_offered_tools(settings, agent, prompt, cut=shown.is_cut, jobs=shown.has_jobs),
+            make_audience(settings, agent, model),
         ),
-        parameters=make_parameters(model, agent, prompt, most=means.output_limit),
+        parameters=make_parameters(model, agent, prompt, output_limit=settings.output_limit),
         session=prompt.session_id,
     )
 
@@ -90,24 +92,24 @@ def remove_forbidden_tools(request: ModelRequest, agent: Agent, session: Session
     OpenCode hides the tools that the agent may never use, but shows those that only the session denies.
     """
     # Handing over the requested value needs no permission.
-    off = list_hidden(
+    hidden = list_hidden(
         [tool.name for tool in request.tools if tool.name != VALUE_TOOL], to_limits(agent, session)
     )
     return (
-        replace(request, tools=tuple(tool for tool in request.tools if tool.name not in off))
-        if off
+        replace(request, tools=tuple(tool for tool in request.tools if tool.name not in hidden))
+        if hidden
         else request
     )
 
 
 def split_for_summary(
-    history: Sequence[MessageWithParts], request: UserMessage, model: Model, *, most: int
+    history: Sequence[MessageWithParts], request: UserMessage, model: Model, *, output_limit: int
 ) -> list[Sequence[MessageWithParts]]:
     """Return the history to summarise, since the last compaction and before `request`, in pieces that fit the model's context."""
-    place = next(index for index, message in enumerate(history) if message.info.id == request.id)
-    *messages, mark = since_compaction(exclude_refused(history, model)[: place + 1])
-    *first, last = split_history(messages, get_usable_tokens(model, most))
-    return [*first, [*last, mark]]
+    end = next(index for index, message in enumerate(history) if message.info.id == request.id)
+    *messages, cut = since_compaction(exclude_refused(history, model)[: end + 1])
+    *first, last = split_history(messages, get_usable_tokens(model, output_limit))
+    return [*first, [*last, cut]]
 
 
 def list_summary_requests(
@@ -117,26 +119,30 @@ def list_summary_requests(
     request: UserMessage,
     agent: Agent,
     model: Model,
-    most: int,
-    words: str = "",
+    output_limit: int,
+    summary_prompt: str = "",
 ) -> Iterator[ModelRequest]:
     """Yield requests for a summary of one piece, each smaller than the one before.
 
-    `summary` is the summary of the pieces before this one. `most` limits the tokens of the answer. `words` replace our usual
-    prompt for a summary.
+    `summary` is the summary of the pieces before this one. `output_limit` limits the tokens of the answer. `summary_prompt`
+    replaces our usual prompt for a summary.
     """
     turns = without_media(to_model_messages(piece, model))
-    before = (
+    earlier = (
         (UserTurn(content=(TextContent(text=f"{read_text('so_far')}\n\n{summary}"),)),) if summary else ()
     )
-    last = UserTurn(content=(TextContent(text=words or read_text("summarise")),))
-    short = shorten_turns(turns)
-    for shown in (turns, *list_leaner(turns), *(short[-max(1, len(short) // part) :] for part in PARTS)):
+    last = UserTurn(content=(TextContent(text=summary_prompt or read_text("summarise")),))
+    short_turns = shorten_turns(turns)
+    for messages in (
+        turns,
+        *list_smaller_versions(turns),
+        *(short_turns[-max(1, len(short_turns) // fraction) :] for fraction in HISTORY_FRACTIONS),
+    ):
         yield ModelRequest(
             model=model,
             system=(agent.prompt or "",),
-            messages=(*before, *shown, last),
-            parameters=make_parameters(model, agent, request, most=most),
+            messages=(*earlier, *messages, last),
+            parameters=make_parameters(model, agent, request, output_limit=output_limit),
             session=request.session_id,
         )
 
@@ -144,34 +150,36 @@ def list_summary_requests(
 def list_smaller_requests(request: ModelRequest) -> Iterator[ModelRequest]:
     """Yield the request, then smaller ones in case it does not fit."""
     yield request
-    for messages in list_leaner(request.messages):
+    for messages in list_smaller_versions(request.messages):
         yield replace(request, messages=messages)
 
 
-def estimate_overhead(means: RequestSettings, prompt: UserMessage, model: Model, briefing: Briefing) -> int:
+def estimate_overhead(
+    settings: RequestSettings, prompt: UserMessage, model: Model, briefing: Briefing
+) -> int:
     """Estimate the tokens of a request besides the conversation: the system prompt and the tools."""
-    agent = means.agents[prompt.agent]
+    agent = settings.agents[prompt.agent]
     system = build_system_prompt(agent, prompt, model, briefing)
-    specs = to_specs(list_visible_tools(means.tools, agent, prompt), make_audience(means, agent, model))
+    specs = to_specs(list_visible_tools(settings.tools, agent, prompt), make_audience(settings, agent, model))
     return sum(map(estimate, system)) + sum(
-        estimate(f"{each.name}{each.about}{each.schema}") for each in specs
+        estimate(f"{spec.name}{spec.about}{spec.schema}") for spec in specs
     )
 
 
 def make_parameters(
-    model: Model, agent: Agent, prompt: UserMessage, *, most: int, small: bool = False
+    model: Model, agent: Agent, prompt: UserMessage, *, output_limit: int, small: bool = False
 ) -> Parameters:
-    """Return the parameters of a request: the agent's, else the defaults for the model. `most` limits the answer's tokens.
+    """Return the parameters of a request: the agent's, else the defaults for the model. `output_limit` limits the answer's tokens.
 
-    For `small` work, such as a title, the model thinks as little as it can.
+    For `small` work, such as a title, the options ask for as little reasoning as the model allows.
     """
-    temperature = table.get_temperature(model) if agent.temperature is None else agent.temperature
+    temperature = defaults.get_temperature(model) if agent.temperature is None else agent.temperature
     options = make_options(model, agent, prompt, small=small)
     return Parameters(
         temperature=temperature if model.capabilities.temperature else None,
-        top_p=table.get_top_p(model) if agent.top_p is None else agent.top_p,
-        top_k=table.get_top_k(model),
-        max_output=table.get_max_output(model, most, options),
+        top_p=defaults.get_top_p(model) if agent.top_p is None else agent.top_p,
+        top_k=defaults.get_top_k(model),
+        max_output=defaults.get_max_output(model, output_limit, options),
         options=options,
         headers=make_headers(model, prompt),
     )
@@ -179,8 +187,8 @@ def make_parameters(
 
 def make_options(model: Model, agent: Agent, prompt: UserMessage, *, small: bool) -> dict[str, Any]:
     """Merge the options of the built-in table, the model, the agent and the variant. Later ones override earlier ones."""
-    usual = table.get_small_options(model) if small else table.get_options(model, prompt.session_id)
-    options = merge_deep(merge_deep(usual, model.options), agent.options)
+    base = defaults.get_small_options(model) if small else defaults.get_options(model, prompt.session_id)
+    options = merge_deep(merge_deep(base, model.options), agent.options)
     return options if small else merge_deep(options, get_variant(model, prompt.variant))
 
 
@@ -188,46 +196,49 @@ def get_variant(model: Model, name: str | None) -> Mapping[str, Any]:
     """Return the options of a variant. Raise `InvalidInputError` if the model has none of that name: OpenCode ignores it silently."""
     if not name:
         return {}
-    offered = model.variants or {}
-    if name not in offered:
-        known = ", ".join(offered) or "none"
-        raise InvalidInputError("variant", f"{model.provider_id}/{model.id} has no {name!r}; it has {known}")
-    return offered[name]
+    variants = model.variants or {}
+    if name not in variants:
+        names = ", ".join(variants) or "none"
+        raise InvalidInputError("variant", f"{model.provider_id}/{model.id} has no {name!r}; it has {names}")
+    return variants[name]
 
 
 def make_headers(model: Model, prompt: UserMessage) -> dict[str, str]:
     if not model.provider_id.startswith("opencode"):
         return dict(model.headers)
-    own = {"x-opencode-session": prompt.session_id, "x-opencode-request": prompt.id}
-    return own | model.headers
+    request_headers = {"x-opencode-session": prompt.session_id, "x-opencode-request": prompt.id}
+    return request_headers | model.headers
 
 
 def list_offered_tools(
-    means: RequestSettings, agent: Agent, prompt: UserMessage, *, cut: bool, jobs: bool = False
+    settings: RequestSettings, agent: Agent, prompt: UserMessage, *, cut: bool, jobs: bool = False
 ) -> list[AnyTool]:
     """Return the tools to offer. Tools that search the cut-off history are offered only if it was `cut`, tools for background
     jobs only if there are `jobs`."""
     unused = (frozenset() if cut else AFTER_COMPACTION) | (frozenset() if jobs else AFTER_BACKGROUND_JOB)
-    return [tool for tool in list_visible_tools(means.tools, agent, prompt) if tool.name not in unused]
+    return [tool for tool in list_visible_tools(settings.tools, agent, prompt) if tool.name not in unused]
 
 
 def list_visible_tools(tools: Mapping[str, AnyTool], agent: Agent, prompt: UserMessage) -> list[AnyTool]:
     """Return the tools that a model may see: no internal ones, none that its agent may never use, none that the prompt switched off."""
-    off = {name for name, on in (prompt.tools or {}).items() if not on}
-    unseen = HIDDEN_TOOLS | list_disabled(tools, agent.permission) | off
-    return [tool for name, tool in tools.items() if name not in unseen]
+    switched_off = {name for name, on in (prompt.tools or {}).items() if not on}
+    hidden = HIDDEN_TOOLS | list_disabled(tools, agent.permission) | switched_off
+    return [tool for name, tool in tools.items() if name not in hidden]
 
 
-def make_audience(means: RequestSettings, agent: Agent, model: Model) -> Audience:
-    """Return for whom tools are described: some tools, and some descriptions, depend on the model and the agent."""
+def make_audience(settings: RequestSettings, agent: Agent, model: Model) -> Audience:
+    """Return the model and the agent that tools are described for: some tools and descriptions depend on them."""
 
     def allowed(permission: str, pattern: str) -> bool:
         return judge(permission, pattern, (agent.permission, *agent.limits)).action != "deny"
 
-    return Audience(provider_id=model.provider_id, api_id=model.api.id, allowed=allowed, agents=means.agents)
+    return Audience(
+        provider_id=model.provider_id, api_id=model.api.id, allowed=allowed, agents=settings.agents
+    )
 
 
 def to_specs(tools: Iterable[AnyTool], audience: Audience) -> tuple[ToolSpec, ...]:
+    """Return the descriptions of tools for a model, without those that have none for this audience."""
     described = ((tool, tool.tell(audience) if tool.tell else tool.about) for tool in tools)
     return tuple(
         ToolSpec(name=tool.name, about=about, schema=schema_of(tool))

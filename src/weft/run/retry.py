@@ -9,18 +9,17 @@ from msgspec import Struct
 from weft.errors import FaultKind, ProviderError
 from weft.model.part import ModelRef
 
-FIRST_MS = 2_000
-LONGEST_MS = 30_000
-SHORTEST_MS = 250
-ATTEMPTS = 5
-# The limit for all waits of one request together, except waits that the provider asked for. OpenCode 1.1.34 retries
-# without end.
-PATIENCE_MS = 15 * 60_000
+INITIAL_BACKOFF_MS = 2_000
+MAX_BACKOFF_MS = 30_000
+MIN_WAIT_MS = 250
+MAX_RETRIES = 5
+# For all waits of one request together, except those that the provider asked for. OpenCode 1.1.34 retries without end.
+MAX_TOTAL_WAIT_MS = 15 * 60_000
+MAX_JITTER = 0.2
 
-
-# Faults that another model would not cure. A bad request is our own mistake, an overflow is cured by compaction, and a
+# Faults after which no other model is asked. A bad request is our own mistake, an overflow is cured by compaction, and a
 # refusal by one maker's content filter must not be bypassed with another maker's model.
-OURS: frozenset[FaultKind] = frozenset({"bad-request", "overflow", "content-filter"})
+NO_FALLBACK_KINDS: frozenset[FaultKind] = frozenset({"bad-request", "overflow", "content-filter"})
 
 
 class EmptySummaryError(ProviderError):
@@ -33,18 +32,18 @@ class EmptySummaryError(ProviderError):
 class RetryLimits(Struct, frozen=True, kw_only=True):
     """How often to retry one request, and how long to wait.
 
-    `total_ms` limits the sum of the waits whose length we choose. `asked_ms` limits each wait whose length the provider
+    `total_ms` limits the sum of the waits whose length we choose. `provider_ms` limits each wait whose length the provider
     chooses; None means that only a deadline limits it.
     """
 
-    attempts: int = ATTEMPTS
-    total_ms: int = PATIENCE_MS
-    asked_ms: int | None = None
+    retries: int = MAX_RETRIES
+    total_ms: int = MAX_TOTAL_WAIT_MS
+    provider_ms: int | None = None
 
 
 WITHOUT_FALLBACK = RetryLimits()
 # When another model can answer, wait out a short disturbance, but not a rate limit or an outage.
-WITH_FALLBACK = RetryLimits(attempts=2, total_ms=20_000, asked_ms=20_000)
+WITH_FALLBACK = RetryLimits(retries=2, total_ms=20_000, provider_ms=20_000)
 
 # How the request of an attempt differs from the request before it: it is the first to a model, it is the same one again, it
 # is smaller, it is built anew without the content that the API refused, or it is for the next piece of a summary.
@@ -64,7 +63,7 @@ class TriedAttempt(Struct, frozen=True, kw_only=True):
 
     `has_more` says that the answer was one piece of a summary, and not the last. `can_shrink` says that a smaller request
     can be made, `can_exclude` that the request can do without the content that the API refused. `left_ms` is the time to the
-    deadline, and `chance` (0 to 1) spreads the waits of many clients that fail at the same moment.
+    deadline, and `jitter` (0 to 1, random) spreads the waits of many clients that fail at the same moment.
     """
 
     attempt: Attempt
@@ -73,7 +72,7 @@ class TriedAttempt(Struct, frozen=True, kw_only=True):
     can_shrink: bool = False
     can_exclude: bool = False
     left_ms: int | None = None
-    chance: float = 0.0
+    jitter: float = 0.0
 
 
 def next_attempt(chain: Sequence[ModelRef], tried: Sequence[TriedAttempt]) -> Attempt | None:
@@ -102,19 +101,20 @@ def next_attempt(chain: Sequence[ModelRef], tried: Sequence[TriedAttempt]) -> At
 
 def _find_next_wait(tried: Sequence[TriedAttempt], limits: RetryLimits) -> int | None:
     """Return how long to wait before the last request is sent again, or None if it should not be."""
-    first = max(place for place, each in enumerate(tried) if each.attempt.change != "same")
-    same, last = tried[first:], tried[-1]
-    if last.error is None or (isinstance(last.error, EmptySummaryError) and len(same) > 1):
+    first = max(index for index, each in enumerate(tried) if each.attempt.change != "same")
+    sent, last = tried[first:], tried[-1]
+    # An empty summary is retried only once.
+    if last.error is None or (isinstance(last.error, EmptySummaryError) and len(sent) > 1):
         return None
     return find_retry_wait(
         last.error,
-        attempt=len(same),
+        attempt=len(sent),
         waited_ms=sum(
             after.attempt.wait_ms
-            for before, after in pairwise(same)
+            for before, after in pairwise(sent)
             if before.error is not None and before.error.wait_ms is None
         ),
-        chance=last.chance,
+        jitter=last.jitter,
         limits=limits,
         left_ms=last.left_ms,
     )
@@ -125,24 +125,24 @@ def find_retry_wait(
     *,
     attempt: int,
     waited_ms: int,
-    chance: float,
+    jitter: float,
     limits: RetryLimits = WITHOUT_FALLBACK,
     left_ms: int | None = None,
 ) -> int | None:
     """Return how many milliseconds to wait before a retry, or None if there should be none.
 
-    `attempt` counts the tries of this request so far, `waited_ms` is the sum of the waits whose length we chose, and
+    `attempt` counts how often this request was sent so far, `waited_ms` is the sum of the waits whose length we chose, and
     `left_ms` is the time to the deadline. A wait that would outlast the deadline is pointless and gives None.
     """
-    if not error.retryable or attempt > limits.attempts:
+    if not error.retryable or attempt > limits.retries:
         return None
     if error.wait_ms is None:
-        wait = compute_backoff(attempt, chance)
-        most = limits.total_ms - waited_ms
+        wait = compute_backoff(attempt, jitter)
+        max_wait = limits.total_ms - waited_ms
     else:
-        wait = max(error.wait_ms, SHORTEST_MS)
-        most = wait if limits.asked_ms is None else limits.asked_ms
-    fits = wait <= most and (left_ms is None or wait < left_ms)
+        wait = max(error.wait_ms, MIN_WAIT_MS)
+        max_wait = wait if limits.provider_ms is None else limits.provider_ms
+    fits = wait <= max_wait and (left_ms is None or wait < left_ms)
     return wait if fits else None
 
 
@@ -151,10 +151,10 @@ def is_worth_fallback(error: ProviderError) -> bool:
 
     A fault of unknown kind counts only if it was retryable: otherwise the mistake may well be in our request.
     """
-    return error.retryable if error.kind == "unknown" else error.kind not in OURS
+    return error.retryable if error.kind == "unknown" else error.kind not in NO_FALLBACK_KINDS
 
 
-def compute_backoff(attempt: int, chance: float) -> int:
-    """Return the wait after the given attempt: doubled each time up to a limit, plus a random part of up to a fifth."""
-    wait = min(FIRST_MS << (attempt - 1), LONGEST_MS)
-    return wait + int(wait * 0.2 * chance)
+def compute_backoff(attempt: int, jitter: float) -> int:
+    """Return the wait in milliseconds after this attempt: doubled each time up to a limit, plus the jitter."""
+    wait = min(INITIAL_BACKOFF_MS << (attempt - 1), MAX_BACKOFF_MS)
+    return wait + int(wait * MAX_JITTER * jitter)

@@ -32,9 +32,9 @@ from weft.run.decide import (
     find_newest_prompt,
     find_newest_request,
     find_owed,
+    is_incomplete,
     is_request,
     is_synthetic,
-    wants_more,
 )
 from weft.run.failure import to_failure
 from weft.run.loop import RunLoop
@@ -66,14 +66,13 @@ async def record_failure(
                 await PendingAnswer(runtime, session, transcript, owed).fail(failure)
             with suppress(StoreError):  # it is counted the next time
                 await update_ledger(
-                    runtime.journal, session.id, [each.info for each in transcript.messages()]
+                    runtime.journal, session.id, [message.info for message in transcript.messages()]
                 )
             return None
     except WeftError as error:
         storing_error = error
-    if storing_error is not None or not isinstance(
-        failure, AbortedFailure
-    ):  # nobody needs to hear of their own abort
+    # A person who aborts a run needs no event that says so.
+    if storing_error is not None or not isinstance(failure, AbortedFailure):
         await runtime.journal.commit(SessionFailed(session_id=session.id, error=failure))
     return storing_error
 
@@ -97,7 +96,7 @@ def find_open_answer(history: Sequence[MessageWithParts]) -> AssistantMessage | 
 
 
 class SessionRun:
-    """A session that this process holds the lease of, and its run. Prompts that come in are fed to its transcript."""
+    """A session whose lease this process holds, and its run. Prompts that come in are fed to its transcript."""
 
     def __init__(self, session: Session, transcript: Transcript, lease: AsyncExitStack) -> None:
         self.session = session
@@ -105,7 +104,7 @@ class SessionRun:
         self.lease = lease
         self.aborted = False
         self.ended = False
-        self.asked: MessageID | None = None  # the newest prompt to answer
+        self.last_request: MessageID | None = None  # the newest request that this run answers
         self.storing_error: Exception | None = None  # why its failure could not be stored
         self.command: ManualCommand | None = None
         self.task: asyncio.Task[None] | None = None
@@ -152,7 +151,7 @@ class Runner:
                 await run.over.wait()
                 run = await self._open(session, unstarted)
             if session in self._runs:
-                run.asked = find_newest_request(run.transcript.messages())
+                run.last_request = find_newest_request(run.transcript.messages())
             elif input.message_id is not None and is_settled(run):
                 mark_over(run)  # the client sent it before, and it is answered
             else:
@@ -178,7 +177,7 @@ class Runner:
 
     async def uncompact(self, session: SessionID) -> bool:
         """Undo the last compaction, so that the model sees the full history again. Return False if there was none."""
-        async with self._open_resting(session) as run:
+        async with self._open_idle(session) as run:
             mark = find_last_cut(run.transcript.messages())
             if mark is None:
                 return False
@@ -224,25 +223,26 @@ class Runner:
         self, session: SessionID, to: RevertTarget, scope: RevertScope = WHOLE_REVERT
     ) -> RevertResult:
         """Undo a session and its files back to a message. Raise `SessionBusyError` if the session has a run."""
-        async with self._open_resting(session) as run:
+        async with self._open_idle(session) as run:
             history = run.transcript.messages()
             return await run_to_completion(revert(self._runtime.undoer, run.session, history, to, scope))
 
     async def unrevert(self, session: SessionID, scope: RevertScope = WHOLE_REVERT) -> RevertResult:
         """Redo what `revert` undid. Raise `SessionBusyError` if the session has a run."""
-        async with self._open_resting(session) as run:
+        async with self._open_idle(session) as run:
             history = run.transcript.messages()
             return await run_to_completion(unrevert(self._runtime.undoer, run.session, history, scope))
 
-    def known(self, session: SessionID) -> Transcript | None:
-        """Return the transcript of a session that is in use, so that changes from outside reach it."""
+    def find_transcript(self, session: SessionID) -> Transcript | None:
+        """Return the transcript of a session that is in use, so that a change from outside can be fed to it; else None."""
         return self._transcripts.get(session)
 
-    def check_resting(self, session: SessionID) -> None:
+    def check_idle(self, session: SessionID) -> None:
+        """Raise `SessionBusyError` if the session has a run in this process."""
         if session in self._runs:
             raise SessionBusyError(session, self._runtime.owner)
 
-    def holds(self, session: SessionID) -> bool:
+    def is_in_use(self, session: SessionID) -> bool:
         """Return True if this process uses the session: it runs, is about to run, or is being undone."""
         lock = self._locks.get(session)
         return session in self._runs or (lock is not None and lock.locked())
@@ -272,8 +272,8 @@ class Runner:
         unsettled: list[WeftError] = []
         for session in abandoned:
             try:
-                async with AsyncExitStack() as held:
-                    await self._open(session, held)
+                async with AsyncExitStack() as stack:
+                    await self._open(session, stack)
             except SessionBusyError:
                 continue
             except Exception as error:  # noqa: BLE001  a broken session must not affect the others
@@ -298,35 +298,35 @@ class Runner:
         await run.over.wait()
         return None
 
-    async def _open(self, session: SessionID, held: AsyncExitStack) -> SessionRun:
+    async def _open(self, session: SessionID, stack: AsyncExitStack) -> SessionRun:
         """Take the lease of a session, read it, and settle what a dead run left open."""
         runtime, lease = self._runtime, AsyncExitStack()
         await runtime.store.get_session(session)
         await lease.enter_async_context(runtime.store.lease(session, runtime.owner))
-        held.push_async_callback(lease.aclose)
+        stack.push_async_callback(lease.aclose)
         # First, store what an earlier run of ours could not store: settling would replace it with less.
         await runtime.journal.flush_session(session)
-        found = await runtime.store.get_session(session)  # the last holder of the lease may have changed it
+        stored = await runtime.store.get_session(session)  # the last holder of the lease may have changed it
         transcript = Transcript(await runtime.store.list_messages(session))
         self._transcripts[session] = transcript
-        left_open = to_settling_events(transcript.messages())
-        if left_open:
-            await runtime.journal.commit(*left_open, into=transcript)
-        return SessionRun(found, transcript, lease)
+        settling = to_settling_events(transcript.messages())
+        if settling:
+            await runtime.journal.commit(*settling, into=transcript)
+        return SessionRun(stored, transcript, lease)
 
     @asynccontextmanager
-    async def _open_resting(self, session: SessionID) -> AsyncIterator[SessionRun]:
+    async def _open_idle(self, session: SessionID) -> AsyncIterator[SessionRun]:
         """Open a session that has no run. Prompts that come in meanwhile wait."""
-        async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as held:
+        async with self._locks.setdefault(session, asyncio.Lock()), AsyncExitStack() as stack:
             if await self._find_run(session) is not None:
                 raise SessionBusyError(session, self._runtime.owner)
-            yield await self._open(session, held)
+            yield await self._open(session, stack)
 
     async def _open_to_continue(
-        self, session: SessionID, held: AsyncExitStack, input: PromptInput | None = None
+        self, session: SessionID, stack: AsyncExitStack, input: PromptInput | None = None
     ) -> SessionRun:
         """Open a session to continue it. If it was undone, remove what was undone, after checking that the prompt is valid."""
-        run = await self._open(session, held)
+        run = await self._open(session, stack)
         if run.session.revert is not None:
             history = run.transcript.messages()
             if input is not None:
@@ -342,7 +342,7 @@ class Runner:
 
     def _start(self, run: SessionRun) -> None:
         self._runs[run.session.id] = run
-        run.asked = find_newest_request(run.transcript.messages())
+        run.last_request = find_newest_request(run.transcript.messages())
         self._tasks.create_task(self._run(run))
 
     async def _run(self, run: SessionRun) -> None:
@@ -368,7 +368,7 @@ class Runner:
             # Before anything is awaited: a prompt that is admitted from here on starts its own run.
             run.ended = True
             run.begun.set()
-            owed = find_owed(run.transcript.messages(), run.asked)
+            owed = find_owed(run.transcript.messages(), run.last_request)
             await run_to_completion(self._end(run, failure, owed))
 
     async def _answer(self, run: SessionRun) -> None:
@@ -376,14 +376,14 @@ class Runner:
 
         No prompt is lost: nothing is awaited between the last check for one and the end of the run.
         """
-        with self._views.of(run.session.id) as view:
+        with self._views.lend(run.session.id) as view:
             runtime = replace(self._runtime, view=view)
             while True:
                 loop = RunLoop(runtime, run.session, run.transcript)
                 async with open_titles(runtime, run.session, run.transcript):
                     await loop.run()
                 newest = find_newest_prompt(run.transcript.messages())
-                if newest is None or newest.id == loop.seen:
+                if newest is None or newest.id == loop.newest_prompt:
                     return
 
     async def _end(self, run: SessionRun, failure: AnyFailure | None, owed: ModelStep | None) -> None:
@@ -419,7 +419,7 @@ def is_settled(run: SessionRun) -> bool:
 
 
 def mark_over(run: SessionRun) -> None:
-    """Mark a session that was only looked at, so that nobody waits for a run."""
+    """Mark the run of a session that needs none as over, so that nobody waits for it."""
     run.begun.set()
     run.over.set()
 
@@ -436,27 +436,29 @@ def find_answer(transcript: Transcript, prompt: MessageID) -> MessageWithParts:
     A prompt that was answered together with a later prompt, or whose answer continued there, has the answer of that prompt.
     """
     history, found = transcript.messages(), get_message(transcript, prompt)
-    for asked in [found, *list_later_requests(history, found)]:
-        prompts = list(list_continuations(history, asked))
+    for request in [found, *list_later_requests(history, found)]:
+        prompts = list(list_continuations(history, request))
         answers = [answer for each in prompts if (answer := find_last_answer(history, each)) is not None]
         found = answers[-1] if answers else found
-        if answers and not wants_more(found, prompts[-1]):
+        if answers and not is_incomplete(found, prompts[-1]):
             return found
     return found if isinstance(found.info, AssistantMessage) else history[-1]
 
 
 def list_later_requests(
-    history: Sequence[MessageWithParts], asked: MessageWithParts
+    history: Sequence[MessageWithParts], request: MessageWithParts
 ) -> Iterator[MessageWithParts]:
-    after = dropwhile(lambda each: each.info.id != asked.info.id, history)
-    return (message for message in after if message.info.id != asked.info.id and is_request(message))
+    after = dropwhile(lambda message: message.info.id != request.info.id, history)
+    return (message for message in after if message.info.id != request.info.id and is_request(message))
 
 
-def list_continuations(history: Sequence[MessageWithParts], asked: MessageWithParts) -> Iterator[UserMessage]:
+def list_continuations(
+    history: Sequence[MessageWithParts], prompt: MessageWithParts
+) -> Iterator[UserMessage]:
     """Yield a prompt, and the prompts that weft added itself to continue it."""
     prompts = (message for message in history if isinstance(message.info, UserMessage))
-    for message in dropwhile(lambda each: each.info.id != asked.info.id, prompts):
-        if message.info.id != asked.info.id and not is_synthetic(message):
+    for message in dropwhile(lambda message: message.info.id != prompt.info.id, prompts):
+        if message.info.id != prompt.info.id and not is_synthetic(message):
             return
         assert isinstance(message.info, UserMessage)
         yield message.info

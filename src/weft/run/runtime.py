@@ -80,12 +80,13 @@ class Runtime(Struct, frozen=True, kw_only=True):
     """What all runs in one directory share.
 
     * `owner` names this process in leases;
+    * `jitter` returns a random number from 0 to 1, which spreads retries;
     * `make_resources` returns what the tools of a session share;
-    * `plan_files` has plans written to files, which are in `plans` if the directory is no checkout;
+    * `plan_files` says that plans are written to files; they are in `plans` if the directory is no checkout;
     * `listen` opens a listener to all events from then on;
     * `continue_on_deny` lets a run go on after a person refused a call;
     * `spawn` runs a child session for a tool call (the runner provides it);
-    * `view` caches what a model was shown (each run has its own);
+    * `view` caches what the model was shown (each run has its own);
     * `briefings` caches the briefings of the sessions that run;
     * `hooks` calls plugins, `mcp` reaches MCP servers.
     """
@@ -94,7 +95,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     journal: Journal
     clock: Clock
     mint: Mint
-    chance: Callable[[], float]
+    jitter: Callable[[], float]
     place: Place
     owner: str
     platform: str
@@ -132,7 +133,7 @@ async def with_mcp_tools(runtime: Runtime, session: SessionID, limits: Limits) -
     Servers whose tools the `limits` all forbid are not waited for. Within a run tools are only ever added, at the end, so that
     the provider's cache of the conversation stays valid. OpenCode asks every server anew with every step.
     """
-    async for missed in runtime.mcp.connect_all(lambda prefix: not hides_all(prefix, limits)):
-        await runtime.journal.commit(SessionWarned(session_id=session, message=missed))
+    async for warning in runtime.mcp.connect_all(lambda prefix: not hides_all(prefix, limits)):
+        await runtime.journal.commit(SessionWarned(session_id=session, message=warning))
     new = {name: tool for name, tool in runtime.mcp.tools().items() if name not in runtime.tools}
     return replace(runtime, tools={**runtime.tools, **new}) if new else runtime

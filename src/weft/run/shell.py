@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from weft.context.history import USER_RAN_TOOL
 from weft.errors import InvalidInputError, NoModelError, ToolError
 from weft.host.processes import ProcessCommand, ProcessExit, ProcessOutput
 from weft.model.event import Event, MessageUpdated, PartUpdated
@@ -17,23 +18,23 @@ from weft.model.session import Session
 from weft.model.transcript import Transcript
 from weft.run.admit import get_agent
 from weft.run.calls import allow_all, make_tool_context
-from weft.run.decide import RUN_BY_HAND, find_newest_prompt
+from weft.run.decide import find_newest_prompt
 from weft.run.processor import CallDone, CallFailed, CallReported, CallStarted, Processor
 from weft.run.runtime import Runtime
 from weft.tool.contract import ToolContext
 from weft.tool.shell.bash import find_shell, keep_output, list_notes, run_reporting, to_metadata
 from weft.tool.truncate import MAX_BYTES
 
-TOOL: Final = "bash"
+SHELL_TOOL: Final = "bash"
 ABORTED: Final = "User aborted the command"
 
 # A person expects their aliases and functions. What their startup files print is not output of the command.
-_BASH: Final = """shopt -s expand_aliases
+_BASH_SCRIPT: Final = """shopt -s expand_aliases
 [ -f ~/.bashrc ] && . ~/.bashrc >/dev/null 2>&1
 _weft_typed=$1; shift
 eval "$_weft_typed"
 """
-_ZSH: Final = """[ -f ~/.zshenv ] && . ~/.zshenv >/dev/null 2>&1
+_ZSH_SCRIPT: Final = """[ -f ~/.zshenv ] && . ~/.zshenv >/dev/null 2>&1
 [ -f "${ZDOTDIR:-$HOME}/.zshrc" ] && . "${ZDOTDIR:-$HOME}/.zshrc" >/dev/null 2>&1
 _weft_typed=$1; shift
 eval "$_weft_typed"
@@ -47,15 +48,15 @@ class ManualCommand:
         self._runtime = runtime
         self._session = session
         self._transcript = transcript
-        self._typed = input.command
-        if not self._typed.strip():
+        self._command = input.command
+        if not self._command.strip():
             raise InvalidInputError("command", "it is empty")
         agent = input.agent or runtime.default_agent
         model = input.model or get_agent(runtime, agent).model or self._find_last_model()
         prompt = self._make_prompt(agent, model)
         self._events = self._to_prompt_events(prompt)
         self._processor = Processor(self._make_answer(prompt), runtime.mint, runtime.clock.now)
-        self._call = runtime.mint.part()
+        self._call_id = runtime.mint.part()
         self._context = self._make_context()
         self._output = ProcessOutput(self._context.resources.spill.new_path, memory=MAX_BYTES)
         self._ended = False
@@ -65,7 +66,7 @@ class ManualCommand:
         return self._processor.message.id
 
     async def begin(self) -> None:
-        started = CallStarted(call_id=self._call, tool=TOOL, input={"command": self._typed})
+        started = CallStarted(call_id=self._call_id, tool=SHELL_TOOL, input={"command": self._command})
         message = MessageUpdated(info=self._processor.message)
         await self._commit([*self._events, message, *self._processor.feed(started)])
 
@@ -73,7 +74,7 @@ class ManualCommand:
         try:
             exit = await run_reporting(self._make_command(), self._output, "", self._context)
         except OSError as error:
-            await self._end(CallFailed(call_id=self._call, error=f"The command could not be run: {error}"))
+            await self._end(CallFailed(call_id=self._call_id, error=f"The command could not be run: {error}"))
         else:
             await self._end(await self._to_result(exit))
 
@@ -87,7 +88,7 @@ class ManualCommand:
         shell = environment.get("SHELL", "")
         usable = bool(shell) and os.access(shell, os.X_OK)
         return ProcessCommand(
-            argv=to_argv(shell if usable else find_shell(environment), self._typed),
+            argv=to_argv(shell if usable else find_shell(environment), self._command),
             directory=self._runtime.place.directory,
             environment=environment,
         )
@@ -98,12 +99,14 @@ class ManualCommand:
         try:
             text, path = await keep_output(self._output, self._context)
         except ToolError as error:
-            return CallFailed(call_id=self._call, error=str(error))
+            return CallFailed(call_id=self._call_id, error=str(error))
         notes = [ABORTED] if exit is None else list_notes(exit, self._output.lost)
-        more = "\n".join(["\n\n<metadata>", *notes, "</metadata>"]) if notes else ""
-        kept: dict[str, Any] = {"truncated": True, "outputPath": path} if path else {"truncated": False}
-        metadata = to_metadata(self._output, "", more) | kept | ({} if exit is None else {"exit": exit.code})
-        return CallDone(call_id=self._call, title="", output=text + more, metadata=metadata)
+        suffix = "\n".join(["\n\n<metadata>", *notes, "</metadata>"]) if notes else ""
+        truncation: dict[str, Any] = {"truncated": True, "outputPath": path} if path else {"truncated": False}
+        metadata = (
+            to_metadata(self._output, "", suffix) | truncation | ({} if exit is None else {"exit": exit.code})
+        )
+        return CallDone(call_id=self._call_id, title="", output=text + suffix, metadata=metadata)
 
     async def _end(self, outcome: CallDone | CallFailed) -> None:
         message = self._processor.message
@@ -115,11 +118,11 @@ class ManualCommand:
 
     def _make_context(self) -> ToolContext:
         async def report(*, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-            reported = CallReported(call_id=self._call, title=title, metadata=metadata)
+            reported = CallReported(call_id=self._call_id, title=title, metadata=metadata)
             await self._commit(self._processor.feed(reported))
 
         message = self._processor.message
-        call = CallRef(message_id=message.id, call_id=self._call)
+        call = CallRef(message_id=message.id, call_id=self._call_id)
         return make_tool_context(
             self._runtime, message.session_id, agent=message.agent, call=call, ask=allow_all, report=report
         )
@@ -148,14 +151,14 @@ class ManualCommand:
         )
 
     def _to_prompt_events(self, prompt: UserMessage) -> list[Event]:
-        words = TextPart(
+        text = TextPart(
             id=self._runtime.mint.part(),
             session_id=prompt.session_id,
             message_id=prompt.id,
-            text=RUN_BY_HAND,
+            text=USER_RAN_TOOL,
             synthetic=True,
         )
-        return [MessageUpdated(info=prompt), PartUpdated(part=words)]
+        return [MessageUpdated(info=prompt), PartUpdated(part=text)]
 
     def _make_answer(self, prompt: UserMessage) -> AssistantMessage:
         place, model = self._runtime.place, prompt.model
@@ -172,15 +175,15 @@ class ManualCommand:
         )
 
 
-def to_argv(shell: str, typed: str) -> tuple[str, ...]:
+def to_argv(shell: str, command: str) -> tuple[str, ...]:
     """Return the arguments with which a shell runs a command as if it had been typed there.
 
     The command is passed as an argument. OpenCode quotes it as JSON, which the shell may read differently.
     """
     match os.path.basename(shell):
         case "bash":
-            return (shell, "-l", "-c", _BASH, "weft", typed)
+            return (shell, "-l", "-c", _BASH_SCRIPT, "weft", command)
         case "zsh":
-            return (shell, "-l", "-c", _ZSH, "weft", typed)
+            return (shell, "-l", "-c", _ZSH_SCRIPT, "weft", command)
         case _:
-            return (shell, "-c", typed)
+            return (shell, "-c", command)

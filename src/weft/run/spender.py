@@ -32,7 +32,7 @@ from weft.run.budget import (
     check_budgets,
     estimate_call,
     find_seconds_left,
-    has_uncounted,
+    has_uncounted_usage,
     is_cost_unknown,
     to_budget_failure,
     to_warning,
@@ -43,9 +43,9 @@ from weft.run.runtime import Runtime
 from weft.session.budget import Allowance, Reservation, subtract_spent
 from weft.session.totals import get_ledger, is_behind, update_ledger
 
-# The tokens of a request besides the conversation (system prompt and tools), before a provider has counted one.
-OVERHEAD = 8_000
-BUDGET = "budget"
+# The tokens of the system prompt and the tools, until a provider has counted a request.
+DEFAULT_OVERHEAD = 8_000
+BUDGET_LIMIT = "budget"
 
 
 class Spender:
@@ -56,14 +56,14 @@ class Spender:
         self._ledger = runtime.budget
         self._session = session
         self._transcript = transcript
-        self._began = _find_start(transcript)
-        self._counted = transcript.newest_answer()
-        self._until = get_ledger(session).until
+        self._run_start = _find_start(transcript)
+        self._last_counted = transcript.newest_answer()
+        self._counted_until = get_ledger(session).until
         self._accounts: list[BudgetAccount] | None = None  # of the step under way; None if nothing is limited
 
     async def close(self) -> None:
-        """Release all reservations. A step that was cut short still counts."""
-        if self._transcript.newest_answer() != self._counted:
+        """Release all reservations, after counting a step that was cut short."""
+        if self._transcript.newest_answer() != self._last_counted:
             await self._settle_all()
         self._ledger.release(self._session.id)
         self._ledger.allowances.pop(self._session.id, None)
@@ -86,10 +86,10 @@ class Spender:
         """
         seconds = None if self._accounts is None else find_seconds_left(self._accounts)
         try:
-            async with deadline.running(), Deadline(BUDGET, seconds, self._runtime.clock).running():
+            async with deadline.running(), Deadline(BUDGET_LIMIT, seconds, self._runtime.clock).running():
                 yield
         except DeadlineError as error:
-            if error.limit != BUDGET or self._accounts is None:
+            if error.limit != BUDGET_LIMIT or self._accounts is None:
                 raise
             raise BudgetTimeError(_to_time_failure(self._accounts)) from error
 
@@ -114,7 +114,9 @@ class Spender:
                 verdict = check_budgets(accounts, expected)
             if not isinstance(verdict, OverBudget):
                 reservation = Reservation(
-                    line=tuple(each.id for each in ancestry), spent=expected, since=self._runtime.clock.now()
+                    ancestry=tuple(session.id for session in ancestry),
+                    spent=expected,
+                    since=self._runtime.clock.now(),
                 )
                 self._ledger.hold(self._session.id, reservation)
         await self._warn(accounts, expected, verdict)
@@ -143,16 +145,18 @@ class Spender:
         ancestry = [session]
         while (parent := ancestry[-1].parent_id) is not None and parent not in {each.id for each in ancestry}:
             ancestry.append(await store.get_session(parent))
-        own = self._own_budget()
-        if own != UNLIMITED:
-            self._set_allowance(session, own)
+        budget = self._own_budget()
+        if budget != UNLIMITED:
+            self._set_allowance(session, budget)
         return ancestry
 
     def _set_allowance(self, session: Session, budget: Budget) -> None:
-        known = self._ledger.allowances.get(session.id)
+        allowance = self._ledger.allowances.get(session.id)
         now, before = self._runtime.clock.now(), total_spent(get_ledger(session))
         self._ledger.allowances[session.id] = (
-            replace(known, budget=budget) if known else Allowance(budget=budget, before=before, since=now)
+            replace(allowance, budget=budget)
+            if allowance
+            else Allowance(budget=budget, before=before, since=now)
         )
 
     def _list_accounts(self, ancestry: list[Session]) -> list[BudgetAccount]:
@@ -168,41 +172,41 @@ class Spender:
 
     def _spent_by_run(self, session: Session, allowance: Allowance) -> Spent:
         """Return what a run and its child sessions have spent. Its time is the time since it began."""
-        ledger = subtract_spent(total_spent(get_ledger(session)), allowance.before)
-        spent = add_spent((ledger, self._reserved_below(session.id)))
+        counted = subtract_spent(total_spent(get_ledger(session)), allowance.before)
+        spent = add_spent((counted, self._reserved_below(session.id)))
         return replace(spent, ms=self._runtime.clock.now() - allowance.since)
 
     def _spent_by_tree(self, root: Session) -> Spent:
         spent = add_spent((total_spent(get_ledger(root)), self._reserved_below(root.id)))
-        reservation = self._ledger.find(root.id)
-        is_other = reservation is not None and root.id != self._session.id
-        passed = self._runtime.clock.now() - reservation.since if reservation and is_other else 0
-        return replace(spent, ms=spent.ms + passed)
+        reservation = self._ledger.find_reservation(root.id)
+        is_other_run = reservation is not None and root.id != self._session.id
+        elapsed = self._runtime.clock.now() - reservation.since if reservation and is_other_run else 0
+        return replace(spent, ms=spent.ms + elapsed)
 
     def _reserved_below(self, session: SessionID) -> Spent:
-        return self._ledger.reserved_below(session, but=self._session.id)
+        return self._ledger.total_reserved(session, excluding=self._session.id)
 
     def _estimate(self, step: ModelStep) -> Spent:
         history = self._transcript.messages()
-        counts = (get_counted_tokens(each) for each in iterate_since_compaction(history))
-        last = next((found for found in counts if found is not None), None)
-        request = project_tokens(history, overhead=OVERHEAD)
+        counts = (get_counted_tokens(message) for message in iterate_since_compaction(history))
+        last = next((tokens for tokens in counts if tokens is not None), None)
+        request_tokens = project_tokens(history, overhead=DEFAULT_OVERHEAD)
         model = find_next_model(self._runtime, step.prompt, summary=step.summary)
-        return Spent(steps=1, priced=False) if model is None else estimate_call(request, last, model)
+        return Spent(steps=1, priced=False) if model is None else estimate_call(request_tokens, last, model)
 
     async def _warn(self, accounts: list[BudgetAccount], expected: Spent, verdict: BudgetVerdict) -> None:
         messages: list[str] = []
         match verdict:
             case NearLimit(lines=lines):
-                messages += [to_warning(line) for line in lines if self._is_new(line)]
+                messages += [to_warning(line) for line in lines if self._record_warning(line)]
             case WithinBudget() | OverBudget():
                 pass
-        if is_cost_unknown(accounts, expected) and self._ledger.is_new("blind", self._session.id):
+        if is_cost_unknown(accounts, expected) and self._ledger.record_warning("blind", self._session.id):
             messages.append(
                 "the price of the model is unknown, so its cost cannot be kept within the budget; "
                 "limits of tokens, steps and seconds still hold"
             )
-        if has_uncounted(accounts) and self._ledger.is_new("uncounted", self._session.id):
+        if has_uncounted_usage(accounts) and self._ledger.record_warning("uncounted", self._session.id):
             messages.append(
                 "the provider did not report the usage of an answer, so the budget cannot be kept exactly; "
                 "limits of steps and seconds still hold"
@@ -210,8 +214,10 @@ class Spender:
         for message in messages:
             await self._runtime.journal.commit(SessionWarned(session_id=self._session.id, message=message))
 
-    def _is_new(self, line: BudgetLine) -> bool:
-        return self._ledger.is_new(line.scope, line.measure, line.limit, self._session.id, self._began)
+    def _record_warning(self, line: BudgetLine) -> bool:
+        return self._ledger.record_warning(
+            line.scope, line.measure, line.limit, self._session.id, self._run_start
+        )
 
     # --- after a step ---
 
@@ -225,12 +231,12 @@ class Spender:
 
     async def _count(self) -> None:
         # The session's ledger has all that this run counted before; only the newest messages are missing.
-        until = self._until
+        until = self._counted_until
         new = takewhile(lambda each: each.info.time.created > until, reversed(self._transcript.messages()))
         messages = [message.info for message in new]
-        self._counted = self._transcript.newest_answer()
+        self._last_counted = self._transcript.newest_answer()
         await update_ledger(self._runtime.journal, self._session.id, messages)
-        self._until = self._counted.time.created if self._counted is not None else until
+        self._counted_until = self._last_counted.time.created if self._last_counted is not None else until
 
     def _messages(self) -> list[AnyMessage]:
         return [message.info for message in self._transcript.messages()]
@@ -239,7 +245,7 @@ class Spender:
         """Return the budget of this run: that of its newest prompt that sets one."""
         for each in reversed(self._transcript.messages()):
             message = each.info
-            if message.time.created < self._began:
+            if message.time.created < self._run_start:
                 break
             if isinstance(message, UserMessage) and message.budget is not None:
                 return message.budget
@@ -255,10 +261,10 @@ def _find_start(transcript: Transcript) -> int:
 def _to_time_failure(accounts: list[BudgetAccount]) -> BudgetFailure:
     """Return the failure of the budget that had the least time left, and now has none."""
     timed = [account for account in accounts if account.budget.seconds is not None]
-    least = min(timed, key=lambda each: find_seconds_left([each]) or 0)
-    over = replace(least.spent, ms=(least.budget.seconds or 0) * 1000)
+    account = min(timed, key=lambda each: find_seconds_left([each]) or 0)
+    spent = replace(account.spent, ms=(account.budget.seconds or 0) * 1000)
     verdict = check_budgets(
-        [replace(least, budget=Budget(seconds=least.budget.seconds), spent=over)], Spent()
+        [replace(account, budget=Budget(seconds=account.budget.seconds), spent=spent)], Spent()
     )
     assert isinstance(verdict, OverBudget), "no time is left"
     return to_budget_failure(verdict.line)

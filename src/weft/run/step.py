@@ -51,21 +51,21 @@ from weft.run.retry import Attempt, Change, EmptySummaryError, TriedAttempt, is_
 from weft.run.runtime import Runtime
 from weft.run.usage import UNKNOWN_BILL, Bill, to_bill
 
-# So many pieces of a stream are folded before other tasks get a turn.
-AT_ONCE = 256
+# A long answer that arrives at once must not starve the listeners: they would fall behind further than the bus can hold.
+MAX_ITEMS_BEFORE_YIELD = 256
 
 
 class StepOutcome(Struct, frozen=True, kw_only=True):
     """How a step ended.
 
     `refused` says that the person refused a tool call. `overflowed` says that the step failed because the history does not fit
-    the model's context, `squeezed` that the model answered only after some of the history was left out of the request.
+    the model's context, `shrunk` that the model answered only after some of the history was left out of the request.
     """
 
     message: AssistantMessage
     refused: bool = False
     overflowed: bool = False
-    squeezed: bool = False
+    shrunk: bool = False
 
 
 async def take_step(
@@ -94,7 +94,7 @@ async def take_step(
                 message=answer.message,
                 refused=request.refused,
                 overflowed=error is not None and error.kind == "overflow",
-                squeezed=request.squeezed,
+                shrunk=request.shrunk,
             )
     except asyncio.CancelledError:
         await answer.fail(aborted_failure())
@@ -103,7 +103,7 @@ async def take_step(
         await answer.fail(to_failure(error))
         return StepOutcome(message=answer.message)
     finally:
-        await run_to_completion(answer.changes.add_up(step.prompt.id))
+        await run_to_completion(answer.changes.store_totals(step.prompt.id))
 
 
 class PreparedRequests:
@@ -151,7 +151,7 @@ class AnswerRequest:
         self._calls = ToolCalls(answer, self._agent, self._queue)
         self._failures = 0
         self._summary = ""  # of the pieces of the history so far
-        self.squeezed = False
+        self.shrunk = False
 
     @property
     def refused(self) -> bool:
@@ -168,7 +168,7 @@ class AnswerRequest:
             if tried:
                 await self._announce(attempt, after=tried[-1])
             if attempt.change == "model":
-                await answer.commit(answer.processor.take_over(attempt.model))
+                await answer.commit(answer.processor.set_model(attempt.model))
                 try:
                     self._served = models.get(attempt.model)
                 except ModelNotFoundError as unknown:
@@ -199,6 +199,7 @@ class AnswerRequest:
         return await prepare_briefing(answer.runtime, answer.session, answer.transcript, answer.step.prompt)
 
     async def _prepare_request(self, change: Change, briefing: Briefing | None) -> None:
+        """Make `self._requests.current` the request for the next attempt."""
         match change:
             case "model" | "excluded":
                 building = (
@@ -207,7 +208,7 @@ class AnswerRequest:
                 self._requests = await building
             case "smaller":
                 self._requests.shrink()
-                self.squeezed = True
+                self.shrunk = True
             case "piece":
                 self._requests.take_piece(self._summary)
             case "same":
@@ -216,17 +217,17 @@ class AnswerRequest:
     async def _build_requests(self, briefing: Briefing) -> PreparedRequests:
         runtime, session, model = self._runtime, self._answer.session, self._served.model
         step, history = _fit_variant(self._answer.step, self._served), self._answer.history()
-        seen = runtime.view.show(history, model, plan_files=runtime.plan_files)
-        seen = await apply_message_hooks(runtime.hooks, session.id, seen, runtime.view, model)
-        request = request_value(to_request(runtime, seen, step, model, briefing), history, step)
+        shown = runtime.view.show(history, model, plan_files=runtime.plan_files)
+        shown = await apply_message_hooks(runtime.hooks, session.id, shown, runtime.view, model)
+        request = request_value(to_request(runtime, shown, step, model, briefing), history, step)
         request = remove_forbidden_tools(request, self._agent, session)
         return PreparedRequests([lambda _: list_smaller_requests(request)], self._summary)
 
     async def _build_summary_requests(self) -> PreparedRequests:
         """Split a history that is too long for one request. Each piece is sent with the summary of the pieces before it."""
         prompt, model = _fit_variant(self._answer.step, self._served).prompt, self._served.model
-        most = self._runtime.output_limit
-        words = await get_summary_prompt(self._runtime.hooks, prompt.session_id)
+        output_limit = self._runtime.output_limit
+        summary_prompt = await get_summary_prompt(self._runtime.hooks, prompt.session_id)
         pieces = [
             partial(
                 list_summary_requests,
@@ -234,26 +235,29 @@ class AnswerRequest:
                 request=prompt,
                 agent=self._agent,
                 model=model,
-                most=most,
-                words=words,
+                output_limit=output_limit,
+                summary_prompt=summary_prompt,
             )
-            for piece in split_for_summary(self._answer.history(), prompt, model, most=most)
+            for piece in split_for_summary(self._answer.history(), prompt, model, output_limit=output_limit)
         ]
         return PreparedRequests(pieces, self._summary)
 
     # --- one attempt ---
 
     async def _send(self) -> ProviderError | None:
-        """Send the current request once. Return None if the answer is complete, or if it cannot be retried because its tool calls already ran."""
+        """Send the current request once, and run the tool calls of the answer.
+
+        Return None if the answer is complete, or if it broke off after tool calls ran; otherwise return the error.
+        """
         model = self._served.model
-        asked = ChatRequest(
+        hook_input = ChatRequest(
             session_id=self._answer.session.id,
             agent=self._agent.name,
             model=model,
             message=self._answer.step.prompt,
         )
         request = await apply_request_hooks(
-            self._runtime.hooks, self._requests.current, asked, most=self._runtime.output_limit
+            self._runtime.hooks, self._requests.current, hook_input, output_limit=self._runtime.output_limit
         )
         self._calls.offered = tuple(tool.name for tool in request.tools)
         async with open_tasks() as tasks:
@@ -263,7 +267,7 @@ class AnswerRequest:
         if self._answer.step.summary and finished is not None and not processor.has_text:
             processor.owe(to_bill(finished.usage, model))
             return EmptySummaryError()
-        if finished is None and not self._calls.begun:
+        if finished is None and not self._calls.count:
             return error or ProviderError("the model's answer broke off before its end", retryable=True)
         # An answer that broke off after its calls ran is not requested again, because the calls would run twice. The answer ends
         # here, although its usage is not fully known, and the model continues from the results of the calls.
@@ -281,11 +285,9 @@ class AnswerRequest:
         processor = self._answer.processor
         finished, ended = None, None
         for number in count(1):
-            if ended is not None and not self._calls.under_way:
+            if ended is not None and not self._calls.is_running:
                 break
-            if number % AT_ONCE == 0:
-                # A long answer that arrives at once must not starve the listeners: they would fall behind further than the bus
-                # can hold.
+            if number % MAX_ITEMS_BEFORE_YIELD == 0:
                 await asyncio.sleep(0)
             match item := await self._queue.get():
                 case StreamEnded():
@@ -312,37 +314,37 @@ class AnswerRequest:
     async def _finish(self, finished: Finished, bill: Bill) -> None:
         answer, format = self._answer, get_json_format(self._answer.step.prompt)
         # An answer with calls hands the value over by a call.
-        if format is not None and not answer.step.summary and not self._calls.begun:
+        if format is not None and not answer.step.summary and not self._calls.count:
             value = find_value(answer.processor.text, format)
             if value is not UNSET:
                 answer.processor.set_value(value)
         await answer.changes.take()
-        changed = await answer.changes.whole()
+        changed = await answer.changes.combine()
         await answer.commit(answer.processor.finish(finished, bill, changed))
 
     def _record(self, attempt: Attempt, error: ProviderError | None) -> TriedAttempt:
         """Return the attempt with all that `next_attempt` needs to know of its result."""
         if error is None:
             return TriedAttempt(attempt=attempt, has_more=self._requests.has_more)
-        formatted = self._requests.current.format is not None
-        left = find_time_left()
+        has_format = self._requests.current.format is not None
+        seconds_left = find_time_left()
         return TriedAttempt(
             attempt=attempt,
             error=error,
             can_shrink=error.kind == "overflow" and self._requests.can_shrink(),
-            can_exclude=(formatted and error.kind == BAD_REQUEST)
+            can_exclude=(has_format and error.kind == BAD_REQUEST)
             or can_exclude(self._answer.history(), error.kind, self._served.model),
-            left_ms=None if left is None else int(left * 1000),
-            chance=self._runtime.chance(),
+            left_ms=None if seconds_left is None else int(seconds_left * 1000),
+            jitter=self._runtime.jitter(),
         )
 
     async def _cut_without_summary(self, model: ModelRef, error: ProviderError) -> None:
-        """Store a text that says why there is no summary. The history is cut there all the same, or it could never go on."""
+        """Store a text that says why there is no summary. The history is cut there all the same, or the session could not go on."""
         await self._discard(model, error, str(error))
         processor = self._answer.processor
-        words = read_text("no_summary").replace("{reason}", str(error))
+        text = read_text("no_summary").replace("{reason}", str(error))
         events: list[Event] = []
-        for chunk in (Started(), TextStart(id="cut"), TextDelta(id="cut", text=words), TextEnd(id="cut")):
+        for chunk in (Started(), TextStart(id="cut"), TextDelta(id="cut", text=text), TextEnd(id="cut")):
             events += processor.feed(chunk)
         finished = Finished(reason="stop", usage=Usage())
         await self._answer.commit([*events, *processor.finish(finished, Bill())])
@@ -350,7 +352,7 @@ class AnswerRequest:
     # --- between attempts ---
 
     async def _announce(self, attempt: Attempt, *, after: TriedAttempt) -> None:
-        """Report that the attempt before failed and when the next one follows, then wait. An abort ends the wait at once."""
+        """Report that the last attempt failed and when the next one follows, then wait. An abort ends the wait at once."""
         if after.error is None:
             return
         message, model = str(after.error), attempt.model
@@ -379,7 +381,7 @@ def _fit_variant(step: ModelStep, served: ServedModel) -> ModelStep:
     The variant was checked for the first model of the chain when the prompt came in; a fallback model may not have it.
     """
     prompt = step.prompt
-    known = prompt.model == to_ref(served.model) or prompt.variant in (served.model.variants or {})
-    if prompt.variant is None or known:
+    has_variant = prompt.model == to_ref(served.model) or prompt.variant in (served.model.variants or {})
+    if prompt.variant is None or has_variant:
         return step
     return replace(step, prompt=replace(prompt, variant=None))

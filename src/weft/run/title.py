@@ -27,27 +27,27 @@ from weft.run.runtime import Runtime
 from weft.run.usage import to_bill
 from weft.session.totals import add_own_spending, to_spent
 
-AGENT = "title"
-REQUEST = "Generate a title for this conversation:\n"
-SECONDS = 15.0
-GRACE = 1.0
-LONGEST = 100
-LONGEST_WORDS = 60
-MOST_TOKENS = 200
-_THOUGHT = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
+TITLE_AGENT = "title"
+TITLE_REQUEST = "Generate a title for this conversation:\n"
+TIMEOUT_SECONDS = 15.0
+GRACE_SECONDS = 1.0
+MAX_TITLE_LENGTH = 100
+MAX_EXCERPT_LENGTH = 60
+MAX_OUTPUT_TOKENS = 200
+_REASONING = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
 
 
 class TitleReply:
     """The reply of the small model so far, and its cost. The cost of a stream that was cut off is unknown."""
 
     def __init__(self) -> None:
-        self.words: list[str] = []
+        self.texts: list[str] = []
         self.spent = Spent()
 
     def feed(self, chunk: AnyChunk, model: Model) -> None:
         match chunk:
             case TextDelta(text=text):
-                self.words.append(text)
+                self.texts.append(text)
                 self.spent = to_spent(to_bill(Usage(), model, whole=False))
             case Finished(usage=usage):
                 self.spent = to_spent(to_bill(usage, model))
@@ -68,43 +68,45 @@ class Titles:
         self._transcript = transcript
         history = transcript.messages()
         answered = {each.info.parent_id for each in history if isinstance(each.info, AssistantMessage)}
-        self._earlier = {each.info.id for each in history} & answered
+        self._answered_before = {each.info.id for each in history} & answered
         prompts = [message for message in history if _is_request(message)]
-        nameless = session.parent_id is None and may_be_titled(session)
-        self._first = prompts[0].info.id if nameless and len(prompts) == 1 else None
+        needs_title = session.parent_id is None and may_be_titled(session)
+        self._naming_prompt = prompts[0].info.id if needs_title and len(prompts) == 1 else None
 
     async def give(self) -> None:
         """Give titles to the prompts that wait for an answer."""
         for message in self._list_untitled():
-            words = _get_words(message)
+            source = _get_title_source(message)
             reply = TitleReply()
             try:
                 assert isinstance(message.info, UserMessage)
-                if message.info.id == self._first or not self._is_limited(message.info):
-                    await _ask(self._runtime, message.info, words, reply)
-            finally:  # also if this is cancelled: the first words always make a title
-                title = to_title("".join(reply.words)) or to_title(words, longest=LONGEST_WORDS)
+                if message.info.id == self._naming_prompt or not self._is_limited(message.info):
+                    await _request_title(self._runtime, message.info, source, reply)
+            finally:  # even if this is cancelled, the first words make a title
+                title = to_title("".join(reply.texts)) or to_title(source, max_length=MAX_EXCERPT_LENGTH)
                 await self._store(message, title, reply.spent)
 
-    async def finish(self, giving: asyncio.Task[None]) -> None:
-        """End `give` when the answer is complete, and give the prompts that came in meanwhile their first words as titles.
+    async def finish(self, task: asyncio.Task[None]) -> None:
+        """End `give` when the answer is complete. Prompts that came in meanwhile get their first words as titles.
 
         Wait a moment if the session itself has no title yet, but not for the title of a prompt.
         """
-        await asyncio.wait([giving], timeout=GRACE if self._first is not None else 0)
-        giving.cancel()
-        await asyncio.wait([giving])
+        await asyncio.wait([task], timeout=GRACE_SECONDS if self._naming_prompt is not None else 0)
+        task.cancel()
+        await asyncio.wait([task])
         for message in self._list_untitled():
-            await self._store(message, to_title(_get_words(message), longest=LONGEST_WORDS), Spent())
+            await self._store(
+                message, to_title(_get_title_source(message), max_length=MAX_EXCERPT_LENGTH), Spent()
+            )
 
     def _list_untitled(self) -> list[MessageWithParts]:
-        """Return the prompts of this run that a person wrote and that have no title, and the one whose title becomes the session's."""
+        """Return the prompts of this run that have text and no title, and the one whose title becomes the session's."""
         return [
             message
             for message in self._transcript.messages()
             if isinstance(message.info, UserMessage)
-            and message.info.id not in self._earlier
-            and (message.info.id == self._first or _has_words(message))
+            and message.info.id not in self._answered_before
+            and (message.info.id == self._naming_prompt or _has_text(message))
             and (message.info.summary is None or message.info.summary.title is None)
         ]
 
@@ -114,22 +116,26 @@ class Titles:
 
     async def _store(self, message: MessageWithParts, title: str, spent: Spent) -> None:
         """Store the title, and add its cost to the session. OpenCode does not count that."""
-        names_session = message.info.id == self._first
+        is_naming_prompt = message.info.id == self._naming_prompt
 
-        def edit(it: Session) -> Session:
-            named = replace(it, title=title) if names_session and title and may_be_titled(it) else it
-            return named if spent == Spent() else add_own_spending(named, spent)
+        def edit(session: Session) -> Session:
+            titled = (
+                replace(session, title=title)
+                if is_naming_prompt and title and may_be_titled(session)
+                else session
+            )
+            return titled if spent == Spent() else add_own_spending(titled, spent)
 
-        self._first = None if names_session else self._first
+        self._naming_prompt = None if is_naming_prompt else self._naming_prompt
         # The session may be gone by now. On a full disk the run itself fails, not its title.
         with suppress(NotFoundError, StoreError):
-            if names_session or spent != Spent():
+            if is_naming_prompt or spent != Spent():
                 await self._runtime.journal.edit(self._session.id, edit)
-            if title and _has_words(message):
+            if title and _has_text(message):
                 await self._runtime.journal.edit_message(
                     self._session.id,
                     message.info.id,
-                    lambda it: _with_title(it, title),
+                    lambda session: _with_title(session, title),
                     into=self._transcript,
                 )
 
@@ -137,11 +143,11 @@ class Titles:
 @asynccontextmanager
 async def open_titles(runtime: Runtime, session: Session, transcript: Transcript) -> AsyncIterator[None]:
     """Give titles while the body runs, and finish after it."""
-    async with open_tasks() as beside:
+    async with open_tasks() as tasks:
         titles = Titles(runtime, session, transcript)
-        giving = beside.create_task(titles.give())
+        task = tasks.create_task(titles.give())
         yield
-        await titles.finish(giving)
+        await titles.finish(task)
 
 
 def _with_title(message: AnyMessage, title: str) -> AnyMessage:
@@ -151,7 +157,8 @@ def _with_title(message: AnyMessage, title: str) -> AnyMessage:
     return replace(message, summary=replace(summary, title=summary.title or title))
 
 
-def _get_words(message: MessageWithParts) -> str:
+def _get_title_source(message: MessageWithParts) -> str:
+    """Return the text that a title is made from: that of the person, else the prompts of the subtasks."""
     return _get_text(message) or "\n".join(
         part.prompt for part in message.parts if isinstance(part, SubtaskPart)
     )
@@ -166,27 +173,27 @@ def _get_text(message: MessageWithParts) -> str:
     )
 
 
-def _has_words(message: MessageWithParts) -> bool:
+def _has_text(message: MessageWithParts) -> bool:
     return bool(_get_text(message).strip())
 
 
 def _is_request(message: MessageWithParts) -> bool:
     """Return True for a prompt that weft did not write itself."""
-    ours = all(isinstance(part, TextPart) and part.synthetic for part in message.parts)
-    return isinstance(message.info, UserMessage) and not ours
+    is_synthetic = all(isinstance(part, TextPart) and part.synthetic for part in message.parts)
+    return isinstance(message.info, UserMessage) and not is_synthetic
 
 
-def to_title(text: str, *, longest: int = LONGEST) -> str:
+def to_title(text: str, *, max_length: int = MAX_TITLE_LENGTH) -> str:
     """Return the first line with text in it, without reasoning, cut to a length."""
-    lines = (line.strip() for line in _THOUGHT.sub("", text).splitlines())
+    lines = (line.strip() for line in _REASONING.sub("", text).splitlines())
     line = next((line for line in lines if line), "")
-    return line if len(line) <= longest else line[: longest - 3] + "..."
+    return line if len(line) <= max_length else line[: max_length - 3] + "..."
 
 
-async def _ask(runtime: Runtime, prompt: UserMessage, words: str, reply: TitleReply) -> None:
+async def _request_title(runtime: Runtime, prompt: UserMessage, source: str, reply: TitleReply) -> None:
     """Ask the small model for a title. Leave the reply empty if there is no such model, or if it fails or takes too long."""
-    agent = runtime.agents.get(AGENT)
-    if agent is None or prompt.model is None or not words.strip():
+    agent = runtime.agents.get(TITLE_AGENT)
+    if agent is None or prompt.model is None or not source.strip():
         return
     ref = agent.model or runtime.models.small(prompt.model)
     if ref is None:
@@ -196,14 +203,20 @@ async def _ask(runtime: Runtime, prompt: UserMessage, words: str, reply: TitleRe
         request = ModelRequest(
             model=served.model,
             system=(agent.prompt or "",),
-            messages=tuple(UserTurn(content=(TextContent(text=text),)) for text in (REQUEST, words)),
-            parameters=make_parameters(served.model, agent, prompt, most=MOST_TOKENS, small=True),
+            messages=tuple(UserTurn(content=(TextContent(text=text),)) for text in (TITLE_REQUEST, source)),
+            parameters=make_parameters(
+                served.model, agent, prompt, output_limit=MAX_OUTPUT_TOKENS, small=True
+            ),
             session=prompt.session_id,
         )
-        asked = ChatRequest(session_id=prompt.session_id, agent=AGENT, model=served.model, message=prompt)
-        request = await apply_request_hooks(runtime.hooks, request, asked, most=MOST_TOKENS)
-        async with asyncio.timeout(SECONDS), aclosing(served.provider.stream(request)) as chunks:
+        hook_input = ChatRequest(
+            session_id=prompt.session_id, agent=TITLE_AGENT, model=served.model, message=prompt
+        )
+        request = await apply_request_hooks(
+            runtime.hooks, request, hook_input, output_limit=MAX_OUTPUT_TOKENS
+        )
+        async with asyncio.timeout(TIMEOUT_SECONDS), aclosing(served.provider.stream(request)) as chunks:
             async for chunk in chunks:
                 reply.feed(chunk, served.model)
     except Exception:  # noqa: BLE001  providers are foreign code, and a title must not break a run
-        reply.words.clear()
+        reply.texts.clear()

@@ -9,8 +9,8 @@ from weft.model.catalog import Cost, Model, Price
 from weft.model.part import CacheTokens, Tokens, WeftStepData
 from weft.provider.chunk import Usage
 
-PER = Decimal(1_000_000)
-LONG_CONTEXT = 200_000
+TOKENS_PER_PRICE = Decimal(1_000_000)
+LONG_CONTEXT_TOKENS = 200_000
 
 
 class Bill(Struct, frozen=True, kw_only=True):
@@ -86,11 +86,11 @@ def compute_cost(usage: Usage, model: Model) -> Decimal | None:
         + (usage.output + usage.reasoning) * price.output
         + usage.cache_read * price.cache.read
         + usage.cache_write * price.cache.write
-    ) / PER
+    ) / TOKENS_PER_PRICE
 
 
 def _get_price(cost: Cost, usage: Usage) -> Price:
     # The price depends on the whole input, including what is written to the cache. OpenCode omits that, so a long conversation
     # that is cached for the first time seems to cost half.
-    long = usage.input + usage.cache_read + usage.cache_write > LONG_CONTEXT
+    long = usage.input + usage.cache_read + usage.cache_write > LONG_CONTEXT_TOKENS
     return cost.experimental_over200_k if long and cost.experimental_over200_k is not None else cost

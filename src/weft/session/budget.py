@@ -17,9 +17,9 @@ from weft.model.wire import Wire, always, from_plain, to_plain
 from weft.session.totals import count_messages
 from weft.store.contract import Store
 
-KEY = ("budget", "day")
-# A process that died does not keep its reservation for ever. After this time a reservation no longer counts.
-HELD_MS = 15 * 60_000
+DAY_KEY = ("budget", "day")
+# An older reservation no longer counts: the process that made it is taken for dead.
+RESERVATION_LIFETIME_MS = 15 * 60_000
 
 NO_ENTRIES: dict[SessionID, "DayEntry"] = {}
 
@@ -46,50 +46,50 @@ class DayLedger:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._begun = ""
+        self._stored_day = ""
 
     async def reserve(
         self, session: Session, messages: list[AnyMessage], expected: Spent, *, now: int, allow: Allow
     ) -> Spent:
         """Return what all sessions have spent or reserved today. Reserve `expected` if `allow` accepts that total."""
-        page = await self._begin(now)
-        found: list[Spent] = []
+        default = await self._make_default_page(now)
+        totals: list[Spent] = []
 
-        def change(known: Any) -> Any:
-            today = read_day(known, page)
+        def change(stored: Any) -> Any:
+            today = read_day(stored, default)
             entry = DayEntry(ledger=_count_today(today, session, messages))
-            total = total_day(today, now=now, but=session.id, own=entry)
-            found[:] = [total]
+            total = total_day(today, now=now, session=session.id, own=entry)
+            totals[:] = [total]
             if allow(total):
                 entry = replace(entry, held=expected, since=now)
             return to_plain(with_entry(today, session.id, entry))
 
-        await self._change_day(page, change)
-        return found[0]
+        await self._change_day(default, change)
+        return totals[0]
 
     async def settle(self, session: Session, messages: list[AnyMessage], *, now: int) -> None:
         """Count what a session has spent, and release its reservation."""
-        page = await self._begin(now)
+        default = await self._make_default_page(now)
 
-        def change(known: Any) -> Any:
-            today = read_day(known, page)
+        def change(stored: Any) -> Any:
+            today = read_day(stored, default)
             entry = DayEntry(ledger=_count_today(today, session, messages))
             return to_plain(with_entry(today, session.id, entry))
 
-        await self._change_day(page, change)
+        await self._change_day(default, change)
 
-    async def _change_day(self, page: DayPage, change: Callable[[Any], Any]) -> None:
-        await self._store.update_value(KEY, change)
-        self._begun = page.day
+    async def _change_day(self, default: DayPage, change: Callable[[Any], Any]) -> None:
+        await self._store.update_value(DAY_KEY, change)
+        self._stored_day = default.day
 
-    async def _begin(self, now: int) -> DayPage:
-        """Return the page to use if none is stored for today. It is then computed from the sessions of today."""
+    async def _make_default_page(self, now: int) -> DayPage:
+        """Return the page to use if none is stored for today. If none is, it has the spending of today's sessions."""
         day = day_of(now)
         page = DayPage(day=day)
-        if self._begun == day:
+        if self._stored_day == day:
             return page
-        known = await self._store.find_value(KEY)
-        if isinstance(known, dict) and known.get("day") == day:
+        stored = await self._store.find_value(DAY_KEY)
+        if isinstance(stored, dict) and stored.get("day") == day:
             return page
         entries = {}
         for session in await self._store.list_sessions():
@@ -99,27 +99,31 @@ class DayLedger:
         return replace(page, entries=entries)
 
 
-def read_day(known: Any, otherwise: DayPage) -> DayPage:
-    """Return the stored page, or `otherwise` if the stored one is of another day."""
-    if isinstance(known, dict) and known.get("day") == otherwise.day:
-        return from_plain(known, DayPage, where="the day's budget")
-    return otherwise
+def read_day(stored: Any, default: DayPage) -> DayPage:
+    """Return the stored page, or `default` if the stored one is of another day."""
+    if isinstance(stored, dict) and stored.get("day") == default.day:
+        return from_plain(stored, DayPage, where="the day's budget")
+    return default
 
 
 def with_entry(page: DayPage, session: SessionID, entry: DayEntry) -> DayPage:
     return replace(page, entries={**page.entries, session: entry})
 
 
-def total_day(page: DayPage, *, now: int, but: SessionID, own: DayEntry) -> Spent:
-    """Return what was spent or reserved on the day, with `own` in place of the page's entry for the session `but`."""
-    entries = {**page.entries, but: own}
-    held = (each.held for each in entries.values() if each.held and now - each.since <= HELD_MS)
-    return add_spent((*(each.ledger.own for each in entries.values()), *held))
+def total_day(page: DayPage, *, now: int, session: SessionID, own: DayEntry) -> Spent:
+    """Return what was spent or reserved on the day, with `own` in place of the page's entry for the session."""
+    entries = {**page.entries, session: own}
+    reserved = (
+        entry.held
+        for entry in entries.values()
+        if entry.held and now - entry.since <= RESERVATION_LIFETIME_MS
+    )
+    return add_spent((*(entry.ledger.own for entry in entries.values()), *reserved))
 
 
 def _count_today(page: DayPage, session: Session, messages: Iterable[AnyMessage]) -> Ledger:
-    known = page.entries.get(session.id)
-    ledger = known.ledger if known else Ledger(until=session.time.created - 1)
+    entry = page.entries.get(session.id)
+    ledger = entry.ledger if entry else Ledger(until=session.time.created - 1)
     new = (message for message in messages if message.time.created > ledger.until)
     today = [message for message in new if day_of(message.time.created) == page.day]
     counted = count_messages(ledger, today)
@@ -127,10 +131,12 @@ def _count_today(page: DayPage, session: Session, messages: Iterable[AnyMessage]
 
 
 class Reservation(Struct, frozen=True, kw_only=True):
-    """The expected cost of the request that a session is making, and since when. `line` is the session and its ancestors,
-    the root last."""
+    """The expected cost of the request that a session is making, and since when.
 
-    line: tuple[SessionID, ...]
+    `ancestry` is the session and its ancestors, the root last.
+    """
+
+    ancestry: tuple[SessionID, ...]
     spent: Spent
     since: int
 
@@ -144,7 +150,7 @@ class Allowance(Struct, frozen=True, kw_only=True):
 
 
 class BudgetLedger:
-    """The budgets of a directory, and what is reserved of them. Hold `lock` from looking something up until acting on it."""
+    """The budgets of a directory, and what is reserved of them. Hold `lock` from reading a reservation until acting on it."""
 
     def __init__(self, store: Store, budgets: Budgets) -> None:
         self.budgets = budgets
@@ -169,19 +175,19 @@ class BudgetLedger:
     def release(self, session: SessionID) -> None:
         self._reservations.pop(session, None)
 
-    def find(self, session: SessionID) -> Reservation | None:
+    def find_reservation(self, session: SessionID) -> Reservation | None:
         return self._reservations.get(session)
 
-    def reserved_below(self, above: SessionID, *, but: SessionID) -> Spent:
-        """Return what is reserved for a session and all sessions below it, except the session `but`."""
+    def total_reserved(self, root: SessionID, *, excluding: SessionID) -> Spent:
+        """Return what is reserved for a session and all sessions below it, except the session `excluding`."""
         return add_spent(
-            each.spent
-            for session, each in self._reservations.items()
-            if above in each.line and session != but
+            reservation.spent
+            for session, reservation in self._reservations.items()
+            if root in reservation.ancestry and session != excluding
         )
 
-    def is_new(self, *warning: object) -> bool:
-        """Return True the first time that this is called with these arguments."""
+    def record_warning(self, *warning: object) -> bool:
+        """Record that a warning is given. Return False if it was given before."""
         if warning in self._warnings:
             return False
         self._warnings.add(warning)

@@ -34,12 +34,13 @@ from weft.session.settle import to_settling_events
 from weft.store.contract import Store
 from weft.version import VERSION
 
-Names = Mapping[str, str]
+# The new id for each old id.
+NewIds = Mapping[str, str]
 
-_FORKED = re.compile(r"(.*) \(fork #(\d{1,9})\)", re.DOTALL)
+_FORK_TITLE = re.compile(r"(.*) \(fork #(\d{1,9})\)", re.DOTALL)
 
-# Fields with text of people, models and tools: nothing in them is renamed, even if it looks like an id.
-_WORDS = frozenset({"text", "input", "output", "raw", "prompt", "system", "url"})
+# Fields with text of people, models and tools. Nothing in them is replaced, even if it looks like an id.
+_TEXT_FIELDS = frozenset({"text", "input", "output", "raw", "prompt", "system", "url"})
 
 
 class PinTrees(Protocol):
@@ -66,10 +67,10 @@ async def fork(
     history = settle_history(await store.list_messages(source.id))
     copied = history[: find_end(at, (message.info.id for message in history))]
     session = make_fork(maker, source, at=at)
-    names = make_names(maker.mint, copied, source.id, session.id)
-    session = _with_revert(session, source, names)
+    new_ids = make_new_ids(maker.mint, copied, source.id, session.id)
+    session = _with_revert(session, source, new_ids)
     # In a thread: copying a long session would block the event loop noticeably.
-    events: list[Durable] = await asyncio.to_thread(_copy_messages, copied, names)
+    events: list[Durable] = await asyncio.to_thread(_copy_messages, copied, new_ids)
     todos = await store.list_todos(source.id) if at is None else []
     if todos:
         events.append(TodoUpdated(session_id=session.id, todos=tuple(todos)))
@@ -85,13 +86,13 @@ def make_fork(maker: SessionMaker, source: Session, *, at: MessageID | None) -> 
     OpenCode drops the rules of the session, so that a fork may do what its original may not.
     """
     now, place = maker.clock.now(), maker.place
-    at_home = source.project_id == place.project.id
+    same_project = source.project_id == place.project.id
     return Session(
         id=maker.mint.session(),
         slug=make_slug(maker.random),
         version=VERSION,
         project_id=source.project_id,
-        directory=place.directory if at_home else source.directory,
+        directory=place.directory if same_project else source.directory,
         title=fork_title(source.title),
         permission=source.permission,
         time=SessionTime(created=now, updated=now),
@@ -105,79 +106,79 @@ def make_fork(maker: SessionMaker, source: Session, *, at: MessageID | None) -> 
 
 def fork_title(title: str) -> str:
     """Return the title with the number of the fork, as OpenCode does from 1.1.42 on."""
-    known = _FORKED.fullmatch(title)
-    return f"{known[1]} (fork #{int(known[2]) + 1})" if known else f"{title} (fork #1)"
+    match = _FORK_TITLE.fullmatch(title)
+    return f"{match[1]} (fork #{int(match[2]) + 1})" if match else f"{title} (fork #1)"
 
 
 def settle_history(history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
     """Return the history with all open parts closed: a call that runs in the original does not run in the fork."""
-    left_open = to_settling_events(history)
-    if not left_open:
+    settling = to_settling_events(history)
+    if not settling:
         return history
     transcript = Transcript(history)
-    transcript.feed(*left_open)
+    transcript.feed(*settling)
     return transcript.messages()
 
 
-def make_names(mint: Mint, history: Sequence[MessageWithParts], source: SessionID, to: SessionID) -> Names:
+def make_new_ids(mint: Mint, history: Sequence[MessageWithParts], source: SessionID, to: SessionID) -> NewIds:
     """Return a new id for each copied session, message and part, in the same order.
 
-    Parts are also listed by message and id, because parts from outside may have an id that another message uses, too.
+    Parts are also listed by message and id, because imported parts of two messages may have the same id.
     """
-    names: dict[str, str] = {source: to}
+    new_ids: dict[str, str] = {source: to}
     for message in history:
-        names[message.info.id] = mint.message()
+        new_ids[message.info.id] = mint.message()
         for part in message.parts:
-            names[part.id] = names[_key(part)] = mint.part()
+            new_ids[part.id] = new_ids[_get_part_key(part)] = mint.part()
             if isinstance(part, ToolPart) and isinstance(part.state, CompletedState):
-                names.update({each.id: mint.part() for each in part.state.attachments or ()})
-    return names
+                new_ids.update({each.id: mint.part() for each in part.state.attachments or ()})
+    return new_ids
 
 
-def _copy_messages(messages: Sequence[MessageWithParts], names: Names) -> list[Durable]:
-    return [event for message in messages for event in _copy_message(message, names)]
+def _copy_messages(messages: Sequence[MessageWithParts], new_ids: NewIds) -> list[Durable]:
+    return [event for message in messages for event in _copy_message(message, new_ids)]
 
 
-def _copy_message(message: MessageWithParts, names: Names) -> Iterator[Durable]:
-    yield MessageUpdated(info=remap_names(message.info, names))
+def _copy_message(message: MessageWithParts, new_ids: NewIds) -> Iterator[Durable]:
+    yield MessageUpdated(info=remap_ids(message.info, new_ids))
     for part in message.parts:
-        copy: AnyPart = remap_names(part, names)
-        yield PartUpdated(part=replace(copy, id=PartID(names[_key(part)])))
+        copy: AnyPart = remap_ids(part, new_ids)
+        yield PartUpdated(part=replace(copy, id=PartID(new_ids[_get_part_key(part)])))
 
 
-def _key(part: AnyPart) -> str:
+def _get_part_key(part: AnyPart) -> str:
     return f"{part.message_id}/{part.id}"
 
 
-def remap_names(value: Any, names: Names) -> Any:
+def remap_ids(value: Any, new_ids: NewIds) -> Any:
     """Return the value with every known id replaced, also in fields that weft does not know."""
     match value:
         case str():
-            return names.get(value, value)
+            return new_ids.get(value, value)
         case msgspec.Struct():
-            return _remap_struct(value, names)
+            return _remap_struct(value, new_ids)
         case dict():
-            return {key: remap_names(item, names) for key, item in value.items()}
+            return {key: remap_ids(item, new_ids) for key, item in value.items()}
         case tuple() | list():
-            return type(value)(remap_names(item, names) for item in value)
+            return type(value)(remap_ids(item, new_ids) for item in value)
         case _:
             return value
 
 
-def _remap_struct(value: msgspec.Struct, names: Names) -> msgspec.Struct:
+def _remap_struct(value: msgspec.Struct, new_ids: NewIds) -> msgspec.Struct:
     changes = {}
     for field in value.__struct_fields__:
-        if field not in _WORDS:
-            known = getattr(value, field)
-            new = remap_names(known, names)
-            if new is not known:
+        if field not in _TEXT_FIELDS:
+            old = getattr(value, field)
+            new = remap_ids(old, new_ids)
+            if new is not old:
                 changes[field] = new
     return replace(value, **changes) if changes else value
 
 
-def _with_revert(session: Session, source: Session, names: Names) -> Session:
+def _with_revert(session: Session, source: Session, new_ids: NewIds) -> Session:
     """Return the fork with the undo state of its original, if the point of the undo was copied."""
-    if source.revert is None or source.revert.message_id not in names:
+    if source.revert is None or source.revert.message_id not in new_ids:
         return session
-    own = replace(get_weft_data(session), undo=get_weft_data(source).undo)
-    return with_weft_data(replace(session, revert=remap_names(source.revert, names)), own)
+    data = replace(get_weft_data(session), undo=get_weft_data(source).undo)
+    return with_weft_data(replace(session, revert=remap_ids(source.revert, new_ids)), data)

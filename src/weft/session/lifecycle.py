@@ -25,7 +25,7 @@ from weft.model.session import (
     make_slug,
     with_weft_data,
 )
-from weft.session.tree import make_child_own, make_child_rules, select_sessions
+from weft.session.tree import make_child_data, make_child_rules, select_sessions
 from weft.store.contract import Store
 from weft.version import VERSION
 
@@ -66,7 +66,7 @@ async def create(
         title=input.title or make_default_title(now, child=input.parent_id is not None),
         permission=input.permission if parent is None else make_child_rules(input.permission, parent),
         time=SessionTime(created=now, updated=now),
-        weft=None if parent is None else make_child_own(parent),
+        weft=None if parent is None else make_child_data(parent),
     )
     await maker.journal.begin(session)
     return session
@@ -78,9 +78,10 @@ async def list_sessions(store: Store, project: ProjectID, query: SessionQuery) -
 
 
 async def touch(journal: Journal, session: SessionID, now: int) -> Session:
-    """Set the time of last use to now."""
+    """Set the time of last use to now, and return the session."""
     return await journal.edit(
-        session, lambda it: replace(it, time=replace(it.time, updated=max(now, it.time.updated)))
+        session,
+        lambda stored: replace(stored, time=replace(stored.time, updated=max(now, stored.time.updated))),
     )
 
 
@@ -90,9 +91,9 @@ def _check_directory(directory: str) -> str:
     return directory
 
 
-TITLE_LIMIT = 1000
-TAG_LIMIT = 64
-NOTE_LIMIT = 2000
+MAX_TITLE_LENGTH = 1000
+MAX_TAG_LENGTH = 64
+MAX_NOTE_LENGTH = 2000
 
 
 async def edit(
@@ -100,75 +101,80 @@ async def edit(
 ) -> Session:
     """Change a session. Raise `ConflictError` if it is no longer as `expected`."""
 
-    def guarded(session: Session) -> Session:
-        # Clients never see the secret.
+    def check_and_edit(session: Session) -> Session:
+        # Clients never see the secret, so it is not compared.
         if expected is not None and hide_share_secret(session) != hide_share_secret(expected):
             raise ConflictError(
                 "session", id, "has changed meanwhile", hint="read it again, then change it again"
             )
         return editor(session)
 
-    return await journal.edit(id, guarded)
+    return await journal.edit(id, check_and_edit)
 
 
 def apply_change(session: Session, change: SessionChange, now: int) -> Session:
     """Return the session with the change applied. The time of last use stays."""
     title = session.title if change.title is None else check_title(change.title)
-    own, time = get_weft_data(session), session.time
-    tags = dict.fromkeys((*own.tags, *map(check_tag, change.tag)))
+    data, time = get_weft_data(session), session.time
+    tags = dict.fromkeys((*data.tags, *map(check_tag, change.tag)))
     if change.archived is not None:
         time = replace(time, archived=_change_archived(time.archived, change.archived, now))
-    changed_own = replace(
-        own,
-        titled=own.titled or change.title is not None,
-        pinned=own.pinned if change.pinned is None else change.pinned,
+    changed_data = replace(
+        data,
+        titled=data.titled or change.title is not None,
+        pinned=data.pinned if change.pinned is None else change.pinned,
         tags=tuple(tag for tag in tags if tag not in change.untag),
-        notes=_change_notes(own.notes, change),
+        notes=_change_notes(data.notes, change),
     )
     permission = session.permission if change.permission is None else change.permission
-    return with_weft_data(replace(session, title=title, time=time, permission=permission), changed_own)
+    return with_weft_data(replace(session, title=title, time=time, permission=permission), changed_data)
 
 
-def _change_archived(known: float | None, wanted: bool | float, now: int) -> int | float | None:
+def _change_archived(current: float | None, requested: bool | float, now: int) -> int | float | None:
     """Return the time when a session was archived, or None. OpenCode never clears it."""
-    match wanted:
+    match requested:
         case False:
             return None
         case True:
-            return known or now
+            return current or now
         case _:
-            return wanted
+            return requested
 
 
 def _change_notes(notes: tuple[str, ...], change: SessionChange) -> tuple[str, ...]:
-    gone = [number for number in change.unnote if not 1 <= number <= len(notes)]
-    if gone:
-        raise InvalidInputError("note", f"there is no note {gone[0]}", hint=f"there are {len(notes)}")
+    unknown = [number for number in change.unnote if not 1 <= number <= len(notes)]
+    if unknown:
+        raise InvalidInputError("note", f"there is no note {unknown[0]}", hint=f"there are {len(notes)}")
     kept = (note for number, note in enumerate(notes, 1) if number not in change.unnote)
     return tuple(dict.fromkeys((*kept, *map(check_note, change.note))))
 
 
-def check_note(given: str) -> str:
-    note = given.strip()
-    if not note or len(note) > NOTE_LIMIT:
-        raise InvalidInputError("note", f"it is empty or longer than {NOTE_LIMIT} characters")
+def check_note(text: str) -> str:
+    """Return a note without surrounding spaces. Raise `InvalidInputError` if it is not valid."""
+    note = text.strip()
+    if not note or len(note) > MAX_NOTE_LENGTH:
+        raise InvalidInputError("note", f"it is empty or longer than {MAX_NOTE_LENGTH} characters")
     return note
 
 
-def check_title(given: str) -> str:
-    title = given.strip()
+def check_title(text: str) -> str:
+    """Return a title without surrounding spaces. Raise `InvalidInputError` if it is not valid."""
+    title = text.strip()
     if not title:
         raise InvalidInputError("title", "it is empty")
-    if len(title) > TITLE_LIMIT:
-        raise InvalidInputError("title", f"it is longer than {TITLE_LIMIT} characters")
+    if len(title) > MAX_TITLE_LENGTH:
+        raise InvalidInputError("title", f"it is longer than {MAX_TITLE_LENGTH} characters")
     return title
 
 
-def check_tag(given: str) -> str:
-    tag = given.strip()
-    if not tag or len(tag) > TAG_LIMIT or not tag.isprintable() or "," in tag:
+def check_tag(text: str) -> str:
+    """Return a tag without surrounding spaces. Raise `InvalidInputError` if it is not valid."""
+    tag = text.strip()
+    if not tag or len(tag) > MAX_TAG_LENGTH or not tag.isprintable() or "," in tag:
         raise InvalidInputError(
-            "tag", f"{given[:80]!r} is not a tag", hint=f"up to {TAG_LIMIT} printable characters, no comma"
+            "tag",
+            f"{text[:80]!r} is not a tag",
+            hint=f"up to {MAX_TAG_LENGTH} printable characters, no comma",
         )
     return tag
 

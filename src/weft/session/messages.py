@@ -13,14 +13,14 @@ from weft.model.part import AnyPart
 from weft.model.transcript import Transcript
 from weft.store.contract import Store
 
-FIRST_PAGE = 32
+FIRST_PAGE_SIZE = 32
 
 
 async def iterate_newest_first(store: Store, session: SessionID) -> AsyncIterator[MessageWithParts]:
     """Yield messages from the last to the first, reading them page by page."""
     await store.get_session(session)
     before: MessageID | None = None
-    size = FIRST_PAGE
+    size = FIRST_PAGE_SIZE
     while page := await store.list_messages(session, last=size, before=before):
         for message in reversed(page):
             yield message
@@ -29,18 +29,18 @@ async def iterate_newest_first(store: Store, session: SessionID) -> AsyncIterato
 
 
 class MessageEditor(NamedTuple):
-    """What changing messages needs. `known` is the transcript of a run under way, which must see the change."""
+    """What changing messages needs. `transcript` is the transcript of a run under way, which must see the change."""
 
     journal: Journal
     store: Store
-    known: Transcript | None = None
+    transcript: Transcript | None = None
 
 
 async def put_message(editor: MessageEditor, message: AnyMessage) -> AnyMessage:
     """Add or replace a message."""
     check_new_id("message", message.id)
     await editor.store.get_session(SessionID(check_id("session", message.session_id)))
-    await editor.journal.commit(MessageUpdated(info=message), into=editor.known)
+    await editor.journal.commit(MessageUpdated(info=message), into=editor.transcript)
     return message
 
 
@@ -50,25 +50,27 @@ async def put_part(editor: MessageEditor, part: AnyPart, *, delta: str | None = 
     await get_message(editor.store, part.session_id, part.message_id)
     if delta is not None and not getattr(part, "text", "").endswith(delta):
         raise InvalidInputError("delta", "the part's text does not end with it")
-    await editor.journal.commit(PartUpdated(part=part, delta=delta), into=editor.known)
+    await editor.journal.commit(PartUpdated(part=part, delta=delta), into=editor.transcript)
     return part
 
 
 async def remove_message(editor: MessageEditor, session: SessionID, id: MessageID) -> None:
     """Remove a message and its parts. OpenCode leaves the parts behind."""
     await get_message(editor.store, session, id)
-    await editor.journal.commit(MessageRemoved(session_id=session, message_id=id), into=editor.known)
+    await editor.journal.commit(MessageRemoved(session_id=session, message_id=id), into=editor.transcript)
 
 
 async def remove_part(editor: MessageEditor, session: SessionID, message: MessageID, id: PartID) -> None:
-    found = await get_message(editor.store, session, message)
-    if id not in (part.id for part in found.parts):
+    """Remove a part. Raise `NotFoundError` if it does not exist."""
+    stored = await get_message(editor.store, session, message)
+    if id not in (part.id for part in stored.parts):
         raise NotFoundError("part", id)
-    gone = PartRemoved(session_id=session, message_id=message, part_id=id)
-    await editor.journal.commit(gone, into=editor.known)
+    removed = PartRemoved(session_id=session, message_id=message, part_id=id)
+    await editor.journal.commit(removed, into=editor.transcript)
 
 
 async def get_message(store: Store, session: SessionID, id: MessageID) -> MessageWithParts:
+    """Return a message with its parts. Raise `NotFoundError` if the session or the message does not exist."""
     await store.get_session(SessionID(check_id("session", session)))
     found = await store.find_message(session, MessageID(check_id("message", id)))
     if found is None:

@@ -39,8 +39,8 @@ async def remove(remover: Remover, id: SessionID, *, trash: bool = True) -> list
     removed. OpenCode ignores the failure, and leaves diffs, todos and runs behind.
     """
     root = await remover.store.get_session(id)
-    async with AsyncExitStack() as held:
-        family = await _hold(remover, root, held)
+    async with AsyncExitStack() as leases:
+        family = await _hold_leases(remover, root, leases)
         for session in reversed(family):
             await remover.revoke(session)
         if trash:
@@ -50,19 +50,19 @@ async def remove(remover: Remover, id: SessionID, *, trash: bool = True) -> list
     return family[::-1]
 
 
-async def _hold(remover: Remover, root: Session, held: AsyncExitStack) -> list[Session]:
+async def _hold_leases(remover: Remover, root: Session, leases: AsyncExitStack) -> list[Session]:
     """Return the session and all below it, parents first. Their runs have ended, and we hold their leases."""
-    known: dict[SessionID, None] = {}
+    held: dict[SessionID, None] = {}
     while True:
         sessions = await remover.store.list_sessions(root.project_id)
         family = [root, *list_descendants(sessions, root.id)]
-        new = [session.id for session in family if session.id not in known]
+        new = [session.id for session in family if session.id not in held]
         if not new:
             return family
         for session in new:  # a run that was ending may have started another child
             await remover.stop(session)
-            await held.enter_async_context(remover.store.lease(session, remover.owner))
-            known[session] = None
+            await leases.enter_async_context(remover.store.lease(session, remover.owner))
+            held[session] = None
 
 
 async def restore(journal: Journal, store: Store, id: SessionID) -> list[Session]:

@@ -23,9 +23,9 @@ from weft.model.part import (
 )
 from weft.model.session import SessionRevert
 
-COMMAND: Final = "bash"
-UNKEPT: Final = "there is no snapshot of it"
-FOREIGN: Final = "OpenCode changed it, and only OpenCode has a snapshot of it"
+SHELL_TOOL: Final = "bash"
+NO_SNAPSHOT: Final = "there is no snapshot of it"
+ONLY_OPENCODE_SNAPSHOT: Final = "OpenCode changed it, and only OpenCode has a snapshot of it"
 
 
 class RevertPoint(Struct, frozen=True, kw_only=True):
@@ -39,28 +39,31 @@ class HistoryCut(Struct, frozen=True, kw_only=True):
     """The two parts of a history. A message that is cut at a part is in both, with some of its parts."""
 
     kept: tuple[MessageWithParts, ...]
-    gone: tuple[MessageWithParts, ...] = ()
+    removed: tuple[MessageWithParts, ...] = ()
 
 
 def find_point(
     history: Sequence[MessageWithParts], message_id: MessageID, part_id: PartID | None = None
 ) -> RevertPoint:
-    """Return where to cut. An answer is removed with its prompt, and so is a part without text or calls before it."""
+    """Return where to cut. A whole answer is removed together with its prompt. So is a part if no text or call comes before it.
+
+    Raise `NotFoundError` if the message or the part does not exist.
+    """
     prompt: MessageID | None = None
     for message in history:
         if isinstance(message.info, UserMessage):
             prompt = message.info.id
         if message.info.id == message_id:
-            if part_id is not None and _has_content(_list_before(message.parts, part_id)):
+            if part_id is not None and _has_content(_get_parts_before(message.parts, part_id)):
                 return RevertPoint(message_id=message_id, part_id=part_id)
             return RevertPoint(message_id=prompt or message_id)
     raise NotFoundError("message", message_id)
 
 
-def _list_before(parts: Sequence[AnyPart], part_id: PartID) -> Sequence[AnyPart]:
-    for place, part in enumerate(parts):
+def _get_parts_before(parts: Sequence[AnyPart], part_id: PartID) -> Sequence[AnyPart]:
+    for index, part in enumerate(parts):
         if part.id == part_id:
-            return parts[:place]
+            return parts[:index]
     raise NotFoundError("part", part_id)
 
 
@@ -74,15 +77,17 @@ def cut_history(history: Sequence[MessageWithParts], point: RevertPoint) -> Hist
     OpenCode removes the whole message even if it should stay up to a part. And if it cuts a turn at a later answer, it removes
     all answers of the turn, but restores only the files of that answer and those after it.
     """
-    at = next((at for at, each in enumerate(history) if each.info.id == point.message_id), None)
-    if at is None:
+    index = next(
+        (index for index, message in enumerate(history) if message.info.id == point.message_id), None
+    )
+    if index is None:
         return HistoryCut(kept=tuple(history))
     if point.part_id is None:
-        return HistoryCut(kept=tuple(history[:at]), gone=tuple(history[at:]))
-    stays, goes = _cut_through(history[at].parts, point.part_id)
+        return HistoryCut(kept=tuple(history[:index]), removed=tuple(history[index:]))
+    kept, removed = _split_parts(history[index].parts, point.part_id)
     return HistoryCut(
-        kept=(*history[:at], replace(history[at], parts=stays)),
-        gone=(replace(history[at], parts=goes), *history[at + 1 :]),
+        kept=(*history[:index], replace(history[index], parts=kept)),
+        removed=(replace(history[index], parts=removed), *history[index + 1 :]),
     )
 
 
@@ -93,20 +98,20 @@ def cut_at_revert(revert: SessionRevert | None, history: Sequence[MessageWithPar
     return cut_history(history, RevertPoint(message_id=revert.message_id, part_id=revert.part_id))
 
 
-def _cut_through(
+def _split_parts(
     parts: Sequence[AnyPart], part_id: PartID
 ) -> tuple[tuple[AnyPart, ...], tuple[AnyPart, ...]]:
     """Split the parts of a message. The file changes of a call stay with the call, wherever their part is."""
-    place = next((place for place, part in enumerate(parts) if part.id == part_id), len(parts))
-    calls = {part.call_id for part in parts[:place] if isinstance(part, ToolPart)}
-    stays = [at < place or _is_of(part, calls) for at, part in enumerate(parts)]
+    cut = next((index for index, part in enumerate(parts) if part.id == part_id), len(parts))
+    calls = {part.call_id for part in parts[:cut] if isinstance(part, ToolPart)}
+    is_kept = [index < cut or _is_change_of(part, calls) for index, part in enumerate(parts)]
     return (
-        tuple(part for part, there in zip(parts, stays, strict=True) if there),
-        tuple(part for part, there in zip(parts, stays, strict=True) if not there),
+        tuple(part for part, kept in zip(parts, is_kept, strict=True) if kept),
+        tuple(part for part, kept in zip(parts, is_kept, strict=True) if not kept),
     )
 
 
-def _is_of(part: AnyPart, calls: set[str]) -> bool:
+def _is_change_of(part: AnyPart, calls: set[str]) -> bool:
     return isinstance(part, PatchPart) and part.weft is not None and part.weft.call_id in calls
 
 
@@ -121,17 +126,17 @@ def list_patches(messages: Iterable[MessageWithParts]) -> list[Patch]:
 def list_foreign_files(messages: Iterable[MessageWithParts]) -> list[FileFate]:
     """Return the files that OpenCode changed. weft has no snapshots of them."""
     files = {file for part in _iterate_patches(messages) if part.weft is None for file in part.files}
-    return [FileFate(file=file, fate="uncovered", reason=FOREIGN) for file in sorted(files)]
+    return [FileFate(file=file, fate="uncovered", reason=ONLY_OPENCODE_SNAPSHOT) for file in sorted(files)]
 
 
 def find_opencode_trees(messages: Iterable[MessageWithParts]) -> dict[str, str]:
     """Return the files that OpenCode changed, each with the tree that OpenCode restores it from: the first."""
-    left: dict[str, str] = {}
+    trees: dict[str, str] = {}
     for part in _iterate_patches(messages):
         if part.weft is None:
             for file in part.files:
-                left.setdefault(file, part.hash)
-    return left
+                trees.setdefault(file, part.hash)
+    return trees
 
 
 def list_unrecorded_files(messages: Iterable[MessageWithParts]) -> list[FileFate]:
@@ -142,20 +147,20 @@ def list_unrecorded_files(messages: Iterable[MessageWithParts]) -> list[FileFate
         for part in message.parts:
             if isinstance(part, ToolPart) and part.call_id not in recorded:
                 files.update(_to_absolute(message.info, file) for file in _list_changed(part))
-    return [FileFate(file=file, fate="uncovered", reason=UNKEPT) for file in sorted(files)]
+    return [FileFate(file=file, fate="uncovered", reason=NO_SNAPSHOT) for file in sorted(files)]
 
 
 def _list_changed(part: ToolPart) -> Iterator[str]:
     """Yield the files that a successful call reports as changed."""
     match part:
-        case ToolPart(tool="edit" | "write" | "multiedit", state=CompletedState(input=given)):
-            named = [given.get("filePath")]
+        case ToolPart(tool="edit" | "write" | "multiedit", state=CompletedState(input=input)):
+            paths = [input.get("filePath")]
         case ToolPart(tool="apply_patch", state=CompletedState(metadata=metadata)):
             files = metadata.get("files")
-            named = [file.get("filePath") for file in files if isinstance(file, dict)] if files else []
+            paths = [file.get("filePath") for file in files if isinstance(file, dict)] if files else []
         case _:
-            named = []
-    yield from (name for name in named if isinstance(name, str))
+            paths = []
+    yield from (path for path in paths if isinstance(path, str))
 
 
 def _to_absolute(info: AnyMessage, file: str) -> str:
@@ -166,7 +171,9 @@ def _to_absolute(info: AnyMessage, file: str) -> str:
 def has_commands(messages: Iterable[MessageWithParts]) -> bool:
     """Return True if shell commands ran, whose effects cannot be fully known."""
     return any(
-        isinstance(part, ToolPart) and part.tool == COMMAND for each in messages for part in each.parts
+        isinstance(part, ToolPart) and part.tool == SHELL_TOOL
+        for message in messages
+        for part in message.parts
     )
 
 
@@ -176,17 +183,17 @@ def get_patch_trees(patches: Iterable[Patch]) -> set[Tree]:
 
 def get_history_trees(messages: Iterable[MessageWithParts]) -> set[Tree]:
     """Return all of weft's snapshots that the messages name."""
-    found: set[Tree] = set()
+    trees: set[Tree] = set()
     for message in messages:
-        ours = [part.weft.patch for part in _iterate_patches([message]) if part.weft is not None]
-        found |= get_patch_trees(ours)
-        if ours:
-            found.update(
+        patches = [part.weft.patch for part in _iterate_patches([message]) if part.weft is not None]
+        trees |= get_patch_trees(patches)
+        if patches:
+            trees.update(
                 Tree(part.snapshot)
                 for part in message.parts
                 if isinstance(part, StepStartPart | StepFinishPart) and part.snapshot
             )
-    return found
+    return trees
 
 
 def _iterate_patches(messages: Iterable[MessageWithParts]) -> Iterator[PatchPart]:
@@ -198,26 +205,26 @@ def _iterate_patches(messages: Iterable[MessageWithParts]) -> Iterator[PatchPart
 
 def find_last_turn(history: Sequence[MessageWithParts]) -> MessageID | None:
     """Return the last prompt that weft did not write itself."""
-    return next((each.info.id for each in reversed(history) if _is_request(each)), None)
+    return next((message.info.id for message in reversed(history) if _is_request(message)), None)
 
 
 def _is_request(message: MessageWithParts) -> bool:
-    ours = all(
+    is_synthetic = all(
         isinstance(part, CompactionPart) or (isinstance(part, TextPart) and part.synthetic)
         for part in message.parts
     )
-    return isinstance(message.info, UserMessage) and not ours
+    return isinstance(message.info, UserMessage) and not is_synthetic
 
 
-def choose_message(history: Sequence[MessageWithParts], given: str) -> MessageID:
+def choose_message(history: Sequence[MessageWithParts], prefix: str) -> MessageID:
     """Return the message that an id or the beginning of an id names. Raise `AmbiguousError` or `NotFoundError`."""
-    found = [each.info.id for each in history if each.info.id.startswith((given, f"msg_{given}"))]
-    exact = [id for id in found if id == given]
-    if exact or len(found) == 1:
-        return (exact or found)[0]
-    if found:
-        raise AmbiguousError("message", given, found)
-    raise NotFoundError("message", given, hint="list them: weft session show")
+    ids = [message.info.id for message in history if message.info.id.startswith((prefix, f"msg_{prefix}"))]
+    exact = [id for id in ids if id == prefix]
+    if exact or len(ids) == 1:
+        return (exact or ids)[0]
+    if ids:
+        raise AmbiguousError("message", prefix, ids)
+    raise NotFoundError("message", prefix, hint="list them: weft session show")
 
 
 def get_first_line(history: Sequence[MessageWithParts], id: MessageID) -> str:

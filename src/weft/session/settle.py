@@ -22,9 +22,9 @@ from weft.model.part import (
 )
 
 INTERRUPTED = "Tool execution was interrupted"
-STREAMED = (TextPart, ReasoningPart)
-UNDER_WAY = (PendingState, RunningState)
-BROKEN_OFF = "The run was interrupted before this answer was whole."
+STREAMED_PARTS = (TextPart, ReasoningPart)
+OPEN_STATES = (PendingState, RunningState)
+INTERRUPTED_ANSWER = "The run was interrupted before this answer was whole."
 
 
 def to_settling_events(history: Iterable[MessageWithParts]) -> list[Event]:
@@ -37,16 +37,16 @@ def to_settling_events(history: Iterable[MessageWithParts]) -> list[Event]:
 
 def _settle(message: MessageWithParts) -> list[Event]:
     info = message.info
-    left_open = [part for part in message.parts if _is_open(part)]
-    unended = isinstance(info, AssistantMessage) and info.time.completed is None
-    if not (left_open or unended):
+    open_parts = [part for part in message.parts if _is_open(part)]
+    is_unfinished = isinstance(info, AssistantMessage) and info.time.completed is None
+    if not (open_parts or is_unfinished):
         return []
     end = _find_end(message)
-    closed: list[Event] = [PartUpdated(part=_close(part, end)) for part in left_open]
-    if isinstance(info, AssistantMessage) and unended:
-        error = info.error or (aborted_failure(BROKEN_OFF) if info.finish is None else None)
-        closed.append(MessageUpdated(info=replace(info, time=replace(info.time, completed=end), error=error)))
-    return closed
+    events: list[Event] = [PartUpdated(part=_close(part, end)) for part in open_parts]
+    if isinstance(info, AssistantMessage) and is_unfinished:
+        error = info.error or (aborted_failure(INTERRUPTED_ANSWER) if info.finish is None else None)
+        events.append(MessageUpdated(info=replace(info, time=replace(info.time, completed=end), error=error)))
+    return events
 
 
 def _find_end(message: MessageWithParts) -> int:
@@ -73,9 +73,9 @@ def _list_times(part: AnyPart) -> Iterator[int]:
 
 def _is_open(part: AnyPart) -> bool:
     # Called for every part of a history. isinstance is faster here than match.
-    if isinstance(part, STREAMED):
+    if isinstance(part, STREAMED_PARTS):
         return part.time is not None and part.time.end is None
-    return isinstance(part, ToolPart) and isinstance(part.state, UNDER_WAY)
+    return isinstance(part, ToolPart) and isinstance(part.state, OPEN_STATES)
 
 
 def _close(part: AnyPart, end: int) -> AnyPart:

@@ -24,13 +24,14 @@ ListMessages = Callable[[Session], Iterable[AnyMessage]]
 
 
 def to_message_spent(message: AssistantMessage) -> Spent:
+    """Return what an answer cost. It counts as one step if a request was made for it."""
     time = message.time
     # A budget failure without any cost means that no request was made.
-    owing = message.tokens != Tokens() or not message.priced
-    asked = owing or not isinstance(message.error, BudgetFailure)
+    has_cost = message.tokens != Tokens() or not message.priced
+    was_requested = has_cost or not isinstance(message.error, BudgetFailure)
     return replace(
         to_spent(message),
-        steps=1 if asked else 0,
+        steps=1 if was_requested else 0,
         ms=max(0, time.completed - time.created) if time.completed is not None else 0,
     )
 
@@ -76,7 +77,9 @@ def get_ledger(session: Session) -> Ledger:
 def count_messages(ledger: Ledger, messages: Iterable[AnyMessage]) -> Ledger:
     """Return the ledger with all messages that it has not counted yet."""
     new = [
-        each for each in messages if isinstance(each, AssistantMessage) and each.time.created > ledger.until
+        message
+        for message in messages
+        if isinstance(message, AssistantMessage) and message.time.created > ledger.until
     ]
     if not new:
         return ledger
@@ -85,6 +88,7 @@ def count_messages(ledger: Ledger, messages: Iterable[AnyMessage]) -> Ledger:
 
 
 def is_behind(session: Session, messages: Iterable[AnyMessage]) -> bool:
+    """Return True if the session's ledger has not counted all these messages."""
     ledger = get_ledger(session)
     return count_messages(ledger, messages) != ledger
 
@@ -94,15 +98,15 @@ async def update_ledger(journal: Journal, session: SessionID, messages: list[Any
     # A session that was removed meanwhile needs no ledger.
     with suppress(NotFoundError):
         child = await journal.edit(
-            session, lambda it: with_ledger(it, count_messages(get_ledger(it), messages))
+            session, lambda stored: with_ledger(stored, count_messages(get_ledger(stored), messages))
         )
-        climbed = {child.id}
-        while child.parent_id is not None and child.parent_id not in climbed:
-            climbed.add(child.parent_id)
-            child = await journal.edit(child.parent_id, _with_below(child))
+        visited = {child.id}
+        while child.parent_id is not None and child.parent_id not in visited:
+            visited.add(child.parent_id)
+            child = await journal.edit(child.parent_id, _add_child_spending(child))
 
 
-def _with_below(child: Session) -> Callable[[Session], Session]:
+def _add_child_spending(child: Session) -> Callable[[Session], Session]:
     spent = to_child_spent(total_spent(get_ledger(child)))
 
     def edit(parent: Session) -> Session:
@@ -119,16 +123,16 @@ def with_ledger(session: Session, ledger: Ledger) -> Session:
 def total_spending(session: Session, others: Iterable[Session], messages: ListMessages) -> Spending:
     """Return what a session spent, alone and with all below it. For a removed child, use its parent's ledger."""
     children: dict[SessionID, list[Session]] = {}
-    for each in others:
-        if each.parent_id is not None and each.id != session.id:
-            children.setdefault(each.parent_id, []).append(each)
+    for other in others:
+        if other.parent_id is not None and other.id != session.id:
+            children.setdefault(other.parent_id, []).append(other)
     own = count_messages(get_ledger(session), messages(session))
-    waiting, found = [(session, own)], []
+    waiting, amounts = [(session, own)], []
     while waiting:
-        each, ledger = waiting.pop()
-        below = children.pop(each.id, [])  # removed, so that a cycle ends
-        gone = ledger.below.keys() - {child.id for child in below}
-        spent = ledger.own if each is session else to_child_spent(ledger.own)
-        found += [spent, *(ledger.below[id] for id in gone)]
+        current, ledger = waiting.pop()
+        below = children.pop(current.id, [])  # popped, so that a cycle ends
+        removed = ledger.below.keys() - {child.id for child in below}
+        spent = ledger.own if current is session else to_child_spent(ledger.own)
+        amounts += [spent, *(ledger.below[id] for id in removed)]
         waiting += [(child, count_messages(get_ledger(child), messages(child))) for child in below]
-    return Spending(own=own.own, tree=add_spent(found))
+    return Spending(own=own.own, tree=add_spent(amounts))

@@ -39,6 +39,7 @@ def list_descendants(sessions: Iterable[Session], root: SessionID) -> list[Sessi
 
 
 def build_tree(sessions: Iterable[Session], root: Session) -> SessionTree:
+    """Return a session with all sessions below it."""
     descendants = list_descendants(sessions, root.id)
     by_parent = _group_by_parent(descendants)
     built: dict[SessionID, SessionTree] = {}
@@ -77,37 +78,37 @@ def _matches(session: Session, query: SessionQuery) -> bool:
 
 
 LAST = "last"
-SEE_ALL = "list them: weft session list --all"
-NEAR = 3
-_TYPED = re.compile(r"[0-9A-Za-z_]{1,64}")
+LIST_HINT = "list them: weft session list --all"
+MAX_SUGGESTIONS = 3
+_ID_OR_PREFIX = re.compile(r"[0-9A-Za-z_]{1,64}")
 _PREFIX = f"{PREFIXES['session']}_"
 
 
 def choose_session(
-    given: str, here: Sequence[Session], everywhere: Sequence[Session], *, hint: str = SEE_ALL
+    typed: str, here: Sequence[Session], everywhere: Sequence[Session], *, hint: str = LIST_HINT
 ) -> Session:
     """Return the session that an id or the beginning of an id names. Sessions `here` come before those `everywhere`.
 
     Raise `InvalidIdError`, `AmbiguousError` or `NotFoundError`.
     """
-    if _TYPED.fullmatch(given) is None:
-        raise InvalidIdError("session", given)
+    if _ID_OR_PREFIX.fullmatch(typed) is None:
+        raise InvalidIdError("session", typed)
     for sessions in (here, everywhere):
-        found = [session for session in sessions if _has_prefix(session, given)]
-        if len(found) > 1:
-            raise AmbiguousError("session", given, [session.id for session in found])
-        if found:
-            return found[0]
-    near = get_close_matches(given, [session.id for session in everywhere], n=NEAR, cutoff=0.8)
-    raise NotFoundError("session", given, near=near, hint=hint)
+        matches = [session for session in sessions if _has_prefix(session, typed)]
+        if len(matches) > 1:
+            raise AmbiguousError("session", typed, [session.id for session in matches])
+        if matches:
+            return matches[0]
+    near = get_close_matches(typed, [session.id for session in everywhere], n=MAX_SUGGESTIONS, cutoff=0.8)
+    raise NotFoundError("session", typed, near=near, hint=hint)
 
 
-def _has_prefix(session: Session, given: str) -> bool:
-    return session.id == given or session.id.startswith((given, _PREFIX + given))
+def _has_prefix(session: Session, prefix: str) -> bool:
+    return session.id == prefix or session.id.startswith((prefix, _PREFIX + prefix))
 
 
 def choose_last_session(
-    here: Sequence[Session], project: Sequence[Session], place: str, *, hint: str = SEE_ALL
+    here: Sequence[Session], project: Sequence[Session], place: str, *, hint: str = LIST_HINT
 ) -> Session:
     """Return the session that was last used at a place. `here` are its sessions, `project` those of the whole project.
 
@@ -116,7 +117,7 @@ def choose_last_session(
     found = find_last_session(here)
     if found is not None:
         return found
-    other = find_last_session([each for each in project if each.project_id != GLOBAL_PROJECT])
+    other = find_last_session([session for session in project if session.project_id != GLOBAL_PROJECT])
     elsewhere = f"the last of this project is {other.id}, in {other.directory}" if other else hint
     raise NotFoundError("session", LAST, hint=f"none has worked in {place}; {elsewhere}")
 
@@ -127,19 +128,19 @@ def find_last_session(sessions: Sequence[Session]) -> Session | None:
     return found[0] if found else None
 
 
-def make_child_rules(given: Ruleset | None, parent: Session) -> Ruleset | None:
-    """Return the rules of a child, followed by those rules of its parent that do not allow.
+def make_child_rules(rules: Ruleset | None, parent: Session) -> Ruleset | None:
+    """Return the rules of a child, followed by its parent's rules that deny or ask.
 
-    The last matching rule wins, so the parent's rules come last. Its rules that allow are left out: they would undo what the child
-    is denied. OpenCode ignores the parent's rules, so that a child may do what its parent may not.
+    The last matching rule wins, so the parent's rules come last. Its rules that allow are left out: they would override what the
+    child is denied. OpenCode ignores the parent's rules, so that a child may do what its parent may not.
     """
-    withheld = tuple(rule for rule in parent.permission or () if rule.action != "allow")
-    if not withheld:
-        return given
-    return (*(rule for rule in given or () if rule not in withheld), *withheld)
+    restrictions = tuple(rule for rule in parent.permission or () if rule.action != "allow")
+    if not restrictions:
+        return rules
+    return (*(rule for rule in rules or () if rule not in restrictions), *restrictions)
 
 
-def make_child_own(parent: Session) -> WeftSessionData | None:
+def make_child_data(parent: Session) -> WeftSessionData | None:
     """Return what a child inherits from its parent: the limits of its ancestors."""
     limits = get_weft_data(parent).limits
     return WeftSessionData(limits=limits) if limits else None

@@ -46,7 +46,7 @@ class ShareHost:
     async def get_shown(self, id: str) -> SharedSession:
         """Return a shared session, redacted. Raise `NotFoundError` if there is none."""
         record = await self._get(id)
-        export = await self._parcel(record)
+        export = await self._load_export(record)
         redactor, lock = self._get_redactor(record)
         async with lock:
             view = to_shared_view(export, attachments=record.attachments)
@@ -130,7 +130,7 @@ class ShareHost:
             raise NotFoundError("share", id[:80])
         return record
 
-    async def _parcel(self, record: ShareRecord) -> SessionExport:
+    async def _load_export(self, record: ShareRecord) -> SessionExport:
         if record.target != "received":
             return await pack_session(self._context.store, record.session_id)
         kept = await self._hosted(record)

@@ -102,8 +102,8 @@ class Snapshots(Protocol):
         """
         ...
 
-    async def stored(self, session: SessionID) -> None:
-        """Note that the patches from `take` are stored with the session."""
+    async def mark_stored(self, session: SessionID) -> None:
+        """Record that the patches from `take` are stored with the session."""
         ...
 
     async def track(self, session: SessionID) -> Tree | None:
@@ -135,10 +135,10 @@ class Snapshots(Protocol):
 
     # --- restoring ---
 
-    async def borrow(self, git_dir: str, snapshot: str, left: Mapping[str, str]) -> Patch:
+    async def borrow(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
         """Return as a patch what OpenCode changed when it reverted a session, read from its own snapshot repository.
 
-        `left` maps each file to the tree from which it was restored. Raise `SnapshotMissingError` if that tree is missing.
+        `trees` maps each file to the tree from which it was restored. Raise `SnapshotMissingError` if that tree is missing.
         """
         ...
 
@@ -154,8 +154,8 @@ class Snapshots(Protocol):
         """Restore files for the body, and roll back if it raises. Store in the body that the session was reverted."""
         ...
 
-    async def recover(self, wanted: Callable[[SessionID, str], Awaitable[bool]]) -> RecoveryReport:
-        """Finish the work of dead processes. `wanted` decides by session and note whether a restore should stand."""
+    async def recover(self, should_stand: Callable[[SessionID, str], Awaitable[bool]]) -> RecoveryReport:
+        """Finish the work of dead processes. `should_stand` decides by session and note whether a restore should stand."""
         ...
 
     async def is_unsettled(self, session: SessionID) -> bool:

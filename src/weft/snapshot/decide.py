@@ -15,7 +15,7 @@ from weft.snapshot.entry import FILE, FileEntry, TreeState, is_same, list_parent
 CHANGED_SINCE: Final = "you changed it since"
 CHANGED_BETWEEN: Final = "it is as you left it between two changes of the agent"
 LAST_COPY: Final = "it is the last copy of something that was yours under another name"
-BLOCKED: Final = "something else is in its place"
+PATH_BLOCKED: Final = "something else is in its place"
 
 
 class RestoreStep(Struct, frozen=True, array_like=True):
@@ -46,7 +46,7 @@ class PatchSides(Struct, frozen=True, kw_only=True):
         return {*self.before.files, *self.after.files}
 
     @property
-    def made(self) -> set[bytes]:
+    def new_directories(self) -> set[bytes]:
         """The directories that exist after it but not before."""
         return set(self.after.dirs - self.before.dirs)
 
@@ -61,14 +61,14 @@ CurrentState = FileEntry | UnknownState | None
 
 
 def decide_restore(
-    sides: Sequence[PatchSides], standing: Mapping[bytes, CurrentState], others: Collection[bytes] = ()
+    sides: Sequence[PatchSides], current: Mapping[bytes, CurrentState], others: Collection[bytes] = ()
 ) -> list[FileVerdict]:
-    """Return a verdict for each file in `standing`. `sides` are oldest first; `others` are files that must not change."""
-    verdicts = [_judge(path, sides, found) for path, found in sorted(standing.items())]
-    theirs = _list_user_contents(sides)
+    """Return a verdict for each file in `current`, its state now. `sides` are oldest first; `others` are files that must not change."""
+    verdicts = [_judge(path, sides, found) for path, found in sorted(current.items())]
+    user_contents = _list_user_contents(sides)
     while True:
-        unblocked = _refuse_blocked(verdicts, standing, others)
-        verdicts = _keep_last_copies(unblocked, standing, theirs)
+        unblocked = _refuse_blocked(verdicts, current, others)
+        verdicts = _keep_last_copies(unblocked, current, user_contents)
         if verdicts == unblocked:
             return verdicts
 
@@ -76,7 +76,7 @@ def decide_restore(
 def _judge(path: bytes, sides: Sequence[PatchSides], found: CurrentState) -> FileVerdict:
     if isinstance(found, UnknownState):
         return FileVerdict(path=path, fate="kept", reason=found.reason)
-    goal, undone, whole = found, False, True
+    goal, undone, complete = found, False, True
     for side in reversed(sides):
         if path not in side.paths:
             continue
@@ -84,46 +84,55 @@ def _judge(path: bytes, sides: Sequence[PatchSides], found: CurrentState) -> Fil
         if is_same(goal, after):
             goal, undone = _merge_permissions(before, after, goal), True
         elif not is_same(goal, before):  # if it is the same, this change was already undone
-            whole = False
+            complete = False
             break
     if is_same(goal, found):
-        if whole:
+        if complete:
             return FileVerdict(path=path, fate="unchanged")
         return FileVerdict(path=path, fate="kept", reason=CHANGED_SINCE if not undone else CHANGED_BETWEEN)
     fate: Fate = "removed" if goal is None else "restored"
     return FileVerdict(
-        path=path, fate=fate, reason="" if whole else CHANGED_BETWEEN, step=RestoreStep(path, found, goal)
+        path=path, fate=fate, reason="" if complete else CHANGED_BETWEEN, step=RestoreStep(path, found, goal)
     )
 
 
 def _list_user_contents(sides: Sequence[PatchSides]) -> set[str]:
     """Return the contents that existed before the agent's changes. The agent may have moved them, but did not make them."""
-    left: set[tuple[bytes, str]] = set()
-    found: set[str] = set()
+    agent_contents: set[tuple[bytes, str]] = set()
+    contents: set[str] = set()
     for side in sides:
-        found |= {entry.oid for path, entry in side.before.files.items() if (path, entry.oid) not in left}
-        left |= {(path, entry.oid) for path, entry in side.after.files.items()}
-    return found
+        contents |= {
+            entry.oid for path, entry in side.before.files.items() if (path, entry.oid) not in agent_contents
+        }
+        agent_contents |= {(path, entry.oid) for path, entry in side.after.files.items()}
+    return contents
 
 
 def _keep_last_copies(
-    verdicts: list[FileVerdict], standing: Mapping[bytes, CurrentState], theirs: Collection[str]
+    verdicts: list[FileVerdict], current: Mapping[bytes, CurrentState], user_contents: Collection[str]
 ) -> list[FileVerdict]:
     """Keep files that a step would remove although they are the last copy of a user's content.
 
     That happens when the agent renamed a file, and the old name is now taken by something new.
     """
-    there = {
+    remaining = {
         found.oid
-        for each in verdicts
-        if isinstance(found := each.step.goal if each.step is not None else standing[each.path], FileEntry)
+        for verdict in verdicts
+        if isinstance(
+            found := verdict.step.goal if verdict.step is not None else current[verdict.path], FileEntry
+        )
     }
-    return [_keep(each, LAST_COPY) if _removes_last_copy(each, theirs, there) else each for each in verdicts]
+    return [
+        _keep(verdict, LAST_COPY) if _removes_last_copy(verdict, user_contents, remaining) else verdict
+        for verdict in verdicts
+    ]
 
 
-def _removes_last_copy(verdict: FileVerdict, theirs: Collection[str], there: Collection[str]) -> bool:
+def _removes_last_copy(
+    verdict: FileVerdict, user_contents: Collection[str], remaining: Collection[str]
+) -> bool:
     found = verdict.step.found if verdict.step is not None else None
-    return found is not None and found.oid in theirs and found.oid not in there
+    return found is not None and found.oid in user_contents and found.oid not in remaining
 
 
 def _keep(verdict: FileVerdict, reason: str) -> FileVerdict:
@@ -140,27 +149,33 @@ def _merge_permissions(
 
 
 def _refuse_blocked(
-    verdicts: list[FileVerdict], standing: Mapping[bytes, CurrentState], others: Collection[bytes]
+    verdicts: list[FileVerdict], current: Mapping[bytes, CurrentState], others: Collection[bytes]
 ) -> list[FileVerdict]:
     """Keep files whose place is blocked by something that stays."""
     while True:
         staying = {*others} | {
-            each.path
-            for each in verdicts
-            if standing[each.path] is not None and (each.step is None or each.step.goal is not None)
+            verdict.path
+            for verdict in verdicts
+            if current[verdict.path] is not None and (verdict.step is None or verdict.step.goal is not None)
         }
-        coming = {each.path for each in verdicts if each.step is not None and each.step.goal is not None}
-        directories = {up for path in staying for up in list_parents(path)}
+        restored = {
+            verdict.path for verdict in verdicts if verdict.step is not None and verdict.step.goal is not None
+        }
+        directories = {parent for path in staying for parent in list_parents(path)}
         blocked = {
-            path for path in coming if path in directories or any(up in staying for up in list_parents(path))
+            path
+            for path in restored
+            if path in directories or any(parent in staying for parent in list_parents(path))
         }
         if not blocked:
             return verdicts
-        verdicts = [_keep(each, BLOCKED) if each.path in blocked else each for each in verdicts]
+        verdicts = [
+            _keep(verdict, PATH_BLOCKED) if verdict.path in blocked else verdict for verdict in verdicts
+        ]
 
 
 def list_emptied(sides: Iterable[PatchSides], steps: Iterable[RestoreStep]) -> list[bytes]:
     """Return the directories that the agent created and that may be empty after these steps, innermost first."""
-    left = {up for step in steps if step.goal is None for up in list_parents(step.path)}
-    made = {each for side in sides for each in side.made}
-    return sorted(left & made, key=lambda path: (-path.count(b"/"), path))
+    parents = {parent for step in steps if step.goal is None for parent in list_parents(step.path)}
+    created = {directory for side in sides for directory in side.new_directories}
+    return sorted(parents & created, key=lambda path: (-path.count(b"/"), path))

@@ -9,8 +9,8 @@ from weft.model.diff import FileDiff, Tree, cap_diffs
 from weft.snapshot.entry import FileEntry, format_path
 from weft.snapshot.objects import ObjectStore
 
-SECONDS: Final = 60.0
-MAX_NAMED: Final = 300
+GIT_SECONDS: Final = 60.0
+MAX_PATH_ARGUMENTS: Final = 300
 DIFF_FLAGS: Final = ("--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
 
 
@@ -25,8 +25,9 @@ class TreeDiffs:
     def list_diffs(
         self, before: Tree, after: Tree, files: Sequence[str] | None = None
     ) -> tuple[FileDiff, ...]:
+        """Return the diff of each changed file, or of those in `files`, within the bounds of `model.diff`."""
         changed = {
-            path: pair for path, pair in self.list_changed(before, after) if self._is_wanted(path, files)
+            path: pair for path, pair in self.list_changed(before, after) if self._is_selected(path, files)
         }
         counts = self._count_lines(before, after, () if files is None else changed) if changed else {}
         texts = self._read_texts(entry for path in changed if counts.get(path) for entry in changed[path])
@@ -35,11 +36,14 @@ class TreeDiffs:
         )
 
     def make_text(self, before: Tree, after: Tree, files: Sequence[str] | None = None) -> str:
-        named = [path for path, _ in self.list_changed(before, after) if self._is_wanted(path, files)]
-        if not named:
+        """Return the difference as one unified diff, or that of `files` only."""
+        paths = [path for path, _ in self.list_changed(before, after) if self._is_selected(path, files)]
+        if not paths:
             return ""
-        wanted = () if files is None else ("--", *(path.decode(errors="surrogateescape") for path in named))
-        return self._run_git("diff-tree", "-r", "-p", *DIFF_FLAGS, before, after, *wanted).decode(
+        arguments = (
+            () if files is None else ("--", *(path.decode(errors="surrogateescape") for path in paths))
+        )
+        return self._run_git("diff-tree", "-r", "-p", *DIFF_FLAGS, before, after, *arguments).decode(
             errors="replace"
         )
 
@@ -47,10 +51,10 @@ class TreeDiffs:
         self, before: Tree, after: Tree
     ) -> Iterator[tuple[bytes, tuple[FileEntry | None, FileEntry | None]]]:
         """Yield the paths that differ, with the entries before and after."""
-        words = self._run_git(
+        fields = self._run_git(
             "diff-tree", "-r", "-z", "--raw", "--no-abbrev", *DIFF_FLAGS, before, after
         ).split(b"\0")
-        for facts, path in zip(words[:-1:2], words[1::2], strict=True):
+        for facts, path in zip(fields[:-1:2], fields[1::2], strict=True):
             old_mode, new_mode, old, new, _ = facts[1:].decode().split(" ")
             yield path, (_parse_entry(old_mode, old), _parse_entry(new_mode, new))
 
@@ -58,28 +62,28 @@ class TreeDiffs:
         self, before: Tree, after: Tree, only: Collection[bytes]
     ) -> dict[bytes, tuple[int, int] | None]:
         """Return added and removed lines, of `only` these files if they are few; None for binary files."""
-        found: dict[bytes, tuple[int, int] | None] = {}
-        named = ("--", *map(os.fsdecode, only)) if 0 < len(only) <= MAX_NAMED else ()
-        said = self._run_git("diff-tree", "-r", "-z", "--numstat", *DIFF_FLAGS, before, after, *named)
-        for line in said.split(b"\0")[:-1]:
+        counts: dict[bytes, tuple[int, int] | None] = {}
+        arguments = ("--", *map(os.fsdecode, only)) if 0 < len(only) <= MAX_PATH_ARGUMENTS else ()
+        output = self._run_git("diff-tree", "-r", "-z", "--numstat", *DIFF_FLAGS, before, after, *arguments)
+        for line in output.split(b"\0")[:-1]:
             added, removed, path = line.split(b"\t", 2)
-            found[path] = None if added == b"-" else (int(added), int(removed))
-        return found
+            counts[path] = None if added == b"-" else (int(added), int(removed))
+        return counts
 
     def _read_texts(self, entries: Iterable[FileEntry | None]) -> dict[str, str]:
         """Return the texts by object name. One call reads all of them, so that git is started only once."""
-        wanted = {entry.oid for entry in entries if entry is not None}
-        found = dict(self._objects.read(wanted))
+        oids = {entry.oid for entry in entries if entry is not None}
+        contents = dict(self._objects.read(oids))
         # A damaged object ends git, so the objects after it are missing. Read the rest one by one.
-        alone = ((oid, self._objects.find(oid)) for oid in wanted - found.keys())
-        found.update((oid, content) for oid, content in alone if content is not None)
-        return {oid: content.decode(errors="replace") for oid, content in found.items()}
+        single = ((oid, self._objects.find(oid)) for oid in oids - contents.keys())
+        contents.update((oid, content) for oid, content in single if content is not None)
+        return {oid: content.decode(errors="replace") for oid, content in contents.items()}
 
-    def _is_wanted(self, path: bytes, files: Sequence[str] | None) -> bool:
+    def _is_selected(self, path: bytes, files: Sequence[str] | None) -> bool:
         return files is None or format_path(self._root.rstrip(b"/") + b"/" + path) in files
 
     def _run_git(self, *args: str) -> bytes:
-        return self._plumbing.run(args, borrow=self._objects.borrow, seconds=SECONDS)
+        return self._plumbing.run(args, borrow=self._objects.borrow, seconds=GIT_SECONDS)
 
 
 def _make_diff(

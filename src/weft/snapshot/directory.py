@@ -63,19 +63,19 @@ class SafeDirectory:
 
     def read_many(self, paths: Iterable[bytes], *, limit: int) -> Iterator[bytes]:
         """Yield the contents of the readable files, directory by directory."""
-        for directory, some in groupby(sorted(paths), os.path.dirname):
+        for directory, group in groupby(sorted(paths), os.path.dirname):
             with suppress(OSError), self._open_parent(directory + b"/." if directory else b".") as (fd, _):
-                for path in some:
+                for path in group:
                     with suppress(OSError, FileTooLargeError):
                         yield _read(os.path.basename(path), fd, limit)[1]
 
     def list_existing_parents(self, path: bytes) -> frozenset[bytes]:
         """Return the parent directories of a path that exist."""
-        return frozenset(each for each in list_parents(path) if self.is_directory(each))
+        return frozenset(parent for parent in list_parents(path) if self.is_directory(parent))
 
     def is_directory(self, path: bytes) -> bool:
-        found = self.find_status(path)
-        return found is not None and stat.S_ISDIR(found.st_mode)
+        status = self.find_status(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
     def write(self, path: bytes, entry: FileEntry, content: bytes, expected: Stamp | None) -> None:
         """Write a file or link atomically, if the old one has the expected stamp. Missing directories are created."""
@@ -85,8 +85,8 @@ class SafeDirectory:
                 if entry.is_link:
                     os.symlink(content, temp, dir_fd=directory)
                 else:
-                    _fill(temp, directory, entry.permissions, content)
-                _check(name, directory, expected)
+                    _write_temp(temp, directory, entry.permissions, content)
+                _check_stamp(name, directory, expected)
                 os.replace(temp, name, src_dir_fd=directory, dst_dir_fd=directory)
             except BaseException:
                 with suppress(OSError):
@@ -97,7 +97,7 @@ class SafeDirectory:
     def unlink(self, path: bytes, expected: Stamp | None) -> None:
         """Remove a file or link if it has the expected stamp."""
         with self._open_parent(path) as (directory, name):
-            _check(name, directory, expected)
+            _check_stamp(name, directory, expected)
             os.unlink(name, dir_fd=directory)
 
     def remove_temps(self, path: bytes) -> None:
@@ -126,9 +126,9 @@ class SafeDirectory:
         fd = os.open(self.root, _DIRECTORY)
         try:
             for step in steps:
-                below = _open_step(fd, step, make=make)
+                child = _open_step(fd, step, make=make)
                 os.close(fd)
-                fd = below
+                fd = child
             yield fd, name
         finally:
             os.close(fd)
@@ -148,7 +148,7 @@ class CachedLookup:
         return find_stat(self._files.absolute(path))
 
     def list_existing_parents(self, path: bytes) -> frozenset[bytes]:
-        return frozenset(each for each in list_parents(path) if self.is_directory(each))
+        return frozenset(parent for parent in list_parents(path) if self.is_directory(parent))
 
     def is_directory(self, path: bytes) -> bool:
         if path not in self._directories:
@@ -165,19 +165,19 @@ def find_stat(path: bytes) -> os.stat_result | None:
 
 
 def _read(name: bytes, directory: int, limit: int) -> tuple[FileEntry, bytes, Stamp]:
-    found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    if stat.S_ISLNK(found.st_mode):
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if stat.S_ISLNK(status.st_mode):
         content = os.readlink(name, dir_fd=directory)
-        return FileEntry(LINK, blob_name(content)), content, stamp_of(found)
+        return FileEntry(LINK, blob_name(content)), content, stamp_of(status)
     fd = os.open(name, _READ, dir_fd=directory)
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{name!r} is not a file")
-        content = b"".join(_read_pieces(fd, found.st_size, limit))
+        content = b"".join(_read_pieces(fd, status.st_size, limit))
     finally:
         os.close(fd)
-    return FileEntry(found.st_mode, blob_name(content)), content, stamp_of(found)
+    return FileEntry(status.st_mode, blob_name(content)), content, stamp_of(status)
 
 
 def _open_step(fd: int, name: bytes, *, make: bool) -> int:
@@ -194,12 +194,12 @@ def _open_step(fd: int, name: bytes, *, make: bool) -> int:
     return os.open(name, _DIRECTORY, dir_fd=fd)
 
 
-def _check(name: bytes, directory: int, expected: Stamp | None) -> None:
+def _check_stamp(name: bytes, directory: int, expected: Stamp | None) -> None:
     try:
-        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
-        found = None
-    if (None if found is None else stamp_of(found)) != expected:
+        status = None
+    if (None if status is None else stamp_of(status)) != expected:
         raise UnexpectedStateError
 
 
@@ -207,15 +207,15 @@ def _read_pieces(fd: int, size: int, limit: int) -> Iterator[bytes]:
     """Read to the end, even if the file grows meanwhile. Raise `FileTooLargeError` above the limit."""
     if size > limit:
         raise FileTooLargeError
-    left = limit + 1
-    while piece := os.read(fd, min(READ_BYTES, left)):
-        left -= len(piece)
-        if left == 0:
+    remaining = limit + 1
+    while piece := os.read(fd, min(READ_BYTES, remaining)):
+        remaining -= len(piece)
+        if remaining == 0:
             raise FileTooLargeError
         yield piece
 
 
-def _fill(temp: bytes, directory: int, permissions: int, content: bytes) -> None:
+def _write_temp(temp: bytes, directory: int, permissions: int, content: bytes) -> None:
     fd = os.open(temp, _WRITE, 0o600, dir_fd=directory)
     try:
         view = memoryview(content)

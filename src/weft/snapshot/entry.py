@@ -50,10 +50,10 @@ def is_same(one: FileEntry | None, other: FileEntry | None) -> bool:
 
 def list_parents(path: bytes) -> Iterator[bytes]:
     """Yield the parent directories of a path, outermost first."""
-    at = path.find(b"/")
-    while at != -1:
-        yield path[:at]
-        at = path.find(b"/", at + 1)
+    index = path.find(b"/")
+    while index != -1:
+        yield path[:index]
+        index = path.find(b"/", index + 1)
 
 
 def frame(kind: bytes, content: bytes) -> bytes:
@@ -76,22 +76,22 @@ def format_path(path: bytes) -> str:
 
 def to_trees(state: TreeState) -> list[bytes]:
     """Return the contents of all trees of a state, each after those it refers to. The last one is the root."""
-    below: dict[bytes, list[tuple[bytes, bytes]]] = {b"": []}
+    lines: dict[bytes, list[tuple[bytes, bytes]]] = {b"": []}
     for directory in {*state.dirs, *(each for path in state.files for each in list_parents(path))}:
         for each in (*list_parents(directory), directory):
-            below.setdefault(each, [])
+            lines.setdefault(each, [])
     for path, entry in state.files.items():
         directory, _, name = path.rpartition(b"/")
-        below[directory].append((name, _encode_line(entry.mode, name, entry.oid)))
-    written: list[bytes] = []
-    for directory in sorted(below, key=lambda path: (-path.count(b"/") - bool(path), path)):
-        content = b"".join(line for _, line in sorted(below[directory]))
-        written.append(content)
+        lines[directory].append((name, _encode_line(entry.mode, name, entry.oid)))
+    trees: list[bytes] = []
+    for directory in sorted(lines, key=lambda path: (-path.count(b"/") - bool(path), path)):
+        content = b"".join(line for _, line in sorted(lines[directory]))
+        trees.append(content)
         if directory:
-            above, _, name = directory.rpartition(b"/")
+            parent, _, name = directory.rpartition(b"/")
             oid = object_name(frame(b"tree", content))
-            below[above].append((name + b"/", _encode_line(DIRECTORY, name, oid)))
-    return written
+            lines[parent].append((name + b"/", _encode_line(DIRECTORY, name, oid)))
+    return trees
 
 
 def _encode_line(mode: int, name: bytes, oid: str) -> bytes:
@@ -100,11 +100,11 @@ def _encode_line(mode: int, name: bytes, oid: str) -> bytes:
 
 def from_tree(content: bytes) -> Iterator[tuple[bytes, FileEntry]]:
     """Yield names and entries of a tree. Raise `ValueError` if it is malformed."""
-    at = 0
-    while at < len(content):
-        space, end = content.index(b" ", at), content.index(b"\0", at)
+    position = 0
+    while position < len(content):
+        space, end = content.index(b" ", position), content.index(b"\0", position)
         oid = content[end + 1 : end + 1 + ID_BYTES]
         if len(oid) != ID_BYTES:
             raise ValueError("the tree is truncated")
-        yield content[space + 1 : end], FileEntry(int(content[at:space], 8), oid.hex())
-        at = end + 1 + ID_BYTES
+        yield content[space + 1 : end], FileEntry(int(content[position:space], 8), oid.hex())
+        position = end + 1 + ID_BYTES

@@ -24,13 +24,13 @@ from weft.snapshot.objects import (
     remove_temps,
 )
 
-SECONDS: Final = 600.0
-LIMIT: Final = 256 << 20
+GIT_SECONDS: Final = 600.0
+MAX_LEDGER_BYTES: Final = 256 << 20
 GRACE_MS: Final = 2 * 60 * 60 * 1000
 IDLE_MS: Final = 30 * 24 * 60 * 60 * 1000
-MAX_LOOSE: Final = 1000
+MAX_LOOSE_OBJECTS: Final = 1000
 
-_NAME: Final = re.compile(rb"\b[0-9a-f]{40}\b")
+_OBJECT_NAME: Final = re.compile(rb"\b[0-9a-f]{40}\b")
 
 
 class GcResult(Struct, frozen=True, kw_only=True):
@@ -66,6 +66,7 @@ def collect_all(base: str, environ: Mapping[str, str], options: GcOptions) -> li
 
 
 def collect_garbage(place: SnapshotLocation, environ: Mapping[str, str], options: GcOptions) -> GcResult:
+    """Collect garbage for one directory. Do nothing if a process is writing to its snapshots."""
     size = measure_files(place.objects)
     nothing = GcResult(root=place.root, before=size, after=size)
     with try_lock(place.lock) as mine:
@@ -78,32 +79,34 @@ def collect_garbage(place: SnapshotLocation, environ: Mapping[str, str], options
 
 
 class _Collector:
+    """Collects the garbage of one location. The caller holds its lock."""
+
     def __init__(self, place: SnapshotLocation, environ: Mapping[str, str], options: GcOptions) -> None:
         self._place = place
         self._options = options
         self._plumbing = Plumbing(environ, place.git_dir, place.home)
         self._objects = ObjectStore(place, self._plumbing, 0)
-        self._listing = GitListing(self._plumbing, self._objects, SECONDS)
+        self._listing = GitListing(self._plumbing, self._objects, GIT_SECONDS)
 
     def collect(self, size: int) -> GcResult:
         sizes = self._list_sizes()
-        sessions = {each: self._list_pinned(each) for each in self._list_oldest_first()}
-        gone = [each for each in sessions if not self._options.is_alive(each)]
-        released = [(each, "it is gone") for each in gone]
-        living = [each for each in sessions if each not in gone]
+        sessions = {session: self._list_pinned(session) for session in self._list_oldest_first()}
+        removed = [session for session in sessions if not self._options.is_alive(session)]
+        released = [(session, "it is gone") for session in removed]
+        living = [session for session in sessions if session not in removed]
         index = set() if self._is_idle() else self._list_indexed([self._place.index])
         busy = self._list_indexed(self._list_live_files("index")) | self._list_noted()
-        keep = busy.union(index, *(sessions[each] for each in living))
+        keep = busy.union(index, *(sessions[session] for session in living))
         if self._options.budget is not None and _sum_sizes(sizes, keep) > self._options.budget:
             index = set()  # the next process can build it again
-            keep = busy.union(*(sessions[each] for each in living))
+            keep = busy.union(*(sessions[session] for session in living))
             while living and _sum_sizes(sizes, keep) > self._options.budget:
                 released.append((living.pop(0), "the budget was exceeded"))
-                keep = busy.union(*(sessions[each] for each in living))
+                keep = busy.union(*(sessions[session] for session in living))
         if self._options.dry_run:
             after = _sum_sizes(sizes, keep)
         else:
-            self._release([each for each, _ in released], with_index=not index)
+            self._release([session for session, _ in released], with_index=not index)
             self._remove(keep, sizes)
             after = measure_files(self._place.objects)
         return GcResult(root=self._place.root, before=size, after=after, released=tuple(released))
@@ -112,7 +115,7 @@ class _Collector:
 
     def _list_oldest_first(self) -> list[SessionID]:
         return sorted(
-            list_sessions(self._place), key=lambda each: _find_change_time(f"{self._place.pins}/{each}")
+            list_sessions(self._place), key=lambda session: _find_change_time(f"{self._place.pins}/{session}")
         )
 
     def _list_pinned(self, session: SessionID) -> set[str]:
@@ -131,7 +134,9 @@ class _Collector:
         found: set[str] = set()
         for path in (*self._list_live_files(".json"), self._place.intent):
             with suppress(FileNotFoundError):
-                found |= {name.decode() for name in _NAME.findall(read_bytes(path, limit=LIMIT))}
+                found |= {
+                    name.decode() for name in _OBJECT_NAME.findall(read_bytes(path, limit=MAX_LEDGER_BYTES))
+                }
         return found
 
     def _list_live_files(self, ending: str) -> list[str]:
@@ -156,35 +161,35 @@ class _Collector:
             Disk().remove(self._place.index)
 
     def _remove(self, keep: Collection[str], sizes: Mapping[str, int]) -> None:
-        remove_temps(self._place, older_than=lambda found: self._is_old(found.st_mtime_ns // 1_000_000))
+        remove_temps(self._place, older_than=lambda status: self._is_old(status.st_mtime_ns // 1_000_000))
         loose = self._list_loose()
         for oid, path in loose.items():
             if oid not in keep and self._is_old(_find_change_time(path)):
                 Disk().remove(path)
         packs = [each for each in self._list_packs() if self._is_old(_find_change_time(each))]
-        packed = {oid for pack in packs for oid in self._names_in_pack(pack)}
-        left = [oid for oid in loose if oid in keep]
-        if not packed <= set(keep) or (left and len(left) > MAX_LOOSE):
+        packed = {oid for pack in packs for oid in self._list_packed(pack)}
+        kept_loose = [oid for oid in loose if oid in keep]
+        if not packed <= set(keep) or (kept_loose and len(kept_loose) > MAX_LOOSE_OBJECTS):
             self._repack([oid for oid in sizes if oid in keep and (oid in packed or oid in loose)], packs)
 
     def _repack(self, oids: Collection[str], packs: Iterable[str]) -> None:
         """Put the needed objects into one pack, and then remove the packs they were in."""
         new = ""
         if oids:
-            asked = ["pack-objects", "-q", "--window=5", f"{self._place.objects}/pack/pack"]
+            command = ["pack-objects", "-q", "--window=5", f"{self._place.objects}/pack/pack"]
             names = "".join(f"{oid}\n" for oid in oids).encode()
-            new = self._plumbing.run(asked, input=names, seconds=SECONDS).decode().strip()
+            new = self._plumbing.run(command, input=names, seconds=GIT_SECONDS).decode().strip()
         for pack in packs:
             if not new or not pack.endswith(f"-{new}.pack"):
                 for ending in (".idx", ".rev", ".pack"):
                     Disk().remove(pack.removesuffix(".pack") + ending)
-        self._plumbing.run(["prune-packed", "-q"], seconds=SECONDS)
+        self._plumbing.run(["prune-packed", "-q"], seconds=GIT_SECONDS)
 
     def _list_sizes(self) -> dict[str, int]:
         """Return all our objects with their size on disk."""
-        asked = ["cat-file", "--batch-all-objects", "--unordered"]
-        asked.append("--batch-check=%(objectname) %(objectsize:disk)")
-        lines = self._plumbing.run(asked, seconds=SECONDS).split(b"\n")[:-1]
+        command = ["cat-file", "--batch-all-objects", "--unordered"]
+        command.append("--batch-check=%(objectname) %(objectsize:disk)")
+        lines = self._plumbing.run(command, seconds=GIT_SECONDS).split(b"\n")[:-1]
         return {name.decode(): int(size) for name, size in (line.split() for line in lines)}
 
     def _list_loose(self) -> dict[str, str]:
@@ -199,9 +204,9 @@ class _Collector:
         directory = f"{self._place.objects}/pack"
         return [f"{directory}/{name}" for name in os.listdir(directory) if name.endswith(".pack")]
 
-    def _names_in_pack(self, pack: str) -> list[str]:
-        raw = read_bytes(pack.removesuffix(".pack") + ".idx", limit=LIMIT)
-        lines = self._plumbing.run(["show-index"], input=raw, seconds=SECONDS).splitlines()
+    def _list_packed(self, pack: str) -> list[str]:
+        raw = read_bytes(pack.removesuffix(".pack") + ".idx", limit=MAX_LEDGER_BYTES)
+        lines = self._plumbing.run(["show-index"], input=raw, seconds=GIT_SECONDS).splitlines()
         return [line.split()[1].decode() for line in lines]
 
     def _is_old(self, changed: int) -> bool:

@@ -62,8 +62,8 @@ class GitSnapshots:
         self._tasks = tasks
         self._live = os.path.dirname(tracker.scanner.index)
         self._watcher = CallWatcher(tracker, self._live)
-        self._held = ExitStack()
-        self._entering = threading.Lock()
+        self._locks = ExitStack()
+        self._enter_lock = threading.Lock()
         self._entered = False
         self._first_scan: asyncio.Task[None] | None = None
         self._off_reason = SWITCHED_OFF if off else ""
@@ -82,7 +82,7 @@ class GitSnapshots:
             await asyncio.wait([self._first_scan])
         if self._entered and self._watcher.is_settled:
             await asyncio.to_thread(Disk().remove, self._live)
-        self._held.close()
+        self._locks.close()
 
     # --- tracking ---
 
@@ -99,10 +99,10 @@ class GitSnapshots:
 
     def _enter(self) -> None:
         """Lock the directory of this process before writing to it, so that others see that the process is alive."""
-        with self._entering:
+        with self._enter_lock:
             if not self._entered:
                 self._tracker.make()
-                self._held.enter_context(hold_lock(f"{self._live}/lock"))
+                self._locks.enter_context(hold_lock(f"{self._live}/lock"))
                 self._entered = True
 
     async def _wait_for_scan(self) -> str:
@@ -148,8 +148,8 @@ class GitSnapshots:
     async def take(self, session: SessionID) -> tuple[Patch, ...]:
         return await run_to_completion(self._watcher.take(session))
 
-    async def stored(self, session: SessionID) -> None:
-        await self._watcher.stored(session)
+    async def mark_stored(self, session: SessionID) -> None:
+        await self._watcher.mark_stored(session)
 
     async def track(self, session: SessionID) -> Tree | None:
         del session  # all sessions see the same files
@@ -177,9 +177,9 @@ class GitSnapshots:
 
     # --- restoring ---
 
-    async def borrow(self, git_dir: str, snapshot: str, left: Mapping[str, str]) -> Patch:
+    async def borrow(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
         await asyncio.to_thread(self._tracker.make)
-        return await asyncio.to_thread(self._tracker.borrow, git_dir, snapshot, left)
+        return await asyncio.to_thread(self._tracker.borrow, git_dir, snapshot, trees)
 
     async def preview(self, plan: RestorePlan) -> Restoration:
         return await asyncio.to_thread(self._tracker.restorer.preview, plan)
@@ -191,22 +191,24 @@ class GitSnapshots:
     @asynccontextmanager
     async def restoring(self, plan: RestorePlan) -> AsyncIterator[Restoration]:
         await asyncio.to_thread(self._tracker.make)
-        held = ExitStack()
+        stack = ExitStack()
         restoring = self._tracker.restorer.restoring(plan)
-        restored = await run_to_completion(asyncio.to_thread(held.enter_context, restoring))
+        restored = await run_to_completion(asyncio.to_thread(stack.enter_context, restoring))
         try:
             yield restored
         except BaseException as error:
-            await run_to_completion(asyncio.to_thread(held.__exit__, type(error), error, error.__traceback__))
+            await run_to_completion(
+                asyncio.to_thread(stack.__exit__, type(error), error, error.__traceback__)
+            )
             raise
-        await run_to_completion(asyncio.to_thread(held.close))
+        await run_to_completion(asyncio.to_thread(stack.close))
 
-    async def recover(self, wanted: Callable[[SessionID, str], Awaitable[bool]]) -> RecoveryReport:
+    async def recover(self, should_stand: Callable[[SessionID, str], Awaitable[bool]]) -> RecoveryReport:
         finished: list[Restoration] = []
         rolled_back: list[Restoration] = []
-        begun = await asyncio.to_thread(self._tracker.restorer.find_interrupted)
-        if begun is not None:
-            finish = await wanted(*begun)
+        interrupted = await asyncio.to_thread(self._tracker.restorer.find_interrupted)
+        if interrupted is not None:
+            finish = await should_stand(*interrupted)
             restored = await asyncio.to_thread(self._tracker.restorer.recover, finish=finish)
             if restored is not None:
                 (finished if finish else rolled_back).append(restored)
@@ -216,8 +218,8 @@ class GitSnapshots:
         )
 
     async def is_unsettled(self, session: SessionID) -> bool:
-        begun = await asyncio.to_thread(self._tracker.restorer.find_interrupted)
-        return begun is not None and begun[0] == session
+        interrupted = await asyncio.to_thread(self._tracker.restorer.find_interrupted)
+        return interrupted is not None and interrupted[0] == session
 
     async def _recover_patches(self) -> list[tuple[SessionID, Patch]]:
         patches: list[tuple[SessionID, Patch]] = []
@@ -225,14 +227,14 @@ class GitSnapshots:
         for directory in await asyncio.to_thread(
             list_process_directories, self._tracker, os.path.basename(self._live)
         ):
-            held = ExitStack()
+            stack = ExitStack()
             await asyncio.to_thread(self._enter)
-            found = await asyncio.to_thread(held.enter_context, recover_process(self._tracker, directory))
-            for each in found:
+            ledgers = await asyncio.to_thread(stack.enter_context, recover_process(self._tracker, directory))
+            for ledger in ledgers:
                 # Save them in our own ledger before those of the dead process are removed.
-                await self._watcher.adopt(each.session, each.patches)
-                patches += [(each.session, patch) for patch in each.patches]
-            await asyncio.to_thread(held.close)
+                await self._watcher.adopt(ledger.session, ledger.patches)
+                patches += [(ledger.session, patch) for patch in ledger.patches]
+            await asyncio.to_thread(stack.close)
         return patches
 
     # --- pins ---

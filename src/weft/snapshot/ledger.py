@@ -12,7 +12,7 @@ from weft.model.diff import Patch
 from weft.model.ids import SessionID
 from weft.snapshot.entry import FileEntry, TreeState, is_same, list_parents
 
-LIMIT: Final = 256 << 20
+MAX_LEDGER_BYTES: Final = 256 << 20
 
 
 class RecordedChange(Struct, frozen=True, array_like=True):
@@ -59,12 +59,12 @@ class ChangeLedger:
 
     def add(self, change: RecordedChange, began: int) -> None:
         """Add a change that a call found, which began at `began`. Changes by other calls of the session stay separate."""
-        inside = [each for each in self.links if each.path == change.path and each.at > began]
-        if not inside:
+        during_call = [each for each in self.links if each.path == change.path and each.at > began]
+        if not during_call:
             self.links.append(change)
             return
         # The call saw one change where there were several. Its own share is what came before the first and after the last.
-        first, last = inside[0], inside[-1]
+        first, last = during_call[0], during_call[-1]
         early = RecordedChange(change.path, change.before, first.before, first.at, change.had, first.had)
         self.links.insert(self.links.index(first), early)
         self.links.append(
@@ -93,7 +93,9 @@ class ChangeLedger:
 def load_ledger(path: str) -> ChangeLedger | None:
     """Read the ledger of a process. Return None if there is none or it is unreadable."""
     with suppress(OSError, msgspec.DecodeError):
-        return ChangeLedger(path, msgspec.json.decode(read_bytes(path, limit=LIMIT), type=LedgerPage))
+        return ChangeLedger(
+            path, msgspec.json.decode(read_bytes(path, limit=MAX_LEDGER_BYTES), type=LedgerPage)
+        )
     return None
 
 
@@ -102,10 +104,12 @@ def join_changes(changes: Iterable[RecordedChange]) -> Iterator[RecordedChange]:
     joined: list[RecordedChange] = []
     last: dict[bytes, int] = {}
     for change in changes:
-        at = last.get(change.path)
-        if at is not None and is_same(joined[at].after, change.before):
-            old = joined[at]
-            joined[at] = RecordedChange(change.path, old.before, change.after, change.at, old.had, change.has)
+        index = last.get(change.path)
+        if index is not None and is_same(joined[index].after, change.before):
+            old = joined[index]
+            joined[index] = RecordedChange(
+                change.path, old.before, change.after, change.at, old.had, change.has
+            )
         else:
             last[change.path] = len(joined)
             joined.append(change)
@@ -121,15 +125,15 @@ def group_changes(changes: Sequence[RecordedChange]) -> list[list[RecordedChange
     for change in changes:
         present = (change.before is not None, change.after is not None)
         clash = change.path in seen or any(
-            _clashes(change.path, side) for side, there in zip(sides, present, strict=True) if there
+            _clashes(change.path, side) for side, is_present in zip(sides, present, strict=True) if is_present
         )
         if clash or not groups:
             groups.append([])
             seen, sides = set(), (set(), set())
         groups[-1].append(change)
         seen.add(change.path)
-        for side, there in zip(sides, present, strict=True):
-            if there:
+        for side, is_present in zip(sides, present, strict=True):
+            if is_present:
                 side.update((change.path, *(each + b"/" for each in list_parents(change.path))))
     return groups
 
@@ -145,20 +149,27 @@ def to_states(changes: Iterable[RecordedChange]) -> tuple[TreeState, TreeState]:
     before = {change.path: change.before for change in changes if change.before is not None}
     after = {change.path: change.after for change in changes if change.after is not None}
     # A change that did not find a directory created it, even if a later change found it there.
-    absent = {each for change in changes for each in list_parents(change.path) if each not in change.had}
-    had = {each for change in changes for each in change.had} - absent
+    absent = {
+        directory
+        for change in changes
+        for directory in list_parents(change.path)
+        if directory not in change.had
+    }
+    had = {directory for change in changes for directory in change.had} - absent
     has: dict[bytes, bool] = {}
     for change in changes:
-        has.update((each, each in change.has) for each in list_parents(change.path))
-    left = {each for each, there in has.items() if there}
+        has.update((directory, directory in change.has) for directory in list_parents(change.path))
+    existing = {directory for directory, exists in has.items() if exists}
     return (
         TreeState(files=before, dirs=_list_directories(had, before)),
-        TreeState(files=after, dirs=_list_directories(left, after)),
+        TreeState(files=after, dirs=_list_directories(existing, after)),
     )
 
 
-def _list_directories(known: set[bytes], files: Mapping[bytes, FileEntry]) -> frozenset[bytes]:
+def _list_directories(directories: set[bytes], files: Mapping[bytes, FileEntry]) -> frozenset[bytes]:
     """Drop directories whose path is a file."""
     return frozenset(
-        each for each in known if each not in files and not any(up in files for up in list_parents(each))
+        directory
+        for directory in directories
+        if directory not in files and not any(parent in files for parent in list_parents(directory))
     )

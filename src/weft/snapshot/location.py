@@ -154,7 +154,7 @@ def _list_names(directory: str) -> list[str]:
     return []
 
 
-KEY: Final = ("experimental", "weft", "snapshots")
+LIMITS_KEY: Final = ("experimental", "weft", "snapshots")
 
 
 class _LimitsInput(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -163,17 +163,17 @@ class _LimitsInput(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     wait_seconds: float = WAIT_SECONDS
 
 
-def to_limits(given: Any) -> SnapshotLimits:
+def to_limits(setting: Any) -> SnapshotLimits:
     """Read the limits from the configuration, None for the defaults. Raise `InvalidInputError` if they make no sense."""
     try:
-        found = msgspec.convert({} if given is None else given, _LimitsInput)
+        limits = msgspec.convert({} if setting is None else setting, _LimitsInput)
     except msgspec.ValidationError as error:
         hint = '{"maxBytes": 2147483648, "maxFileBytes": 10485760, "waitSeconds": 30}'
-        raise InvalidInputError(".".join(KEY), str(error), hint=hint) from error
-    if min(found.max_bytes, found.max_file_bytes, found.wait_seconds) < 0:
-        raise InvalidInputError(".".join(KEY), "a limit cannot be below zero")
+        raise InvalidInputError(".".join(LIMITS_KEY), str(error), hint=hint) from error
+    if min(limits.max_bytes, limits.max_file_bytes, limits.wait_seconds) < 0:
+        raise InvalidInputError(".".join(LIMITS_KEY), "a limit cannot be below zero")
     return SnapshotLimits(
-        max_bytes=found.max_bytes, max_file_bytes=found.max_file_bytes, wait_seconds=found.wait_seconds
+        max_bytes=limits.max_bytes, max_file_bytes=limits.max_file_bytes, wait_seconds=limits.wait_seconds
     )
 
 
@@ -187,9 +187,9 @@ def find_base(paths: Paths, url: str) -> str:
 
     Each store has its own, because garbage collection only knows the sessions of one store.
     """
-    usual, storage = default_base(paths.data), os.path.realpath(paths.storage)
+    default, storage = default_base(paths.data), os.path.realpath(paths.storage)
     if url.startswith("file:"):
         url = f"file:{os.path.realpath(url.removeprefix('file:'))}"
     if url == f"file:{storage}":
-        return usual
-    return f"{usual}-{hashlib.sha256(os.fsencode(url)).hexdigest()[:NAME_LENGTH]}"
+        return default
+    return f"{default}-{hashlib.sha256(os.fsencode(url)).hexdigest()[:NAME_LENGTH]}"

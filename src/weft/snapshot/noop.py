@@ -33,7 +33,7 @@ class NoSnapshots:
         del session
         return ()
 
-    async def stored(self, session: SessionID) -> None:
+    async def mark_stored(self, session: SessionID) -> None:
         del session
 
     async def track(self, session: SessionID) -> Tree | None:
@@ -57,9 +57,9 @@ class NoSnapshots:
         del before, after, files
         return ""
 
-    async def borrow(self, git_dir: str, snapshot: str, left: Mapping[str, str]) -> Patch:
+    async def borrow(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
         del git_dir, snapshot
-        raise SnapshotMissingError(self._reason, files=sorted(left))
+        raise SnapshotMissingError(self._reason, files=sorted(trees))
 
     async def preview(self, plan: RestorePlan) -> Restoration:
         if plan.patches:
@@ -73,8 +73,8 @@ class NoSnapshots:
     async def restoring(self, plan: RestorePlan) -> AsyncIterator[Restoration]:
         yield await self.preview(plan)
 
-    async def recover(self, wanted: Callable[[SessionID, str], Awaitable[bool]]) -> RecoveryReport:
-        del wanted
+    async def recover(self, should_stand: Callable[[SessionID, str], Awaitable[bool]]) -> RecoveryReport:
+        del should_stand
         return RecoveryReport()
 
     async def is_unsettled(self, session: SessionID) -> bool:

@@ -16,9 +16,9 @@ from weft.model.ids import SessionID
 from weft.snapshot.entry import DIRECTORY, FileEntry, TreeState, frame, from_tree, object_name, to_trees
 from weft.snapshot.location import SnapshotLocation
 
-SECONDS: Final = 120.0
-# More objects than this go into one pack: one file for each would take ten times as long and a disk block each.
-MAX_LOOSE: Final = 200
+GIT_SECONDS: Final = 120.0
+# More objects than this go into one pack. One file for each would take ten times as long, and a disk block each.
+MAX_LOOSE_OBJECTS: Final = 200
 BATCH_SIZE: Final = 64
 COMPRESSION_LEVEL: Final = 1
 
@@ -59,7 +59,7 @@ class ObjectStore:
 
     def write_many(self, contents: Iterable[bytes], *, count: int) -> None:
         """Store many blobs, as one pack if they are very many."""
-        if count <= MAX_LOOSE:
+        if count <= MAX_LOOSE_OBJECTS:
             for content in contents:
                 self.write(content)
             return
@@ -74,7 +74,7 @@ class ObjectStore:
 
         try:
             self._plumbing.feed(
-                ["fast-import", "--quiet", "--done", "--depth=0", "--force"], encode(), seconds=SECONDS
+                ["fast-import", "--quiet", "--done", "--depth=0", "--force"], encode(), seconds=GIT_SECONDS
             )
         finally:
             self._size = None
@@ -85,12 +85,12 @@ class ObjectStore:
     def copy_borrowed(self, oids: Collection[str]) -> set[str]:
         """Copy blobs that only the user's repository has, because it may drop them. Return those that are missing."""
         unsure = [oid for oid in oids if not os.path.exists(self._path(oid))]
-        wanted = self._find_missing(unsure, borrow="")
-        if not wanted:
+        missing = self._find_missing(unsure, borrow="")
+        if not missing:
             return set()
         with suppress(SnapshotsFullError):
-            self.write_many((content for _, _, content in self._read_packed(wanted)), count=len(wanted))
-        return set(self._find_missing(wanted, borrow=""))
+            self.write_many((content for _, _, content in self._read_packed(missing)), count=len(missing))
+        return set(self._find_missing(missing, borrow=""))
 
     # --- reading ---
 
@@ -114,7 +114,7 @@ class ObjectStore:
 
     def find_missing(self, oids: Collection[str]) -> set[str]:
         """Return the objects that exist neither in our repository nor in the user's. Contents are not checked."""
-        few = len(oids) <= MAX_LOOSE
+        few = len(oids) <= MAX_LOOSE_OBJECTS
         unsure = [oid for oid in oids if not (few and os.path.exists(self._path(oid)))]
         return set(self._find_missing(unsure, borrow=self.borrow))
 
@@ -161,22 +161,22 @@ class ObjectStore:
         return None
 
     def _read_packed(self, oids: Collection[str]) -> Iterator[tuple[str, bytes, bytes]]:
-        for some in _split_batches(list(oids), BATCH_SIZE):
+        for batch in _split_batches(list(oids), BATCH_SIZE):
             with suppress(GitError):
-                said = self._run_git("cat-file", "--batch", oids=some, borrow=self.borrow)
-                yield from _parse_batch(said)
+                output = self._run_git("cat-file", "--batch", oids=batch, borrow=self.borrow)
+                yield from _parse_batch(output)
 
     def _find_missing(self, oids: Collection[str], *, borrow: str) -> list[str]:
         if not oids:
             return []
         try:
-            said = self._run_git("cat-file", "--batch-check=%(objectname)", oids=oids, borrow=borrow)
+            output = self._run_git("cat-file", "--batch-check=%(objectname)", oids=oids, borrow=borrow)
         except GitError:
             return list(oids)
-        return [line.split()[0].decode() for line in said.splitlines() if line.endswith(b" missing")]
+        return [line.split()[0].decode() for line in output.splitlines() if line.endswith(b" missing")]
 
     def _run_git(self, *args: str, oids: Collection[str], borrow: str) -> bytes:
-        return self._plumbing.run(args, input=_encode_lines(oids), borrow=borrow, seconds=SECONDS)
+        return self._plumbing.run(args, input=_encode_lines(oids), borrow=borrow, seconds=GIT_SECONDS)
 
     # --- size ---
 
@@ -187,11 +187,11 @@ class ObjectStore:
                 self._size = measure_files(self._place.objects)
             return self._size
 
-    def _reserve(self, by: int) -> None:
-        if self.size() + by > self._max_bytes:
+    def _reserve(self, size: int) -> None:
+        if self.size() + size > self._max_bytes:
             raise SnapshotsFullError
         with self._lock:
-            self._size = (self._size or 0) + by
+            self._size = (self._size or 0) + size
 
     def _path(self, oid: str) -> str:
         return f"{self._place.objects}/{oid[:2]}/{oid[2:]}"
@@ -222,25 +222,25 @@ def remove_temps(place: SnapshotLocation, *, older_than: Callable[[os.stat_resul
                     Disk().remove(path)
 
 
-def _parse_batch(said: bytes) -> Iterator[tuple[str, bytes, bytes]]:
+def _parse_batch(output: bytes) -> Iterator[tuple[str, bytes, bytes]]:
     """Yield name, kind and content of each object in git's output that matches its name."""
-    at = 0
-    while at < len(said):
-        end = said.index(b"\n", at)
-        words = said[at:end].split()
-        at = end + 1
-        if words[-1] in (b"missing", b"ambiguous"):
+    position = 0
+    while position < len(output):
+        end = output.index(b"\n", position)
+        header = output[position:end].split()
+        position = end + 1
+        if header[-1] in (b"missing", b"ambiguous"):
             continue
-        oid, kind, size = words[0].decode(), words[1], int(words[2])
-        content = said[at : at + size]
-        at += size + 1
+        oid, kind, size = header[0].decode(), header[1], int(header[2])
+        content = output[position : position + size]
+        position += size + 1
         if object_name(frame(kind, content)) == oid:
             yield oid, kind, content
 
 
-def _split_batches(things: list[str], size: int) -> Iterator[list[str]]:
-    for at in range(0, len(things), size):
-        yield things[at : at + size]
+def _split_batches(oids: list[str], size: int) -> Iterator[list[str]]:
+    for start in range(0, len(oids), size):
+        yield oids[start : start + size]
 
 
 def _encode_lines(oids: Iterable[str]) -> bytes:

@@ -44,7 +44,7 @@ def recover_process(tracker: FileTracker, directory: str) -> Generator[list[Reco
         if not dead:
             yield []
             return
-        yield _read(tracker, directory)
+        yield _recover_ledgers(tracker, directory)
         Disk().remove(directory)
 
 
@@ -52,27 +52,27 @@ def remove_old_temps(tracker: FileTracker) -> None:
     """Remove temporary files that are older than an hour."""
     if os.path.isdir(tracker.place.objects):
         old = now() * 1_000_000 - HOUR_NS
-        remove_temps(tracker.place, older_than=lambda found: found.st_mtime_ns < old)
+        remove_temps(tracker.place, older_than=lambda status: status.st_mtime_ns < old)
 
 
-def _read(tracker: FileTracker, directory: str) -> list[RecoveredLedger]:
+def _recover_ledgers(tracker: FileTracker, directory: str) -> list[RecoveredLedger]:
     names = sorted(name for name in os.listdir(directory) if name.endswith(LEDGER_SUFFIX))
     ledgers = [ledger for name in names if (ledger := load_ledger(f"{directory}/{name}")) is not None]
-    _scan_all(tracker, [each for each in ledgers if _may_have_changed_any(each)], f"{directory}/index")
+    _scan_all(tracker, [ledger for ledger in ledgers if _may_have_changed_any(ledger)], f"{directory}/index")
     for ledger in ledgers:
         _scan_announced(tracker, ledger)
-    found = [
+    recovered = [
         RecoveredLedger(
-            session=each.session,
-            patches=(*each.taken, *tracker.make_patches(each.session, each.links, each.uncovered)),
+            session=ledger.session,
+            patches=(*ledger.taken, *tracker.make_patches(ledger.session, ledger.links, ledger.uncovered)),
         )
-        for each in ledgers
+        for ledger in ledgers
     ]
-    return [each for each in found if each.patches]
+    return [ledger for ledger in recovered if ledger.patches]
 
 
 def _may_have_changed_any(ledger: ChangeLedger) -> bool:
-    return any(each.files is None for each in ledger.opened.values())
+    return any(call.files is None for call in ledger.opened.values())
 
 
 def _scan_all(tracker: FileTracker, ledgers: list[ChangeLedger], index: str) -> None:
@@ -103,16 +103,18 @@ def _scan_all(tracker: FileTracker, ledgers: list[ChangeLedger], index: str) -> 
 def _scan_announced(tracker: FileTracker, ledger: ChangeLedger) -> None:
     for opened in list(ledger.opened.values()):
         for change in opened.files or ():
-            found = tracker.store_file(change.path)
-            if isinstance(found, RefusedFile):
-                ledger.uncovered[change.path] = found.reason
+            current = tracker.store_file(change.path)
+            if isinstance(current, RefusedFile):
+                ledger.uncovered[change.path] = current.reason
             else:
                 has = tuple(sorted(tracker.files.list_existing_parents(change.path)))
                 ledger.add(
-                    RecordedChange(change.path, change.before, found, _next_number(ledger), change.had, has),
+                    RecordedChange(
+                        change.path, change.before, current, _next_number(ledger), change.had, has
+                    ),
                     opened.began,
                 )
 
 
 def _next_number(ledger: ChangeLedger) -> int:
-    return max((each.at for each in ledger.links), default=0) + 1
+    return max((change.at for change in ledger.links), default=0) + 1

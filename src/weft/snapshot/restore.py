@@ -32,7 +32,7 @@ from weft.snapshot.ledger import RecordedChange, to_states
 from weft.snapshot.location import SnapshotLocation
 from weft.snapshot.objects import ObjectStore, pin_trees
 
-LIMIT: Final = 256 << 20
+MAX_INTENT_BYTES: Final = 256 << 20
 BATCH_SIZE: Final = 64
 TOO_LARGE: Final = "it exceeds the size limit of snapshots"
 UNREADABLE: Final = "it cannot be read"
@@ -159,17 +159,17 @@ class Restorer:
     def _prepare(self, plan: RestorePlan) -> RestoreIntent | None:
         """Return None if there is nothing to do. Raise `SnapshotMissingError` if a content is missing."""
         sides, verdicts = self._decide(plan)
-        missing = [self._format_path(each.path) for each in verdicts if each.fate == "missing"]
+        missing = [self._format_path(verdict.path) for verdict in verdicts if verdict.fate == "missing"]
         if missing:
             raise SnapshotMissingError(
                 f"the earlier content of {missing[0]} cannot be read any more", files=missing
             )
-        steps = tuple(each.step for each in verdicts if each.step is not None)
+        steps = tuple(verdict.step for verdict in verdicts if verdict.step is not None)
         if not steps:
             return None
         self._store_current(steps)
-        gone = list_emptied(sides, steps)
-        before, after = to_states(self._to_changes(steps, frozenset(gone)))
+        emptied = list_emptied(sides, steps)
+        before, after = to_states(self._to_changes(steps, frozenset(emptied)))
         undo = Patch(
             hash=self._objects.write_state(before),
             until=self._objects.write_state(after),
@@ -181,7 +181,7 @@ class Restorer:
             session=plan.session,
             note=plan.note,
             steps=steps,
-            emptied=tuple(gone),
+            emptied=tuple(emptied),
             made=tuple(made),
             restoration=Restoration(
                 session=plan.session, fates=self._to_fates(plan, verdicts), undo=undo, note=plan.note
@@ -192,13 +192,15 @@ class Restorer:
         sides = [self._read_sides(patch) for patch in plan.patches]
         paths = {path for side in sides for path in side.paths}
         if plan.files is not None:
-            wanted = set(plan.files)
-            paths = {path for path in paths if self._format_path(path) in wanted}
-        standing = {path: self._read_state(path) for path in paths}
-        verdicts = decide_restore(sides, standing, set(self._list_blocking(paths)))
-        goals = {each.step.goal.oid for each in verdicts if each.step is not None and each.step.goal}
+            selected = set(plan.files)
+            paths = {path for path in paths if self._format_path(path) in selected}
+        current = {path: self._read_state(path) for path in paths}
+        verdicts = decide_restore(sides, current, set(self._list_blocking(paths)))
+        goals = {
+            verdict.step.goal.oid for verdict in verdicts if verdict.step is not None and verdict.step.goal
+        }
         lost = self._objects.find_unreadable(goals)
-        return sides, [_mark_lost(each, lost) for each in verdicts]
+        return sides, [_mark_lost(verdict, lost) for verdict in verdicts]
 
     def _read_sides(self, patch: Patch) -> PatchSides:
         try:
@@ -209,8 +211,8 @@ class Restorer:
             raise SnapshotMissingError(error.reason, files=patch.files) from error
 
     def _read_state(self, path: bytes) -> CurrentState:
-        found = self._files.find_status(path)
-        if found is None or stat.S_ISDIR(found.st_mode):
+        status = self._files.find_status(path)
+        if status is None or stat.S_ISDIR(status.st_mode):
             return None
         try:
             return self._files.read(path, limit=self._limit)[0]
@@ -221,11 +223,11 @@ class Restorer:
 
     def _list_blocking(self, paths: set[bytes]) -> Iterator[bytes]:
         """Yield existing files that are in the place of these files or of their directories."""
-        ups = {up for path in paths for up in list_parents(path)} - paths
-        for up in ups:
-            found = self._files.find_status(up)
-            if found is not None and not stat.S_ISDIR(found.st_mode):
-                yield up
+        parents = {parent for path in paths for parent in list_parents(path)} - paths
+        for parent in parents:
+            status = self._files.find_status(parent)
+            if status is not None and not stat.S_ISDIR(status.st_mode):
+                yield parent
         for path in paths:
             if self._files.is_directory(path):
                 yield from (each for each in self._files.list_files(path) if each not in paths)
@@ -244,11 +246,11 @@ class Restorer:
                 continue  # it changed since it was found, so it will be left alone
             self._objects.write(content, always=True)
 
-    def _to_changes(self, steps: Iterable[RestoreStep], gone: frozenset[bytes]) -> list[RecordedChange]:
+    def _to_changes(self, steps: Iterable[RestoreStep], emptied: frozenset[bytes]) -> list[RecordedChange]:
         changes = []
         for step in steps:
             had = self._files.list_existing_parents(step.path)
-            has = had - gone if step.goal is None else {*had, *list_parents(step.path)}
+            has = had - emptied if step.goal is None else {*had, *list_parents(step.path)}
             changes.append(
                 RecordedChange(step.path, step.found, step.goal, 0, tuple(sorted(had)), tuple(sorted(has)))
             )
@@ -256,18 +258,18 @@ class Restorer:
 
     # --- doing ---
 
-    def _apply(self, steps: Sequence[RestoreStep], gone: Sequence[bytes]) -> dict[bytes, str]:
+    def _apply(self, steps: Sequence[RestoreStep], emptied: Sequence[bytes]) -> dict[bytes, str]:
         """Carry out the steps that are not done yet. Return the files that were not changed, with the reason."""
         failed: dict[bytes, str] = {}
         for step in sorted((each for each in steps if each.goal is None), key=lambda each: each.path)[::-1]:
             failed.update(self._apply_step(step, b""))
-        for directory in gone:
+        for directory in emptied:
             self._files.prune(directory)
         writes = sorted((each for each in steps if each.goal is not None), key=lambda each: each.path)
-        for at in range(0, len(writes), BATCH_SIZE):
-            some = writes[at : at + BATCH_SIZE]
-            contents = dict(self._objects.read({each.goal.oid for each in some if each.goal is not None}))
-            for step in some:
+        for start in range(0, len(writes), BATCH_SIZE):
+            batch = writes[start : start + BATCH_SIZE]
+            contents = dict(self._objects.read({each.goal.oid for each in batch if each.goal is not None}))
+            for step in batch:
                 content = contents.get(step.goal.oid) if step.goal is not None else None
                 failed.update(
                     {step.path: CONTENT_LOST} if content is None else self._apply_step(step, content)
@@ -276,13 +278,15 @@ class Restorer:
 
     def _roll_back(self, intent: RestoreIntent) -> dict[bytes, str]:
         """Put the files back as they were found. Repeat while it helps, because one file may free space for the next."""
-        back = [RestoreStep(step.path, step.goal, step.found) for step in intent.steps]
-        failed = self._apply(back, intent.made)
-        while again := [step for step in back if step.path in _list_unwritten(failed)]:
-            now = self._apply(again, intent.made)
-            if len(_list_unwritten(now)) == len(again):
+        reverse_steps = [RestoreStep(step.path, step.goal, step.found) for step in intent.steps]
+        failed = self._apply(reverse_steps, intent.made)
+        while failed_steps := [step for step in reverse_steps if step.path in _list_unwritten(failed)]:
+            still_failed = self._apply(failed_steps, intent.made)
+            if len(_list_unwritten(still_failed)) == len(failed_steps):
                 break
-            failed = {path: reason for path, reason in failed.items() if reason == CHANGED_SINCE} | now
+            failed = {
+                path: reason for path, reason in failed.items() if reason == CHANGED_SINCE
+            } | still_failed
         return failed
 
     def _apply_step(self, step: RestoreStep, content: bytes) -> dict[bytes, str]:
@@ -304,10 +308,10 @@ class Restorer:
         return {}
 
     def _read_current(self, path: bytes) -> tuple[FileEntry | None, Stamp | None]:
-        found = self._files.find_status(path)
-        if found is None:
+        status = self._files.find_status(path)
+        if status is None:
             return None, None
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             # A directory cannot be replaced by a file, and an empty one may belong to the user.
             raise UnexpectedStateError
         entry, _, stamp = self._files.read(path, limit=self._limit)
@@ -316,7 +320,7 @@ class Restorer:
     # --- reporting and storing ---
 
     def _to_fates(self, plan: RestorePlan, verdicts: Iterable[FileVerdict]) -> tuple[FileFate, ...]:
-        told = {
+        fates = {
             self._format_path(each.path): FileFate(
                 file=self._format_path(each.path), fate=each.fate, reason=each.reason
             )
@@ -324,10 +328,10 @@ class Restorer:
         }
         for each in (each for patch in plan.patches for each in patch.uncovered):
             if plan.files is None or each.file in plan.files:
-                told.setdefault(each.file, FileFate(file=each.file, fate="uncovered", reason=each.reason))
+                fates.setdefault(each.file, FileFate(file=each.file, fate="uncovered", reason=each.reason))
         for file in plan.files or ():
-            told.setdefault(file, FileFate(file=file, fate="uncovered", reason=NOT_TRACKED))
-        return tuple(told[file] for file in sorted(told))
+            fates.setdefault(file, FileFate(file=file, fate="uncovered", reason=NOT_TRACKED))
+        return tuple(fates[file] for file in sorted(fates))
 
     def _format_paths(self, failed: Mapping[bytes, str]) -> dict[str, str]:
         return {self._format_path(path): reason for path, reason in failed.items()}
@@ -346,7 +350,7 @@ class Restorer:
 
     def _find_intent(self) -> RestoreIntent | None:
         with suppress(FileNotFoundError, msgspec.DecodeError):
-            raw = read_bytes(self._place.intent, limit=LIMIT)
+            raw = read_bytes(self._place.intent, limit=MAX_INTENT_BYTES)
             return msgspec.json.decode(raw, type=RestoreIntent)
         return None
 
@@ -377,25 +381,25 @@ def _correct_result(restoration: Restoration, failed: Mapping[str, str]) -> Rest
 
 
 class FilePermissions:
-    """Remembers permissions, which git does not: the most common ones, and the files that differ."""
+    """Stores permissions, which git does not: the most common ones, and those of files that differ."""
 
     def __init__(self, files: SafeDirectory) -> None:
         self._files = files
-        self._usual = {False: 0o644, True: 0o755}
+        self._common = {False: 0o644, True: 0o755}
         self._others: dict[bytes, int] = {}
 
     def learn(self, entries: Mapping[bytes, FileEntry]) -> None:
         """Read the permissions of all files once, because those of a removed file can no longer be read."""
-        seen: dict[bytes, int] = {}
+        permissions: dict[bytes, int] = {}
         for path, entry in entries.items():
             if not entry.is_link and (found := self._find_permissions(path)) is not None:
-                seen[path] = found
+                permissions[path] = found
         for executable in (False, True):
-            counted = Counter(each for each in seen.values() if bool(each & EXECUTABLE) == executable)
-            for usual, _ in counted.most_common(1):
-                self._usual[executable] = usual
+            counted = Counter(each for each in permissions.values() if bool(each & EXECUTABLE) == executable)
+            for common, _ in counted.most_common(1):
+                self._common[executable] = common
         self._others = {
-            path: each for path, each in seen.items() if each != self._usual[bool(each & EXECUTABLE)]
+            path: each for path, each in permissions.items() if each != self._common[bool(each & EXECUTABLE)]
         }
 
     def complete(
@@ -404,8 +408,8 @@ class FilePermissions:
         """Return both entries with all nine permission bits: those of the file now, or those remembered if it is gone."""
         if old is not None and not old.is_link:
             executable = bool(old.mode & EXECUTABLE)
-            known = self._others.get(path, self._usual[executable])
-            old = FileEntry(FILE | known, old.oid) if bool(known & EXECUTABLE) == executable else old
+            stored = self._others.get(path, self._common[executable])
+            old = FileEntry(FILE | stored, old.oid) if bool(stored & EXECUTABLE) == executable else old
         found = self._find_permissions(path) if new is not None and not new.is_link else None
         if new is not None and found is not None:
             new = FileEntry(FILE | found, new.oid)
@@ -416,7 +420,7 @@ class FilePermissions:
 
     def _find_permissions(self, path: bytes) -> int | None:
         try:
-            found = os.lstat(self._files.absolute(path))
+            status = os.lstat(self._files.absolute(path))
         except OSError:
             return None
-        return stat.S_IMODE(found.st_mode) if stat.S_ISREG(found.st_mode) else None
+        return stat.S_IMODE(status.st_mode) if stat.S_ISREG(status.st_mode) else None

@@ -28,7 +28,7 @@ from weft.snapshot.restore import Restorer
 OUTSIDE: Final = "it lies outside the project"
 NOT_AVAILABLE: Final = "its earlier content is no longer available"
 NOT_A_FILE: Final = "it is not a file"
-HOLDS_HOME: Final = "it contains your home directory, which is too large to scan"
+CONTAINS_HOME: Final = "it contains your home directory, which is too large to scan"
 
 
 class SnapshotSite(Struct, frozen=True, kw_only=True):
@@ -93,10 +93,10 @@ class FileTracker:
         )
         return scanner
 
-    def borrow(self, git_dir: str, snapshot: str, left: Mapping[str, str]) -> Patch:
+    def borrow(self, git_dir: str, snapshot: str, trees: Mapping[str, str]) -> Patch:
         """Return what OpenCode changed when it reverted a session."""
-        theirs = OpenCodeSnapshots(self._environ, git_dir, self.place.root)
-        return theirs.read_patch(self.objects, snapshot, left)
+        snapshots = OpenCodeSnapshots(self._environ, git_dir, self.place.root)
+        return snapshots.read_patch(self.objects, snapshot, trees)
 
     def make(self) -> None:
         """Create the snapshot repository. That happens only when there is something to store."""
@@ -110,7 +110,7 @@ class FileTracker:
         """Return why this directory is not scanned; "" if it is."""
         home = os.path.realpath(self._site.home) if self._site.home else ""
         if self.place.root == "/" or (home and is_below(home, self.place.root)):
-            return HOLDS_HOME
+            return CONTAINS_HOME
         return ""
 
     def scan_first(self) -> None:
@@ -124,18 +124,21 @@ class FileTracker:
         """Return what changed since the last scan, and copy all contents that a restore needs into our own repository."""
         with share_lock(self.place.lock):
             scanned = (scanner or self.scanner).scan(sources)
-            named = {each.oid for change in scanned.changes for each in (change.before, change.after) if each}
-            lost = self.objects.copy_borrowed(named) if named else set()
+            oids = {
+                entry.oid for change in scanned.changes for entry in (change.before, change.after) if entry
+            }
+            lost = self.objects.copy_borrowed(oids) if oids else set()
         if not lost:
             return scanned
-        bad = [
+        uncovered_changes = [
             change
             for change in scanned.changes
-            if any(each is not None and each.oid in lost for each in (change.before, change.after))
+            if any(entry is not None and entry.oid in lost for entry in (change.before, change.after))
         ]
-        good = tuple(change for change in scanned.changes if change not in bad)
+        covered_changes = tuple(change for change in scanned.changes if change not in uncovered_changes)
         return ScanResult(
-            changes=good, uncovered={**scanned.uncovered, **{each.path: NOT_AVAILABLE for each in bad}}
+            changes=covered_changes,
+            uncovered={**scanned.uncovered, **{change.path: NOT_AVAILABLE for change in uncovered_changes}},
         )
 
     def write_tree(self) -> Tree:
@@ -180,20 +183,20 @@ class FileTracker:
 
     def store_file(self, path: bytes) -> FileEntry | RefusedFile | None:
         """Store a file as it is now. Return None if it does not exist."""
-        found = self.files.find_status(path)
-        if found is None or stat.S_ISDIR(found.st_mode):
+        status = self.files.find_status(path)
+        if status is None or stat.S_ISDIR(status.st_mode):
             return None
-        if not stat.S_ISREG(found.st_mode) and not stat.S_ISLNK(found.st_mode):
-            return RefusedFile(reason=NOT_A_FILE, stamp=stamp_of(found))
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
+            return RefusedFile(reason=NOT_A_FILE, stamp=stamp_of(status))
         try:
             entry, content, _ = self.files.read(path, limit=self._limits.max_file_bytes)
             self.objects.write(content)
         except FileTooLargeError:
-            return RefusedFile(reason=TOO_LARGE, stamp=stamp_of(found))
+            return RefusedFile(reason=TOO_LARGE, stamp=stamp_of(status))
         except SnapshotsFullError:
-            return RefusedFile(reason=NO_ROOM, stamp=stamp_of(found))
+            return RefusedFile(reason=NO_ROOM, stamp=stamp_of(status))
         except OSError:
-            return RefusedFile(reason=UNREADABLE, stamp=stamp_of(found))
+            return RefusedFile(reason=UNREADABLE, stamp=stamp_of(status))
         return entry
 
     def _is_avoided(self, path: bytes) -> bool:
@@ -211,19 +214,19 @@ class FileTracker:
     ) -> tuple[Patch, ...]:
         """Turn changes into pinned patches. Uncovered files go with the last one."""
         groups = group_changes(list(join_changes(changes)))
-        told = tuple(
+        uncovered_files = tuple(
             Uncovered(file=self.format_path(path), reason=reason)
             for path, reason in sorted(uncovered.items())
         )
-        if not groups and told:
+        if not groups and uncovered_files:
             groups = [[]]
         with share_lock(self.place.lock):
-            found = [self.make_patch(each) for each in groups]
-            pin_trees(self.place, session, (tree for each in found for tree in (each.hash, each.until)))
-        if found and told:
-            last = found[-1]
-            found[-1] = Patch(hash=last.hash, until=last.until, files=last.files, uncovered=told)
-        return tuple(found)
+            patches = [self.make_patch(group) for group in groups]
+            pin_trees(self.place, session, (tree for patch in patches for tree in (patch.hash, patch.until)))
+        if patches and uncovered_files:
+            last = patches[-1]
+            patches[-1] = Patch(hash=last.hash, until=last.until, files=last.files, uncovered=uncovered_files)
+        return tuple(patches)
 
     def make_patch(self, changes: Collection[RecordedChange]) -> Patch:
         before, after = to_states(changes)
@@ -238,17 +241,17 @@ class FileTracker:
     def fold(self, patches: Sequence[Patch]) -> Patch:
         """Combine patches into one, from the first to the last state of each file."""
         changes: dict[bytes, RecordedChange] = {}
-        for number, patch in enumerate(patches):
+        for index, patch in enumerate(patches):
             before, after = self.objects.read_state(patch.hash), self.objects.read_state(patch.until)
-            for change in _to_changes(before, after, number):
+            for change in _to_changes(before, after, index):
                 old = changes.get(change.path, change)
                 changes[change.path] = RecordedChange(
-                    change.path, old.before, change.after, number, old.had, change.has
+                    change.path, old.before, change.after, index, old.had, change.has
                 )
         # Paths that cannot exist in one tree come from different times. The first group is shown.
         folded = self.make_patch(next(iter(group_changes(list(join_changes(changes.values())))), []))
-        told = tuple({each.file: each for patch in patches for each in patch.uncovered}.values())
-        return Patch(hash=folded.hash, until=folded.until, files=folded.files, uncovered=told)
+        uncovered = tuple({each.file: each for patch in patches for each in patch.uncovered}.values())
+        return Patch(hash=folded.hash, until=folded.until, files=folded.files, uncovered=uncovered)
 
     def compare_trees(self, since: Tree, until: Tree) -> Patch:
         changes = [

@@ -26,7 +26,7 @@ class WatchedCall(Struct, frozen=True, kw_only=True, eq=False):
 
     session: SessionID
     began: int
-    seen: tuple[SeenFile, ...] = ()
+    files: tuple[SeenFile, ...] = ()
     any: bool = False
     blind: str = ""
 
@@ -37,7 +37,7 @@ class CallWatcher:
     def __init__(self, tracker: FileTracker, live: str) -> None:
         self._tracker = tracker
         self._live = live
-        self._seq = 0
+        self._last_number = 0
         self._scanned_at = 0
         self._scan_lock = asyncio.Lock()
         self._save_lock = asyncio.Lock()
@@ -49,9 +49,9 @@ class CallWatcher:
     # --- calls that announce their files ---
 
     async def open_some(self, session: SessionID, files: Sequence[str]) -> WatchedCall:
-        began = self._next()
+        began = self._next_number()
         seen = await asyncio.to_thread(self._tracker.record, files)
-        call = WatchedCall(session=session, began=began, seen=tuple(seen))
+        call = WatchedCall(session=session, began=began, files=tuple(seen))
         changes = tuple(
             RecordedChange(each.path, each.found, None, began, tuple(sorted(each.dirs)))
             for each in seen
@@ -62,12 +62,12 @@ class CallWatcher:
 
     async def close_some(self, call: WatchedCall) -> None:
         await self._record_again(call)
-        self._extras |= {each.path: each.file for each in call.seen if each.path is not None}
+        self._extras |= {each.path: each.file for each in call.files if each.path is not None}
         await self._close(call)
 
     async def _record_again(self, call: WatchedCall) -> None:
-        seen = await asyncio.to_thread(self._tracker.record_again, call.seen)
-        for before, after in zip(call.seen, seen, strict=True):
+        seen = await asyncio.to_thread(self._tracker.record_again, call.files)
+        for before, after in zip(call.files, seen, strict=True):
             self._note_change(call, before, after)
 
     def _note_change(self, call: WatchedCall, before: SeenFile, after: SeenFile) -> None:
@@ -90,7 +90,7 @@ class CallWatcher:
         if not is_same(change.before, change.after):
             had, has = tuple(sorted(change.had)), tuple(sorted(change.has))
             ledger.add(
-                RecordedChange(change.path, change.before, change.after, self._next(), had, has), began
+                RecordedChange(change.path, change.before, change.after, self._next_number(), had, has), began
             )
 
     # --- calls that may change any file ---
@@ -99,9 +99,9 @@ class CallWatcher:
         """`blind` is the reason why files cannot be compared, "" if they can."""
         async with self._scan_lock:
             blind = blind or await self._scan()
-            began = self._next()
+            began = self._next_number()
             seen = () if blind else await asyncio.to_thread(self._record_extras)
-            call = WatchedCall(session=session, began=began, seen=tuple(seen), any=True, blind=blind)
+            call = WatchedCall(session=session, began=began, files=tuple(seen), any=True, blind=blind)
             await self._open(call, None)
             return call
 
@@ -126,14 +126,14 @@ class CallWatcher:
             return await self._scan()
 
     async def _scan(self) -> str:
-        seen = [each.found for call in self._calls if call.any for each in call.seen]
+        seen = [each.found for call in self._calls if call.any for each in call.files]
         sources = {each.oid for each in seen if isinstance(each, FileEntry)}
         try:
             scanned = await asyncio.to_thread(self._tracker.scan, sources)
         except (GitError, OSError) as error:
             return f"the files could not be scanned: {error}"
         self._attribute(scanned, {each.session for each in self._calls if each.any})
-        self._scanned_at = self._next()
+        self._scanned_at = self._next_number()
         return ""
 
     def _attribute(self, scanned: ScanResult, sessions: set[SessionID]) -> None:
@@ -145,16 +145,16 @@ class CallWatcher:
 
     def _claim(self, change: ScannedChange, ledger: ChangeLedger, began: int) -> None:
         """Attribute a change to a session unless it belongs to another one."""
-        others = [each for each in self._calls if each.session != ledger.session]
-        if any(_announces(each, change.path) for each in others):
+        others = [call for call in self._calls if call.session != ledger.session]
+        if any(_announces(call, change.path) for call in others):
             return  # that session records the change itself
-        announced = [(whose, after) for whose, path, after in self._announced if path == change.path]
+        announced = [(owner, after) for owner, path, after in self._announced if path == change.path]
         is_announced = bool(announced) and is_same(announced[-1][1], change.after)
         if announced and announced[-1][0] != ledger.session:
             if is_announced:
                 return
             change = replace(change, before=announced[-1][1])
-        if not is_announced and any(each.any for each in others):
+        if not is_announced and any(call.any for call in others):
             ledger.uncovered[change.path] = CONTESTED_BY_COMMAND
         else:
             self._add(ledger, change, began)
@@ -167,12 +167,12 @@ class CallWatcher:
             return ()
         changes, uncovered = list(ledger.links), dict(ledger.uncovered)
         ledger.clear()
-        found = await asyncio.to_thread(self._tracker.make_patches, session, changes, uncovered)
-        ledger.taken = (*ledger.taken, *found)
+        patches = await asyncio.to_thread(self._tracker.make_patches, session, changes, uncovered)
+        ledger.taken = (*ledger.taken, *patches)
         await self._save(ledger)
-        return found
+        return patches
 
-    async def stored(self, session: SessionID) -> None:
+    async def mark_stored(self, session: SessionID) -> None:
         ledger = self._ledgers.get(session)
         if ledger is not None and ledger.taken:
             ledger.taken = ()
@@ -214,10 +214,10 @@ class CallWatcher:
             else:
                 await asyncio.to_thread(ledger.save)
 
-    def _next(self) -> int:
-        self._seq += 1
-        return self._seq
+    def _next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number
 
 
 def _announces(call: WatchedCall, path: bytes) -> bool:
-    return not call.any and any(each.path == path for each in call.seen)
+    return not call.any and any(each.path == path for each in call.files)

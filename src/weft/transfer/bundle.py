@@ -19,7 +19,7 @@ from weft.model.ids import SessionID
 from weft.model.part import AnyPart, CompletedState, FilePart, ToolPart
 from weft.model.transfer import ExportCounts, SessionExport, count_export
 from weft.model.wire import Wire, always, encode, encode_pretty, from_plain, parse
-from weft.transfer.document import check_parcel
+from weft.transfer.document import check_export
 from weft.version import VERSION
 
 KIND = "weft-bundle"
@@ -180,7 +180,7 @@ class Bundle:
 
     def read(self, session: BundledSession) -> SessionExport:
         plain = parse(self._read(session.file), where=session.file.name)
-        export = check_parcel(
+        export = check_export(
             from_plain(plain, SessionExport, where=session.file.name), where=session.file.name
         )
         if export.info.id != session.id or count_export(export) != session.counts:

@@ -25,10 +25,10 @@ def from_document(raw: bytes, *, where: str) -> SessionExport:
     plain = parse(raw, where=where)
     if not (isinstance(plain, dict) and isinstance(plain.get("info"), dict) and "messages" in plain):
         raise DocumentError(where, _guess_format(plain))
-    return check_parcel(from_plain(plain, SessionExport, where=where), where=where)
+    return check_export(from_plain(plain, SessionExport, where=where), where=where)
 
 
-def check_parcel(export: SessionExport, *, where: str) -> SessionExport:
+def check_export(export: SessionExport, *, where: str) -> SessionExport:
     """Return the parcel if it can be stored: every id is a valid file name, and no id occurs twice.
 
     All messages and parts get the ids of their session and message.

@@ -51,7 +51,7 @@ def rebind_path(path: str, rebinds: Sequence[Rebind]) -> str:
     return path
 
 
-def rebind_parcel(export: SessionExport, rebinds: Sequence[Rebind]) -> SessionExport:
+def rebind_export(export: SessionExport, rebinds: Sequence[Rebind]) -> SessionExport:
     """Change all paths of a parcel. For each path the first matching rebind applies."""
     meant = [rebind for rebind in rebinds if rebind.old != rebind.new]
     if not meant:
@@ -125,21 +125,21 @@ class IdRenamer:
     """Gives a parcel and everything in it new ids."""
 
     def __init__(self, export: SessionExport, why: str) -> None:
-        self._parcel = export
+        self._load_export = export
         self._why = why
         self._messages = {message.info.id for message in export.messages}
 
     def export(self) -> SessionExport:
-        info = self._parcel.info
+        info = self._load_export.info
         revert = info.revert
         session = SessionID(rename_id(info.id, self._why))
         return replace(
-            self._parcel,
+            self._load_export,
             # A shared link belongs to the original.
             info=replace(
                 info, id=session, share=None, revert=None if revert is None else self._revert(revert)
             ),
-            messages=tuple(self._message(message, session) for message in self._parcel.messages),
+            messages=tuple(self._message(message, session) for message in self._load_export.messages),
         )
 
     def _revert(self, revert: SessionRevert) -> SessionRevert:

@@ -31,7 +31,7 @@ from weft.transfer.rebind import (
     Rebind,
     find_origin_checkout,
     find_rebinds,
-    rebind_parcel,
+    rebind_export,
     rebind_path,
 )
 
@@ -197,7 +197,7 @@ class SessionImporter:
     async def _decide(self, export: SessionExport) -> PlannedImport:
         candidate, copied = export, False
         while (present := await self._find(candidate.info.id)) is not None:
-            here = rebind_parcel(candidate, find_rebinds(candidate, present))
+            here = rebind_export(candidate, find_rebinds(candidate, present))
             planned = _join(here, present)
             if planned is not None:
                 return await self._move_to_project(planned)
@@ -223,7 +223,7 @@ class SessionImporter:
             project = self._place.project.id
         elif not await self._is_known(project):
             project = await self._find_recorded(directory)
-        bound = rebind_parcel(export, rebinds)
+        bound = rebind_export(export, rebinds)
         parent = export.info.parent_id
         info = replace(
             bound.info,

@@ -47,44 +47,43 @@ class ProjectTrust:
     """The trust in the project of one directory."""
 
     def __init__(self, scope: ConfigScope) -> None:
-        self._situation = scope
+        self._scope = scope
         self._records = TrustRecords(scope.paths)
         self.root = find_root(scope)
 
     def get_status(self) -> TrustStatus:
         """Return whether the project is trusted now, and why."""
-        if self._situation.env.get("WEFT_TRUST") == "1":
+        if self._scope.env.get("WEFT_TRUST") == "1":
             return TrustStatus(trusted=True, why="environment")
         if self._is_configured():
             return TrustStatus(trusted=True, why="configured")
-        found = self._records.find(self.root)
-        if found is None:
+        record = self._records.find(self.root)
+        if record is None:
             return TrustStatus(trusted=False, why="unknown")
-        changes = self._changes(found)
+        changes = self._list_changes(record)
         if changes:
             return TrustStatus(trusted=False, why="changed", changes=changes)
-        return TrustStatus(trusted=not found.refused, why="refused" if found.refused else "given")
+        return TrustStatus(trusted=not record.refused, why="refused" if record.refused else "given")
 
     def list_held_back(self) -> list[HeldItem]:
         """Return everything of the project that has no effect while it is not trusted."""
-        untrusted = replace(self._situation, trusted=False)
+        untrusted = replace(self._scope, trusted=False)
         return list_held_back(load_config(untrusted), untrusted)
 
     def take_fingerprint(self) -> Fingerprint:
-        """Return the fingerprint of the current content. Take it before showing anything, so that it is what the
-        person saw."""
-        return take_fingerprint(self._situation)
+        """Return the fingerprint of the current content. Take it before showing anything, so that it is what the person saw."""
+        return take_fingerprint(self._scope)
 
-    def trust(self, now: int, seen: Fingerprint | None = None) -> TrustRecord:
-        """Trust the project as it was `seen`, or as it is now. Files that were trusted before stay trusted."""
-        found = self._records.find(self.root)
-        before = {} if found is None or found.refused else found.files
-        files = self.take_fingerprint() if seen is None else seen
-        return self._records.put(self.root, files=before | files, time=now)
+    def trust(self, now: int, fingerprint: Fingerprint | None = None) -> TrustRecord:
+        """Trust the project as in the `fingerprint`, or as it is now. Files that were trusted before stay trusted."""
+        record = self._records.find(self.root)
+        trusted_files = {} if record is None or record.refused else record.files
+        files = self.take_fingerprint() if fingerprint is None else fingerprint
+        return self._records.put(self.root, files=trusted_files | files, time=now)
 
-    def refuse(self, now: int, seen: Fingerprint | None = None) -> TrustRecord:
-        """Record that the person refused to trust what was `seen`, or what is there now."""
-        files = self.take_fingerprint() if seen is None else seen
+    def refuse(self, now: int, fingerprint: Fingerprint | None = None) -> TrustRecord:
+        """Record that the person refused to trust the project as in the `fingerprint`, or as it is now."""
+        files = self.take_fingerprint() if fingerprint is None else fingerprint
         return self._records.put(self.root, files=files, time=now, refused=True)
 
     def revoke(self) -> bool:
@@ -92,31 +91,33 @@ class ProjectTrust:
         return self._records.remove(self.root)
 
     def _is_configured(self) -> bool:
-        configured = find_own_setting(self._situation.paths, TRUSTED_KEY)
-        known = {self._situation.worktree, self.root}
+        configured = find_own_setting(self._scope.paths, TRUSTED_KEY)
+        roots = {self._scope.worktree, self.root}
         return isinstance(configured, list) and any(
-            isinstance(each, str) and (each in known or os.path.realpath(each) == self.root)
-            for each in configured
+            isinstance(path, str) and (path in roots or os.path.realpath(path) == self.root)
+            for path in configured
         )
 
-    def _changes(self, found: TrustRecord) -> tuple[TrustChange, ...]:
+    def _list_changes(self, record: TrustRecord) -> tuple[TrustChange, ...]:
         try:
-            now = take_fingerprint(self._situation)
+            current = take_fingerprint(self._scope)
         except DirectoryError as error:
             return (TrustChange(what="changed", name=str(error)),)
         return tuple(
-            TrustChange(what="changed" if name in found.files else "new", name=name)
-            for name, digest in now.items()
-            if found.files.get(name) != digest
+            TrustChange(what="changed" if name in record.files else "new", name=name)
+            for name, digest in current.items()
+            if record.files.get(name) != digest
         )
 
 
-def open_trust(directory: str, env: Mapping[str, str]) -> ProjectTrust:
+def get_trust(directory: str, env: Mapping[str, str]) -> ProjectTrust:
     """Return the trust in the project around a directory."""
-    at = find_checkout(directory, fake_vcs=env.get("OPENCODE_FAKE_VCS", ""))
-    worktree = at.top or os.sep
+    checkout = find_checkout(directory, fake_vcs=env.get("OPENCODE_FAKE_VCS", ""))
+    worktree = checkout.top or os.sep
     return ProjectTrust(
-        ConfigScope(directory=at.directory, worktree=worktree, paths=paths_from(env), env=env, trusted=False)
+        ConfigScope(
+            directory=checkout.directory, worktree=worktree, paths=paths_from(env), env=env, trusted=False
+        )
     )
 
 
@@ -139,7 +140,7 @@ def list_held_back(loaded: LoadedConfig, scope: ConfigScope) -> list[HeldItem]:
 
 def to_warning(scope: ConfigScope, held: list[HeldItem]) -> ConfigError:
     """Return a one-line warning that names what was held back."""
-    names = [f"{each.kind} {each.name}" for each in held]
+    names = [f"{item.kind} {item.name}" for item in held]
     more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
     message = f"not trusted, so held back: {', '.join(names[:MAX_SHOWN])}{more}; see: weft trust --show"
     return ConfigError(find_root(scope), message)

@@ -21,7 +21,7 @@ MAX_FILES = 5000
 MAX_BYTES = 256 << 20
 CHUNK_BYTES = 1 << 20
 
-# Written there by weft, OpenCode and Python themselves.
+# weft, OpenCode and Python write these themselves.
 IGNORED_DIRECTORIES = frozenset({"node_modules", "plans", "__pycache__", ".git"})
 IGNORED_FILES = frozenset({".gitignore", "package.json", "package-lock.json", "bun.lock", "bun.lockb"})
 
@@ -33,18 +33,17 @@ def find_root(scope: ConfigScope) -> str:
 
 
 def take_fingerprint(scope: ConfigScope) -> dict[str, str]:
-    """Return the hash of each file that matters, by its path from the root. Raise `DirectoryError` if there are too
-    many."""
+    """Return the hash of each file that matters, by its path from the root. Raise `DirectoryError` if there are too many."""
     root = find_root(scope)
     # Loading has no effect, and here we must see what would be held back.
     loaded = load_config(replace(scope, trusted=True))
     fingerprint: dict[str, str] = {}
     size = 0
     for path in dict.fromkeys((*_list_files(scope), *_list_named(loaded, scope, root))):
-        found = _hash_file(path)
-        if found is None:
+        hashed = _hash_file(path)
+        if hashed is None:
             continue
-        digest, length = found
+        digest, length = hashed
         size += length
         if len(fingerprint) >= MAX_FILES or size > MAX_BYTES:
             raise DirectoryError(root, "it contains more files than weft can check for trust")
@@ -80,14 +79,14 @@ def _list_files(scope: ConfigScope) -> Iterator[str]:
 
 
 def _walk(top: str) -> Iterator[str]:
-    seen: set[str] = set()
-    for directory, below, files in os.walk(top, followlinks=True):
+    visited: set[str] = set()
+    for directory, subdirectories, files in os.walk(top, followlinks=True):
         real = os.path.realpath(directory)
-        if real in seen or len(seen) >= MAX_FILES:
-            below.clear()
+        if real in visited or len(visited) >= MAX_FILES:
+            subdirectories.clear()
             continue
-        seen.add(real)
-        below[:] = sorted(name for name in below if name not in IGNORED_DIRECTORIES)
+        visited.add(real)
+        subdirectories[:] = sorted(name for name in subdirectories if name not in IGNORED_DIRECTORIES)
         yield from (os.path.join(directory, name) for name in sorted(files) if name not in IGNORED_FILES)
 
 

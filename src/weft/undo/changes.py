@@ -13,7 +13,7 @@ from weft.model.diff import MAX_FILES, FileDiff, Patch, cap_diffs
 from weft.model.session import SessionSummary
 from weft.snapshot.contract import Snapshots
 
-REMEMBERED: Final = 32
+MAX_CACHED_TOTALS: Final = 32
 
 
 class ChangeSum(Struct, frozen=True, kw_only=True):
@@ -51,42 +51,42 @@ class ChangeTotals:
     def root(self) -> str:
         return self._root.rstrip("/") or "/"
 
-    async def add_up(self, of: str, patches: Sequence[Patch]) -> ChangeSum | None:
-        """Return the total of these patches, or None if git cannot tell. `of` is the id of their session or message, for the cache."""
+    async def add_up(self, key: str, patches: Sequence[Patch]) -> ChangeSum | None:
+        """Return the total of these patches, or None if git cannot tell. `key` is the id of their session or message, for the cache."""
         if not patches:
-            self._totals.pop(of, None)
+            self._totals.pop(key, None)
             return ChangeSum()
         try:
-            known = await self._extend(of, tuple(patches))
-            if known.diffs:
-                diffs = cap_diffs([known.diffs[name] for name in sorted(known.diffs)])
-                known = replace(known, diffs={diff.file: diff for diff in diffs})
+            total = await self._extend(key, tuple(patches))
+            if total.diffs:
+                diffs = cap_diffs([total.diffs[name] for name in sorted(total.diffs)])
+                total = replace(total, diffs={diff.file: diff for diff in diffs})
             else:
-                diffs = await self._snapshots.diff(known.folded.hash, known.folded.until)
+                diffs = await self._snapshots.diff(total.folded.hash, total.folded.until)
         except (GitError, SnapshotMissingError, OSError):
-            self._totals.pop(of, None)
+            self._totals.pop(key, None)
             return None
-        self._remember(of, known)
-        return ChangeSum(diffs=diffs, files=len(known.folded.files))
+        self._cache(key, total)
+        return ChangeSum(diffs=diffs, files=len(total.folded.files))
 
-    async def _extend(self, of: str, patches: tuple[Patch, ...]) -> _Total:
+    async def _extend(self, key: str, patches: tuple[Patch, ...]) -> _Total:
         """Add the new patches to the cached total of the others, if there is one."""
-        known = self._totals.get(of)
-        if known is None or not known.diffs or patches[: len(known.patches)] != known.patches:
-            return await self._begin(patches)
-        new = patches[len(known.patches) :]
+        cached = self._totals.get(key)
+        if cached is None or not cached.diffs or patches[: len(cached.patches)] != cached.patches:
+            return await self._compute(patches)
+        new = patches[len(cached.patches) :]
         if not new:
-            return known
+            return cached
         try:
-            folded = await self._snapshots.fold((known.folded, *new))
+            folded = await self._snapshots.fold((cached.folded, *new))
         except SnapshotMissingError:  # garbage collection removed it: totals are not pinned
-            return await self._begin(patches)
+            return await self._compute(patches)
         names = {file for patch in new for file in patch.files}
-        diffs = {file: diff for file, diff in known.diffs.items() if self._root + file not in names}
+        diffs = {file: diff for file, diff in cached.diffs.items() if self._root + file not in names}
         diffs |= await self._read_diffs(folded, sorted(names))
         return self._to_total(patches, folded, diffs)
 
-    async def _begin(self, patches: tuple[Patch, ...]) -> _Total:
+    async def _compute(self, patches: tuple[Patch, ...]) -> _Total:
         folded = await self._fold(patches)
         return self._to_total(patches, folded, await self._read_diffs(folded, None))
 
@@ -97,8 +97,8 @@ class ChangeTotals:
         )
 
     async def _read_diffs(self, folded: Patch, files: Sequence[str] | None) -> dict[str, FileDiff]:
-        found = await self._snapshots.diff(folded.hash, folded.until, files)
-        return {diff.file: diff for diff in found}
+        diffs = await self._snapshots.diff(folded.hash, folded.until, files)
+        return {diff.file: diff for diff in diffs}
 
     async def _fold(self, patches: Sequence[Patch]) -> Patch:
         """Fold patches into one, without those whose snapshots are gone."""
@@ -114,14 +114,14 @@ class ChangeTotals:
             return False
         return True
 
-    def _remember(self, of: str, known: _Total) -> None:
-        self._totals[of] = known
-        self._totals.move_to_end(of)
-        while len(self._totals) > REMEMBERED:
+    def _cache(self, key: str, total: _Total) -> None:
+        self._totals[key] = total
+        self._totals.move_to_end(key)
+        while len(self._totals) > MAX_CACHED_TOTALS:
             self._totals.popitem(last=False)
 
 
 def is_within(root: str, patches: Iterable[Patch]) -> bool:
     """Return True if all changed files are in a directory."""
-    below = root.rstrip("/") + "/"
-    return all(file.startswith(below) for patch in patches for file in patch.files)
+    prefix = root.rstrip("/") + "/"
+    return all(file.startswith(prefix) for patch in patches for file in patch.files)

@@ -38,27 +38,27 @@ async def clean_up(
         return session, []
     cut = cut_at_revert(session.revert, history)
     await update_ledger(undoer.journal, session.id, [message.info for message in history])
-    removed = [*list_removals(cut), *_list_todo_events(session, cut)]
-    if removed:
-        await undoer.journal.commit(*removed)
+    events = [*list_removals(cut), *_list_todo_events(session, cut)]
+    if events:
+        await undoer.journal.commit(*events)
     undone = get_weft_data(session).undo
     session = await undoer.update_session(
         session.id,
         list_patches(cut.kept),
-        lambda it: with_weft_data(replace(it, revert=None), replace(get_weft_data(it), undo=())),
+        lambda stored: with_weft_data(replace(stored, revert=None), replace(get_weft_data(stored), undo=())),
     )
     await undoer.release_trees(
-        session.id, get_history_trees(cut.gone) | get_patch_trees(undone), still=cut.kept
+        session.id, get_history_trees(cut.removed) | get_patch_trees(undone), remaining=cut.kept
     )
-    return session, removed
+    return session, events
 
 
 def list_removals(cut: HistoryCut) -> Iterator[Durable]:
     """Yield the removal of whole messages, and of parts for the message that is cut."""
-    stays = {message.info.id for message in cut.kept}
-    for message in cut.gone:
+    kept_ids = {message.info.id for message in cut.kept}
+    for message in cut.removed:
         session, id = message.info.session_id, message.info.id
-        if id not in stays:
+        if id not in kept_ids:
             yield MessageRemoved(session_id=session, message_id=id)
             continue
         for part in message.parts:
@@ -67,7 +67,7 @@ def list_removals(cut: HistoryCut) -> Iterator[Durable]:
 
 def _list_todo_events(session: Session, cut: HistoryCut) -> Iterator[Durable]:
     """Yield the todo list of the messages that stay, if the others changed it."""
-    if find_todos(cut.gone) is not None:
+    if find_todos(cut.removed) is not None:
         yield TodoUpdated(session_id=session.id, todos=find_todos(cut.kept) or ())
 
 
@@ -77,9 +77,9 @@ def find_todos(messages: Iterable[MessageWithParts]) -> tuple[Todo, ...] | None:
     for message in messages:
         for part in message.parts:
             match part:
-                case ToolPart(tool=tool, state=CompletedState(input=given)) if tool == TODO_TOOL:
+                case ToolPart(tool=tool, state=CompletedState(input=input)) if tool == TODO_TOOL:
                     with suppress(DocumentError):
-                        found = from_plain(given.get("todos", []), tuple[Todo, ...])
+                        found = from_plain(input.get("todos", []), tuple[Todo, ...])
                 case _:
                     pass
     return found
@@ -93,9 +93,9 @@ async def pin_session(undoer: Undoer, session: Session) -> None:
         await undoer.snapshots.pin(session.id, sorted(trees))
 
 
-async def release_sessions(undoer: Undoer, gone: Iterable[Session]) -> None:
+async def release_sessions(undoer: Undoer, removed: Iterable[Session]) -> None:
     """Release the snapshots of removed sessions."""
-    for session in gone:
+    for session in removed:
         await undoer.snapshots.release(session.id)
 
 
@@ -103,14 +103,14 @@ async def list_message_diffs(undoer: Undoer, message: MessageWithParts) -> list[
     """Return the file changes of a prompt or of an answer; empty if they can no longer be read."""
     if isinstance(message.info, UserMessage):
         return list_diffs(message)
-    found = await undoer.totals.add_up(message.info.id, list_patches([message]))
-    return [] if found is None else list(found.diffs)
+    total = await undoer.totals.add_up(message.info.id, list_patches([message]))
+    return [] if total is None else list(total.diffs)
 
 
 async def make_diff_text(undoer: Undoer, messages: Iterable[MessageWithParts]) -> str:
     """Return the file changes of messages as one unified diff; empty if they can no longer be read."""
     try:
-        whole = await undoer.snapshots.fold(list_patches(messages))
-        return await undoer.snapshots.diff_text(whole.hash, whole.until)
+        patch = await undoer.snapshots.fold(list_patches(messages))
+        return await undoer.snapshots.diff_text(patch.hash, patch.until)
     except (GitError, SnapshotMissingError):
         return ""

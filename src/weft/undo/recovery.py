@@ -34,29 +34,29 @@ class Undoer(Struct, frozen=True, kw_only=True):
     opencode_snapshots: str = ""
 
     async def update_session(
-        self, session: SessionID, patches: Sequence[Patch], editor: SessionEditor = lambda it: it
+        self, session: SessionID, patches: Sequence[Patch], editor: SessionEditor = lambda stored: stored
     ) -> Session:
         """Change a session, and store its total of file changes. `patches` are all its patches."""
-        found = await self.totals.add_up(session, patches)
+        total = await self.totals.add_up(session, patches)
         now = self.clock.now()
 
-        def edited(it: Session) -> Session:
-            it = editor(it)
-            it = it if found is None else replace(it, summary=found.summary)
-            return replace(it, time=replace(it.time, updated=max(now, it.time.updated)))
+        def apply(stored: Session) -> Session:
+            stored = editor(stored)
+            stored = stored if total is None else replace(stored, summary=total.summary)
+            return replace(stored, time=replace(stored.time, updated=max(now, stored.time.updated)))
 
-        if found is not None:
-            await self.journal.commit(SessionDiffed(session_id=session, diff=found.diffs))
+        if total is not None:
+            await self.journal.commit(SessionDiffed(session_id=session, diff=total.diffs))
         # Last: whether restored files stay restored depends on this change being stored.
-        return await self.journal.edit(session, edited)
+        return await self.journal.edit(session, apply)
 
     async def release_trees(
-        self, session: SessionID, gone: Iterable[Tree], *, still: Iterable[MessageWithParts]
+        self, session: SessionID, trees: Iterable[Tree], *, remaining: Iterable[MessageWithParts]
     ) -> None:
         """Release snapshots, unless remaining messages name them or files still have to be restored from them."""
         if await self.snapshots.is_unsettled(session):
             return
-        await self.snapshots.unpin(session, sorted({*gone} - get_history_trees(still)))
+        await self.snapshots.unpin(session, sorted({*trees} - get_history_trees(remaining)))
 
 
 async def recover(undoer: Undoer) -> list[WeftError]:
@@ -65,7 +65,7 @@ async def recover(undoer: Undoer) -> list[WeftError]:
     Return the errors of what could not be settled. That waits for the next opening, and does not keep anybody from working.
     """
 
-    async def wanted(session: SessionID, note: str) -> bool:
+    async def is_recorded(session: SessionID, note: str) -> bool:
         try:
             return get_weft_data(await undoer.store.get_session(session)).restored == note
         except UnreadableError:
@@ -74,12 +74,12 @@ async def recover(undoer: Undoer) -> list[WeftError]:
             return False
 
     try:
-        found = await undoer.snapshots.recover(wanted)
+        report = await undoer.snapshots.recover(is_recorded)
     except (WeftError, OSError) as error:
         return [_to_unsettled_error("the undo of a dead process", error)]
     unsettled: list[WeftError] = []
-    for session in dict.fromkeys(session for session, _ in found.patches):
-        patches = [patch for whose, patch in found.patches if whose == session]
+    for session in dict.fromkeys(session for session, _ in report.patches):
+        patches = [patch for owner, patch in report.patches if owner == session]
         try:
             await _settle(undoer, session, patches)
         except (WeftError, OSError) as error:
@@ -100,19 +100,19 @@ async def _settle(undoer: Undoer, session: SessionID, patches: Sequence[Patch]) 
         raise  # its snapshots are needed when it is repaired
     except NotFoundError:
         await undoer.snapshots.release(session)
-    await undoer.snapshots.stored(session)
+    await undoer.snapshots.mark_stored(session)
 
 
 async def _store(undoer: Undoer, session: SessionID, patches: Sequence[Patch], call_id: str = "") -> None:
     """Store patches with the last answer, which was cut short, and with the call in the parent that started the session."""
     info = await undoer.store.get_session(session)
     history = await undoer.store.list_messages(session)
-    known = {(patch.hash, patch.until) for patch in list_patches(history)}
-    new = [patch for patch in patches if (patch.hash, patch.until) not in known]
+    stored_trees = {(patch.hash, patch.until) for patch in list_patches(history)}
+    new = [patch for patch in patches if (patch.hash, patch.until) not in stored_trees]
     answer = _find_last_answer(history)
     if new and answer is not None:
-        owned = [WeftPatchData(patch=patch, call_id=call_id) for patch in new]
-        await undoer.journal.commit(*(PartUpdated(part=_make_part(undoer, answer, own)) for own in owned))
+        data = [WeftPatchData(patch=patch, call_id=call_id) for patch in new]
+        await undoer.journal.commit(*(PartUpdated(part=_make_part(undoer, answer, each)) for each in data))
         history = await undoer.store.list_messages(session)
         await undoer.update_session(session, list_patches(cut_at_revert(info.revert, history).kept))
     if info.parent_id is not None:
@@ -145,12 +145,12 @@ def _find_last_answer(history: Sequence[MessageWithParts]) -> AssistantMessage |
     return next(answers, None)
 
 
-def _make_part(undoer: Undoer, answer: AssistantMessage, own: WeftPatchData) -> PatchPart:
+def _make_part(undoer: Undoer, answer: AssistantMessage, data: WeftPatchData) -> PatchPart:
     return PatchPart(
         id=undoer.mint.part(),
         session_id=answer.session_id,
         message_id=answer.id,
-        hash=own.patch.hash,
+        hash=data.patch.hash,
         files=(),
-        weft=own,
+        weft=data,
     )

@@ -31,9 +31,9 @@ from weft.snapshot.contract import Restoration, RestorePlan
 from weft.undo.changes import is_within
 from weft.undo.recovery import Undoer, recover
 
-DIFF_LIMIT: Final = 256 << 10
-COMMANDS: Final = "changes that commands made to ignored files, nested repositories and files outside the project are not undone"
-_HEAD: Final = "diff --git "
+MAX_DIFF_CHARS: Final = 256 << 10
+COMMAND_CAUTION: Final = "changes that commands made to ignored files, nested repositories and files outside the project are not undone"
+_FILE_HEADER: Final = "diff --git "
 
 
 RevertTarget = tuple[MessageID, PartID | None]
@@ -59,11 +59,11 @@ async def revert(
     """Undo back to a message, or to a part of one. If the session is undone already, this may go further back or forward."""
     point = find_point(history, *to)
     cut = cut_history(history, point)
-    _check_foreign_mark(session, history, cut.gone)
+    _check_opencode_undo(session, history, cut.removed)
     undone = get_weft_data(session).undo
-    plan = _make_plan(undoer, session, [*list_patches(cut.gone), *undone], scope)
-    others = _select([*list_unrecorded_files(cut.gone), *list_foreign_files(cut.gone)], scope)
-    caution = COMMANDS if scope.files is None and has_commands(cut.gone) else ""
+    plan = _make_plan(undoer, session, [*list_patches(cut.removed), *undone], scope)
+    others = _select([*list_unrecorded_files(cut.removed), *list_foreign_files(cut.removed)], scope)
+    caution = COMMAND_CAUTION if scope.files is None and has_commands(cut.removed) else ""
     if scope.dry_run:
         preview = await undoer.snapshots.preview(plan)
         return RevertResult(session=session, files=_list_fates(preview, others), caution=caution)
@@ -78,8 +78,8 @@ async def revert(
         changed = await undoer.update_session(
             session.id,
             list_patches(cut.kept),
-            lambda it: with_weft_data(
-                replace(it, revert=mark), replace(get_weft_data(it), undo=redo, restored=plan.note)
+            lambda stored: with_weft_data(
+                replace(stored, revert=mark), replace(get_weft_data(stored), undo=redo, restored=plan.note)
             ),
         )
     return RevertResult(session=changed, files=_list_fates(restored, others), caution=caution)
@@ -96,49 +96,49 @@ async def unrevert(
     if session.revert is None:
         return RevertResult(session=session)
     cut = cut_at_revert(session.revert, history)
-    undone = (*await _read_opencode_undo(undoer, session, cut.gone, scope), *get_weft_data(session).undo)
+    undone = (*await _read_opencode_undo(undoer, session, cut.removed, scope), *get_weft_data(session).undo)
     plan = _make_plan(undoer, session, undone, scope)
-    foreign = _select(list_foreign_files(cut.gone), scope)
+    foreign = _select(list_foreign_files(cut.removed), scope)
     if scope.dry_run:
         preview = await undoer.snapshots.preview(plan)
         return RevertResult(session=session, files=_list_fates(preview, foreign))
     async with _restore(undoer, plan) as restored:
-        back = await undoer.update_session(
+        changed = await undoer.update_session(
             session.id,
             list_patches(history),
-            lambda it: with_weft_data(
-                replace(it, revert=None), replace(get_weft_data(it), undo=(), restored=plan.note)
+            lambda stored: with_weft_data(
+                replace(stored, revert=None), replace(get_weft_data(stored), undo=(), restored=plan.note)
             ),
         )
-    spent = undone if restored.undo is None else (*undone, restored.undo)
-    await undoer.release_trees(session.id, get_patch_trees(spent), still=history)
-    return RevertResult(session=back, files=_list_fates(restored, foreign))
+    released = undone if restored.undo is None else (*undone, restored.undo)
+    await undoer.release_trees(session.id, get_patch_trees(released), remaining=history)
+    return RevertResult(session=changed, files=_list_fates(restored, foreign))
 
 
 # --- undone by OpenCode ---
 
 
 async def _read_opencode_undo(
-    undoer: Undoer, session: Session, gone: Sequence[MessageWithParts], scope: RevertScope
+    undoer: Undoer, session: Session, removed: Sequence[MessageWithParts], scope: RevertScope
 ) -> tuple[Patch, ...]:
     """Return the file changes that OpenCode made when it undid the session."""
     snapshot = None if session.revert is None else session.revert.snapshot
-    left = find_opencode_trees(gone)
-    if snapshot is None or not left or scope.files == ():
+    trees = find_opencode_trees(removed)
+    if snapshot is None or not trees or scope.files == ():
         return ()
     git_dir = os.path.join(undoer.opencode_snapshots, session.project_id)
-    return (await undoer.snapshots.borrow(git_dir, snapshot, left),)
+    return (await undoer.snapshots.borrow(git_dir, snapshot, trees),)
 
 
-def _check_foreign_mark(
-    session: Session, history: Sequence[MessageWithParts], gone: Sequence[MessageWithParts]
+def _check_opencode_undo(
+    session: Session, history: Sequence[MessageWithParts], removed: Sequence[MessageWithParts]
 ) -> None:
     """Raise `InvalidInputError` if messages would be redone without the files that OpenCode undid with them."""
     if session.revert is None or session.revert.snapshot is None:
         return
     if (
-        not find_opencode_trees(cut_at_revert(session.revert, history).gone).keys()
-        <= find_opencode_trees(gone).keys()
+        not find_opencode_trees(cut_at_revert(session.revert, history).removed).keys()
+        <= find_opencode_trees(removed).keys()
     ):
         raise InvalidInputError(
             "message",
@@ -153,14 +153,14 @@ def _check_foreign_mark(
 def _make_plan(undoer: Undoer, session: Session, patches: Iterable[Patch], scope: RevertScope) -> RestorePlan:
     if scope.files == ():
         patches = ()
-    wanted = tuple(patches)
-    if not is_within(undoer.totals.root, wanted):
+    selected = tuple(patches)
+    if not is_within(undoer.totals.root, selected):
         raise InvalidInputError(
             "session",
             f"it changed files outside of {undoer.totals.root}",
             hint=f"undo it from its own directory: --dir {session.directory}",
         )
-    return RestorePlan(session=session.id, patches=wanted, files=scope.files, note=undoer.mint.part())
+    return RestorePlan(session=session.id, patches=selected, files=scope.files, note=undoer.mint.part())
 
 
 @asynccontextmanager
@@ -187,14 +187,14 @@ async def _make_diff(undoer: Undoer, redo: Sequence[Patch]) -> str | None:
     """Return the changes since the session was first undone, as a unified diff. Screens list its files."""
     if not redo:
         return None
-    whole = await undoer.snapshots.fold(redo)
-    text = await undoer.snapshots.diff_text(whole.hash, whole.until)
+    patch = await undoer.snapshots.fold(redo)
+    text = await undoer.snapshots.diff_text(patch.hash, patch.until)
     return cut_diff(text) or None
 
 
-def cut_diff(text: str, limit: int = DIFF_LIMIT) -> str:
+def cut_diff(text: str, limit: int = MAX_DIFF_CHARS) -> str:
     """Cut a unified diff to a limit, at the end of a file."""
     if len(text) <= limit:
         return text
-    end = text.rfind(f"\n{_HEAD}", 0, limit)
+    end = text.rfind(f"\n{_FILE_HEADER}", 0, limit)
     return text[: end + 1]

@@ -14,7 +14,7 @@ from weft.context.exclusions import MEDIA, SIGNATURE, exclude_refused, make_refu
 from weft.context.history import since_compaction, to_model_messages
 from weft.context.notes import list_note_parts
 from weft.context.reminders import add_reminders
-from weft.context.view import REMEMBERED, View, Views
+from weft.context.view import MAX_CACHED_VIEWS, View, Views
 from weft.model.failure import ApiData, ApiFailure
 from weft.model.ids import MessageID, PartID, SessionID
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts, UserMessage
@@ -128,9 +128,9 @@ def test_a_message_that_did_not_change_gives_the_same_turns_again() -> None:
 
 def test_a_run_goes_on_with_the_view_of_the_one_before_it() -> None:
     views = Views()
-    with views.of(SessionID("ses_1")) as first:
+    with views.lend(SessionID("ses_1")) as first:
         pass
-    with views.of(SessionID("ses_1")) as again, views.of(SessionID("ses_2")) as other:
+    with views.lend(SessionID("ses_1")) as again, views.lend(SessionID("ses_2")) as other:
         assert again is first
         assert other is not first
 
@@ -138,10 +138,10 @@ def test_a_run_goes_on_with_the_view_of_the_one_before_it() -> None:
 def test_only_the_last_few_views_are_kept() -> None:
     views = Views()
     kept = []
-    for number in range(REMEMBERED + 1):
-        with views.of(SessionID(f"ses_{number}")) as view:
+    for number in range(MAX_CACHED_VIEWS + 1):
+        with views.lend(SessionID(f"ses_{number}")) as view:
             kept.append(view)
-    with views.of(SessionID("ses_1")) as second, views.of(SessionID("ses_0")) as first:
+    with views.lend(SessionID("ses_1")) as second, views.lend(SessionID("ses_0")) as first:
         assert second is kept[1]
         assert first is not kept[0]
 
@@ -150,11 +150,11 @@ def test_a_run_that_broke_off_leaves_no_view() -> None:
     views, left = Views(), []
 
     def break_off() -> None:
-        with views.of(SessionID("ses_1")) as view:
+        with views.lend(SessionID("ses_1")) as view:
             left.append(view)
             raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
         break_off()
-    with views.of(SessionID("ses_1")) as next_one:
+    with views.lend(SessionID("ses_1")) as next_one:
         assert next_one is not left[0]

@@ -74,17 +74,17 @@ def test_the_last_step_an_agent_may_take_is_marked_and_then_it_ends() -> None:
     first = asked("U1", 1)
     going = [first, answered("A1", 2, "U1", called("A1"))]
 
-    assert decide([first], taken=0, limit=2) == ModelStep(prompt_of(first))
-    assert decide(going, taken=1, limit=2) == ModelStep(prompt_of(first), last=True)
-    assert decide(going, taken=2, limit=2) == StopRun()
+    assert decide([first], steps_taken=0, step_limit=2) == ModelStep(prompt_of(first))
+    assert decide(going, steps_taken=1, step_limit=2) == ModelStep(prompt_of(first), last=True)
+    assert decide(going, steps_taken=2, step_limit=2) == StopRun()
 
 
 @given(st.integers(1, 5), st.integers(0, 8))
 def test_a_run_ends_by_itself_within_its_limit(limit: int, wants: int) -> None:
-    """However many calls a model makes, it gets `limit` steps and no more."""
+    """However many calls a model makes, it gets `step_limit` steps and no more."""
     history = [asked("U1", 1)]
     taken = 0
-    while isinstance(decide(history, taken=taken, limit=limit), ModelStep):
+    while isinstance(decide(history, steps_taken=taken, step_limit=limit), ModelStep):
         taken += 1
         more = taken <= wants
         id = f"A{taken}"

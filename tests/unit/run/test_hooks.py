@@ -25,7 +25,7 @@ async def test_a_request_without_plugins_is_the_same_request() -> None:
     asked = ChatRequest(session_id=SESSION, agent="build", model=MODEL, message=None)
     view = View()
     seen = view.show([], MODEL, plan_files=False)
-    assert await apply_request_hooks(NO_HOOKS, request, asked, most=1000) is request
+    assert await apply_request_hooks(NO_HOOKS, request, asked, output_limit=1000) is request
     assert await apply_message_hooks(NO_HOOKS, SESSION, seen, view, MODEL) is seen
 
 

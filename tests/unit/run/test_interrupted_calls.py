@@ -11,7 +11,7 @@ from weft.model.input import SessionInput
 from weft.model.part import CallTime, ErrorState, ToolPart
 from weft.model.permission import Rule
 from weft.provider.scripted import Say, UseTool
-from weft.run.doom import NOT_AGAIN, is_unclear
+from weft.run.doom import NOT_REPEATED, was_interrupted
 from weft.session.settle import INTERRUPTED
 from weft.store.memory import MemoryStore
 
@@ -27,12 +27,14 @@ def test_only_the_last_call_alike_counts_and_only_if_it_was_cut_off() -> None:
     before = [asked("U1", 1), answered("A1", 2, "U1", cut_off("bash", {"command": "make"}))]
     done = answered("A2", 3, "U1", replace(called("A2", 2, "bash"), state=called("A2").state))
 
-    assert is_unclear(before, "c", "bash", {"command": "make"})
-    assert not is_unclear(before, "c", "bash", {"command": "make test"})
-    assert not is_unclear(before, "call_1", "bash", {"command": "make"})
-    assert not is_unclear([*before, done], "c", "bash", {"x": 1})
-    assert not is_unclear([answered("A1", 2, "U1", cut_off("read", WORDS))], "c", "read", WORDS)
-    assert not is_unclear([answered("A1", 2, "U1", cut_off("bash", WORDS, "exit 1"))], "c", "bash", WORDS)
+    assert was_interrupted(before, "c", "bash", {"command": "make"})
+    assert not was_interrupted(before, "c", "bash", {"command": "make test"})
+    assert not was_interrupted(before, "call_1", "bash", {"command": "make"})
+    assert not was_interrupted([*before, done], "c", "bash", {"x": 1})
+    assert not was_interrupted([answered("A1", 2, "U1", cut_off("read", WORDS))], "c", "read", WORDS)
+    assert not was_interrupted(
+        [answered("A1", 2, "U1", cut_off("bash", WORDS, "exit 1"))], "c", "bash", WORDS
+    )
 
 
 async def outcome(house: House) -> ToolPart:
@@ -59,7 +61,7 @@ async def test_it_is_asked_about_and_without_an_answer_it_is_not_made() -> None:
     async with open_house(*script, store=MemoryStore(), rules=rules) as house:
         state = (await outcome(house)).state
         assert isinstance(state, ErrorState)
-        assert state.error == NOT_AGAIN
+        assert state.error == NOT_REPEATED
 
 
 async def test_whoever_allows_it_beforehand_has_it_made() -> None:

@@ -42,7 +42,7 @@ def prompt(variant: str | None = None) -> UserMessage:
 def asked(
     model: Model = MODEL, agent: Agent = AGENT, *, variant: str | None = None, **more: Any
 ) -> Parameters:
-    return make_parameters(model, agent, prompt(variant), most=32_000, **more)
+    return make_parameters(model, agent, prompt(variant), output_limit=32_000, **more)
 
 
 def test_without_a_word_the_model_is_asked_as_suits_it() -> None:

@@ -15,7 +15,7 @@ from weft.provider.chunk import AnyChunk, Finished, Started, TextDelta, ToolInpu
 from weft.provider.contract import ModelRequest
 from weft.provider.faults import make_error
 from weft.provider.scripted import Fail, Say, Think
-from weft.run.retry import ATTEMPTS
+from weft.run.retry import MAX_RETRIES
 from weft.run.runtime import RunDeadlines
 from weft.testing.clock import HandClock
 
@@ -75,15 +75,15 @@ async def test_many_long_waits_end_when_the_tries_do() -> None:
         answer = await house.api.prompt(await start(house), say("go"))
 
         assert isinstance(info(answer).error, ApiFailure)
-        assert clock.now() - NOW == ATTEMPTS * 400_000
-        assert len(house.provider.requests) == ATTEMPTS + 1
+        assert clock.now() - NOW == MAX_RETRIES * 400_000
+        assert len(house.provider.requests) == MAX_RETRIES + 1
 
 
 async def test_tries_are_counted_however_short_their_waits() -> None:
     async with asyncio.timeout(60), open_house(*[[limited(0)]] * 20, quick=True) as house:
         await house.api.prompt(await start(house), say("go"))
 
-        assert len(house.provider.requests) == ATTEMPTS + 1
+        assert len(house.provider.requests) == MAX_RETRIES + 1
 
 
 async def test_a_long_wait_ends_at_once_when_it_is_aborted() -> None:

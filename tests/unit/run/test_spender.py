@@ -19,8 +19,8 @@ from weft.model.part import TextPart
 from weft.model.spending import Budget, Budgets
 from weft.provider.chunk import Usage
 from weft.provider.scripted import AnyMove, End, Say, UseTool, Wait
-from weft.run.budget import ANSWER
-from weft.run.spender import OVERHEAD
+from weft.run.budget import MIN_ANSWER_TOKENS
+from weft.run.spender import DEFAULT_OVERHEAD
 from weft.store.memory import MemoryStore
 from weft.testing.clock import HandClock
 from weft.tool.task import TASK
@@ -277,10 +277,12 @@ async def test_an_unknown_price_is_said_once_and_tokens_still_count() -> None:
 
 
 async def test_the_first_call_is_weighed_before_anything_was_counted() -> None:
-    async with open_house(end(), budgets=Budgets(session=Budget(tokens=OVERHEAD + ANSWER))) as house:
+    async with open_house(
+        end(), budgets=Budgets(session=Budget(tokens=DEFAULT_OVERHEAD + MIN_ANSWER_TOKENS))
+    ) as house:
         answer = await house.api.prompt(await start(house), say("go and look"))
 
-    assert failure(answer).next > OVERHEAD + ANSWER
+    assert failure(answer).next > DEFAULT_OVERHEAD + MIN_ANSWER_TOKENS
     assert house.provider.requests == []
 
 

@@ -18,8 +18,8 @@ from weft.model.part import (
     WeftPatchData,
 )
 from weft.session.revert_point import (
-    FOREIGN,
-    UNKEPT,
+    NO_SNAPSHOT,
+    ONLY_OPENCODE_SNAPSHOT,
     HistoryCut,
     RevertPoint,
     choose_message,
@@ -115,16 +115,16 @@ def test_what_is_not_there_is_not_found() -> None:
 
 def test_a_cut_at_a_message_is_by_position() -> None:
     parted = cut_history(HISTORY, RevertPoint(message_id=MessageID("msg_6")))
-    assert parted == HistoryCut(kept=tuple(HISTORY[:3]), gone=tuple(HISTORY[3:]))
+    assert parted == HistoryCut(kept=tuple(HISTORY[:3]), removed=tuple(HISTORY[3:]))
     assert cut_history(HISTORY, RevertPoint(message_id=MessageID("msg_0"))) == HistoryCut(kept=tuple(HISTORY))
 
 
 def test_a_cut_through_a_message_leaves_what_its_first_calls_did_with_them() -> None:
     parted = cut_history(HISTORY, RevertPoint(message_id=MessageID("msg_7"), part_id=PartID("e")))
     assert [part.id for part in parted.kept[-1].parts] == ["d", "f"]
-    assert [part.id for part in parted.gone[0].parts] == ["e", "g"]
+    assert [part.id for part in parted.removed[0].parts] == ["e", "g"]
     assert [each.hash for each in list_patches(parted.kept)] == ["c-before", "f-before"]
-    assert [each.hash for each in list_patches(parted.gone)] == ["g-before"]
+    assert [each.hash for each in list_patches(parted.removed)] == ["g-before"]
 
 
 def test_snapshots_are_those_of_ours() -> None:
@@ -145,9 +145,12 @@ def test_files_that_another_program_changed_or_that_nothing_was_kept_of_are_name
         call("msg_1", "r", "read", filePath="/loom/e"),
     )
     assert list_foreign_files([done]) == [
-        FileFate(file=file, fate="uncovered", reason=FOREIGN) for file in ("/loom/a", "/loom/b")
+        FileFate(file=file, fate="uncovered", reason=ONLY_OPENCODE_SNAPSHOT)
+        for file in ("/loom/a", "/loom/b")
     ]
-    assert list_unrecorded_files([done]) == [FileFate(file="/loom/below/c", fate="uncovered", reason=UNKEPT)]
+    assert list_unrecorded_files([done]) == [
+        FileFate(file="/loom/below/c", fate="uncovered", reason=NO_SNAPSHOT)
+    ]
 
 
 def test_a_turn_begins_with_a_persons_own_words() -> None:

@@ -3,10 +3,10 @@
 import pytest
 
 from weft.snapshot.decide import (
-    BLOCKED,
     CHANGED_BETWEEN,
     CHANGED_SINCE,
     LAST_COPY,
+    PATH_BLOCKED,
     FileVerdict,
     PatchSides,
     RestoreStep,
@@ -100,17 +100,17 @@ def test_nothing_is_restored_over_a_file_that_stays() -> None:
     ]
     assert decide_restore([swapped], {b"d": PERSON, b"d/x": None}) == [
         FileVerdict(path=b"d", fate="kept", reason=CHANGED_SINCE),
-        FileVerdict(path=b"d/x", fate="kept", reason=BLOCKED),
+        FileVerdict(path=b"d/x", fate="kept", reason=PATH_BLOCKED),
     ]
 
 
 def test_nothing_is_restored_where_other_files_are() -> None:
     removed = side({b"d": BEFORE}, {})
     assert decide_restore([removed], {b"d": None}, {b"d/mine"}) == [
-        FileVerdict(path=b"d", fate="kept", reason=BLOCKED)
+        FileVerdict(path=b"d", fate="kept", reason=PATH_BLOCKED)
     ]
     assert decide_restore([side({b"d/x": BEFORE}, {})], {b"d/x": None}, {b"d"}) == [
-        FileVerdict(path=b"d/x", fate="kept", reason=BLOCKED)
+        FileVerdict(path=b"d/x", fate="kept", reason=PATH_BLOCKED)
     ]
 
 
