@@ -48,7 +48,7 @@ from weft.errors import ClosedError, InvalidInputError, NotFoundError, Unsupport
 from weft.local.api import LocalApi
 from weft.model.event import Event, MessageUpdated, PermissionAsked, QuestionAsked, SessionFailed
 from weft.model.event_wire import RESYNC, UnknownEvent
-from weft.model.failure import AnyFailure
+from weft.model.failure import AnyFailure, StructureFailure
 from weft.model.ids import SessionID
 from weft.model.input import AnyPartInput, FileInput, PromptInput, SessionInput, TextInput
 from weft.model.message import AssistantMessage, JsonFormat, MessageWithParts
@@ -485,7 +485,8 @@ class Question:
         failure = (info.error if isinstance(info, AssistantMessage) else None) or self._failure
         ending = classify(self._last, self._failure)
         if ending != "done":
-            raise ERRORS[ending](
+            kind = InvalidAnswerError if isinstance(failure, StructureFailure) else ERRORS[ending]
+            raise kind(
                 describe_failure(failure) if failure is not None else MESSAGES[ending],
                 failure=failure,
                 hint=find_hint(failure, self._refused),

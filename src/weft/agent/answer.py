@@ -132,7 +132,8 @@ class RunFailedError(WeftError):
     answer: Answer[object]
 
     def __init__(self, message: str, *, failure: AnyFailure | None = None, hint: str = "") -> None:
-        super().__init__(f"{message} ({hint})" if hint else message, hint=hint)
+        super().__init__(f"{message} ({hint})" if hint else message)
+        self.hint = hint
         self.failure = failure
 
 

@@ -109,13 +109,13 @@ class LoopThread:
         asyncio.run_coroutine_threadsafe(self._end(), self.loop).result()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
     async def _end(self) -> None:
         """Cancel what is still running, as `asyncio.run` does, and give it some seconds to finish."""
         await asyncio.wait([asyncio.ensure_future(self.settle())], timeout=STOP_SECONDS)
         await _cancel_tasks(asyncio.all_tasks())
+        await self.loop.shutdown_asyncgens()
 
 
 async def _cancel_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:

@@ -22,13 +22,9 @@ class StreamEvent(Struct, frozen=True, kw_only=True):
 
     text: str = ""
 
-    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
-        for name in self.__struct_fields__:
-            if name != "text" or self.text:
-                yield name, getattr(self, name)
-
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+        fields = [name for name in self.__struct_fields__ if name != "text" or self.text]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in fields)})"
 
 
 class TextEvent(StreamEvent, frozen=True, kw_only=True):

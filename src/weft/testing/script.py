@@ -75,8 +75,8 @@ class Script:
     """A model that answers as written. Pass it as `model=`.
 
     `Script("…")` and `.asked("…")` name the prompt that comes next; a different prompt fails the question, and the error
-    shows both. Every `.calls` is a response of its own, because the model sees the result before it goes on; `.also_calls`
-    adds a call to the same response. Text and reasoning before a call belong to its response.
+    shows both. Every `.says` and every `.calls` is a response of its own, because the model sees the result of a call before
+    it goes on; `.also_calls` adds a call to the same response. Text and reasoning before a call belong to its response.
     """
 
     def __init__(self, prompt: Expected | None = None, *, name: str = "script") -> None:
@@ -166,12 +166,10 @@ class Script:
 
     def _add(self, move: AnyMove) -> None:
         steps = self._turns[-1].steps
-        if (
-            self._is_open
-            and isinstance(move, Say | Think)
-            and any(isinstance(each, UseTool) for each in steps[-1])
-        ):
-            self._is_open = False  # what the model says after a call, it says after the result
+        # What the model says after a call, it says after the result; and a second text is a second response.
+        ends = {Say: (Say, UseTool), Think: (Say, UseTool)}.get(type(move), ())
+        if self._is_open and any(isinstance(each, ends) for each in steps[-1]):
+            self._is_open = False
         if not self._is_open:
             steps.append([])
         steps[-1].append(move)
@@ -282,6 +280,12 @@ class FunctionPlayer:
         async with aclosing(play(moves, request, self._clock, number=len(self._requests))) as chunks:
             async for chunk in chunks:
                 yield chunk
+
+
+def _to_moves(reply: Reply) -> Sequence[AnyMove]:
+    if isinstance(reply, str):
+        return (Say(text=reply),)
+    return (reply,) if isinstance(reply, Say | Think | UseTool | Fail | Wait | End) else reply
 
 
 def say(text: str) -> Say:
