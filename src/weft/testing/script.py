@@ -274,9 +274,7 @@ class FunctionPlayer:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         self._requests.append(request)
         reply = self._function(to_conversation(request))
-        moves = (
-            [Say(text=reply)] if isinstance(reply, str) else reply if isinstance(reply, Sequence) else [reply]
-        )
+        moves = _to_moves(reply)
         async with aclosing(play(moves, request, self._clock, number=len(self._requests))) as chunks:
             async for chunk in chunks:
                 yield chunk
