@@ -531,6 +531,8 @@ class Question:
         reply = self._options.permit(request)
         if inspect.isawaitable(reply):
             reply = await reply
+        if reply is None:
+            return
         if reply not in ("once", "always", "reject"):
             await self._api.reply_permission(request.id, "reject")
             raise InvalidInputError(

@@ -17,8 +17,8 @@ from weft.model.permission import Action, PermissionRequest, Reply, Ruleset
 from weft.model.spending import Budget
 from weft.provider.registry import ServedModel
 
-Permit = Callable[[PermissionRequest], Reply | Awaitable[Reply]]
-"""A function that answers permission requests: "once", "always" or "reject". It may be async."""
+Permit = Callable[[PermissionRequest], Reply | None | Awaitable[Reply | None]]
+"""A function that answers permission requests: "once", "always" or "reject"; None leaves it to others. It may be async."""
 
 PermissionRules = Mapping[str, Action | Mapping[str, Action]]
 """Rules as in the configuration: `{"edit": "allow", "bash": {"git *": "allow", "*": "deny"}}`."""
