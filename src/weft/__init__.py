@@ -13,7 +13,7 @@ __version__ = VERSION
 # Where each public name is defined. They are imported on first use, so that `weft --version` stays fast; `__init__.pyi`
 # says the same to type checkers and editors.
 _DEFINITIONS = {
-    "open": "weft.agent.open:open_agent",
+    "open": "weft.agent.open:open",
     "connect": "weft.agent.open:connect",
     "Agent": "weft.agent.agent:Agent",
     "Conversation": "weft.agent.agent:Conversation",

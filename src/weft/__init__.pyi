@@ -23,7 +23,7 @@ from weft.agent.events import StepEvent as StepEvent
 from weft.agent.events import TextEvent as TextEvent
 from weft.agent.open import Opening as Opening
 from weft.agent.open import connect as connect
-from weft.agent.open import open_agent as open
+from weft.agent.open import open as open
 from weft.agent.options import ModelSource as ModelSource
 from weft.agent.options import Permissions as Permissions
 from weft.agent.schema import Json as Json

@@ -23,8 +23,8 @@ V = TypeVar("V")
 class Opening(Generic[T]):
     """An agent that is not open yet: use it in `async with`, in `with`, or call `start` in a notebook."""
 
-    def __init__(self, open: Callable[[], AbstractAsyncContextManager[Agent[T]]], named: str) -> None:
-        self._open = open
+    def __init__(self, enter: Callable[[], AbstractAsyncContextManager[Agent[T]]], named: str) -> None:
+        self._enter = enter
         self._named = named
         self._context: AbstractAsyncContextManager[Agent[T]] | None = None
         self._blocking: BlockingAgent[T] | None = None
@@ -34,7 +34,7 @@ class Opening(Generic[T]):
 
     async def __aenter__(self) -> Agent[T]:
         self._check_unused()
-        self._context = self._open()
+        self._context = self._enter()
         return await self._context.__aenter__()
 
     async def __aexit__(
@@ -55,7 +55,7 @@ class Opening(Generic[T]):
     def start(self) -> BlockingAgent[T]:
         """Open the agent for blocking calls. Close it with its `close`, at the latest at the end of the program."""
         self._check_unused()
-        self._blocking = start_blocking(self._open())
+        self._blocking = start_blocking(self._enter())
         return self._blocking
 
     def _check_unused(self) -> None:
@@ -72,7 +72,7 @@ class Opening(Generic[T]):
 
 
 @overload
-def open_agent(
+def open(
     directory: str | os.PathLike[str] = ".",
     *,
     schema: None = None,
@@ -86,7 +86,7 @@ def open_agent(
 
 
 @overload
-def open_agent(
+def open(
     directory: str | os.PathLike[str] = ".",
     *,
     schema: type[V],
@@ -100,7 +100,7 @@ def open_agent(
 
 
 @overload
-def open_agent(
+def open(
     directory: str | os.PathLike[str] = ".",
     *,
     schema: Mapping[str, object],
@@ -113,7 +113,7 @@ def open_agent(
 ) -> Opening[Json]: ...
 
 
-def open_agent(
+def open(
     directory: str | os.PathLike[str] = ".",
     *,
     schema: object = None,

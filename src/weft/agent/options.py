@@ -17,7 +17,7 @@ from weft.model.permission import Action, PermissionRequest, Reply, Ruleset
 from weft.model.spending import Budget
 from weft.provider.registry import ServedModel
 
-Permit = Callable[[PermissionRequest], Reply | None | Awaitable[Reply | None]]
+Permit = Callable[[PermissionRequest], Reply | Awaitable[Reply | None] | None]
 """A function that answers permission requests: "once", "always" or "reject"; None leaves it to others. It may be async."""
 
 PermissionRules = Mapping[str, Action | Mapping[str, Action]]

@@ -1,5 +1,6 @@
 """Test agents without a key and without a network: scripted models, recordings, assertions, and contract suites."""
 
+from weft.provider.tape import Tape
 from weft.testing.assertions import (
     assert_called,
     assert_changed,
@@ -15,6 +16,7 @@ __all__ = [
     "ModelConversation",
     "Reply",
     "Script",
+    "Tape",
     "assert_called",
     "assert_changed",
     "assert_cost",
