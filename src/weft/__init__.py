@@ -1,8 +1,7 @@
 """weft, a session engine for coding agents.
 
-async with weft.open(".") as api:  # or weft.connect("http://127.0.0.1:4096")
-    talk = await weft.converse(api)
-    print(await talk.ask("fix the failing test"))
+with weft.open(".", model="anthropic/claude-sonnet-4-5") as agent:  # or async with; or weft.connect("http://127.0.0.1:4096")
+    print(agent.ask("What does this repository do?"))
 """
 
 from importlib import import_module
@@ -11,20 +10,58 @@ from weft.version import VERSION
 
 __version__ = VERSION
 
-# Where each public name is defined. They are imported on first use, so that `weft --version` stays fast.
+# Where each public name is defined. They are imported on first use, so that `weft --version` stays fast; `__init__.pyi`
+# says the same to type checkers and editors.
 _DEFINITIONS = {
-    "open": "weft.local.open:open_weft",
-    "connect": "weft.client.api:connect",
-    "connect_sync": "weft.client.blocking:connect_sync",
-    "converse": "weft.client.conversation:converse",
-    "blocking": "weft.client.blocking:blocking",
-    "prompt": "weft.model.input:prompt",
+    "open": "weft.agent.open:open",
+    "connect": "weft.agent.open:connect",
+    "Agent": "weft.agent.agent:Agent",
+    "Conversation": "weft.agent.agent:Conversation",
+    "Stream": "weft.agent.agent:Stream",
+    "Opening": "weft.agent.open:Opening",
+    "BlockingAgent": "weft.agent.blocking:BlockingAgent",
+    "BlockingConversation": "weft.agent.blocking:BlockingConversation",
+    "BlockingStream": "weft.agent.blocking:BlockingStream",
+    "Answer": "weft.agent.answer:Answer",
+    "Step": "weft.agent.answer:Step",
+    "Call": "weft.agent.answer:Call",
+    "RunFailedError": "weft.agent.answer:RunFailedError",
+    "RunRefusedError": "weft.agent.answer:RunRefusedError",
+    "BudgetExceededError": "weft.agent.answer:BudgetExceededError",
+    "RunTimeoutError": "weft.agent.answer:RunTimeoutError",
+    "RunLoopError": "weft.agent.answer:RunLoopError",
+    "RunAbortedError": "weft.agent.answer:RunAbortedError",
+    "InvalidAnswerError": "weft.agent.answer:InvalidAnswerError",
+    "TextEvent": "weft.agent.events:TextEvent",
+    "ReasoningEvent": "weft.agent.events:ReasoningEvent",
+    "CallEvent": "weft.agent.events:CallEvent",
+    "PermissionEvent": "weft.agent.events:PermissionEvent",
+    "RetryEvent": "weft.agent.events:RetryEvent",
+    "StepEvent": "weft.agent.events:StepEvent",
+    "AnswerEvent": "weft.agent.events:AnswerEvent",
+    "Json": "weft.agent.schema:Json",
+    "Permissions": "weft.agent.options:Permissions",
+    "ModelSource": "weft.agent.options:ModelSource",
+    "ToolCallContext": "weft.plugin.tools:ToolCallContext",
+    "ToolAnswer": "weft.plugin.tools:ToolAnswer",
+    "Budget": "weft.model.spending:Budget",
+    "Tokens": "weft.model.part:Tokens",
+    "FileDiff": "weft.model.diff:FileDiff",
+    "PermissionRequest": "weft.model.permission:PermissionRequest",
+    "MessageWithParts": "weft.model.message:MessageWithParts",
+    "SessionID": "weft.model.ids:SessionID",
     "Api": "weft.api:Api",
-    "Conversation": "weft.client.conversation:Conversation",
-    "JsonFormat": "weft.model.message:JsonFormat",
     "PromptInput": "weft.model.input:PromptInput",
     "SessionInput": "weft.model.input:SessionInput",
     "WeftError": "weft.errors:WeftError",
+    "NotFoundError": "weft.errors:NotFoundError",
+    "InvalidInputError": "weft.errors:InvalidInputError",
+    "ModelNotFoundError": "weft.errors:ModelNotFoundError",
+    "ConfigError": "weft.errors:ConfigError",
+    "UnreachableError": "weft.errors:UnreachableError",
+    "SessionBusyError": "weft.errors:SessionBusyError",
+    "ClosedError": "weft.errors:ClosedError",
+    "UnsupportedError": "weft.errors:UnsupportedError",
 }
 
 __all__ = sorted(("__version__", *_DEFINITIONS))  # noqa: PLE0605
@@ -36,3 +73,7 @@ def __getattr__(name: str) -> object:
     module, _, attribute = _DEFINITIONS[name].partition(":")
     found: object = getattr(import_module(module), attribute)
     return found
+
+
+def __dir__() -> list[str]:
+    return __all__

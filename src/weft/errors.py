@@ -27,7 +27,8 @@ WeftError
 ├── CursorLostError          the event to resume after is no longer held
 ├── CompactionIneffectiveError  a summary did not make the conversation fit
 ├── DeadlineError            a deadline passed
-├── RunFailedError           a prompt got no answer
+├── RunFailedError           a question got no answer; defined with its subclasses in `weft.agent.answer`
+├── ClosedError              the agent or store was closed
 ├── NoModelError             no model is configured
 ├── ModelNotFoundError       the model does not exist; names the nearest
 ├── ProviderError            the API of a model failed
@@ -77,6 +78,8 @@ class WeftError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(f"Hint: {hint}")  # a traceback shows it
 
 
 class NotFoundError(WeftError):
@@ -298,8 +301,8 @@ class DeadlineError(WeftError):
         self.seconds = seconds
 
 
-class RunFailedError(WeftError):
-    pass
+class ClosedError(WeftError):
+    """The agent or the store was closed, and cannot be used any more."""
 
 
 class NoModelError(WeftError):

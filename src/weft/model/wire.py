@@ -39,6 +39,12 @@ class Wire(
 
     extra_: dict[str, Any] | UnsetType = UNSET
 
+    def __repr__(self) -> str:
+        """Show the fields that are set."""
+        values = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        shown = (f"{name}={value!r}" for name, value in values if value is not UNSET and value is not None)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
 
 def always(value: T, *, name: str | None = None) -> Any:
     """Return a field default that is also written. Old documents lack the field, new ones always have it."""

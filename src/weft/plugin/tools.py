@@ -29,6 +29,10 @@ TOOL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 SUPPORTED_TYPES: Final = (
     "use str, int, float, bool, list, dict, Literal, enums, dataclasses, or None with one of these"
 )
+# "Args:" begins a list of parameters; "    path: which file" and ":param path: which file" describe one.
+_ARGUMENTS: Final = re.compile(r"(?:Args|Arguments|Parameters):\s*")
+_ARGUMENT: Final = re.compile(r"(?P<name>\w+)(?:\s*\([^)]*\))?\s*:\s*(?P<text>\S.*)")
+_PARAM: Final = re.compile(r":param\s+(?:\w+\s+)?(?P<name>\w+)\s*:\s*(?P<text>\S.*)")
 # A function with one of these names is the tool of its file.
 MAIN_NAMES: Final = ("default", "execute")
 
@@ -111,8 +115,8 @@ def name_in_file(function: str, stem: str) -> str:
 def to_custom_tool(function: Callable[..., Any]) -> CustomTool:
     """Return the tool that a function defines. Raise `InvalidInputError` if its signature is not complete."""
     name = function.__name__
-    about = inspect.getdoc(function) or ""
-    if not about.strip():
+    about, described = read_docstring(inspect.getdoc(function) or "")
+    if not about:
         raise _to_error(name, "has no docstring", "describe the tool in it: the model reads it")
     try:
         hints = get_type_hints(function, include_extras=True)
@@ -125,9 +129,30 @@ def to_custom_tool(function: Callable[..., Any]) -> CustomTool:
         if _is_context(hint):
             context = parameter.name
         else:
-            fields.append(_to_field(name, parameter, hint))
+            fields.append(_to_field(name, parameter, hint, described.get(parameter.name, "")))
     takes = _to_struct(name, fields)
-    return CustomTool(name=name, about=about.strip(), takes=takes, function=function, context=context)
+    return CustomTool(name=name, about=about, takes=takes, function=function, context=context)
+
+
+def read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """Split a docstring into the description of the tool and those of its parameters (`Args:` or `:param name:`)."""
+    about: list[str] = []
+    described: dict[str, str] = {}
+    in_arguments, last = False, ""
+    for line in text.splitlines():
+        is_indented = line.startswith((" ", "\t"))
+        in_arguments = in_arguments and (is_indented or not line.strip())
+        found = _ARGUMENT.fullmatch(line.strip()) if in_arguments else _PARAM.fullmatch(line.strip())
+        if _ARGUMENTS.fullmatch(line):
+            in_arguments = True
+        elif found is not None:
+            last = found["name"]
+            described[last] = found["text"].strip()
+        elif in_arguments and last and line.strip():
+            described[last] += f" {line.strip()}"
+        elif not in_arguments:
+            about.append(line)
+    return "\n".join(about).strip(), described
 
 
 def _get_hint(function: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
@@ -144,9 +169,11 @@ def _is_context(hint: Any) -> bool:
 
 
 def _to_field(
-    function: str, parameter: inspect.Parameter, hint: Any
+    function: str, parameter: inspect.Parameter, hint: Any, description: str
 ) -> tuple[str, Any] | tuple[str, Any, Any]:
     kind = _with_description(hint)
+    if description and get_origin(kind) is not Annotated:
+        kind = Annotated[kind, Meta(description=description)]
     try:
         msgspec.json.schema(kind)
     except (TypeError, ValueError) as error:

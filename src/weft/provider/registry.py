@@ -10,7 +10,7 @@ from weft.model.catalog import Model
 from weft.model.part import ModelRef
 from weft.provider.catalog import choice
 from weft.provider.catalog.adapters import Adapters, Connect, LazyProvider
-from weft.provider.catalog.offers import ProviderOffer, ProviderOffers, list_model_names
+from weft.provider.catalog.offers import SCRIPTED_PROVIDER, ProviderOffer, ProviderOffers, list_model_names
 from weft.provider.contract import Provider
 from weft.provider.health import ModelHealth
 
@@ -59,6 +59,10 @@ class Registry:
         self._adapters = connect if isinstance(connect, Adapters) else Adapters()
         self._connect = self._adapters.connect if isinstance(connect, Adapters | None) else connect
 
+    def add(self, served: ServedModel) -> None:
+        """Add a model, instead of one of the same name."""
+        self._served[served.model.provider_id, served.model.id] = served
+
     def get(self, ref: ModelRef) -> ServedModel:
         """Return a model, even without a key for it: a missing key is reported when the model is asked. Raise
         `ModelNotFoundError`.
@@ -92,7 +96,9 @@ class Registry:
     def small(self, beside: ModelRef) -> ModelRef | None:
         """Return the model for small tasks such as titles, next to the main model `beside`; None if there is none."""
         if self._small is not None:
-            return self._small
+            # A test with a scripted model must not send a request to a real one.
+            is_real = self._small.provider_id != SCRIPTED_PROVIDER
+            return None if is_real and beside.provider_id == SCRIPTED_PROVIDER else self._small
         offer = self._offers.find(beside.provider_id) if self._offers is not None else None
         ids = [model.id for model in offer.list_models()] if offer is not None else []
         found = choice.choose_small_model(beside.provider_id, ids)

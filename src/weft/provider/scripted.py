@@ -1,6 +1,7 @@
 """A provider that plays a script, for demos and tests: without a network, and the same every time."""
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -94,25 +95,35 @@ class ScriptedProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         self.requests.append(request)
-        if len(self.requests) > len(self._script):
+        number = len(self.requests)
+        if number > len(self._script):
             raise ProviderError("the script is over: it has no answer to this request")
-        moves = self._script[len(self.requests) - 1]
-        yield Started()
-        for number, move in enumerate(moves):
-            match move:
-                case Wait(seconds=seconds):
-                    await self._clock.sleep(seconds)
-                case Fail():
-                    raise _to_error(move)
-                case End():
-                    yield _to_finished(moves, request, move)
-                    return
-                case Say() | Think() | UseTool():
-                    for chunk in _to_chunks(move, f"{len(self.requests)}.{number}"):
-                        yield chunk
-                        if self._pace and isinstance(chunk, TextDelta | ReasoningDelta):
-                            await self._clock.sleep(self._pace)
-        yield _to_finished(moves, request, None)
+        moves = self._script[number - 1]
+        async with aclosing(play(moves, request, self._clock, number=number, pace=self._pace)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+
+async def play(
+    moves: Sequence[AnyMove], request: ModelRequest, clock: Clock, *, number: int, pace: float = 0
+) -> AsyncGenerator[AnyChunk]:
+    """Yield one response, word by word. `number` makes the ids of its calls unique."""
+    yield Started()
+    for place, move in enumerate(moves):
+        match move:
+            case Wait(seconds=seconds):
+                await clock.sleep(seconds)
+            case Fail():
+                raise _to_error(move)
+            case End():
+                yield _to_finished(moves, request, move)
+                return
+            case Say() | Think() | UseTool():
+                for chunk in _to_chunks(move, f"{number}.{place}"):
+                    yield chunk
+                    if pace and isinstance(chunk, TextDelta | ReasoningDelta):
+                        await clock.sleep(pace)
+    yield _to_finished(moves, request, None)
 
 
 def _to_error(move: Fail) -> ProviderError:

@@ -437,6 +437,9 @@ class TapedRegistry(Registry):
         self._models = models
         self._tape = tape
 
+    def add(self, served: ServedModel) -> None:
+        self._models.add(served)
+
     def get(self, ref: ModelRef) -> ServedModel:
         known = self._tape.find_model(ref)
         if known is not None:

@@ -29,7 +29,7 @@ from weft.run.decide import (
     find_newest_request,
 )
 from weft.run.failure import to_failure
-from weft.run.runtime import Runtime, with_mcp_tools
+from weft.run.runtime import Runtime, with_session_tools
 from weft.run.spender import Spender
 from weft.run.step import take_step
 
@@ -109,7 +109,7 @@ class RunLoop:
             self._session = await self._runtime.store.get_session(self._session.id)
             agent = self._runtime.agents.get(step.prompt.agent)
             limits = to_limits(agent, self._session) if agent else ()
-            self._runtime = await with_mcp_tools(self._runtime, self._session.id, limits)
+            self._runtime = await with_session_tools(self._runtime, self._session.id, limits)
         if not await self._spender.reserve(step):
             return
         within = self._spender.limit_time(self._deadline)

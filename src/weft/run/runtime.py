@@ -88,7 +88,8 @@ class Runtime(Struct, frozen=True, kw_only=True):
     * `spawn` runs a child session for a tool call (the runner provides it);
     * `view` caches what the model was shown (each run has its own);
     * `briefings` caches the briefings of the sessions that run;
-    * `hooks` calls plugins, `mcp` reaches MCP servers.
+    * `hooks` calls plugins, `mcp` reaches MCP servers;
+    * `session_tools` are tools that only one session is offered.
     """
 
     store: Store
@@ -125,15 +126,21 @@ class Runtime(Struct, frozen=True, kw_only=True):
     end_jobs: EndJobs = end_no_jobs
     hooks: Hooks = NO_HOOKS
     mcp: McpServers = NoMcpServers()
+    session_tools: dict[SessionID, Mapping[str, AnyTool]] = field(default_factory=dict)
 
 
-async def with_mcp_tools(runtime: Runtime, session: SessionID, limits: Limits) -> Runtime:
-    """Return the runtime with the tools of the MCP servers that are connected by now, and warn of servers that are not.
+async def with_session_tools(runtime: Runtime, session: SessionID, limits: Limits) -> Runtime:
+    """Return the runtime with the session's own tools and those of the MCP servers that are connected by now.
+
+    Warn of servers that are not connected.
 
     Servers whose tools the `limits` all forbid are not waited for. Within a run tools are only ever added, at the end, so that
     the provider's cache of the conversation stays valid. OpenCode asks every server anew with every step.
     """
     async for warning in runtime.mcp.connect_all(lambda prefix: not hides_all(prefix, limits)):
         await runtime.journal.commit(SessionWarned(session_id=session, message=warning))
+    own = runtime.session_tools.get(session, {})
     new = {name: tool for name, tool in runtime.mcp.tools().items() if name not in runtime.tools}
-    return replace(runtime, tools={**runtime.tools, **new}) if new else runtime
+    if not new and own.items() <= runtime.tools.items():
+        return runtime
+    return replace(runtime, tools={**runtime.tools, **new, **own})

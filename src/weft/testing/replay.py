@@ -1,27 +1,15 @@
-"""Replay recorded answers in your own tests: run with a real model's answers, without a key and without a network.
+"""Record the answers of real models, and replay them without a key and without a network.
 
-Put the fixture in your `conftest.py`, and pass it to weft as its tape:
+In pytest, the fixture `weft_tape` does this (`weft.testing.pytest_plugin`); elsewhere, use these context managers:
 
-    from weft.testing.replay import weft_tape
-
-    async def test_it_greets(weft_tape):
-        async with weft.open(".", store="memory:", tape=weft_tape) as api: ...
-
-The tape of a test is `tapes/<file>.<test>.jsonl` next to it. `WEFT_RECORD=1 pytest` records it again, with the real
-model.
+    with replaying("greeting.jsonl") as tape, weft.open(".", store="memory:", tape=tape) as agent: ...
 """
 
-import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-from weft.provider.tape import Recording, Replay, Tape
-
-RECORD = "WEFT_RECORD"
+from weft.provider.tape import Recording, Replay
 
 
 @contextmanager
@@ -34,25 +22,20 @@ def recording(path: str | Path) -> Iterator[Recording]:
 
 
 @contextmanager
-def replaying(path: str | Path) -> Iterator[Replay]:
+def replaying(path: str | Path, *, record: str = "") -> Iterator[Replay]:
     """Yield a tape that replays this file. Raise `AssertionError` at the end if a request was not on it, or if an
-    exchange was not requested.
+    exchange was not requested; `record` is the command that would record the tape anew.
 
     A run treats a request that is not on the tape as a failure of the model and ends normally, so only this error shows
     it.
     """
     tape = Replay(str(path))
-    yield tape
-    if tape.missed:
-        raise AssertionError(tape.missed[0])
-    if tape.left:
-        raise AssertionError(f"{len(tape.left)} recorded exchanges of {path} were not requested")
-
-
-@pytest.fixture
-def weft_tape(request: pytest.FixtureRequest) -> Iterator[Tape]:
-    """The tape of this test: replayed, or recorded if `WEFT_RECORD` is set."""
-    name = re.sub(r"[^\w.-]+", "-", f"{request.path.stem}.{request.node.name}").strip("-")
-    path = request.path.parent / "tapes" / f"{name}.jsonl"
-    with recording(path) if os.environ.get(RECORD) else replaying(path) as tape:
+    again = f"\nIf this change is meant, record the tape anew: {record}" if record else ""
+    try:
         yield tape
+    finally:
+        # A question that was not on the tape has failed already; this error says why.
+        if tape.missed:
+            raise AssertionError(f"{tape.missed[0]}{again}")
+    if tape.left:
+        raise AssertionError(f"{len(tape.left)} recorded exchanges of {path} were not requested{again}")
