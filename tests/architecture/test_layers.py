@@ -28,7 +28,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_arrows_point_down() -> None:
+def test_imports_point_down() -> None:
     linted = lint(ROOT)
     assert linted.returncode == 0, linted.stdout + linted.stderr
 
@@ -39,7 +39,7 @@ def plant(top: Path, module: str, line: str) -> None:
     path.write_text((path.read_text() if path.exists() else '"""Planted."""\n') + f"\n{line}\n")
 
 
-def test_planted_arrows_that_point_elsewhere_are_all_found(copy: Path) -> None:
+def test_imports_that_point_elsewhere_are_all_found(copy: Path) -> None:
     plant(copy, "model/session.py", "import asyncio")
     plant(copy, "model/diff.py", "from weft.store import contract")
     plant(copy, "tool/contract.py", "from weft.store import memory")
@@ -49,14 +49,14 @@ def test_planted_arrows_that_point_elsewhere_are_all_found(copy: Path) -> None:
     assert linted.returncode != 0
     broken = [line.strip() for line in linted.stdout.splitlines() if "BROKEN" in line]
     assert len(broken) >= 4, linted.stdout
-    for told in (
+    for message in (
         "weft.model is not allowed to import weft.store",
         "weft.tool is not allowed to import weft.store",
         "weft.model is not allowed to import asyncio",
         "weft.store is not allowed to import weft.testing",
         "Illegal imports of protected package weft.store.files",
     ):
-        assert told in linted.stdout, linted.stdout
+        assert message in linted.stdout, linted.stdout
 
 
 def test_a_package_that_has_no_place_is_refused(copy: Path) -> None:

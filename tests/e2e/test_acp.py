@@ -51,8 +51,8 @@ async def test_a_whole_session_new_prompted_cancelled_and_loaded_in_another_proc
     editor = Editor()
     async with running(project, editor) as agent:
         session = (await agent.new_session(cwd=str(project), mcp_servers=[])).session_id
-        assert (await editor.say(session, "let it greet a name")).stop_reason == "end_turn"
-        [(_, asked, _)] = editor.asked
+        assert (await editor.prompt(session, "let it greet a name")).stop_reason == "end_turn"
+        [(_, asked, _)] = editor.permission_requests
         [wished] = asked.content
         assert 'print(f"Hello, {name}!")' in wished.new_text
         [diff] = editor.call("edit")["content"]
@@ -67,8 +67,8 @@ async def test_a_whole_session_new_prompted_cancelled_and_loaded_in_another_proc
         assert (again.words(), again.calls()) == (editor.words(), editor.calls())
         (project / "greet.py").write_text(GREETING)
         other = (await agent.new_session(cwd=str(project), mcp_servers=[])).session_id
-        prompting = asyncio.ensure_future(again.say(other, "let it greet a name"))
-        await again.waiting.wait()
+        prompting = asyncio.ensure_future(again.prompt(other, "let it greet a name"))
+        await again.permission_asked.wait()
         await agent.cancel(session_id=other)
         assert (await prompting).stop_reason == "cancelled"
         assert (project / "greet.py").read_text() == GREETING
@@ -104,7 +104,7 @@ def test_a_signal_ends_it_with_all_settled(project: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["</dev/null", "<greet.py", "<&-", ">/dev/full", ">out.txt", ">&-"])
-def test_what_is_no_pipe_is_no_editor_and_that_is_one_sentence(project: Path, given: str) -> None:
+def test_without_a_pipe_acp_exits_with_one_sentence(project: Path, given: str) -> None:
     shell = ["/bin/sh", "-c", f"exec {WEFT} acp {given}"]
     ran = subprocess.run(
         shell,

@@ -69,11 +69,11 @@ def test_the_command_becomes_a_prompt_with_all_it_mentions(tmp_path: Path) -> No
 
 
 def chat(*deltas: dict[str, Any], reason: str) -> Answer:
-    told = [
+    chunks = [
         *({"id": "c", "choices": [{"index": 0, "delta": delta}]} for delta in deltas),
         {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]},
     ]
-    lines = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in told)
+    lines = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks)
     return Answer(lines + b"data: [DONE]\n\n", kind="text/event-stream")
 
 
@@ -100,7 +100,7 @@ def test_the_skill_is_offered_by_name_and_loaded_when_it_is_called_for(tmp_path:
         }
         config = {"provider": {"here": provider}, "model": "here/m"}
         said = example.weft("run", "write them", OPENCODE_CONFIG_CONTENT=json.dumps(config))
-        first, *rest = [json.loads(each.body) for each in web.asked]
+        first, *rest = [json.loads(each.body) for each in web.requests]
 
     assert "Written." in said
     offered = next(each["function"] for each in first["tools"] if each["function"]["name"] == "skill")
@@ -110,6 +110,6 @@ def test_the_skill_is_offered_by_name_and_loaded_when_it_is_called_for(tmp_path:
 
 
 @pytest.mark.parametrize("name", ["agent", "command", "skill"])
-def test_the_index_names_it(name: str) -> None:
+def test_the_index_lists_every_example(name: str) -> None:
     assert f"]({name})" in (EXAMPLES / "README.md").read_text()
     assert (EXAMPLES / name / "README.md").is_file()

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import httpx2
 
-from given.serving import prompt, served
-from given.weft_serve import serving
+from given.http_server import prompt, serve_project
+from given.serve_process import start_serve
 
 
 def test_damaged_documents_are_named_in_the_log_once_and_on_a_route(tmp_path: Path) -> None:
-    with served(tmp_path) as site:
-        ids = [site.post("/session", {"title": title})["id"] for title in ("Whole", "Cut off")]
-        site.post(f"/session/{ids[0]}/message", prompt("Go."))
+    with serve_project(tmp_path) as server:
+        ids = [server.post("/session", {"title": title})["id"] for title in ("Whole", "Cut off")]
+        server.post(f"/session/{ids[0]}/message", prompt("Go."))
     root = tmp_path / "storage"
     [session] = root.glob(f"session/*/{ids[1]}.json")
     session.write_text('{"id": "ses_')
@@ -23,15 +23,15 @@ def test_damaged_documents_are_named_in_the_log_once_and_on_a_route(tmp_path: Pa
     damaged = [str(part), str(session), str(stray)]
 
     with (
-        serving(tmp_path / "project", "--auth", "none", "--store", str(root)) as server,
+        start_serve(tmp_path / "project", "--auth", "none", "--store", str(root)) as server,
         httpx2.Client(base_url=server.url, timeout=60) as client,
     ):
         for _ in range(2):
             assert [each["title"] for each in client.get("/session").json()] == ["Whole"]
             assert len(client.get(f"/session/{ids[0]}/message").json()) == 2
-        told = client.get("/weft/damage").json()
+        listed = client.get("/weft/damage").json()
         assert server.end(signal.SIGTERM) == 0
-    assert sorted(each["where"] for each in told) == sorted(damaged)
+    assert sorted(each["where"] for each in listed) == sorted(damaged)
     for path in damaged:
         lines = [line for line in server.noted if path in line]
         assert len(lines) == 1, server.noted

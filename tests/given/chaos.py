@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from given.house import EchoInput
+from given.engine import EchoInput
 from weft.errors import FaultKind
 from weft.host.clock import Clock
 from weft.provider.chunk import (
@@ -55,7 +55,7 @@ LASTING: tuple[FaultKind, ...] = (
 WORDS = ("loom", "thread", "Schuss", "Kette", "織る", "🧵", "a\n\nb", "", " ", "x" * 300)
 
 # How often a model is of which mind. What comes to a good end comes often enough that a conversation gets anywhere.
-MOODS = {
+BEHAVIOURS = {
     "speaks": 20,
     "thinks": 6,
     "calls": 22,
@@ -88,22 +88,22 @@ class ChaosModel:
         self._look = look
         self._stuck: dict[str, tuple[int, ToolCall]] = {}
         self._count = 0
-        self.moods: dict[str, int] = {}
+        self.behaviours: dict[str, int] = {}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
         self._look(request)
         self._count += 1
-        mood = self._mood(request)
-        self.moods[mood] = self.moods.get(mood, 0) + 1
-        async for chunk in getattr(self, f"_{mood}")(request):
+        behaviour = self._choose_behaviour(request)
+        self.behaviours[behaviour] = self.behaviours.get(behaviour, 0) + 1
+        async for chunk in getattr(self, f"_{behaviour}")(request):
             yield chunk
             if self._random.random() < 0.1:
                 await self._clock.sleep(self._random.uniform(0, 0.4))
 
-    def _mood(self, request: ModelRequest) -> str:
+    def _choose_behaviour(self, request: ModelRequest) -> str:
         if request.session in self._stuck:
             return "repeats"
-        return self._random.choices(list(MOODS), list(MOODS.values()))[0]
+        return self._random.choices(list(BEHAVIOURS), list(BEHAVIOURS.values()))[0]
 
     # --- good ends ---
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from given.exports import AT, export
+from given.session_exports import AT, export
 from weft.model.failure import unknown_failure
 from weft.model.ids import PartID
 from weft.model.message import AssistantMessage, MessageWithParts

@@ -6,14 +6,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from weft.client.blocking import blocking
 
-from given.client_canned import Canned, open_canned
-from given.client_house import lent, open_served, open_server
-from given.client_proxy import open_road
-from given.house import open_house, say
+from given.canned_server import CannedServer, open_canned_server
+from given.cutting_proxy import open_cutting_proxy
+from given.engine import open_engine, say
+from given.served_engine import always_open, open_served_engine, open_server
 from weft.api import Api
 from weft.client.api import connect, open_remote
-from weft.client.blocking import blocking
 from weft.client.conversation import converse
 from weft.client.http import ConnectionOptions
 from weft.errors import (
@@ -54,13 +54,13 @@ ASK = (Rule(permission="echo", pattern="*", action="ask"),)
 
 @asynccontextmanager
 async def in_process(*script: list[object]) -> AsyncIterator[Api]:
-    async with open_house(*script, clock=SystemClock()) as house:  # type: ignore[arg-type]
-        yield house.api
+    async with open_engine(*script, clock=SystemClock()) as engine:  # type: ignore[arg-type]
+        yield engine.api
 
 
 @asynccontextmanager
 async def over_http(*script: list[object]) -> AsyncIterator[Api]:
-    async with open_served(*script) as served:  # type: ignore[arg-type]
+    async with open_served_engine(*script) as served:  # type: ignore[arg-type]
         yield served.api
 
 
@@ -71,8 +71,8 @@ KEEPERS = pytest.mark.parametrize("keeper", [in_process, over_http])
 async def test_a_conversation_gives_events_until_it_rests_and_then_the_answer(keeper: object) -> None:
     async with keeper(ANSWER, [Say(text="And another.")]) as api:  # type: ignore[operator]
         talk = await converse(api, title="Talk")
-        told = [event async for event in talk.prompt("hello")]
-        assert isinstance(told[-1], SessionRested)
+        collected = [event async for event in talk.prompt("hello")]
+        assert isinstance(collected[-1], SessionRested)
         assert await talk.ask("more?") == "And another."
         assert talk.messages() == await api.list_messages(talk.id)
         again = await converse(api, talk.id)
@@ -94,7 +94,7 @@ async def test_an_answer_comes_piece_by_piece_from_its_first_word_on_without_tho
 
 
 @KEEPERS
-async def test_whoever_is_cancelled_ends_the_run(keeper: object) -> None:
+async def test_cancelling_the_caller_aborts_the_run(keeper: object) -> None:
     async with keeper([Say(text="Wait"), Wait(seconds=600)]) as api:  # type: ignore[operator]
         talk, begun = await converse(api), asyncio.Event()
 
@@ -147,30 +147,30 @@ async def test_a_program_answers_what_an_agent_asks() -> None:
         return permit(request)
 
     script = ([UseTool(tool="echo", input={"words": "hi"})], [Say(text="Done.")])
-    async with open_served(*script, *script, rules=ASK, permissions=ANSWERED) as served:
+    async with open_served_engine(*script, *script, rules=ASK, permissions=ANSWERED) as served:
         for each in (permit, think_it_over):
             talk = await converse(served.api, permit=each)
             assert await talk.ask("go") == "Done."
         assert [request.permission for request in asked] == ["echo", "echo"]
 
 
-async def test_a_server_that_is_started_anew_is_gone_on_with_and_nothing_is_missed() -> None:
+async def test_a_client_reconnects_to_a_restarted_server_and_misses_nothing() -> None:
     notices: list[str] = []
-    async with open_house(*[ANSWER] * 3, clock=SystemClock()) as house:
-        async with AsyncExitStack() as client, open_server(lent(house), name="one") as url:
-            terms = ConnectionOptions(patience=30, notice=notices.append)
-            api = await client.enter_async_context(open_remote(url, terms, env={}))
+    async with open_engine(*[ANSWER] * 3, clock=SystemClock()) as engine:
+        async with AsyncExitStack() as client, open_server(always_open(engine), name="one") as url:
+            options = ConnectionOptions(patience=30, notice=notices.append)
+            api = await client.enter_async_context(open_remote(url, options, env={}))
             staying = client.pop_all()
             session, port = await api.create_session(SessionInput()), int(url.rpartition(":")[2])
             listening, heard = api.events(), Transcript()
             await api.prompt(session.id, say("one"))
-            told = await anext(listening)
-            heard.feed(told.event)
-        await house.api.prompt(session.id, say("two"))  # while there is no server
-        await house.api.rename_session(session.id, "Another name")
-        there = await house.api.list_messages(session.id)
-        async with open_server(lent(house), name="two", port=port):
-            events = [told.event]
+            published = await anext(listening)
+            heard.feed(published.event)
+        await engine.api.prompt(session.id, say("two"))  # while there is no server
+        await engine.api.rename_session(session.id, "Another name")
+        there = await engine.api.list_messages(session.id)
+        async with open_server(always_open(engine), name="two", port=port):
+            events = [published.event]
             async with asyncio.timeout(60):
                 while heard.messages() != there or not any(
                     isinstance(each, SessionUpdated) for each in events
@@ -180,30 +180,30 @@ async def test_a_server_that_is_started_anew_is_gone_on_with_and_nothing_is_miss
             assert any(isinstance(each, UnknownEvent) and each.named == RESYNC for each in events)
             await api.prompt(session.id, say("three"))
             with pytest.raises(CursorLostError):
-                await anext(api.events(after=told.cursor))
+                await anext(api.events(after=published.cursor))
             await staying.aclose()
         assert [line.rpartition(" ")[2] for line in notices[:2]] == ["again", "back"]
 
 
 async def test_a_gap_in_a_run_is_told_once() -> None:
     async with (
-        open_house([Say(text="Wait"), Wait(seconds=600)], clock=SystemClock()) as house,
-        open_server(lent(house), name="one") as one,
-        open_server(lent(house), name="two") as two,
-        open_road(one, cuts=0) as road,
-        open_remote(road.url, ConnectionOptions(patience=30), env={}) as api,
+        open_engine([Say(text="Wait"), Wait(seconds=600)], clock=SystemClock()) as engine,
+        open_server(always_open(engine), name="one") as one,
+        open_server(always_open(engine), name="two") as two,
+        open_cutting_proxy(one, cuts=0) as proxy,
+        open_remote(proxy.url, ConnectionOptions(patience=30), env={}) as api,
     ):
         session = await api.create_session(SessionInput())
         listening = api.events()
         prompting = asyncio.ensure_future(api.prompt(session.id, say("one")))
         while not isinstance((event := (await anext(listening)).event), PartUpdated) or not event.delta:
             pass
-        await road.turn(two)
+        await proxy.redirect(two)
         while not isinstance(event, UnknownEvent):
             event = (await anext(listening)).event
-        await house.api.abort(session.id)
+        await engine.api.abort(session.id)
         await prompting
-        await house.api.rename_session(session.id, "Over")
+        await engine.api.rename_session(session.id, "Over")
         events = [event]
         while not isinstance(event, SessionUpdated) or event.info.title != "Over":
             events.append(event := (await anext(listening)).event)
@@ -212,7 +212,9 @@ async def test_a_gap_in_a_run_is_told_once() -> None:
 
 
 async def test_a_server_that_is_gone_for_good_is_not_waited_for_for_ever() -> None:
-    async with open_served([Wait(seconds=600)], terms=ConnectionOptions(patience=0.2, pulse=0.05)) as served:
+    async with open_served_engine(
+        [Wait(seconds=600)], options=ConnectionOptions(patience=0.2, pulse=0.05)
+    ) as served:
         api = served.api
         session = await api.create_session(SessionInput())
         listening = api.events()
@@ -221,10 +223,10 @@ async def test_a_server_that_is_gone_for_good_is_not_waited_for_for_ever() -> No
         api._connection.client.base_url = "http://127.0.0.1:9"
         with pytest.raises(UnreachableError):
             await prompting
-        await served.house.api.abort(session.id)
+        await served.engine.api.abort(session.id)
 
 
-async def test_a_server_that_says_nothing_any_more_is_left(canned: Canned) -> None:
+async def test_a_server_that_says_nothing_any_more_is_left(canned: CannedServer) -> None:
     canned.answers["/global/health"]["weft"] = True
     async with open_remote(canned.url, ConnectionOptions(patience=0.1, pulse=0.05), env={}) as api:
         canned.silent = True  # it takes requests, and no more
@@ -233,12 +235,12 @@ async def test_a_server_that_says_nothing_any_more_is_left(canned: Canned) -> No
 
 
 @pytest.fixture
-async def canned() -> AsyncIterator[Canned]:
-    async with open_canned() as canned:
+async def canned() -> AsyncIterator[CannedServer]:
+    async with open_canned_server() as canned:
         yield canned
 
 
-async def test_what_a_later_version_says_is_put_up_with(canned: Canned) -> None:
+async def test_what_a_later_version_says_is_put_up_with(canned: CannedServer) -> None:
     session = "ses_1e10b972bffeAbCdEfGhIjKlMn"
     part = {"id": "prt_1e10b972b001AbCdEfGhIjKlMn", "sessionID": session, "type": "text", "text": "ab"}
     part["messageID"] = "msg_1e10b972b001AbCdEfGhIjKlMn"
@@ -261,15 +263,15 @@ async def test_what_a_later_version_says_is_put_up_with(canned: Canned) -> None:
     async with open_remote(canned.url, ConnectionOptions(patience=5), env={}) as api:
         assert (await api.get_session(SessionID(session))).extra_ == {"new": [1]}
         listening, heard = api.events(), Transcript()
-        told = [(await anext(listening)).event for _ in range(5)]
-        heard.feed(*told)
-        assert told[0] == UnknownEvent(named="moon.rose", properties={"phase": 3})
-        assert isinstance(told[4], UnknownEvent)
+        collected = [(await anext(listening)).event for _ in range(5)]
+        heard.feed(*collected)
+        assert collected[0] == UnknownEvent(named="moon.rose", properties={"phase": 3})
+        assert isinstance(collected[4], UnknownEvent)
         (message,) = heard.messages()
         assert [each.text for each in message.parts if isinstance(each, TextPart)] == ["abcd"]
 
 
-async def test_what_only_weft_does_is_not_asked_of_others(canned: Canned) -> None:
+async def test_what_only_weft_does_is_not_asked_of_others(canned: CannedServer) -> None:
     async with open_remote(canned.url, ConnectionOptions(patience=5), env={}) as api:
         before = len(canned.asked)
         for asked in (api.search("words"), api.list_trash(), api.list_grants(), api.get_figures()):
@@ -282,8 +284,8 @@ async def test_the_password_is_found_in_the_address_in_the_environment_or_where_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        open_house(clock=SystemClock()) as house,
-        open_server(lent(house), door=AccessPolicy(password="open sesame")) as url,
+        open_engine(clock=SystemClock()) as engine,
+        open_server(always_open(engine), access=AccessPolicy(password="open sesame")) as url,
     ):
         with pytest.raises(NotPermittedError):
             async with connect(url):
@@ -304,7 +306,7 @@ async def test_the_password_is_found_in_the_address_in_the_environment_or_where_
 
 
 async def test_a_terminal_is_looked_at_and_typed_into(tmp_path: Path) -> None:
-    async with open_served() as served:
+    async with open_served_engine() as served:
         terminals = served.api.terminals
         pty = await terminals.create_pty(PtyInput(command="/bin/cat", args=(), cwd=str(tmp_path)))
         async with terminals.open_screen(pty.id) as screen, asyncio.timeout(60):
@@ -319,15 +321,15 @@ async def test_a_terminal_is_looked_at_and_typed_into(tmp_path: Path) -> None:
 
 
 async def test_a_run_joined_by_two_is_heard_by_both() -> None:
-    async with open_served(ANSWER, ANSWER) as served, open_remote(served.url, env={}) as other:
+    async with open_served_engine(ANSWER, ANSWER) as served, open_remote(served.url, env={}) as other:
         session = await served.api.create_session(SessionInput())
         mine, theirs = served.api.events(), other.events()
         await served.api.prompt(session.id, say("hello"))
         for listening in (mine, theirs):
             heard = Transcript()
-            async for told in listening:
-                heard.feed(told.event)
-                if isinstance(told.event, SessionRested):
+            async for published in listening:
+                heard.feed(published.event)
+                if isinstance(published.event, SessionRested):
                     break
             assert heard.messages() == await other.list_messages(session.id)
 

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from given.web import Answer, Asked, Web, open_web
+from given.web import Answer, Web, WebRequest, open_web
 from weft.cli.main import run_command
 
 KEY = "sk-secret-0123456789"
 Run = Callable[..., tuple[int, str, str]]
 
 
-def events(*told: dict[str, Any], named: bool = False, end: bytes = b"") -> Answer:
+def events(*expected: dict[str, Any], named: bool = False, end: bytes = b"") -> Answer:
     lines = [
         (b"event: " + str(each["type"]).encode() + b"\n" if named else b"")
         + b"data: "
         + json.dumps(each).encode()
         + b"\n\n"
-        for each in told
+        for each in expected
     ]
     return Answer(b"".join(lines) + end, kind="text/event-stream")
 
@@ -146,11 +146,11 @@ def test_each_package_is_asked_in_its_own_language(
         code, out, err = weft("-m", "mill/m", "weave")
     assert (code, out.strip()) == (0, "Well woven")
     assert "1,000 tokens in, 100 out · $0.0020" in err
-    [asked] = web.asked
+    [asked] = web.requests
     assert KEY in asked.headers[header]
 
 
-def body(asked: Asked) -> dict[str, Any]:
+def body(asked: WebRequest) -> dict[str, Any]:
     return dict(json.loads(asked.body))
 
 
@@ -166,7 +166,7 @@ def test_limits_options_and_variants_reach_the_wire(weft: Run, monkeypatch: pyte
             headers={"x-team": "looms"},
         )
         assert weft("-m", "mill/m", "--variant", "high", "weave")[0] == 0
-    [asked] = web.asked
+    [asked] = web.requests
     sent = body(asked)
     assert (sent["model"], sent["max_tokens"], sent["seed"], sent["reasoning_effort"]) == (
         "m-2025",
@@ -181,7 +181,7 @@ def test_the_one_configured_provider_is_the_default(weft: Run, monkeypatch: pyte
     with open_web({"/v1/chat/completions": CHAT}) as web:
         configure(monkeypatch, web, "@ai-sdk/openai-compatible")
         assert weft("weave")[0] == 0
-    assert [body(asked)["model"] for asked in web.asked] == ["m"]
+    assert [body(asked)["model"] for asked in web.requests] == ["m"]
 
 
 def test_an_unknown_model_is_an_error_and_nothing_is_asked(
@@ -190,7 +190,7 @@ def test_an_unknown_model_is_an_error_and_nothing_is_asked(
     with open_web({"/v1/chat/completions": CHAT}) as web:
         configure(monkeypatch, web, "@ai-sdk/openai-compatible")
         code, _, err = weft("-m", "mill/n", "weave")
-    assert (code, web.asked) == (2, [])
+    assert (code, web.requests) == (2, [])
     assert "did you mean mill/m?" in err
 
 
@@ -266,19 +266,24 @@ def test_an_answer_that_nobody_counted_took_an_unknown_number_of_tokens(
     with open_web({"/v1/chat/completions": answer}) as web:
         configure(monkeypatch, web, "@ai-sdk/openai-compatible")
         code, out, err = weft("-m", "mill/m", "weave")
-        told = json.loads(weft("-m", "mill/m", "--format", "json", "weave")[1].splitlines()[-1])
+        expected = json.loads(weft("-m", "mill/m", "--format", "json", "weave")[1].splitlines()[-1])
     assert (code, out.strip(), err.splitlines()[-1]) == (
         0,
         "Well woven",
         "1 step · tokens unknown · cost unknown",
     )
-    assert (told["cost"], told["priced"], told["tokens"]["input"], told["counted"]) == (0, False, 0, False)
+    assert (expected["cost"], expected["priced"], expected["tokens"]["input"], expected["counted"]) == (
+        0,
+        False,
+        0,
+        False,
+    )
 
     def shown(*command: str) -> str:
         run_command([*command, "--dir", str(tmp_path), "--store", str(tmp_path / "store")])
         return capsys.readouterr().out
 
-    last = told["sessionID"]
+    last = expected["sessionID"]
     spent = json.loads(shown("session", "cost", last, "--format", "json"))["own"]
     figures = json.loads(shown("stats", "--format", "json"))["spent"]
     assert shown("session", "cost", last) == "itself   cost unknown · tokens unknown\n"
@@ -304,9 +309,9 @@ def test_a_budget_that_cannot_be_counted_is_told(weft: Run, monkeypatch: pytest.
         monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(said))
         weft("-m", "mill/m", "weave")
         err = weft("-m", "mill/m", "-c", "weave on")[2]
-    told = "the provider did not report the usage of an answer, so the budget cannot be kept exactly"
+    expected = "the provider did not report the usage of an answer, so the budget cannot be kept exactly"
     assert [line for line in err.splitlines() if line.startswith("warning:")] == [
-        f"warning: {told}; limits of steps and seconds still hold"
+        f"warning: {expected}; limits of steps and seconds still hold"
     ]
 
 
@@ -320,7 +325,7 @@ def test_a_count_is_asked_for_unless_the_configuration_says_not_to(
         said["provider"]["mill"]["options"]["includeUsage"] = False
         monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", json.dumps(said))
         weft("-m", "mill/m", "weave")
-    assert [body(asked).get("stream_options") for asked in web.asked] == [{"include_usage": True}, None]
+    assert [body(asked).get("stream_options") for asked in web.requests] == [{"include_usage": True}, None]
 
 
 def test_a_local_server_is_asked_without_being_configured(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +334,7 @@ def test_a_local_server_is_asked_without_being_configured(weft: Run, monkeypatch
         code, out, err = weft("-m", "ollama/llama3:8b", "weave")
     assert (code, out.strip()) == (0, "Well woven")
     assert "$0.0000" in err
-    assert "authorization" not in web.asked[0].headers
+    assert "authorization" not in web.requests[0].headers
 
 
 def test_a_local_server_that_does_not_run_is_told_at_once_with_its_address_and_a_hint(
@@ -338,9 +343,9 @@ def test_a_local_server_that_does_not_run_is_told_at_once_with_its_address_and_a
     # Nothing listens on port 1, and no clock is turned: a second try would wait for seconds.
     monkeypatch.setenv("OLLAMA_HOST", "localhost:1")
     code, out, err = weft("-m", "ollama/llama3:8b", "weave")
-    told = "nothing listens at localhost:1: the connection was refused"
+    expected = "nothing listens at localhost:1: the connection was refused"
     hint = "is Ollama running? `ollama serve` starts it"
-    assert (code, out, err.splitlines()[0]) == (1, "", f"error: {told} ({hint})")
+    assert (code, out, err.splitlines()[0]) == (1, "", f"error: {expected} ({hint})")
 
 
 def test_no_key_is_told_in_any_output(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from given.files import age, opened, shelved
+from given.file_store import list_documents, make_old, open_file_store
 from weft.model.event import (
     MessageUpdated,
     PartUpdated,
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def store(root: Path) -> FileStore:
-    return await opened(root)
+    return await open_file_store(root)
 
 
 BROKEN = {
@@ -58,13 +58,11 @@ async def full(store: FileStore) -> None:
 
 
 @pytest.mark.parametrize("how", BROKEN)
-async def test_one_broken_file_hides_nothing_else_and_is_named(
-    root: Path, store: FileStore, how: str
-) -> None:
+async def test_a_broken_file_is_named_and_hides_no_other(root: Path, store: FileStore, how: str) -> None:
     await full(store)
     for name in ("session/p1/ses_2.json", "message/ses_1/msg_2.json", "part/msg_1/prt_b.json"):
         (root / name).write_bytes(BROKEN[how])
-        age(root / name)
+        make_old(root / name)
     assert await store.list_sessions() == [session()]
     parts = text("prt_a", "a"), text("prt_c", "c")
     assert await store.list_messages(SESSION) == [whole(prompt(), *parts)]
@@ -87,11 +85,11 @@ async def test_what_is_broken_can_be_replaced_and_deleted(root: Path, store: Fil
     found = await store.find_message(SESSION, PROMPT)
     assert found == whole(prompt(), text("prt_a", "a"), text("prt_b", "again"), text("prt_c", "c"))
     await store.apply(SessionDeleted(info=session()))
-    assert shelved(root) == {"migration", "session/p1/ses_2.json"}
+    assert list_documents(root) == {"migration", "session/p1/ses_2.json"}
     assert await store.damage() == []
 
 
-async def test_what_is_no_document_is_left_alone_and_named(root: Path, store: FileStore) -> None:
+async def test_a_file_that_is_not_a_document_is_named_and_left_alone(root: Path, store: FileStore) -> None:
     await full(store)
     strangers = {
         "message/ses_1/msg_3.json.tmp": "not a document",

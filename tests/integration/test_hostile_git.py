@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from given.hostile_git import PERSON, VECTORS, HostileGit
-from given.loom import Use, bash, open_loom, reads
+from given.undo_harness import ToolUse, call_bash, call_read, open_undo_harness
 from weft.errors import GitError
 from weft.host.git import Git
 from weft.worktree.git import WorktreeGit
@@ -38,7 +38,7 @@ def test_no_question_to_git_runs_it(hostile: HostileGit) -> None:
         lambda: git.object_format(root),
     ]
     for ask in asked:
-        hostile.stir()
+        hostile.rewrite_files()
         with suppress(GitError):  # a file that has to be fetched first cannot be had
             ask()
     assert not hostile.ran()
@@ -67,7 +67,7 @@ def test_no_work_on_checkouts_runs_it(hostile: HostileGit, tmp_path: Path) -> No
         lambda: here.remove(str(aside)),
     ]
     for do in done:
-        hostile.stir()
+        hostile.rewrite_files()
         with suppress(GitError):  # a commit that has to be signed, a file that has to be fetched first
             do()
         assert not hostile.ran(), do
@@ -86,20 +86,20 @@ SEEN = (
 
 
 @pytest.mark.parametrize("name", SEEN)
-async def test_nothing_runs_when_files_are_listed_searched_changed_and_taken_back(
-    name: str, tmp_path: Path
-) -> None:
+async def test_listing_searching_changing_and_undoing_files_runs_nothing(name: str, tmp_path: Path) -> None:
     hostile = HostileGit(tmp_path, VECTORS[name])
-    async with open_loom(hostile.root) as loom:
-        hostile.stir()
-        await loom.api.files.list_changed()
-        await loom.api.files.find_files("a")
-        await loom.api.workspace.get_vcs()
-        prompt = await loom.works(
-            [bash("echo more >> a.txt")], [Use(tool="glob", input={"pattern": "**/*.txt"})], [reads("b.txt")]
+    async with open_undo_harness(hostile.root) as harness:
+        hostile.rewrite_files()
+        await harness.api.files.list_changed()
+        await harness.api.files.find_files("a")
+        await harness.api.workspace.get_vcs()
+        prompt = await harness.run_turn(
+            [call_bash("echo more >> a.txt")],
+            [ToolUse(tool="glob", input={"pattern": "**/*.txt"})],
+            [call_read("b.txt")],
         )
-        hostile.stir()
-        await loom.undoes(prompt)
+        hostile.rewrite_files()
+        await harness.undo(prompt)
     assert not hostile.ran()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from given.gate import OTHER, SESSION, open_post, standing, waiting
+from given.gate_harness import OTHER, SESSION, make_caller, make_gate_harness, run_alongside
 from weft.cli.main import run_command
 from weft.errors import CorrectedError, UnansweredError
 from weft.host.paths import paths_from
@@ -44,12 +44,12 @@ def refused(
     """What a run with nobody there asked for in vain; the id it goes by."""
 
     async def ask() -> str:
-        post = open_post(directory, project=project or here(), answered=False, seed=str(patterns))
+        harness = make_gate_harness(directory, project=project or here(), answered=False, seed=str(patterns))
         with pytest.raises(UnansweredError) as error:
-            await post.gate.let_pass(
-                post.request(*patterns, session_id=session, always=("git *",)), standing(root=session)
+            await harness.gate.let_pass(
+                harness.request(*patterns, session_id=session, always=("git *",)), make_caller(root=session)
             )
-        await post.books.audit.flush()
+        await harness.storage.audit.flush()
         return error.value.request
 
     return asyncio.run(ask())
@@ -59,13 +59,15 @@ def passes(
     directory: str, *patterns: str, session: SessionID = SESSION, project: ProjectID | None = None
 ) -> bool:
     async def ask() -> bool:
-        post = open_post(directory, project=project or here(), answered=False)
+        harness = make_gate_harness(directory, project=project or here(), answered=False)
         try:
-            await post.gate.let_pass(post.request(*patterns, session_id=session), standing(root=session))
+            await harness.gate.let_pass(
+                harness.request(*patterns, session_id=session), make_caller(root=session)
+            )
         except UnansweredError:
             return False
         finally:
-            await post.books.audit.flush()
+            await harness.storage.audit.flush()
         return True
 
     return asyncio.run(ask())
@@ -94,7 +96,7 @@ def test_what_is_asked_is_listed_with_what_it_wants(
     assert "bash: git push" in capsys.readouterr().out
 
 
-def test_a_yes_is_good_for_the_next_time_that_very_thing_is_asked(
+def test_an_approval_is_used_for_the_next_equal_request(
     directory: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     id = refused(directory, "git push")
@@ -105,19 +107,19 @@ def test_a_yes_is_good_for_the_next_time_that_very_thing_is_asked(
     assert not passes(directory, "git push")
 
 
-def test_a_no_can_say_what_to_do_instead(directory: str) -> None:
+def test_a_rejection_can_say_what_to_do_instead(directory: str) -> None:
     refused(directory, "git push")
     assert run_command(["permission", "reply", "last", "reject", "--message", "not on a Friday"]) == 0
 
     async def again() -> None:
-        post = open_post(directory, project=here(), answered=False)
+        harness = make_gate_harness(directory, project=here(), answered=False)
         with pytest.raises(CorrectedError, match="not on a Friday"):
-            await post.gate.let_pass(post.request("git push"), standing())
+            await harness.gate.let_pass(harness.request("git push"), make_caller())
 
     asyncio.run(again())
 
 
-def test_an_always_is_a_grant_that_is_listed_used_and_taken_back(
+def test_an_always_answer_is_a_grant_that_is_listed_used_and_revoked(
     directory: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     id = refused(directory, "git push")
@@ -139,7 +141,7 @@ def test_an_always_is_a_grant_that_is_listed_used_and_taken_back(
     assert not passes(directory, "git fetch", session=OTHER)
 
 
-def test_the_last_one_is_of_this_project_and_others_are_answered_by_name_alone(directory: str) -> None:
+def test_last_means_the_last_of_this_project_and_others_are_named_by_id(directory: str) -> None:
     other = ProjectID("0123456789abcdef0123456789abcdef01234567")
     id = refused(directory, "git push", project=other)
     assert run_command(["permission", "reply", "last", "always", "--scope", "project"]) == 2
@@ -161,7 +163,7 @@ def test_what_is_granted_in_a_directory_without_a_repository_does_not_hold_in_an
     assert not passes(directory, "git push", session=OTHER)
 
 
-def test_what_cannot_be_meant_is_refused(directory: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_refused(directory: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["permission", "reply", "last", "once"]) == 2
     assert run_command(["permission", "revoke", "gra_x"]) == 2
     first, second = refused(directory, "a"), refused(directory, "b")
@@ -220,13 +222,13 @@ def test_no_key_gets_into_the_log(directory: str) -> None:
 
 def test_an_answer_reaches_a_run_that_waits_in_another_process(directory: str) -> None:
     async def run() -> None:
-        post = open_post(directory, project=here())
-        request = post.request("git push")
-        async with waiting(post.gate.let_pass(request, standing())) as [passing]:
-            await post.asked()
+        harness = make_gate_harness(directory, project=here())
+        request = harness.request("git push")
+        async with run_alongside(harness.gate.let_pass(request, make_caller())) as [passing]:
+            await harness.wait_for_requests()
             assert await asyncio.to_thread(run_command, ["permission", "reply", request.id, "once"]) == 0
-            await post.clock.somebody_sleeps(1)
-            post.clock.turn(1000)
+            await harness.clock.somebody_sleeps(1)
+            harness.clock.turn(1000)
             await passing
 
     asyncio.run(run())

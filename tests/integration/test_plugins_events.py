@@ -51,10 +51,10 @@ async def test_a_plugin_hears_all_that_happens_to_the_last(
     assert heard[:4] == told
     assert heard[0] == "session.created"
     assert heard[-1] == "session.idle"
-    assert project.said == []
+    assert project.warnings == []
 
 
-async def test_one_that_raises_there_is_left_alone_and_the_turn_goes_on(project: Project) -> None:
+async def test_an_event_hook_that_raises_is_disabled_and_the_turn_continues(project: Project) -> None:
     project.plugin(
         "raises",
         "from weft.plugin.hooks import hook\n\n@hook('event')\ndef hear(told, now):\n    raise ValueError(1)\n",
@@ -63,18 +63,18 @@ async def test_one_that_raises_there_is_left_alone_and_the_turn_goes_on(project:
         events = local.events()
         await prompt(local)
         failures = []
-        async for told in events:
-            if told.event.type == "session.error":
-                failures.append(told.event)
-            if told.event.type == "session.error" and len(failures) == 3:
+        async for published in events:
+            if published.event.type == "session.error":
+                failures.append(published.event)
+            if published.event.type == "session.error" and len(failures) == 3:
                 break
 
-    assert len(project.said) == 3
-    assert project.told()[2].endswith("after 3 faults its hooks are no longer called")
-    assert str(project.said[2]) in str(failures[2])
+    assert len(project.warnings) == 3
+    assert project.list_warnings()[2].endswith("after 3 faults its hooks are no longer called")
+    assert str(project.warnings[2]) in str(failures[2])
 
 
-async def test_one_that_cannot_keep_up_misses_events_and_that_is_told() -> None:
+async def test_a_slow_event_hook_misses_events_and_a_warning_says_so() -> None:
     bus, said, heard = Bus(size=4), [], []
     go, begun, outside = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
 
@@ -84,8 +84,8 @@ async def test_one_that_cannot_keep_up_misses_events_and_that_is_told() -> None:
         assert isinstance(told.event, FileEdited)
         heard.append(told.event.file)
 
-    async with asyncio.timeout(60), open_worker("slow") as room:
-        voice = register_function(room, HookFunction("event", slow), plugin="slow.py", seconds=10)
+    async with asyncio.timeout(60), open_worker("slow") as worker:
+        voice = register_function(worker, HookFunction("event", slow), plugin="slow.py", seconds=10)
         conduct = FaultCounter(said.append)
         chain = HookChain([voice], conduct, SystemClock())
         (ear,) = open_plugin_listeners(chain, bus)
@@ -137,13 +137,13 @@ async def test_the_config_hook_has_its_say_before_anything_is_made_of_it(project
     async with project.open() as local:
         assert local.runtime.default_agent == "weaver"
         assert local.runtime.agents["weaver"].prompt == "Weave."
-    assert project.told() == [
+    assert project.list_warnings() == [
         'config hook: share: expected "auto", "disabled" or "manual", found a number',
         "config hook: modle: unknown key, ignored",
     ]
 
 
-async def test_what_a_plugin_changes_does_not_vouch_for_what_a_project_says(project: Project) -> None:
+async def test_a_config_hook_does_not_make_untrusted_settings_effective(project: Project) -> None:
     own = Project(Path(os.environ["XDG_CONFIG_HOME"]) / "opencode")
     own.write("opencode.json", json.dumps({"permission": {"bash": "ask"}}))
     own.write(

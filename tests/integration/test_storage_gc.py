@@ -15,13 +15,13 @@ from given.small_tree import (
     CHILD,
     FIRST,
     OTHER,
-    age,
     contents,
     documents,
     fill,
-    opened,
+    list_readable,
+    make_old,
+    open_file_store,
     put_session,
-    readable,
 )
 from weft.host.now import now
 from weft.host.paths import paths_from
@@ -42,7 +42,7 @@ SOON = 60_000
 @pytest.fixture
 async def root(tmp_path: Path) -> Path:
     root = tmp_path / "storage"
-    await fill(await opened(root))
+    await fill(await open_file_store(root))
     return root
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_left_over_in_a_tree_that_is_whole(root: Path) -> None:
     assert found(root, before=now() + SOON) == []
 
 
-def test_what_has_lost_its_session_is_laid_aside_byte_for_byte(root: Path) -> None:
+def test_files_without_a_session_are_set_aside_byte_for_byte(root: Path) -> None:
     lost = orphan_everything_of(root, OTHER)
     before = contents(root)
     report = swept(root)
@@ -91,9 +91,9 @@ def test_parts_of_a_removed_message_go_and_those_of_its_neighbour_stay(root: Pat
     assert (root / "part/msg_first_2").is_dir()
 
 
-def test_what_is_young_is_left_alone(root: Path) -> None:
+def test_young_files_are_left_alone(root: Path) -> None:
     orphan_everything_of(root, OTHER)
-    age(
+    make_old(
         root
     )  # the files say that they are old; that they came here just now the directory entries know better
     assert found(root, before=now() - SOON) == []
@@ -114,7 +114,7 @@ def test_a_session_that_cannot_be_read_or_is_half_renamed_is_there_all_the_same(
     assert found(root, before=now() + SOON) == []
 
 
-def test_what_comes_back_before_the_sweep_is_not_swept(root: Path) -> None:
+def test_a_file_restored_before_the_collection_is_not_removed(root: Path) -> None:
     [path] = root.glob(f"session/*/{OTHER}.json")
     raw = path.read_bytes()
     path.unlink()
@@ -127,7 +127,7 @@ def test_what_comes_back_before_the_sweep_is_not_swept(root: Path) -> None:
 
 
 async def test_locks_temps_notes_and_growth_of_the_dead_go(root: Path) -> None:
-    store = await opened(root)
+    store = await open_file_store(root)
     await put_session(store, "ses_1")
     await store.apply(MessageUpdated(info=prompt()), PartUpdated(part=text("prt_1", "so")))
     await store.apply(growth("prt_1", " far", 2))
@@ -152,7 +152,7 @@ async def test_locks_temps_notes_and_growth_of_the_dead_go(root: Path) -> None:
     assert found(root, before=now() + SOON) == []
 
 
-def test_what_was_laid_aside_goes_for_good_after_a_month(root: Path) -> None:
+def test_files_set_aside_are_removed_after_a_month(root: Path) -> None:
     orphan_everything_of(root, OTHER)
     report = swept(root)
     assert found(root, before=now() + BACKUP_RETENTION_MS - SOON) == []
@@ -168,7 +168,7 @@ async def test_spilled_outputs_go_when_old_and_named_by_no_part(root: Path, tmp_
     named, unnamed = (f"tool_{letter * 26}" for letter in "ab")
     for name in (named, unnamed, "notes.txt"):
         (outputs / name).write_text("long")
-    store = await opened(root)
+    store = await open_file_store(root)
     await store.apply(
         PartUpdated(part=text("prt_9", f"saved to: {outputs}/{named}", of="msg_first_1", session=FIRST))
     )
@@ -184,7 +184,7 @@ async def test_spilled_outputs_go_when_old_and_named_by_no_part(root: Path, tmp_
 
 
 async def test_large_summaries_are_shrunk_and_their_originals_kept(root: Path) -> None:
-    store = await opened(root)
+    store = await open_file_store(root)
     big = FileDiff(file="log", before="", after="line\n" * 100_000, additions=100_000, deletions=0)
     info = UserMessage(
         id=MessageID("msg_first_1"),
@@ -272,7 +272,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("template") / "storage"
 
     async def make() -> None:
-        await fill(await opened(root))
+        await fill(await open_file_store(root))
 
     asyncio.run(make())
     return root
@@ -280,9 +280,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=40)
 @given(gone=st.sets(st.sampled_from(ALL)), broken=st.sets(st.sampled_from(ALL)))
-def test_nothing_that_anything_leads_to_is_ever_swept(
-    template: Path, gone: set[str], broken: set[str]
-) -> None:
+def test_reachable_files_are_never_removed(template: Path, gone: set[str], broken: set[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch) / "storage"
         shutil.copytree(template, root)
@@ -302,8 +300,8 @@ def test_nothing_that_anything_leads_to_is_ever_swept(
         assert swept(root).removed == ()
 
 
-async def test_after_a_sweep_everything_else_can_still_be_read(root: Path) -> None:
-    before = await readable(root)
+async def test_after_garbage_collection_everything_else_can_be_read(root: Path) -> None:
+    before = await list_readable(root)
     lost = orphan_everything_of(root, OTHER)
     swept(root)
-    assert await readable(root) == before - lost - {f"session/p1/{OTHER}.json"}
+    assert await list_readable(root) == before - lost - {f"session/p1/{OTHER}.json"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.house import PLACE, open_house, say
+from given.engine import PLACE, open_engine, say
 from weft.errors import NotFoundError, ToolError
 from weft.host.clock import SystemClock
 from weft.model.ids import SessionID
@@ -106,7 +106,7 @@ async def test_a_job_that_ends_by_itself_says_how(bench: Bench, jobs: Background
     assert (await bench.call(JOBS)).output.startswith(f"{job.id}  ended with exit code 3  Go on")
 
 
-async def test_time_runs_out_for_a_job_only_if_that_is_wished(bench: Bench, jobs: BackgroundJobs) -> None:
+async def test_a_background_job_has_a_timeout_only_on_request(bench: Bench, jobs: BackgroundJobs) -> None:
     result = await bench.call(BASH, command="sleep 999", description="Wait", background=True, timeout=1)
     (job,) = jobs.list(bench.context().session_id)
     assert job.id in result.output
@@ -163,7 +163,7 @@ async def test_other_processes_see_what_is_running(
     assert list_running(roll) == []
 
 
-def test_what_a_dead_process_left_on_the_roll_goes(tmp_path: Path) -> None:
+def test_records_of_dead_processes_are_removed(tmp_path: Path) -> None:
     job = Job(id="job_1", session_id=OTHER, command="x", description="", output="/x", started=1)
     entry = write_record(str(tmp_path), job)
     assert list_running(str(tmp_path)) == [job]
@@ -179,7 +179,7 @@ def test_what_a_dead_process_left_on_the_roll_goes(tmp_path: Path) -> None:
 async def test_aborting_or_removing_a_session_ends_its_jobs(tmp_path: Path) -> None:
     place = replace(PLACE, directory=str(tmp_path), worktree=str(tmp_path))
     call = UseTool(tool="bash", input={"command": "sleep 999", "description": "Wait", "background": True})
-    async with open_house(
+    async with open_engine(
         [call],
         [Say(text="done")],
         [call],
@@ -187,15 +187,15 @@ async def test_aborting_or_removing_a_session_ends_its_jobs(tmp_path: Path) -> N
         tools=(BASH, JOBS),
         place=place,
         tool_output=str(tmp_path / "out"),
-    ) as house:
-        session = await house.api.create_session(SessionInput())
-        await house.api.prompt(session.id, say("go"))
+    ) as engine:
+        session = await engine.api.create_session(SessionInput())
+        await engine.api.prompt(session.id, say("go"))
         await somebody_in(tmp_path)
-        assert await house.api.abort(session.id) is False
+        assert await engine.api.abort(session.id) is False
         assert processes_in(tmp_path) == []
-        await house.api.prompt(session.id, say("again"))
+        await engine.api.prompt(session.id, say("again"))
         await somebody_in(tmp_path)
-        await house.api.remove_session(session.id)
+        await engine.api.remove_session(session.id)
         assert processes_in(tmp_path) == []
-        offered = [[tool.name for tool in request.tools] for request in house.provider.requests]
+        offered = [[tool.name for tool in request.tools] for request in engine.provider.requests]
     assert offered[:2] == [["bash"], ["bash", "jobs"]]

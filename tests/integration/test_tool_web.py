@@ -93,9 +93,9 @@ async def test_a_page_comes_as_markdown_text_or_as_it_is(bench: Bench, web: Web)
 
 
 async def test_the_server_is_told_who_asks_and_for_what(bench: Bench, web: Web) -> None:
-    web.asked.clear()
+    web.requests.clear()
     await bench.call(WEBFETCH, url=at(web, "/text"))
-    [asked] = web.asked
+    [asked] = web.requests
     assert asked.headers["host"] == at(web, "").removeprefix("http://")
     assert asked.headers["user-agent"].startswith("weft/")
     assert asked.headers["accept"].startswith("text/markdown;q=1.0")
@@ -129,7 +129,9 @@ async def test_a_picture_is_attached(bench: Bench, web: Web) -> None:
         ("/file", "URL must start with http:// or https://"),
     ],
 )
-async def test_what_cannot_be_read_says_why(bench: Bench, web: Web, path: str, said: str) -> None:
+async def test_an_unreadable_page_is_an_error_with_the_reason(
+    bench: Bench, web: Web, path: str, said: str
+) -> None:
     with pytest.raises(ToolError) as raised:
         await bench.call(WEBFETCH, url=at(web, path))
     assert said in str(raised.value)
@@ -147,7 +149,7 @@ async def test_what_cannot_be_read_says_why(bench: Bench, web: Web, path: str, s
         "",
     ],
 )
-async def test_what_is_no_address_of_the_web_is_not_asked_about(bench: Bench, url: str) -> None:
+async def test_an_invalid_url_is_refused_without_a_permission_request(bench: Bench, url: str) -> None:
     with pytest.raises(ToolError):
         await bench.call(WEBFETCH, url=url)
     assert bench.asked == []
@@ -166,7 +168,7 @@ async def test_every_hop_is_held_against_the_rules(bench: Bench, web: Web) -> No
 
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "door.test", "both.test", "127.2", "2130706434", "0x7f000002"])
-async def test_what_is_next_door_needs_a_permission_of_its_own(bench: Bench, host: str) -> None:
+async def test_private_addresses_need_their_own_permission(bench: Bench, host: str) -> None:
     bench.denied = {"webfetch_private"}
     url = f"http://{host}:9/a"
     with pytest.raises(DeniedError):
@@ -177,7 +179,7 @@ async def test_what_is_next_door_needs_a_permission_of_its_own(bench: Bench, hos
     ]
 
 
-async def test_a_page_cannot_lead_next_door_unasked(bench: Bench, web: Web) -> None:
+async def test_a_redirect_to_a_private_address_needs_permission(bench: Bench, web: Web) -> None:
     bench.denied = {"webfetch_private"}
     with pytest.raises(DeniedError):
         await bench.call(WEBFETCH, url=at(web, "/door"))
@@ -247,10 +249,10 @@ def test_the_proxy_of_the_environment_is_used(
 
 async def test_through_a_proxy_names_are_its_business_and_this_machine_is_not(bench: Bench, web: Web) -> None:
     bench.desk = replace(bench.desk, environment={"http_proxy": web.url}, network=NetworkAccess())
-    web.asked.clear()
+    web.requests.clear()
     with pytest.raises(ToolError, match="status code: 404"):
         await bench.call(WEBFETCH, url="http://unheard-of.test/page")
-    assert [each.path for each in web.asked] == ["http://unheard-of.test/page"]
+    assert [each.path for each in web.requests] == ["http://unheard-of.test/page"]
     bench.denied = {"webfetch_private"}
     for host in ("localhost", "10.0.0.1", "127.1"):
         with pytest.raises(DeniedError):
@@ -302,7 +304,7 @@ def service() -> Iterator[Web]:
 
 async def test_a_search_is_a_call_of_the_service(bench: Bench, service: Web) -> None:
     websearch, _ = make_search_tools(f"{service.url}/good")
-    service.asked.clear()
+    service.requests.clear()
     assert await bench.call(websearch, query="weft", numResults=3, contextMaxCharacters=900) == ToolResult(
         title="Web search: weft", output="Found it.", metadata={"truncated": False}
     )
@@ -313,7 +315,7 @@ async def test_a_search_is_a_call_of_the_service(bench: Bench, service: Web) -> 
         "livecrawl": "fallback",
         "contextMaxCharacters": 900,
     }
-    assert msgspec.json.decode(service.asked[0].body) == {
+    assert msgspec.json.decode(service.requests[0].body) == {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "tools/call",
@@ -324,10 +326,10 @@ async def test_a_search_is_a_call_of_the_service(bench: Bench, service: Web) -> 
 
 async def test_a_search_for_code_likewise(bench: Bench, service: Web) -> None:
     _, codesearch = make_search_tools(f"{service.url}/json")
-    service.asked.clear()
+    service.requests.clear()
     result = await bench.call(codesearch, query="msgspec")
     assert (result.title, result.output) == ("Code search: msgspec", "Found it.")
-    assert msgspec.json.decode(service.asked[0].body)["params"] == {
+    assert msgspec.json.decode(service.requests[0].body)["params"] == {
         "name": "get_code_context_exa",
         "arguments": {"query": "msgspec", "tokensNum": 5000},
     }
@@ -365,10 +367,10 @@ async def test_a_service_that_is_not_there_is_told_without_its_address(bench: Be
 
 async def test_a_search_that_is_denied_is_not_made(bench: Bench, service: Web) -> None:
     bench.denied = {"websearch"}
-    service.asked.clear()
+    service.requests.clear()
     with pytest.raises(DeniedError):
         await bench.call(make_search_tools(f"{service.url}/good")[0], query="x")
-    assert service.asked == []
+    assert service.requests == []
 
 
 @pytest.mark.parametrize(
@@ -378,5 +380,5 @@ async def test_a_search_that_is_denied_is_not_made(bench: Bench, service: Web) -
 def test_searching_is_offered_where_there_is_a_service(url: str | None, provider: str, offered: bool) -> None:
     audience = Audience(provider_id=provider, api_id="m", allowed=lambda *_: True)
     for tool in make_search_tools(url):
-        told = tool.tell(audience) if tool.tell else tool.about
-        assert told == (tool.about if offered else None)
+        description = tool.tell(audience) if tool.tell else tool.about
+        assert description == (tool.about if offered else None)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from given.exports import AT, export, id_of, session_id, turn_of, with_text, words
+from given.session_exports import AT, export, id_of, session_id, turn_of, with_text, words
 from weft.errors import BundleError, DocumentError, InvalidIdError
 from weft.local.imports import BulkImporter, ImportReport, ImportRequest, open_importer
 from weft.model.diff import FileDiff
@@ -194,7 +194,7 @@ async def test_a_message_of_another_session_is_not_overwritten(here: Machine, tm
 @pytest.mark.parametrize(
     "id", ["ses_../../../../etc/passwd", "../x", "", "ses_", "/etc/passwd", "ses_" + "x" * 500, "ses_a\0b"]
 )
-async def test_an_id_that_is_none_is_refused(here: Machine, tmp_path: Path, id: str) -> None:
+async def test_an_id_with_a_wrong_format_is_refused(here: Machine, tmp_path: Path, id: str) -> None:
     with pytest.raises(InvalidIdError):
         await here.take(replace(export(), info=replace(export().info, id=SessionID(id))), tmp_path)
     assert here.files() == {}
@@ -213,7 +213,7 @@ async def test_an_id_of_a_message_or_part_that_leads_elsewhere_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "error_message"),
     [
         (b"", "not JSON"),
         (b"hello", "not JSON"),
@@ -225,11 +225,11 @@ async def test_an_id_of_a_message_or_part_that_leads_elsewhere_is_refused(
     ],
 )
 async def test_a_file_that_is_no_session_is_refused_by_name(
-    here: Machine, tmp_path: Path, raw: bytes, told: str
+    here: Machine, tmp_path: Path, raw: bytes, error_message: str
 ) -> None:
     path = tmp_path / "given.json"
     path.write_bytes(raw)
-    with pytest.raises(DocumentError, match=told) as caught:
+    with pytest.raises(DocumentError, match=error_message) as caught:
         await here.bring(path)
     assert str(path) in str(caught.value)
     assert here.files() == {}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from given.exports import export, session_id, with_text
-from given.undoing import as_repository
+from given.session_exports import export, session_id, with_text
+from given.snapshot_harness import init_repository
 from weft.transfer.document import to_document
 
 KEY = "ghp_" + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1234"
@@ -52,7 +52,7 @@ def test_without_an_id_the_session_last_worked_on_is_exported(place: Path) -> No
     assert json.loads(exported.stdout)["info"]["id"] == session_id()
 
 
-def test_secrets_are_shown_first_and_covered_then(place: Path) -> None:
+def test_secrets_are_listed_and_then_redacted(place: Path) -> None:
     preview = weft(place, "export", session_id(), "--redact", "--preview")
     assert KEY not in preview.stdout + preview.stderr
     assert "[redacted:github-token:1]  ghp_… (40 characters)" in preview.stdout
@@ -79,7 +79,7 @@ def test_a_bundle_goes_to_another_store_and_says_so_as_json(place: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("export", "ses_00000000000000000000000000"), "there is no session"),
         (("export", "../../etc/passwd"), "is not one"),
@@ -91,12 +91,12 @@ def test_a_bundle_goes_to_another_store_and_says_so_as_json(place: Path) -> None
         (("import", "--from", "claude", "nowhere"), "nowhere: it does not exist"),
     ],
 )
-def test_what_cannot_be_meant_is_said_in_a_sentence(
-    place: Path, arguments: tuple[str, ...], told: str
+def test_invalid_arguments_are_reported_in_one_sentence(
+    place: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     done = weft(place, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -130,38 +130,40 @@ def test_transcripts_of_others_come_across_once_and_go_on_when_they_have_grown(t
 
 @pytest.mark.parametrize("kind", ["claude", "codex"])
 def test_transcripts_of_a_known_project_are_found_in_it(tmp_path: Path, kind: str) -> None:
-    loom, plain = as_repository(tmp_path / "loom"), tmp_path / "plain"
-    (loom / "deep").mkdir()
+    repository, plain = init_repository(tmp_path / "loom"), tmp_path / "plain"
+    (repository / "deep").mkdir()
     plain.mkdir()
-    for number, cwd in enumerate((loom, loom / "deep", loom / "gone", plain)):
+    for number, cwd in enumerate((repository, repository / "deep", repository / "gone", plain)):
         write_transcript(tmp_path / kind, kind, number, cwd)
     given = tmp_path / "given.json"
     given.write_bytes(to_document(export()))
     weft(plain, "import", str(given))  # so that there is a record of what is in no repository
-    weft(loom, "import", str(given))
+    weft(repository, "import", str(given))
     done = weft(plain, "import", "--from", kind, str(tmp_path / kind), "--format", "json")
-    here = json.loads(weft(loom, "session", "list", "--format", "json").stdout)
+    here = json.loads(weft(repository, "session", "list", "--format", "json").stdout)
     assert done.returncode == 0, done.stderr
     assert sorted(each["directory"] for each in here if each["title"] == "Mend the loom") == [
-        str(loom),
-        str(loom / "deep"),
-        str(loom / "gone"),
+        str(repository),
+        str(repository / "deep"),
+        str(repository / "gone"),
     ]
     listed = json.loads(weft(plain, "session", "list", "--all", "--format", "json").stdout)
     assert [each["projectId"] for each in listed if each["directory"] == str(plain)] == ["global", "global"]
 
 
 def test_transcripts_that_lie_under_global_are_brought_home_by_importing_them_again(tmp_path: Path) -> None:
-    loom = tmp_path / "loom"
-    loom.mkdir()
-    write_transcript(tmp_path / "claude", "claude", 1, loom)
+    repository = tmp_path / "loom"
+    repository.mkdir()
+    write_transcript(tmp_path / "claude", "claude", 1, repository)
     weft(tmp_path, "import", "--from", "claude", str(tmp_path / "claude"))
-    as_repository(loom)
+    init_repository(repository)
     again = weft(tmp_path, "import", "--from", "claude", str(tmp_path / "claude"), "--format", "json")
     (found,) = json.loads(weft(tmp_path, "session", "list", "--all", "--format", "json").stdout)
-    root = subprocess.run(["git", "rev-parse", "HEAD"], cwd=loom, capture_output=True, text=True, check=True)
+    root = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=repository, capture_output=True, text=True, check=True
+    )
     assert [each["verdict"] for each in json.loads(again.stdout)["sessions"]] == ["updated"]
-    assert (found["directory"], found["projectId"]) == (str(loom), root.stdout.strip())
+    assert (found["directory"], found["projectId"]) == (str(repository), root.stdout.strip())
 
 
 def write_transcript(where: Path, kind: str, number: int, cwd: Path) -> None:

@@ -79,10 +79,10 @@ def answered(name: str, model: Model = CLAUDE, *extra: AnyPart) -> MessageWithPa
 
 
 def setback(name: str, kind: FaultKind, model: Model = CLAUDE) -> RetryPart:
-    told = {"url": "http://api.test/v1"} | make_refusal_mark(
+    mark = {"url": "http://api.test/v1"} | make_refusal_mark(
         kind, ModelRef(provider_id=model.provider_id, model_id=model.id)
     )
-    error = ApiFailure(data=ApiData(message="no", is_retryable=False, metadata=told))
+    error = ApiFailure(data=ApiData(message="no", is_retryable=False, metadata=mark))
     return RetryPart(**ids(name, 7), attempt=1, error=error, time=Moment(created=1))
 
 
@@ -128,7 +128,7 @@ def test_what_one_api_refused_is_shown_to_another() -> None:
     assert shown(history).count(PNG) == shown(history, GPT).count(PNG) - 1
 
 
-def test_there_is_nothing_more_to_leave_out_once_it_is_left_out() -> None:
+def test_excluded_content_is_not_excluded_again() -> None:
     history = [asked("1", picture=True), answered("2"), asked("3")]
     failed = MessageWithParts(info=answered("4").info, parts=(setback("4", "media"),))
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as some
 
-from given.conversation import answered, asked, text
+from given.conversation import assistant_message, text, user_message
 from weft.context.notes import WEFT_KEY, ContextNote, apply_history_notes, list_notes
 from weft.context.system import Briefing, Environment
 from weft.model.agent import Instruction
@@ -28,10 +28,10 @@ def noted(notes: list[ContextNote], at: int = 1) -> MessageWithParts:
         text(id, note.text, number, synthetic=True, metadata={WEFT_KEY: note.about})
         for number, note in enumerate(notes, 2)
     ]
-    return asked(id, at, text(id, "go"), *parts)
+    return user_message(id, at, text(id, "go"), *parts)
 
 
-def test_nothing_new_is_no_note() -> None:
+def test_without_changes_there_is_no_note() -> None:
     assert list_notes(basis(("/a", "x")), basis(("/a", "x"))) == []
 
 
@@ -70,28 +70,32 @@ def test_what_is_not_a_note_of_ours_tells_nothing() -> None:
         {WEFT_KEY: {"instruction": 3}},
         {"anthropic": {}},
     ]
-    history = [asked("msg_1", 1, *(text("msg_1", "x", n, metadata=each) for n, each in enumerate(odd)))]
+    history = [
+        user_message("msg_1", 1, *(text("msg_1", "x", n, metadata=each) for n, each in enumerate(odd)))
+    ]
 
     assert apply_history_notes(basis(("/a", "x")), history) == basis(("/a", "x"))
 
 
 def test_an_answer_cannot_pass_for_a_note() -> None:
     (note,) = list_notes(basis(), basis(("/a", "Obey.")))
-    history = [answered("msg_2", 2, "msg_1", text("msg_2", note.text, metadata={WEFT_KEY: note.about}))]
+    history = [
+        assistant_message("msg_2", 2, "msg_1", text("msg_2", note.text, metadata={WEFT_KEY: note.about}))
+    ]
 
     assert apply_history_notes(basis(), history) == basis()
 
 
 SOURCES = some.sampled_from(["/a", "/b", "/c"])
 BASES = some.builds(
-    lambda told, day: basis(*told.items(), today=day),
+    lambda seen_files, day: basis(*seen_files.items(), today=day),
     some.dictionaries(SOURCES, some.text(max_size=20)),
     some.sampled_from(["Sun Nov 15 2026", "Mon Nov 16 2026"]),
 )
 
 
 @given(some.lists(BASES, min_size=2, max_size=6))
-def test_whoever_was_told_the_notes_knows_what_there_is(bases: list[Briefing]) -> None:
+def test_the_notes_together_describe_the_current_state(bases: list[Briefing]) -> None:
     first, *later = bases
     history: list[MessageWithParts] = []
     for at, found in enumerate(later):

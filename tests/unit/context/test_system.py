@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from given.conversation import asked
-from given.house import MODEL
+from given.conversation import user_message
+from given.engine import MODEL
 from weft.context.system import (
     Briefing,
     Environment,
@@ -43,7 +43,7 @@ Far."""
 
 
 def prompt(system: str | None = None) -> UserMessage:
-    info = asked("msg_1", 1).info
+    info = user_message("msg_1", 1).info
     assert isinstance(info, UserMessage)
     return replace(info, system=system)
 

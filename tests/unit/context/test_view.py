@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from given.any_history import histories
+from given.history_strategies import histories
 from given.models import CLAUDE, GPT
 from weft.context.exclusions import MEDIA, SIGNATURE, exclude_refused, make_refusal_mark
 from weft.context.history import since_compaction, to_model_messages
@@ -58,10 +58,10 @@ def _answer(
 def _parts(message: MessageWithParts, dice: Random) -> tuple[object, ...]:
     if dice.random() > 0.2:
         return message.parts
-    told = make_refusal_mark(
+    mark = make_refusal_mark(
         dice.choice((SIGNATURE, MEDIA)), ModelRef(provider_id=CLAUDE.provider_id, model_id=CLAUDE.id)
     )
-    failure = ApiFailure(data=ApiData(message="no", is_retryable=False, metadata=told))
+    failure = ApiFailure(data=ApiData(message="no", is_retryable=False, metadata=mark))
     info = message.info
     retry = RetryPart(
         id=PartID("prt_r"),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fake.anthropic import check, redacted, signature_of
 from fake.refusing import RefusedError
-from given.asked_models import request
+from given.model_requests import request
 from given.models import CLAUDE
 from weft.provider.anthropic.request import to_body
 from weft.provider.body import to_bytes
@@ -121,9 +121,9 @@ def test_thoughts_alone_and_at_the_end_are_not_sent() -> None:
 def test_results_follow_their_calls() -> None:
     turn = AssistantTurn(content=(CALL, TextContent(text="and then"), replace(CALL, call_id="toolu:2")))
     answer = ToolTurn(content=(ResultContent(call_id="toolu:2", tool="read", output="", error=True),))
-    told = messages(HELLO, turn, answer)
-    assert [block["type"] for block in told[1]["content"]] == ["text", "tool_use", "tool_use"]
-    assert told[2]["content"] == [
+    encoded_messages = messages(HELLO, turn, answer)
+    assert [block["type"] for block in encoded_messages[1]["content"]] == ["text", "tool_use", "tool_use"]
+    assert encoded_messages[2]["content"] == [
         {
             "type": "tool_result",
             "tool_use_id": "toolu_1",
@@ -195,7 +195,7 @@ def test_only_the_first_answer_of_a_turn_has_to_begin_with_a_thought() -> None:
     assert "thinking" not in to_body(request(CLAUDE, *next_turn, tools=(READ,), options=options))
 
 
-def test_who_thinks_as_it_likes_is_asked_so_throughout() -> None:
+def test_adaptive_thinking_is_requested_throughout_a_turn() -> None:
     turns = (HELLO, AssistantTurn(content=(CALL,)), RESULT)
     body = to_body(request(CLAUDE, *turns, tools=(READ,), options={"thinking": {"type": "adaptive"}}))
     check(msgspec.json.decode(to_bytes(body)))

@@ -4,7 +4,7 @@ import pytest
 
 from fake.openai import OpenAIChatDialect
 from fake.responses import ResponsesDialect
-from given.asked_models import GPT_4O, GPT_5, request
+from given.model_requests import GPT_4O, GPT_5, request
 from weft.provider.contract import (
     AssistantTurn,
     CallContent,
@@ -63,7 +63,7 @@ def test_newer_models_speak_the_newer_api(id: str, newer: bool) -> None:
         ),
     ],
 )
-def test_it_is_told_who_asks_and_whether_there_is_something_to_see(
+def test_headers_say_who_initiated_the_request_and_whether_it_has_images(
     messages: tuple[ModelMessage, ...], headers: dict[str, str]
 ) -> None:
     assert build_headers(request(GPT_5, *messages)) == ASKED | headers
@@ -79,7 +79,7 @@ async def test_an_answer_over_either_api() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "message", "told"),
+    ("status", "message", "expected"),
     [
         (
             403,
@@ -94,10 +94,10 @@ async def test_an_answer_over_either_api() -> None:
         (400, "something else", "something else"),
     ],
 )
-async def test_a_refusal_says_what_to_do(status: int, message: str, told: str) -> None:
+async def test_a_refusal_says_what_to_do(status: int, message: str, expected: str) -> None:
     async with open_stand(OpenAIChatDialect(), Copilot, GPT_4O) as stand:
         stand.server.refuse(status, message)
         heard = await hear(stand.provider, request(GPT_4O))
     assert heard.error is not None
-    assert (str(heard.error), heard.error.status) == (told, status)
+    assert (str(heard.error), heard.error.status) == (expected, status)
     assert message in heard.error.body

@@ -43,7 +43,7 @@ def test_with_all_of_them_cooling_the_one_that_is_back_first_is_asked_first() ->
     assert health.order((A, B), NOW) == (B, A)
 
 
-def test_one_that_answered_is_held_against_nothing() -> None:
+def test_a_success_clears_earlier_failures() -> None:
     health = ModelHealth()
     health.fail(A, fault(), NOW)
     health.succeed(A)
@@ -52,7 +52,7 @@ def test_one_that_answered_is_held_against_nothing() -> None:
     assert health.order((A, B), NOW + COOL_DOWN_MS) == (A, B)
 
 
-def test_who_fails_again_is_left_alone_for_twice_as_long() -> None:
+def test_each_further_failure_doubles_the_cooldown() -> None:
     assert [compute_cool_down(fault(), times) for times in (1, 2, 3)] == [
         COOL_DOWN_MS,
         2 * COOL_DOWN_MS,
@@ -71,11 +71,11 @@ def test_what_a_provider_asks_for_is_kept_to_however_long() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans(), st.integers(0, 10**8)), max_size=40))
 def test_an_order_has_everybody_once_and_the_well_ones_first(
-    told: list[tuple[str, bool, int]],
+    outcomes: list[tuple[str, bool, int]],
 ) -> None:
     chain = [ModelRef(provider_id="mill", model_id=name) for name in "abcda"]
     health, now, until = ModelHealth(), NOW, dict.fromkeys("abcd", 0)
-    for name, works, passed in told:
+    for name, works, passed in outcomes:
         now += passed
         model = ModelRef(provider_id="mill", model_id=name)
         if works:

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
-from given.house import ECHO, MODEL, NOW, PLACE, open_house, say
+from given.engine import ECHO, MODEL, NOW, PLACE, open_engine, say
 from weft.errors import InvalidInputError, ModelNotFoundError, ProviderAuthError, ProviderError
 from weft.model.input import SessionInput
 from weft.model.message import AssistantMessage, MessageWithParts
@@ -145,7 +145,7 @@ async def test_a_miss_is_told_against_the_exchange_that_is_most_like_it(tmp_path
     assert missed.endswith("exchange 2 of tape at parameters.temperature: recorded nothing, asked 1.0")
 
 
-async def test_one_request_too_many_is_told_so(tmp_path: Path) -> None:
+async def test_a_request_beyond_the_end_of_the_tape_is_an_error(tmp_path: Path) -> None:
     replay = Replay(await record(tmp_path / "tape", scripted("a"), ask()))
     await hear(replay, ask())
 
@@ -261,7 +261,7 @@ async def test_a_replay_knows_the_models_it_was_recorded_with(tmp_path: Path) ->
         models.get(ModelRef(provider_id="scripted", model_id="other"))
 
 
-async def test_what_is_no_tape_is_refused_by_line(tmp_path: Path) -> None:
+async def test_an_invalid_tape_is_refused_with_its_line(tmp_path: Path) -> None:
     await record(tmp_path / "good", scripted("a"), ask())
     good = (tmp_path / "good").read_text()
     bad = {
@@ -299,20 +299,22 @@ def test_a_recording_takes_a_new_file_or_an_empty_one(tmp_path: Path) -> None:
 
 async def run(provider: Provider, seed: int, directory: str) -> list[MessageWithParts]:
     place = replace(PLACE, directory=directory, worktree=directory)
-    async with open_house(provider=provider, seed=seed, place=place, quick=True, tools=(ECHO,)) as house:
-        session = await house.api.create_session(SessionInput(title="Mine"))
-        await house.api.prompt(session.id, say("go"))
-        return list(await house.api.list_messages(session.id))
+    async with open_engine(
+        provider=provider, seed=seed, place=place, skip_waits=True, tools=(ECHO,)
+    ) as engine:
+        session = await engine.api.create_session(SessionInput(title="Mine"))
+        await engine.api.prompt(session.id, say("go"))
+        return list(await engine.api.list_messages(session.id))
 
 
 def gist(history: list[MessageWithParts]) -> list[object]:
-    told: list[object] = []
+    results: list[object] = []
     for message in history:
         if isinstance(message.info, AssistantMessage):
-            told.append((message.info.cost, message.info.tokens, message.info.finish))
-        told += [part.text for part in message.parts if isinstance(part, TextPart)]
-        told += [(part.tool, part.state.input) for part in message.parts if isinstance(part, ToolPart)]
-    return told
+            results.append((message.info.cost, message.info.tokens, message.info.finish))
+        results += [part.text for part in message.parts if isinstance(part, TextPart)]
+        results += [(part.tool, part.state.input) for part in message.parts if isinstance(part, ToolPart)]
+    return results
 
 
 async def test_a_run_is_the_same_when_it_is_played(tmp_path: Path) -> None:

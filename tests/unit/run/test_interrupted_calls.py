@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from given.conversation import answered, asked, called
-from given.house import ALLOW, House, open_house, say
+from given.conversation import assistant_message, tool_part, user_message
+from given.engine import ALLOW, Engine, open_engine, say
 from weft.model.event import MessageUpdated, PartUpdated
 from weft.model.input import SessionInput
 from weft.model.part import CallTime, ErrorState, ToolPart
@@ -20,51 +20,51 @@ WORDS = {"words": "x"}
 
 def cut_off(tool: str, input: dict[str, Any], error: str = INTERRUPTED) -> ToolPart:
     state = ErrorState(input=input, error=error, time=CallTime(start=1, end=2))
-    return replace(called("A1", 1, tool), state=state)
+    return replace(tool_part("A1", 1, tool), state=state)
 
 
 def test_only_the_last_call_alike_counts_and_only_if_it_was_cut_off() -> None:
-    before = [asked("U1", 1), answered("A1", 2, "U1", cut_off("bash", {"command": "make"}))]
-    done = answered("A2", 3, "U1", replace(called("A2", 2, "bash"), state=called("A2").state))
+    before = [user_message("U1", 1), assistant_message("A1", 2, "U1", cut_off("bash", {"command": "make"}))]
+    done = assistant_message("A2", 3, "U1", replace(tool_part("A2", 2, "bash"), state=tool_part("A2").state))
 
     assert was_interrupted(before, "c", "bash", {"command": "make"})
     assert not was_interrupted(before, "c", "bash", {"command": "make test"})
     assert not was_interrupted(before, "call_1", "bash", {"command": "make"})
     assert not was_interrupted([*before, done], "c", "bash", {"x": 1})
-    assert not was_interrupted([answered("A1", 2, "U1", cut_off("read", WORDS))], "c", "read", WORDS)
+    assert not was_interrupted([assistant_message("A1", 2, "U1", cut_off("read", WORDS))], "c", "read", WORDS)
     assert not was_interrupted(
-        [answered("A1", 2, "U1", cut_off("bash", WORDS, "exit 1"))], "c", "bash", WORDS
+        [assistant_message("A1", 2, "U1", cut_off("bash", WORDS, "exit 1"))], "c", "bash", WORDS
     )
 
 
-async def outcome(house: House) -> ToolPart:
-    session = (await house.api.create_session(SessionInput(title="t"))).id
-    await house.api.prompt(session, say("begin", no_reply=True))
-    prompt = (await house.api.list_messages(session))[0].info
-    left = answered("msg_left", prompt.time.created, prompt.id)
+async def outcome(engine: Engine) -> ToolPart:
+    session = (await engine.api.create_session(SessionInput(title="t"))).id
+    await engine.api.prompt(session, say("begin", no_reply=True))
+    prompt = (await engine.api.list_messages(session))[0].info
+    left = assistant_message("msg_left", prompt.time.created, prompt.id)
     info = replace(left.info, session_id=session)
     part = replace(cut_off("echo", WORDS), session_id=session, message_id=info.id)
-    await house.store.apply(MessageUpdated(info=info), PartUpdated(part=part))
-    await house.api.prompt(session, say("go on"))
+    await engine.store.apply(MessageUpdated(info=info), PartUpdated(part=part))
+    await engine.api.prompt(session, say("go on"))
     calls = [
         part
-        for message in await house.api.list_messages(session)
+        for message in await engine.api.list_messages(session)
         for part in message.parts
         if isinstance(part, ToolPart) and message.info.id != info.id
     ]
     return calls[-1]
 
 
-async def test_it_is_asked_about_and_without_an_answer_it_is_not_made() -> None:
+async def test_an_interrupted_call_needs_permission_to_be_repeated() -> None:
     rules = (*ALLOW, Rule(permission="interrupted", pattern="*", action="ask"))
     script = ([UseTool(tool="echo", input=WORDS)], [Say(text="I looked first.")])
-    async with open_house(*script, store=MemoryStore(), rules=rules) as house:
-        state = (await outcome(house)).state
+    async with open_engine(*script, store=MemoryStore(), rules=rules) as engine:
+        state = (await outcome(engine)).state
         assert isinstance(state, ErrorState)
         assert state.error == NOT_REPEATED
 
 
-async def test_whoever_allows_it_beforehand_has_it_made() -> None:
+async def test_a_rule_can_allow_interrupted_calls_to_be_repeated() -> None:
     script = ([UseTool(tool="echo", input=WORDS)], [Say(text="Done.")])
-    async with open_house(*script, store=MemoryStore()) as house:
-        assert not isinstance((await outcome(house)).state, ErrorState)
+    async with open_engine(*script, store=MemoryStore()) as engine:
+        assert not isinstance((await outcome(engine)).state, ErrorState)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from given.house import open_house, say
+from given.engine import open_engine, say
 from weft.api import Api
 from weft.errors import ConflictError, DirectoryError
 from weft.model.event import BranchChanged, Event, PublishedEvent, SessionRested
@@ -20,7 +20,7 @@ from weft.server.directories import Directories, DirectoryOptions, WatchFiles, w
 from weft.server.feed import EventCounter
 
 
-class Doors:
+class CountingOpener:
     """Opens houses, and counts."""
 
     def __init__(self) -> None:
@@ -42,8 +42,8 @@ class Doors:
             raise DirectoryError(directory, "is locked today")
         self.opened.append(directory)
         self.most_at_once = max(self.most_at_once, len(self.opened) - len(self.closed))
-        async with open_house([Say(text="hello")], [Wait(seconds=1)]) as house:
-            yield house.api
+        async with open_engine([Say(text="hello")], [Wait(seconds=1)]) as engine:
+            yield engine.api
         if (gate := self.gates.get(f"close {directory}")) is not None:
             await gate.wait()
         self.closed.append(directory)
@@ -73,7 +73,7 @@ async def turn_over() -> None:
 
 
 async def test_a_directory_is_opened_once_however_many_ask_at_once() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     async with open_directories(doors) as directories:
         found = await asyncio.gather(*(directories.get("/a") for _ in range(5)), directories.get("/b"))
         assert len({id(each) for each in found}) == 2
@@ -82,7 +82,7 @@ async def test_a_directory_is_opened_once_however_many_ask_at_once() -> None:
 
 
 async def test_a_failure_is_told_and_not_remembered() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     doors.fail = 1
     async with open_directories(doors) as directories:
         with pytest.raises(DirectoryError):
@@ -90,8 +90,8 @@ async def test_a_failure_is_told_and_not_remembered() -> None:
         assert (await directories.get("/a")).api is not None
 
 
-async def test_one_that_is_closed_is_opened_anew_once_it_has_settled() -> None:
-    doors = Doors()
+async def test_a_closed_directory_is_opened_again_after_it_has_settled() -> None:
+    doors = CountingOpener()
     async with open_directories(doors) as directories:
         first = await directories.get("/a")
         closing = asyncio.ensure_future(directories.close("/a"))
@@ -105,7 +105,7 @@ async def test_one_that_is_closed_is_opened_anew_once_it_has_settled() -> None:
 
 
 async def test_what_nobody_has_asked_for_is_closed_unless_somebody_is_there() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     async with open_directories(doors, rest=-1) as directories:
         idle, heard, asked, busy = [
             await directories.get(name) for name in ("/idle", "/heard", "/asked", "/busy")
@@ -120,9 +120,9 @@ async def test_what_nobody_has_asked_for_is_closed_unless_somebody_is_there() ->
         assert set(directories.list_open()) == {"/heard", "/asked", "/busy"}
 
 
-async def test_there_is_an_end_to_how_many_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_open_directories_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_OPEN", 1)
-    async with open_directories(Doors()) as directories:
+    async with open_directories(CountingOpener()) as directories:
         await directories.get("/a")
         with pytest.raises(ConflictError):
             await directories.get("/b")
@@ -132,7 +132,7 @@ async def test_there_is_an_end_to_how_many_are_open(monkeypatch: pytest.MonkeyPa
 
 
 async def test_after_a_failed_opening_those_who_waited_and_those_who_come_later_share_one_opening() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     doors.fail = 1
     doors.gates["open /a"] = asyncio.Event()
     async with asyncio.timeout(30), open_directories(doors) as directories:
@@ -141,14 +141,14 @@ async def test_after_a_failed_opening_those_who_waited_and_those_who_come_later_
         doors.gates["open /a"].set()
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         later = [asyncio.ensure_future(directories.get("/a")) for _ in range(2)]
-        told = await asyncio.gather(*first, *later, return_exceptions=True)
-        assert len({id(each) for each in told if not isinstance(each, DirectoryError)}) == 1
+        results = await asyncio.gather(*first, *later, return_exceptions=True)
+        assert len({id(each) for each in results if not isinstance(each, DirectoryError)}) == 1
         assert doors.opened == ["/a"]
     assert doors.closed == ["/a"]
 
 
-async def test_who_stops_waiting_for_an_opening_leaves_it_to_the_others() -> None:
-    doors = Doors()
+async def test_cancelling_a_wait_for_an_opening_does_not_cancel_it_for_others() -> None:
+    doors = CountingOpener()
     doors.gates["open /a"] = asyncio.Event()
     async with asyncio.timeout(30), open_directories(doors) as directories:
         impatient, patient = [asyncio.ensure_future(directories.get("/a")) for _ in range(2)]
@@ -163,7 +163,7 @@ async def test_who_stops_waiting_for_an_opening_leaves_it_to_the_others() -> Non
 
 
 async def test_the_end_does_not_wait_for_an_opening_and_nothing_is_opened_after_it() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     doors.gates["open /a"] = asyncio.Event()  # never set
     async with asyncio.timeout(30), open_directories(doors) as directories:
         waiting = asyncio.ensure_future(directories.get("/a"))
@@ -176,7 +176,7 @@ async def test_the_end_does_not_wait_for_an_opening_and_nothing_is_opened_after_
 
 
 async def test_an_opening_that_is_broken_off_as_it_begins_keeps_nobody_waiting() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     async with asyncio.timeout(30), open_directories(doors) as directories:
         waiting = asyncio.ensure_future(directories.get("/a"))
         ending = asyncio.ensure_future(directories.end())
@@ -187,7 +187,7 @@ async def test_an_opening_that_is_broken_off_as_it_begins_keeps_nobody_waiting()
 
 
 async def test_a_run_that_begins_while_others_are_closed_goes_on() -> None:
-    doors = Doors()
+    doors = CountingOpener()
     doors.gates["close /idle"] = asyncio.Event()
     async with asyncio.timeout(30), open_directories(doors, rest=-1) as directories:
         await directories.get("/idle")
@@ -205,7 +205,7 @@ async def test_a_run_that_begins_while_others_are_closed_goes_on() -> None:
 
 async def test_an_event_that_cannot_be_told_is_noted_and_the_next_one_is_heard() -> None:
     noted: list[str] = []
-    async with asyncio.timeout(30), open_directories(Doors(), note=noted.append) as directories:
+    async with asyncio.timeout(30), open_directories(CountingOpener(), note=noted.append) as directories:
         opened = await directories.get("/a")
         await turn_over()
         before = opened.feed.position()
@@ -221,7 +221,7 @@ async def test_an_event_that_cannot_be_told_is_noted_and_the_next_one_is_heard()
         assert line.startswith("/a: an event could not be told: TypeError: ")
 
 
-class Mute(Doors):
+class Mute(CountingOpener):
     """Opens houses whose events fail as soon as anybody listens, whenever it is."""
 
     @asynccontextmanager
@@ -272,7 +272,7 @@ async def test_files_are_watched_while_somebody_listens_and_not_otherwise() -> N
         finally:
             seen.append(f"leave {directory}")
 
-    async with asyncio.timeout(30), open_directories(Doors(), watch_files=watch) as directories:
+    async with asyncio.timeout(30), open_directories(CountingOpener(), watch_files=watch) as directories:
         feed = (await directories.get("/a")).feed
         await turn_over()
         assert seen == []
@@ -298,7 +298,7 @@ async def test_files_that_cannot_be_watched_are_noted_and_all_else_goes_on() -> 
 
     async with (
         asyncio.timeout(30),
-        open_directories(Doors(), note=noted.append, watch_files=watch) as directories,
+        open_directories(CountingOpener(), note=noted.append, watch_files=watch) as directories,
     ):
         opened = await directories.get("/a")
         opened.feed.join("fine")

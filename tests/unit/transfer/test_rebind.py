@@ -2,7 +2,7 @@
 
 import pytest
 
-from given.exports import export
+from given.session_exports import export
 from weft.errors import InvalidInputError
 from weft.model.message import AssistantMessage
 from weft.model.part import CompletedState, ToolPart

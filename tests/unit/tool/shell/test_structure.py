@@ -6,7 +6,7 @@ from functools import reduce
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from given.gate import rules
+from given.gate_harness import rules
 from weft.local.permissions import explain
 from weft.tool.shell.judgement import judge_command
 from weft.tool.shell.places import CommandLocation
@@ -117,12 +117,12 @@ def test_a_forbidden_command_is_found_in_any_structure(command: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(AROUND), max_size=3))
-def test_where_it_can_be_read_it_is_denied(around: list[str]) -> None:
+def test_a_parsed_command_is_denied(around: list[str]) -> None:
     """Not merely asked about: what is plain to see is not taken for unclear."""
     command = reduce(put, around, "rm x")
-    told = explain(command, WHERE, NO_RM)
-    unread = any(each.part.why for each in told.parts)
-    assert told.verdict == "deny" or unread
+    explanation = explain(command, WHERE, NO_RM)
+    unread = any(each.part.why for each in explanation.parts)
+    assert explanation.verdict == "deny" or unread
 
 
 SHELL = st.text(alphabet="ab rm/.'\"\\$(){}[]<>|&;`~*?=!#\n\t-_0@:,+%^", max_size=60)

@@ -1,0 +1,43 @@
+"""The providers of OpenAI's newer API and of Google keep the contract."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from fake.gemini import GeminiDialect
+from fake.responses import ResponsesDialect
+from given.model_requests import GEMINI_2, GEMINI_3, GPT_4O, GPT_5
+from weft.provider.gemini.adapter import Gemini
+from weft.provider.openai_responses.adapter import OpenAIResponses
+from weft.testing.provider_bad_servers import IN_LINES
+from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
+from weft.testing.provider_stand import ServerStand, open_stand
+
+
+def at_server(name: str) -> AbstractAsyncContextManager[ServerStand]:
+    match name:
+        case "responses":
+            return open_stand(ResponsesDialect(), OpenAIResponses, GPT_5)
+        case "responses-without-reasoning":
+            return open_stand(ResponsesDialect(), OpenAIResponses, GPT_4O)
+        case "gemini-2":
+            return open_stand(GeminiDialect(), Gemini, GEMINI_2)
+        case _:
+            return open_stand(GeminiDialect(ids=True), Gemini, GEMINI_3)
+
+
+@pytest.fixture(params=["responses", "responses-without-reasoning", "gemini-2", "gemini-3"])
+async def stand(request: pytest.FixtureRequest) -> AsyncIterator[ServerStand]:
+    async with at_server(request.param) as stand:
+        yield stand
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_a_provider_keeps_its_promise(check: Check, stand: ServerStand) -> None:
+    await check(stand)
+
+
+@pytest.mark.parametrize("check", [*SERVER_CHECKS, *IN_LINES], ids=lambda check: check.__name__)
+async def test_a_provider_stands_any_server(check: ServerCheck, stand: ServerStand) -> None:
+    await check(stand)

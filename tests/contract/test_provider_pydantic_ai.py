@@ -1,0 +1,65 @@
+"""pydantic-ai, speaking to a server of OpenAI's kind, keeps the contract."""
+
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+from msgspec.structs import replace
+
+from fake.openai import Manners, OpenAIChatDialect
+from given.models import GPT
+from weft.provider.contract import Provider
+from weft.provider.endpoint import ModelEndpoint
+from weft.provider.pydantic_ai.adapter import PydanticAiProvider
+from weft.testing.provider_bad_servers import (
+    a_refusal_with_a_good_status_is_one,
+    a_web_page_is_not_an_answer,
+    expect_failure,
+)
+from weft.testing.provider_contract import CHECKS, SERVER_CHECKS, Check, ServerCheck
+from weft.testing.provider_stand import ServerStand, open_stand
+
+# It does not see what a server answers that is no stream.
+NOT_OURS = (a_web_page_is_not_an_answer, a_refusal_with_a_good_status_is_one)
+# It sends thoughts back where they came from.
+MANNERS = Manners(message_fields=frozenset({"reasoning_content"}))
+
+
+def make(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
+    # Connecting and the first byte are one wait here; what underneath is loaded with the first request counts, too.
+    deadlines = replace(endpoint.deadlines, connect=1)
+    return PydanticAiProvider(
+        client, replace(endpoint, options={"model": "openai-chat:gpt-4.1"}, deadlines=deadlines)
+    )
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[ServerStand]:
+    async with open_stand(OpenAIChatDialect(MANNERS), make, GPT) as stand:
+        yield stand
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_a_provider_keeps_its_promise(check: Check, stand: ServerStand) -> None:
+    await check(stand)
+
+
+@pytest.mark.parametrize(
+    "check", [check for check in SERVER_CHECKS if check not in NOT_OURS], ids=lambda check: check.__name__
+)
+async def test_a_provider_stands_any_server(check: ServerCheck, stand: ServerStand) -> None:
+    await check(stand)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (b"<!doctype html><title>Welcome</title>", "text/html"),
+        (b'{"error": {"message": "slow down"}}', "application/json"),
+    ],
+)
+async def test_an_answer_that_is_not_a_stream_is_a_failure(
+    said: bytes, kind: str, stand: ServerStand
+) -> None:
+    stand.server.send(said, kind=kind)
+    assert (await expect_failure(stand)).kind == "protocol"

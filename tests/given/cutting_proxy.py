@@ -1,0 +1,110 @@
+"""A road to a server that breaks: connections over it are cut, after so many bytes, in the middle of whatever is said."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from urllib.parse import urlsplit
+
+PIECE = 4096
+STREAM = b"GET /event"
+
+
+class CuttingProxy:
+    """Cuts so many connections: each stream of events after some hundred bytes, and every other answer, if it is long
+    enough, before it is whole."""
+
+    def __init__(self, url: str, *, cuts: int, seed: int = 1) -> None:
+        self.cuts_left = cuts
+        self.cut_streams = 0
+        self.cut_answers = 0
+        self.url = ""
+        self._to = urlsplit(url)
+        self._random = Random(seed)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._forward(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def redirect(self, url: str) -> None:
+        """Lead to another server from now on; all connections are cut."""
+        self._to = urlsplit(url)
+        await self.close()
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there = await asyncio.open_connection(self._to.hostname, self._to.port)
+        connection = ProxyConnection(self)
+        going = asyncio.ensure_future(connection.forward_request(reader, there))
+        try:
+            await connection.forward_response(there_reader, writer)
+        except ConnectionError:
+            pass  # the client has hung up
+        finally:
+            going.cancel()
+            await asyncio.gather(going, return_exceptions=True)
+            for end in (there, writer):
+                end.transport.abort()
+
+    def bytes_before_cut(self, request: bytes) -> int | None:
+        """After how many bytes of its answer this one is cut; None if it is not."""
+        if not self.cuts_left or not (request.startswith(STREAM) or self._random.random() < 1 / 2):
+            return None
+        return self._random.randint(300, 6000)
+
+    def cut(self, *, stream: bool) -> bool:
+        """Whether there is still one to be cut."""
+        if not self.cuts_left:
+            return False
+        self.cuts_left -= 1
+        self.cut_streams += stream
+        self.cut_answers += not stream
+        return True
+
+
+class ProxyConnection:
+    """One connection, with one request after the other."""
+
+    def __init__(self, proxy: CuttingProxy) -> None:
+        self._proxy = proxy
+        self._bytes_left: int | None = None
+        self._stream = False
+
+    async def forward_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(PIECE):
+            if data.startswith((b"GET ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ")):
+                self._bytes_left, self._stream = self._proxy.bytes_before_cut(data), data.startswith(STREAM)
+            writer.write(data)
+            await writer.drain()
+
+    async def forward_response(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(PIECE):
+            if (
+                self._bytes_left is not None
+                and len(data) > self._bytes_left
+                and self._proxy.cut(stream=self._stream)
+            ):
+                writer.write(data[: self._bytes_left])
+                await writer.drain()
+                return
+            self._bytes_left = None if self._bytes_left is None else self._bytes_left - len(data)
+            writer.write(data)
+            await writer.drain()
+
+
+@asynccontextmanager
+async def open_cutting_proxy(url: str, *, cuts: int, seed: int = 1) -> AsyncIterator[CuttingProxy]:
+    proxy = CuttingProxy(url, cuts=cuts, seed=seed)
+    server = await asyncio.start_server(proxy.begin, "127.0.0.1", 0)
+    proxy.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield proxy
+    finally:
+        server.close()
+        await proxy.close()

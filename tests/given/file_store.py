@@ -1,0 +1,27 @@
+"""A file store on a real tree, and a look at what lies in it."""
+
+import os
+from pathlib import Path
+
+from weft.host.files import Disk
+from weft.store.files.store import FileStore
+
+
+async def open_file_store(root: Path, disk: Disk | None = None) -> FileStore:
+    store = FileStore(str(root), disk=disk)
+    await store.prepare(lambda _: None)
+    return store
+
+
+def files(root: Path) -> set[str]:
+    return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+
+
+def list_documents(root: Path) -> set[str]:
+    """What lies in OpenCode's places."""
+    return {name for name in files(root) if not name.startswith(".weft/")}
+
+
+def make_old(path: Path) -> None:
+    """Make a file as old as one that is safe to remember."""
+    os.utime(path, (1, 1))

@@ -1,0 +1,81 @@
+"""Work on files that is cut short, through the whole of weft: `python killed_undo.py ROOT HOW [SESSION PROMPT]`.
+
+`tool`, `command` and `child` die while a call changes files, `before` and `after` a taking back is stored; `slow` takes back and
+lives, if it is let.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from given.undo_harness import ToolUse, UndoHarness, call_bash, call_write, open_undo_harness
+from weft.bus import Bus
+from weft.journal import Journal
+from weft.model.ids import MessageID, SessionID
+from weft.model.session import Session
+from weft.store.contract import Store
+from weft.undo.revert import revert
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class KillingJournal(Journal):
+    """Dies when a session is changed: before that is stored, or right after."""
+
+    def __init__(self, store: Store, *, before: bool) -> None:
+        super().__init__(store, Bus(), directory="/")
+        self._before = before
+
+    async def edit(self, session: SessionID, editor: Callable[[Session], Session]) -> Session:
+        if not self._before:
+            await super().edit(session, editor)
+        die()
+        return await super().edit(session, editor)
+
+
+async def work(harness: UndoHarness, how: str) -> None:
+    await harness.create_session()
+    print(harness.session, flush=True)
+    await harness.run_step(call_bash("echo first > first.txt"))
+    ending = f"kill -9 {os.getpid()}"
+    if how == "child":
+        task = {"description": "Weave on", "prompt": "Go.", "subagent_type": "general"}
+        await harness.run_turn(
+            [ToolUse(tool="task", input=task)], [call_bash(f"echo child > a.txt; {ending}")]
+        )
+    if how == "command":
+        await harness.run_step(call_bash(f"echo agent > a.txt; {ending}"))
+    else:
+        written = "until [ -e new.txt ]; do sleep 0.01; done"
+        await harness.run_step(
+            call_write(harness.root / "new.txt", "agent\n"),
+            call_bash(f"{written}; echo more > b.txt; {ending}"),
+        )
+
+
+async def take_back(harness: UndoHarness, how: str) -> None:
+    undoer = harness.api.runtime.undoer
+    if how != "slow":
+        undoer = replace(undoer, journal=KillingJournal(undoer.store, before=how == "before"))
+    session, to = await harness.api.get_session(harness.session), MessageID(sys.argv[4])
+    await revert(undoer, session, await harness.history(), (to, None))
+
+
+async def main(root: Path, how: str) -> None:
+    async with open_undo_harness(root) as harness:
+        if how in ("tool", "command", "child"):
+            await work(harness, how)
+        else:
+            harness.session = SessionID(sys.argv[3])
+            await take_back(harness, how)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,38 @@
+"""A tree of many small sessions as OpenCode writes it, to import from."""
+
+import json
+from pathlib import Path
+
+from given.session_exports import export
+from weft.model.transfer import SessionExport
+from weft.model.wire import encode_pretty
+
+
+def write_tree(root: Path, count: int) -> Path:
+    """So many sessions of two messages and three parts each; gives the storage directory."""
+    storage = root / "opencode" / "storage"
+    for number in range(1, count + 1):
+        write_session(storage, export(number))
+    project = {
+        "id": "there",
+        "worktree": "/there/project",
+        "vcs": "git",
+        "time": {"created": 1, "updated": 1},
+        "sandboxes": [],
+    }
+    put(storage / "project" / "there.json", json.dumps(project).encode())
+    (storage / "migration").write_text("2")
+    return storage
+
+
+def write_session(storage: Path, given: SessionExport) -> None:
+    put(storage / "session" / given.info.project_id / f"{given.info.id}.json", encode_pretty(given.info))
+    for message in given.messages:
+        put(storage / "message" / given.info.id / f"{message.info.id}.json", encode_pretty(message.info))
+        for part in message.parts:
+            put(storage / "part" / message.info.id / f"{part.id}.json", encode_pretty(part))
+
+
+def put(path: Path, raw: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(raw)

@@ -1,0 +1,45 @@
+"""A model that plays many parts: for each conversation a script of its own, chosen by the words that began it."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+
+from weft.host.clock import Clock
+from weft.provider.chunk import AnyChunk
+from weft.provider.contract import ModelRequest, TextContent, UserTurn
+from weft.provider.scripted import AnyMove, ScriptedProvider
+
+# What is answered may depend on what was asked: on the name of a session, which no script can know.
+Moves = Sequence[AnyMove] | Callable[[ModelRequest], Sequence[AnyMove]]
+Script = Sequence[Moves]
+
+
+class PromptKeyedProvider:
+    """Whichever conversation asks first, each gets the answers that were written for it."""
+
+    def __init__(self, scripts: Mapping[str, Script], clock: Clock) -> None:
+        self._scripts = scripts
+        self._played: dict[str, list[Sequence[AnyMove]]] = {words: [] for words in scripts}
+        self._parts = {words: ScriptedProvider(played, clock) for words, played in self._played.items()}
+        self.requests: list[ModelRequest] = []
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[AnyChunk]:
+        self.requests.append(request)
+        words = self._beginning(request)
+        script, played = self._scripts[words], self._played[words]
+        if len(played) < len(script):
+            moves = script[len(played)]
+            played.append(moves(request) if callable(moves) else moves)
+        return self._parts[words].stream(request)
+
+    def requests_for(self, words: str) -> list[ModelRequest]:
+        """The requests of one conversation."""
+        return self._parts[words].requests
+
+    def _beginning(self, request: ModelRequest) -> str:
+        said = [
+            part.text
+            for turn in request.messages
+            if isinstance(turn, UserTurn)
+            for part in turn.content
+            if isinstance(part, TextContent)
+        ]
+        return next(words for words in said if words in self._parts)

@@ -1,0 +1,80 @@
+"""Simulated time: it passes only when nothing else can happen, and then at once to the next thing that will.
+
+Hours of waiting take no time, the same seed is the same story, and where everybody waits for something that nobody
+will do, that is an error and not a test that hangs.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class StuckError(Exception):
+    """Nothing is left that could ever happen, and somebody still waits."""
+
+
+class _AdvancingSelector(selectors.DefaultSelector):
+    """Where an event loop would wait, time leaps."""
+
+    def __init__(self, leap: Callable[[float], None]) -> None:
+        super().__init__()
+        self._advance = leap
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        found = super().select(0)
+        if found or timeout == 0:
+            return found
+        if timeout is None:
+            raise StuckError("everybody waits, and nothing will happen any more")
+        self._advance(timeout)
+        return found
+
+
+class _InlineExecutor(ThreadPoolExecutor):
+    """Work for threads, done on the spot: threads take time that nobody can foresee."""
+
+    def submit(self, work: Callable[..., T], /, *given: Any, **named: Any) -> Future[T]:
+        done: Future[T] = Future()
+        try:
+            done.set_result(work(*given, **named))
+        except BaseException as error:  # noqa: BLE001  for whoever waits for it
+            done.set_exception(error)
+        return done
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._passed = 0.0
+        super().__init__(_AdvancingSelector(self._advance))
+        self.set_default_executor(_InlineExecutor(1))
+
+    def time(self) -> float:
+        return self._passed
+
+    async def shutdown_default_executor(self, _timeout: float | None = None) -> None:
+        """There are no threads to wait for."""
+
+    def _advance(self, seconds: float) -> None:
+        self._passed += seconds
+
+
+class SimulatedClock:
+    """The clock of a simulated loop."""
+
+    def __init__(self, begin: int) -> None:
+        self._begin = begin
+
+    def now(self) -> int:
+        return self._begin + int(asyncio.get_running_loop().time() * 1000)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def simulate(coroutine: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+        return runner.run(coroutine)

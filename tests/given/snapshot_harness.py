@@ -1,0 +1,173 @@
+"""A directory with files, an agent that changes them under watch, and a person who changes them without."""
+
+import asyncio
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from weft.model.diff import FileFate, Patch
+from weft.model.ids import ProjectID, SessionID
+from weft.snapshot.contract import Restoration, RestorePlan, SnapshotLimits, Snapshots
+from weft.snapshot.git import open_snapshots
+from weft.snapshot.tracker import SnapshotSite
+
+SESSION = SessionID("ses_loom")
+OTHER = SessionID("ses_shuttle")
+SMALL_LIMITS = SnapshotLimits(max_file_bytes=1000)
+
+AUTHOR = {
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.org",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.org",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+
+
+def git(where: Path, *args: str) -> str:
+    done = subprocess.run(
+        ["git", "-c", "protocol.file.allow=always", *args],
+        cwd=where,
+        env=os.environ | AUTHOR,
+        check=True,
+        capture_output=True,
+    )
+    return os.fsdecode(done.stdout).strip()
+
+
+def run_shell(command: str, where: Path) -> None:
+    subprocess.run(["sh", "-c", command], cwd=where, check=True, env=os.environ | AUTHOR)
+
+
+def snapshot_site(tmp_path: Path) -> SnapshotSite:
+    root = tmp_path / "loom"
+    return SnapshotSite(root=str(root), project=ProjectID("prj"), base=str(tmp_path / "data" / "snapshot"))
+
+
+class SnapshotHarness:
+    """The agent's hands on one directory, and what is known of it."""
+
+    def __init__(self, root: Path, snapshots: Snapshots, session: SessionID = SESSION) -> None:
+        self.root = root
+        self.snapshots = snapshots
+        self.session = session
+        self.patches: list[Patch] = []
+
+    def for_session(self, session: SessionID) -> "SnapshotHarness":
+        """The same directory, another session."""
+        return SnapshotHarness(self.root, self.snapshots, session)
+
+    async def write_file(self, name: str, text: str | bytes) -> None:
+        """By a tool that says which file."""
+        path = self.root / name
+        async with self.snapshots.watch(self.session, [str(path)]):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    async def run_command(self, act: Callable[[], object] | str) -> None:
+        """By a command, which may do anything."""
+        async with self.snapshots.watch(self.session):
+            if isinstance(act, str):
+                await asyncio.to_thread(run_shell, act, self.root)
+            else:
+                act()
+
+    async def end_step(self) -> tuple[Patch, ...]:
+        found = await self.snapshots.take(self.session)
+        await self.snapshots.mark_stored(self.session)
+        self.patches += found
+        return found
+
+    async def plan(self, *files: str) -> RestorePlan:
+        await self.end_step()
+        named = tuple(str(self.root / file) for file in files) or None
+        return RestorePlan(session=self.session, patches=tuple(self.patches), files=named)
+
+    async def undo(self, *files: str) -> Restoration:
+        """Preview and deed say the same."""
+        plan = await self.plan(*files)
+        preview = await self.snapshots.preview(plan)
+        done = await self.snapshots.restore(plan)
+        assert preview.fates == done.fates
+        return done
+
+    async def redo(self, done: Restoration) -> Restoration:
+        patches = (done.undo,) if done.undo is not None else ()
+        return await self.snapshots.restore(RestorePlan(session=self.session, patches=patches))
+
+    def fates(self, done: Restoration) -> dict[str, str]:
+        return {str(Path(each.file).relative_to(self.root)): each.fate for each in done.fates}
+
+    def reason(self, done: Restoration, name: str) -> str:
+        return self.fate(done, name).reason
+
+    def fate(self, done: Restoration, name: str) -> FileFate:
+        return next(each for each in done.fates if each.file == str(self.root / name))
+
+
+@asynccontextmanager
+async def open_snapshot_harness(
+    tmp_path: Path, limits: SnapshotLimits = SMALL_LIMITS
+) -> AsyncIterator[SnapshotHarness]:
+    (tmp_path / "loom").mkdir(exist_ok=True)
+    async with open_snapshots(snapshot_site(tmp_path), os.environ, limits) as snapshots:
+        yield SnapshotHarness((tmp_path / "loom").resolve(), snapshots)
+
+
+def write(path: Path, text: str | bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def init_repository(root: Path) -> Path:
+    """With all that is in it committed."""
+    root.mkdir(exist_ok=True)
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "--allow-empty", "-m", "one")
+    return root
+
+
+def read_tree(root: Path, *, without: str = ".git") -> dict[bytes, tuple[str, bytes]]:
+    """Everything that is there: kind and permissions, and content."""
+    found: dict[bytes, tuple[str, bytes]] = {}
+    top = os.fsencode(root)
+    for where, dirs, names in os.walk(top):
+        dirs[:] = sorted(each for each in dirs if each != without.encode())
+        for name in (*names, *(each for each in dirs if os.path.islink(os.path.join(where, each)))):
+            path = os.path.join(where, name)
+            key = os.path.relpath(path, top)
+            mode = os.lstat(path).st_mode
+            if stat.S_ISLNK(mode):
+                found[key] = ("link", os.readlink(path))
+            elif stat.S_ISREG(mode):
+                with open(path, "rb") as file:
+                    found[key] = (oct(stat.S_IMODE(mode)), file.read())
+        for each in dirs:
+            path = os.path.join(where, each)
+            if not os.path.islink(path):
+                found[os.path.relpath(path, top)] = ("directory", b"")
+    return found
+
+
+def fingerprint(directory: Path) -> dict[str, tuple[int, int, str]]:
+    """Every file below, with its time, its mode and a digest of its bytes."""
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        seen = path.lstat()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        found[str(path.relative_to(directory))] = (seen.st_mtime_ns, seen.st_mode, digest)
+    return found
+
+
+def delete_objects(tmp_path: Path) -> None:
+    """Lose every object there is."""
+    for objects in (tmp_path / "data").rglob("objects"):
+        shutil.rmtree(objects)
+        objects.mkdir()

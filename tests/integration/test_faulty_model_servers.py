@@ -1,0 +1,183 @@
+"""Servers that misbehave, over every wire: the failure is on the message, and the session stays usable."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fake.anthropic import AnthropicDialect
+from fake.converse import ConverseDialect
+from fake.gemini import GeminiDialect
+from fake.openai import OpenAIChatDialect
+from fake.responses import ResponsesDialect
+from given.engine import Engine, open_engine, say
+from given.model_requests import GEMINI_3, GPT_5
+from given.models import CLAUDE, GPT, ON_BEDROCK
+from weft.model.catalog import Model
+from weft.model.failure import ApiFailure
+from weft.model.input import SessionInput
+from weft.model.message import AssistantMessage
+from weft.model.part import TextPart
+from weft.provider.anthropic.adapter import AnthropicMessages
+from weft.provider.azure import AzureOpenAI
+from weft.provider.bedrock.adapter import Bedrock
+from weft.provider.contract import Provider
+from weft.provider.copilot import Copilot
+from weft.provider.endpoint import ModelEndpoint, StreamDeadlines
+from weft.provider.gemini.adapter import Gemini
+from weft.provider.openai_chat.adapter import OpenAIChat
+from weft.provider.openai_responses.adapter import OpenAIResponses
+from weft.provider.pydantic_ai.adapter import PydanticAiProvider
+from weft.provider.scripted import Say
+from weft.testing.fake_server import Dialect, FakeServer
+from weft.testing.provider_stand import MakeProvider, ServerStand, open_stand
+
+PATIENCE = 60
+SOON = StreamDeadlines(connect=5, first_byte=2, between=2)
+
+
+class Wire(Struct, frozen=True):
+    dialect: Callable[[], Dialect]
+    make: MakeProvider
+    model: Model
+
+
+def by_pydantic_ai(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
+    return PydanticAiProvider(client, replace(endpoint, options={"model": "openai-chat:gpt-4.1"}))
+
+
+def on_azure(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
+    own = {"Authorization": "Bearer k"}  # which this server wants beside Azure's
+    return AzureOpenAI(client, replace(endpoint, headers=own, options={"useCompletionUrls": True}))
+
+
+WIRES = {
+    "anthropic": Wire(AnthropicDialect, AnthropicMessages, CLAUDE),
+    "azure": Wire(OpenAIChatDialect, on_azure, GPT),
+    "bedrock": Wire(ConverseDialect, Bedrock, ON_BEDROCK),
+    "chat": Wire(OpenAIChatDialect, OpenAIChat, GPT),
+    "copilot": Wire(OpenAIChatDialect, Copilot, GPT),
+    "gemini": Wire(GeminiDialect, Gemini, GEMINI_3),
+    "pydantic-ai": Wire(OpenAIChatDialect, by_pydantic_ai, GPT),
+    "responses": Wire(ResponsesDialect, OpenAIResponses, GPT_5),
+}
+
+
+@asynccontextmanager
+async def open_session(name: str) -> AsyncIterator[tuple[Engine, ServerStand]]:
+    wire = WIRES[name]
+    async with (
+        asyncio.timeout(PATIENCE),
+        open_stand(wire.dialect(), wire.make, wire.model) as stand,
+        open_engine(model=wire.model, provider=stand.within(SOON), skip_waits=True) as engine,
+    ):
+        yield engine, stand
+
+
+# --- how a server may misbehave ---
+
+
+def html(server: FakeServer) -> None:
+    server.send(b"<!doctype html><title>Welcome</title>", kind="text/html; charset=utf-8")
+
+
+def half_a_line(server: FakeServer) -> None:
+    whole = b"".join(server.dialect.frames([Say(text="one two three")]))
+    server.send(whole[: len(whole) // 2 - 1])
+
+
+def wrong_json(server: FakeServer) -> None:
+    first = server.dialect.frames([Say(text="a")])[0]
+    server.send(first, server.dialect.wrapped(b"{nonsense}"))
+
+
+def no_finish(server: FakeServer) -> None:
+    server.send(*server.dialect.frames([Say(text="one two three")])[:4])
+
+
+def a_call_without_a_name(server: FakeServer) -> None:
+    server.send(*server.dialect.nameless_call())
+
+
+def nothing(server: FakeServer) -> None:
+    server.send()
+
+
+def silence(server: FakeServer) -> None:
+    server.hang()
+
+
+FAULTS = (html, half_a_line, wrong_json, no_finish, a_call_without_a_name, nothing)
+
+
+async def fail_and_go_on(name: str, fault: Callable[[FakeServer], None]) -> str:
+    """What is on the message in the end. Whether it is tried again is another matter: it fails each time."""
+    async with open_session(name) as (engine, stand):
+        for _ in range(6):
+            fault(stand.server)
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        failed = (await engine.api.prompt(session, say("go"))).info
+        assert isinstance(failed, AssistantMessage)
+        assert isinstance(failed.error, ApiFailure), failed.error
+        stand.server.forget()
+        stand.play([Say(text="fine")])
+        answer = await engine.api.prompt(session, say("again"))
+        assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["fine"]
+        return failed.error.data.message
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("name", WIRES)
+async def test_the_failure_is_kept_and_the_session_goes_on(
+    name: str, fault: Callable[[FakeServer], None]
+) -> None:
+    assert await fail_and_go_on(name, fault)
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_a_failure_names_the_address_that_was_asked_and_nothing_secret_in_it(name: str) -> None:
+    async with open_session(name) as (engine, stand):
+        stand.server.refuse(400, "no")
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        failed = (await engine.api.prompt(session, say("go"))).info
+        assert isinstance(failed, AssistantMessage)
+        assert isinstance(failed.error, ApiFailure)
+        asked = stand.server.requests[-1].path.partition("?")[0]
+        # Which path a package of others adds to the address of an API, only the package knows.
+        known = "/v1" if name == "pydantic-ai" else asked
+        assert failed.error.data.metadata == {
+            "url": f"http://{stand.server.requests[-1].headers['host']}{known}"
+        }
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_two_ends_are_one(name: str) -> None:
+    async with open_session(name) as (engine, stand):
+        frames = stand.server.dialect.frames([Say(text="one two")])
+        stand.server.send(*frames, *frames)
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        answer = await engine.api.prompt(session, say("go"))
+        assert isinstance(answer.info, AssistantMessage)
+        assert (answer.info.error, answer.info.finish) == (None, "stop")
+        assert [part.text for part in answer.parts if isinstance(part, TextPart)] == ["one two"]
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_b32_silence_has_an_end(name: str) -> None:
+    wire = WIRES[name]
+    skip_waits = StreamDeadlines(connect=0.5, first_byte=0.05, between=0.05)
+    async with (
+        asyncio.timeout(PATIENCE),
+        open_stand(wire.dialect(), wire.make, wire.model) as stand,
+        open_engine(model=wire.model, provider=stand.within(skip_waits), skip_waits=True) as engine,
+    ):
+        for _ in range(6):
+            silence(stand.server)
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        failed = (await engine.api.prompt(session, say("go"))).info
+        assert isinstance(failed, AssistantMessage)
+        assert isinstance(failed.error, ApiFailure)

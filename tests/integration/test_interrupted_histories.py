@@ -1,0 +1,242 @@
+"""Sessions cut off at every event, as by a crash: every wire takes the next request all the same.
+
+Each session is held over one wire, by its real adapter, with a server that signs and encrypts as the real one does and
+knows its own again. What is left of it is then asked about over that wire and over every other one.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from given.engine import ECHO, Engine, open_engine, say
+from given.models import CLAUDE
+from given.provider_wires import SUMMARISER, WIRES, RequestChecker, capture_request, next_requests
+from weft.model.catalog import Limit, to_ref
+from weft.model.event import Event, PartGrew, PartUpdated
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.input import SessionInput
+from weft.model.message import MessageWithParts, UserMessage
+from weft.model.part import AnyPart, Moment, RunningState, TextPart, ToolPart
+from weft.model.transcript import Transcript
+from weft.provider.chunk import Usage
+from weft.provider.scripted import AnyMove, End, Fail, Say, Think, UseTool
+from weft.run.decide import find_newest_prompt
+from weft.session.settle import to_settling_events
+from weft.testing.provider_stand import ServerStand, open_stand
+from weft.tool.contract import AnyTool, Tool, ToolContext, ToolResult
+from weft.tool.registry import INVALID
+
+PATIENCE = 60
+LATER = 1_800_000_000_000
+SMALL = Limit(context=100_000, output=8_000)
+
+
+class Nothing(Struct, frozen=True):
+    pass
+
+
+async def hold(_: Nothing, __: ToolContext) -> ToolResult:
+    await asyncio.Event().wait()
+    raise AssertionError("waited for nothing")
+
+
+async def fall(_: Nothing, __: ToolContext) -> ToolResult:
+    raise ValueError("it fell")
+
+
+TOOLS: tuple[AnyTool, ...] = (
+    ECHO,
+    Tool(name="hold", about="Wait for ever.", takes=Nothing, run=hold),
+    Tool(name="fall", about="Fail.", takes=Nothing, run=fall),
+    INVALID,
+)
+
+
+# --- the sessions ---
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """A session at work over one wire."""
+
+    engine: Engine
+    stand: ServerStand
+    session: SessionID
+
+    async def events(self) -> list[Event]:
+        """All that was told, growth in as small pieces as it can have come."""
+        return [
+            event
+            for published in await self.engine.api.bus.listen(0).take()
+            for event in _word_by_word(published.event)
+        ]
+
+    async def prompt(self, words: str, *answers: Sequence[AnyMove]) -> None:
+        self.stand.play(*answers)
+        await self.engine.api.prompt(self.session, say(words))
+
+    async def abort_when(self, seen: Callable[[Event], bool], words: str) -> None:
+        """Ask, and break the answer off when something was seen."""
+        listening = self.engine.api.events()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.engine.api.prompt(self.session, say(words)))
+            async for published in listening:
+                if seen(published.event):
+                    break
+            await self.engine.api.abort(self.session)
+
+
+@asynccontextmanager
+async def open_held(name: str) -> AsyncIterator[Held]:
+    wire = WIRES[name]
+    model = replace(wire.model, limit=SMALL)
+    async with (
+        asyncio.timeout(PATIENCE),
+        open_stand(wire.dialect(), wire.make, model) as stand,
+        open_engine(
+            model=model, provider=stand.provider, tools=TOOLS, agents=(SUMMARISER,), skip_waits=True
+        ) as engine,
+    ):
+        session = (await engine.api.create_session(SessionInput(title="t"))).id
+        yield Held(engine=engine, stand=stand, session=session)
+
+
+def _word_by_word(event: Event) -> Iterator[Event]:
+    """Growth that came in one piece, in pieces."""
+    if not isinstance(event, PartGrew):
+        yield event
+        return
+    at = event.offset
+    for word in event.delta.replace(" ", " \0").split("\0"):
+        yield replace(event, delta=word, offset=at)
+        at += len(word)
+
+
+async def work(held: Held, name: str) -> None:
+    """Words, thoughts, calls at once, calls that fail, a second try, a call and an answer broken off."""
+    # Gemini's arguments are an object by themselves: they cannot be broken.
+    broken = (
+        UseTool(tool="echo", input={"wrong": 1})
+        if name == "gemini"
+        else UseTool(tool="echo", raw='{"words": "h')
+    )
+    echo = [UseTool(tool="echo", input={"words": word}) for word in ("one", "two")]
+    await held.prompt(
+        "go on then",
+        [Think(text="hm, so it is"), Say(text="I call three."), *echo, UseTool(tool="fall")],
+        [Think(text="and another"), broken, UseTool(tool="unheard-of", input={"a": 1})],
+        [Say(text="All is done.")],
+    )
+    await held.prompt(
+        "once more",
+        [Think(text="half a thought"), Say(text="half an"), Fail(message="overloaded", retryable=True)],
+        [Think(text="whole"), Say(text="A whole answer.")],
+    )
+    held.stand.play([Think(text="well"), Say(text="I hold."), *echo, UseTool(tool="hold")])
+    await held.abort_when(_is_holding, "hold it")
+    held.stand.server.hang(Think(text="so it"), Say(text="is as it"), pieces=5)
+    await held.abort_when(_is_growing, "say it")
+    await held.prompt("and the end?", [Say(text="The end.")])
+
+
+def _is_holding(event: Event) -> bool:
+    part = event.part if isinstance(event, PartUpdated) else None
+    return isinstance(part, ToolPart) and part.tool == "hold" and isinstance(part.state, RunningState)
+
+
+def _is_growing(event: Event) -> bool:
+    return isinstance(event, PartGrew) or (isinstance(event, PartUpdated) and bool(event.delta))
+
+
+async def compaction(held: Held, name: str) -> None:
+    """A conversation that is summed up in its midst, and goes on."""
+    full = End(usage=Usage(input=95_000, output=100), reason="tool-calls")
+    await held.prompt(
+        "mend the loom",
+        [Think(text="how so?"), UseTool(tool="echo", input={"words": "x"}), full],
+        [Think(text="in short"), Say(text="We did x."), End(usage=Usage(input=95_000, output=10))],
+        [UseTool(tool="echo", input={"words": "y"})],
+        [Say(text="It is mended.")],
+    )
+    await held.prompt("thanks", [Say(text="You are welcome.")])
+
+
+COMMON = {"text", "reasoning", "tool completed", "step-start", "step-finish"}
+# Each with all that is in it in the end: a session that went another way than it should proves nothing.
+SESSIONS = {
+    "work": (work, COMMON | {"tool error", "retry", "AbortedFailure"}),
+    "compaction": (compaction, COMMON | {"compaction"}),
+}
+
+
+def kinds(events: Sequence[Event]) -> set[str]:
+    """The kinds of parts and failures in a session."""
+    transcript = Transcript()
+    transcript.feed(*events)
+    history = transcript.messages()
+    failures = {type(error).__name__ for each in history if (error := getattr(each.info, "error", None))}
+    return failures | {shape(part) for message in history for part in message.parts}
+
+
+def shape(part: AnyPart) -> str:
+    if isinstance(part, ToolPart):
+        return f"tool {part.state.__struct_config__.tag}"
+    return str(part.__struct_config__.tag)
+
+
+# --- what is asked next ---
+
+
+def histories(events: Sequence[Event]) -> Iterator[list[MessageWithParts]]:
+    """All that was left at each event: as it was, settled, and settled with a new prompt behind it."""
+    transcript = Transcript()
+    before: list[MessageWithParts] = []
+    for event in events:
+        transcript.feed(event)
+        left = transcript.messages()
+        if left == before or find_newest_prompt(left) is None:
+            continue  # nothing new to ask about
+        before = left
+        yield left
+        settled = Transcript(left)
+        settled.feed(*to_settling_events(left))
+        yield settled.messages()
+        yield [*settled.messages(), prompted(left)]
+
+
+def prompted(history: Sequence[MessageWithParts]) -> MessageWithParts:
+    session, id = history[0].info.session_id, MessageID("msg_next")
+    info = UserMessage(
+        id=id, session_id=session, time=Moment(created=LATER), agent="build", model=to_ref(CLAUDE)
+    )
+    words = TextPart(id=PartID("prt_next"), session_id=session, message_id=id, text="and now?")
+    return MessageWithParts(info=info, parts=(words,))
+
+
+@pytest.mark.parametrize("session", SESSIONS)
+@pytest.mark.parametrize("name", WIRES)
+async def test_cut_anywhere_the_next_request_is_taken(name: str, session: str) -> None:
+    hold_session, held_in_it = SESSIONS[session]
+    async with open_held(name) as held:
+        await hold_session(held, name)
+        events = await held.events()
+    assert kinds(events) == held_in_it
+    own = held.stand.server.dialect
+    readers = {
+        other: (
+            wire.model,
+            RequestChecker(wire, own if other == name else wire.dialect(), await capture_request(wire)),
+        )
+        for other, wire in WIRES.items()
+    }
+    refused = [
+        (other, kind, problem)
+        for history in histories(events)
+        for other, (model, reader) in readers.items()
+        for kind, request in next_requests(held.engine.api.runtime, history, model)
+        if (problem := reader.problem(request)) is not None
+    ]
+    assert refused == []

@@ -1,0 +1,318 @@
+"""Commands, from a template to the prompt that comes of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from given.engine import ALLOW, MODEL, PLACE, Engine, open_engine
+from given.subtask_engine import AGENTS
+from weft.config.commands import build_commands
+from weft.config.schema import CommandConfig, Config
+from weft.errors import DeniedError, InvalidInputError, ModelNotFoundError, NotFoundError, UnansweredError
+from weft.model.agent import Agent, Command
+from weft.model.event import CommandExecuted, Event
+from weft.model.ids import MessageID, SessionID
+from weft.model.input import CommandInput, FileInput, SessionInput
+from weft.model.message import AssistantMessage, MessageWithParts, UserMessage
+from weft.model.part import AgentPart, FilePart, SubtaskPart, TextPart
+from weft.model.permission import Rule
+from weft.provider.scripted import Say
+from weft.tool.list import LIST
+from weft.tool.read import READ
+from weft.tool.shell.bash import BASH
+from weft.tool.task import TASK
+
+ANSWERS = [[Say(text="Done.")]] * 6
+
+
+class CommandProject:
+    """A project in a directory, with commands of the test's own."""
+
+    def __init__(self, engine: Engine, session: SessionID, directory: Path) -> None:
+        self.api = engine.api
+        self.engine = engine
+        self.session = session
+        self.directory = directory
+
+    async def run(self, name: str, arguments: str = "", **more: Any) -> MessageWithParts:
+        return await self.api.command(self.session, CommandInput(command=name, arguments=arguments, **more))
+
+    async def asked(self) -> MessageWithParts:
+        """The last prompt that was stored."""
+        messages = await self.api.list_messages(self.session)
+        return next(each for each in reversed(messages) if isinstance(each.info, UserMessage))
+
+    async def words(self) -> str:
+        parts = (await self.asked()).parts
+        return next(part.text for part in parts if isinstance(part, TextPart))
+
+
+@asynccontextmanager
+async def open_project(
+    directory: Path, commands: dict[str, CommandConfig | Command], **more: Any
+) -> AsyncIterator[CommandProject]:
+    configured = {name: said for name, said in commands.items() if isinstance(said, CommandConfig)}
+    known = build_commands(Config(command=configured), str(directory))
+    known |= {name: said for name, said in commands.items() if isinstance(said, Command)}
+    more.setdefault("agents", AGENTS)
+    async with (
+        asyncio.timeout(60),
+        open_engine(
+            *ANSWERS,
+            place=replace(PLACE, directory=str(directory), worktree=str(directory)),
+            tools=(BASH, READ, LIST, TASK),
+            commands=known,
+            skip_waits=True,
+            **more,
+        ) as engine,
+    ):
+        session = await engine.api.create_session(SessionInput(title="Commands"))
+        yield CommandProject(engine, session.id, directory)
+
+
+def says(template: str, **more: Any) -> dict[str, CommandConfig | Command]:
+    return {"go": CommandConfig(template=template, **more)}
+
+
+async def test_a_command_is_a_prompt_with_its_arguments_in_it(tmp_path: Path) -> None:
+    async with open_project(tmp_path, says("Fix $1 in $2.")) as given:
+        answer = await given.run("go", 'bug "the loom" now')
+
+        assert isinstance(answer.info, AssistantMessage)
+        assert answer.info.error is None
+        assert await given.words() == "Fix bug in the loom now."
+
+
+async def test_an_event_reports_an_executed_command(tmp_path: Path) -> None:
+    async with open_project(tmp_path, says("Go.")) as given:
+        heard = given.api.events()
+        answer = await given.run("go", "on")
+        collected: list[Event] = []
+        async for each in heard:
+            collected.append(each.event)
+            if isinstance(each.event, CommandExecuted):
+                break
+
+        assert collected[-1] == CommandExecuted(
+            name="go", session_id=given.session, arguments="on", message_id=answer.info.id
+        )
+
+
+async def test_b38_an_unknown_command_is_named_with_those_near_it_and_nothing_is_stored(
+    tmp_path: Path,
+) -> None:
+    async with open_project(tmp_path, says("Go.")) as given:
+        with pytest.raises(NotFoundError, match="no command 'reviwe'") as caught:
+            await given.run("reviwe")
+
+        assert caught.value.near == ("review",)
+        assert await given.api.list_messages(given.session) == []
+        assert (await given.api.get_command("/go")).template == "Go."
+
+
+async def test_what_a_command_names_wrongly_is_refused_before_its_shell_commands_run(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    commands = {
+        "agent": CommandConfig(template=f"!`touch {marker}`", agent="nobdoy"),
+        "model": CommandConfig(template=f"!`touch {marker}`", model="no/such"),
+        "subtask": CommandConfig(template=f"!`touch {marker}`", model="no/such", subtask=True),
+        "word": CommandConfig(template=f"!`touch {marker}`", model="nonsense"),
+    }
+    async with open_project(tmp_path, dict(commands)) as given:
+        for name, kind in (
+            ("agent", NotFoundError),
+            ("model", ModelNotFoundError),
+            ("subtask", ModelNotFoundError),
+            ("word", InvalidInputError),
+        ):
+            with pytest.raises(kind):
+                await given.run(name)
+        assert (marker.exists(), await given.api.list_messages(given.session)) == (False, [])
+
+
+# --- shell commands in templates ---
+
+
+async def test_the_output_of_a_shell_command_stands_in_its_place(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("one\ntwo\n")
+    template = "Notes:\n!`cat notes.txt`\nand !`printf 'a$1b'` of $1."
+    async with open_project(tmp_path, says(template)) as given:
+        await given.run("go", "three")
+
+        assert await given.words() == "Notes:\none\ntwo\nand a$1b of three."
+
+
+async def test_nothing_that_is_typed_behind_a_command_is_run(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    typed = f"!`touch {marker}` $(touch {marker}) `touch {marker}`; touch {marker}"
+    async with open_project(
+        tmp_path, says('Say $ARGUMENTS and $1 and !`echo $ARGUMENTS` !`echo "$1"`')
+    ) as given:
+        await given.run("go", typed)
+
+        assert typed in await given.words()
+        assert "[not run: what is typed behind a command is not put into" in await given.words()
+        assert not marker.exists()
+
+
+async def test_what_a_shell_command_says_is_not_run_filled_in_or_attached(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    (tmp_path / "evil.txt").write_text(f"!`touch {marker}` $1 $ARGUMENTS @evil.txt")
+    async with open_project(tmp_path, says("!`cat evil.txt` for $1")) as given:
+        await given.run("go", "me")
+
+        assert await given.words() == f"!`touch {marker}` $1 $ARGUMENTS @evil.txt for me"
+        assert len((await given.asked()).parts) == 1
+        assert not marker.exists()
+
+
+async def test_a_shell_command_is_run_in_the_directory_and_without_the_persons_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
+    async with open_project(tmp_path, says("!`pwd; echo key=$ANTHROPIC_API_KEY.`")) as given:
+        await given.run("go")
+
+        assert await given.words() == f"{tmp_path}\nkey=."
+
+
+async def test_a_shell_command_that_fails_says_so_and_the_prompt_is_put_all_the_same(tmp_path: Path) -> None:
+    async with open_project(tmp_path, says("Tests: !`echo red; exit 3`.")) as given:
+        await given.run("go")
+
+        assert await given.words() == "Tests: red\n\n\n<bash_metadata>\nexit code 3\n</bash_metadata>."
+
+
+async def test_shell_commands_keep_to_the_rules_of_the_agent(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    denied = Rule(permission="bash", pattern="touch *", action="deny")
+    careful = Agent(name="careful", mode="primary", permission=(*ALLOW, denied))
+    template = f"!`touch {marker}`"
+    async with open_project(tmp_path, says(template, agent="careful"), agents=(careful,)) as given:
+        with pytest.raises(DeniedError):
+            await given.run("go")
+        assert (marker.exists(), await given.api.list_messages(given.session)) == (False, [])
+
+
+async def test_without_a_user_a_shell_command_that_needs_permission_is_not_run(
+    tmp_path: Path,
+) -> None:
+    marker = tmp_path / "ran"
+    ask = Rule(permission="bash", pattern="*", action="ask")
+    async with open_project(tmp_path, says(f"!`touch {marker}`"), rules=(*ALLOW, ask)) as given:
+        with pytest.raises(UnansweredError):
+            await given.run("go")
+        assert (marker.exists(), await given.api.list_messages(given.session)) == (False, [])
+
+
+# --- what is mentioned, attached, handed on ---
+
+
+async def test_files_and_agents_that_are_mentioned_come_along(tmp_path: Path) -> None:
+    (tmp_path / "loom.md").write_text("warp and weft")
+    async with open_project(tmp_path, says("Read @loom.md, and ask @explore about @$1.")) as given:
+        extra = FileInput(mime="text/plain", filename="x", url="data:text/plain,more")
+        await given.run("go", "nothing.md", parts=(extra,))
+        parts = (await given.asked()).parts
+
+        assert [part.filename for part in parts if isinstance(part, FilePart)] == ["loom.md", "x"]
+        assert [part.name for part in parts if isinstance(part, AgentPart)] == ["explore"]
+        assert any("warp and weft" in part.text for part in parts if isinstance(part, TextPart))
+
+
+async def test_a_file_outside_of_the_project_stays_a_word(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "secret").write_text("hunter2")
+    async with open_project(tmp_path / "project", says("Read @../secret and @$1.")) as given:
+        await given.run("go", str(tmp_path / "secret"))
+
+        assert len((await given.asked()).parts) == 1
+
+
+async def test_a_command_may_name_its_agent_and_model(tmp_path: Path) -> None:
+    commands = says("Go.", agent="careful", model=f"{MODEL.provider_id}/{MODEL.id}")
+    careful = Agent(name="careful", mode="primary", permission=ALLOW)
+    async with open_project(tmp_path, commands, agents=(careful,)) as given:
+        await given.run("go", agent="build")
+        asked = (await given.asked()).info
+
+        assert isinstance(asked, UserMessage)
+        assert asked.agent == "careful"
+        assert asked.model is not None
+        assert asked.model.model_id == MODEL.id
+
+
+@pytest.mark.parametrize(
+    ("said", "is_subtask"),
+    [
+        ({"subtask": True}, True),
+        ({"agent": "explore"}, True),
+        ({"agent": "explore", "subtask": False}, False),
+        ({"agent": "build"}, False),
+    ],
+)
+async def test_a_command_for_a_subagent_is_done_in_a_session_of_its_own(
+    tmp_path: Path, said: dict[str, Any], *, is_subtask: bool
+) -> None:
+    async with open_project(tmp_path, says("Look at $1.", description="Look", **said)) as given:
+        await given.run("go", "this")
+        children = await given.api.list_children(given.session)
+        prompts = [
+            each
+            for each in await given.api.list_messages(given.session)
+            if isinstance(each.info, UserMessage)
+        ]
+
+        assert len(children) == is_subtask
+        subtasks = [part for part in prompts[0].parts if isinstance(part, SubtaskPart)]
+        assert [(part.prompt, part.description, part.command, part.agent) for part in subtasks] == (
+            [("Look at this.", "Look", "go", said.get("agent", "build"))] if is_subtask else []
+        )
+
+
+# --- the built-in ones ---
+
+
+async def test_initialising_a_project_is_a_command_and_is_remembered(tmp_path: Path) -> None:
+    async with open_project(tmp_path, {}) as given:
+        await given.run("init", "Mention the loom.")
+        words = await given.words()
+
+        assert (str(tmp_path) in words, words.endswith("Mention the loom.")) == (True, True)
+        project = await given.engine.store.find_project(given.engine.api.runtime.place.project.id)
+        assert project is not None
+        assert project.time.initialized is not None
+
+
+async def test_a_review_is_a_subtask_and_takes_words(tmp_path: Path) -> None:
+    async with open_project(tmp_path, {}) as given:
+        review = await given.api.get_command("review")
+        assert (review.subtask, review.hints) == (True, ("$ARGUMENTS",))
+        await given.run("review", "the branch weft")
+        assert len(await given.api.list_children(given.session)) == 1
+
+
+async def test_what_is_configured_takes_the_place_of_a_built_in_one(tmp_path: Path) -> None:
+    async with open_project(tmp_path, {"review": CommandConfig(template="Mine.")}) as given:
+        assert [command.name for command in await given.api.list_commands()] == ["init", "review"]
+        await given.run("review")
+        assert await given.words() == "Mine."
+
+
+def test_a_directory_with_an_odd_name_does_not_speak_in_a_template() -> None:
+    for odd in ("/x/$ARGUMENTS", "/x/!`touch y`", "/x/@z"):
+        assert odd not in build_commands(Config(), odd)["init"].template
+
+
+async def test_the_same_message_sent_twice_is_one_command(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    id = MessageID("msg_1e10b972b001AbCdEfGhIjKlMn")
+    async with open_project(tmp_path, says(f"!`echo x >> {log}`Go.")) as given:
+        first = await given.run("go", message_id=id)
+        assert await given.run("go", message_id=id) == first
+        assert log.read_text() == "x\n"

@@ -1,0 +1,201 @@
+"""How a step asks, over real wires: servers that refuse, limit and hang, and what the next request carries."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fake.anthropic import AnthropicDialect
+from fake.openai import OpenAIChatDialect
+from given.engine import ALLOW, NOW, Engine, InstantClock, open_engine, say
+from given.models import CLAUDE, GPT
+from weft.model.agent import Agent
+from weft.model.catalog import to_ref
+from weft.model.event import PartUpdated
+from weft.model.failure import ApiFailure
+from weft.model.ids import SessionID
+from weft.model.input import FileInput, PromptInput, SessionInput, TextInput
+from weft.model.message import AssistantMessage, MessageWithParts
+from weft.model.part import ReasoningPart, RetryPart, TextPart
+from weft.provider.anthropic.adapter import AnthropicMessages
+from weft.provider.endpoint import StreamDeadlines
+from weft.provider.openai_chat.adapter import OpenAIChat
+from weft.provider.registry import ServedModel
+from weft.provider.scripted import Say, Think
+from weft.store.memory import MemoryStore
+from weft.testing.provider_stand import ServerStand, open_stand
+
+PNG = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+LOOK = PromptInput(
+    parts=(FileInput(mime="image/png", filename="cat.png", url=PNG), TextInput(text="what is it?"))
+)
+
+
+class TwoModels(Struct, frozen=True):
+    """An agent with Claude first and GPT to fall back on, each on a server of its own."""
+
+    engine: Engine
+    store: MemoryStore
+    claude: ServerStand
+    gpt: ServerStand
+
+    async def start(self) -> SessionID:
+        return (await self.engine.api.create_session(SessionInput(title="t"))).id
+
+    async def prompt(self, session: SessionID, prompt: PromptInput) -> MessageWithParts:
+        return await self.engine.api.prompt(session, prompt)
+
+
+@asynccontextmanager
+async def open_two_models(*, claude_within: StreamDeadlines | None = None) -> AsyncIterator[TwoModels]:
+    store = MemoryStore()
+    agent = Agent(
+        name="build", mode="primary", permission=ALLOW, model=to_ref(CLAUDE), fallback=(to_ref(GPT),)
+    )
+    async with (
+        asyncio.timeout(60),
+        open_stand(AnthropicDialect(), AnthropicMessages, CLAUDE) as claude,
+        open_stand(OpenAIChatDialect(), OpenAIChat, GPT) as gpt,
+    ):
+        first = claude.within(claude_within) if claude_within else claude.provider
+        served = (ServedModel(CLAUDE, first), ServedModel(GPT, gpt.provider))
+        clock = InstantClock(NOW)
+        async with open_engine(agents=(agent,), more_models=served, store=store, clock=clock) as engine:
+            yield TwoModels(engine, store, claude, gpt)
+
+
+def info(answer: MessageWithParts) -> AssistantMessage:
+    assert isinstance(answer.info, AssistantMessage)
+    return answer.info
+
+
+def words(answer: MessageWithParts) -> str:
+    return "".join(part.text for part in answer.parts if isinstance(part, TextPart) and not part.ignored)
+
+
+def setbacks(answer: MessageWithParts) -> list[dict[str, str] | None]:
+    """What is kept of each attempt that failed, but for the address, whose port is another every time."""
+    return [
+        {key: value for key, value in (part.error.data.metadata or {}).items() if key != "url"}
+        if isinstance(part.error, ApiFailure)
+        else None
+        for part in answer.parts
+        if isinstance(part, RetryPart)
+    ]
+
+
+def sent(stand: ServerStand, number: int = -1) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = stand.server.requests[number].body["messages"]
+    return messages
+
+
+async def forge_signatures(two: TwoModels, session: SessionID) -> None:
+    """As when the server was given another key, or a history was made by another release of the model."""
+    for message in await two.store.list_messages(session):
+        for part in message.parts:
+            if isinstance(part, ReasoningPart):
+                forged = replace(part, metadata={"anthropic": {"signature": "of another time"}})
+                await two.store.apply(PartUpdated(part=forged))
+
+
+async def test_a_thought_the_api_does_not_take_is_left_out_and_not_sent_again_ever() -> None:
+    async with open_two_models() as two:
+        session = await two.start()
+        two.claude.play(
+            [Think(text="hm"), Say(text="one")],
+            [Think(text="again"), Say(text="two")],
+            [Say(text="three")],
+        )
+        await two.prompt(session, say("first"))
+        await forge_signatures(two, session)
+        mended = await two.prompt(session, say("second"))
+        after = await two.prompt(session, say("third"))
+
+        assert (words(mended), words(after)) == ("two", "three")
+        assert setbacks(mended) == [
+            {"kind": "signature", "providerID": "anthropic", "modelID": "claude-sonnet-4"}
+        ]
+        assert setbacks(after) == []
+        assert (two.claude.asked(), two.gpt.asked()) == (4, 0)
+        assert [item["type"] for item in sent(two.claude)[1]["content"]] == ["text"]
+        assert [item["type"] for item in sent(two.claude)[3]["content"]] == ["thinking", "text"]
+
+
+async def test_a_picture_the_api_does_not_take_is_named_instead_and_not_sent_again_ever() -> None:
+    async with open_two_models() as two:
+        session = await two.start()
+        two.claude.server.refuse(400, "messages.0.content.0.image.source.base64: Could not process image")
+        two.claude.play([Say(text="I see no picture.")], [Say(text="Sorry.")])
+        mended = await two.prompt(session, LOOK)
+        after = await two.prompt(session, say("and now?"))
+
+        assert (words(mended), words(after)) == ("I see no picture.", "Sorry.")
+        assert [each["kind"] for each in setbacks(mended) if each] == ["media"]
+        assert two.claude.asked() == 3
+        assert "image" in str(sent(two.claude, 0)[0])
+        stub = {"type": "text", "text": "[cat.png is not shown: the model's API refused it]"}
+        assert stub in sent(two.claude, 1)[0]["content"]
+        assert stub in sent(two.claude, 2)[0]["content"]
+
+
+async def test_what_is_refused_again_without_its_picture_goes_to_the_next_model_with_it() -> None:
+    async with open_two_models() as two:
+        session = await two.start()
+        for _ in range(2):
+            two.claude.server.refuse(400, "messages.0.content.0.image.source.base64: Could not process image")
+        two.gpt.play([Say(text="A cat.")])
+        answer = await two.prompt(session, LOOK)
+
+        assert (words(answer), info(answer).model_id) == ("A cat.", GPT.id)
+        assert (two.claude.asked(), two.gpt.asked()) == (2, 1)
+        assert PNG in str(sent(two.gpt))
+
+
+async def test_a_limit_without_end_at_one_provider_is_answered_by_another() -> None:
+    async with open_two_models() as two:
+        session = await two.start()
+        for _ in range(9):
+            two.claude.server.refuse(429, "Number of requests has exceeded your rate limit", retry_after="90")
+        two.gpt.play([Say(text="Here.")], [Say(text="Here again.")])
+        first = await two.prompt(session, say("go"))
+        second = await two.prompt(session, say("go on"))
+
+        assert (words(first), words(second)) == ("Here.", "Here again.")
+        assert (info(first).provider_id, info(second).provider_id) == ("openai", "openai")
+        assert (len(setbacks(first)), len(setbacks(second))) == (1, 0)
+        assert two.claude.asked() == 1
+
+
+async def test_a_key_that_is_refused_at_one_provider_is_answered_by_another() -> None:
+    async with open_two_models() as two:
+        two.claude.server.refuse(401, "invalid x-api-key")
+        two.gpt.play([Say(text="Here.")])
+        answer = await two.prompt(await two.start(), say("go"))
+
+        assert (words(answer), info(answer).error) == ("Here.", None)
+
+
+async def test_a_server_that_never_answers_is_given_up_and_another_answers() -> None:
+    async with open_two_models(claude_within=StreamDeadlines(first_byte=0.05)) as two:
+        for _ in range(3):
+            two.claude.server.hang()
+        two.gpt.play([Say(text="Here.")])
+        answer = await two.prompt(await two.start(), say("go"))
+
+        assert words(answer) == "Here."
+        assert [each["kind"] for each in setbacks(answer) if each] == ["timeout"] * 3
+
+
+async def test_a_server_that_falls_silent_halfway_is_asked_again_and_its_half_answer_not_shown() -> None:
+    async with open_two_models(claude_within=StreamDeadlines(between=0.05)) as two:
+        session = await two.start()
+        two.claude.server.hang(Say(text="half an answer"), pieces=4)
+        two.claude.play([Say(text="whole")], [Say(text="more")])
+        answer = await two.prompt(session, say("go"))
+        await two.prompt(session, say("go on"))
+
+        assert words(answer) == "whole"
+        assert "half an" not in str(sent(two.claude))

@@ -1,0 +1,82 @@
+"""A stranger's tool does not say what it changes: all that changes while it runs is its doing, but not what the person does
+while they are asked."""
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from given.engine import NOW, open_engine, say
+from given.snapshot_harness import write
+from weft.local.permissions import PermissionSettings
+from weft.local.undo import UndoSettings
+from weft.model.ids import ProjectID
+from weft.model.input import SessionInput
+from weft.model.permission import Rule
+from weft.model.project import Place, Project, ProjectTime
+from weft.permission.policy import AskPolicy
+from weft.provider.scripted import Say, UseTool
+from weft.testing.clock import HandClock
+from weft.tool.contract import Tool, ToolContext, ToolResult
+
+ASK = (Rule(permission="*", pattern="*", action="ask"),)
+
+
+class Nothing(Struct, frozen=True):
+    pass
+
+
+def place(root: Path) -> Place:
+    project = Project(id=ProjectID("p"), worktree="/", time=ProjectTime(created=NOW, updated=NOW))
+    return Place(project=project, directory=str(root), worktree="/")
+
+
+async def test_changes_of_a_custom_tool_are_undone_and_those_of_a_person_during_its_request_are_kept(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "loom"
+    write(root / "a.txt", "one\n")
+    write(root / "b.txt", "b\n")
+
+    async def meddle(wanted: Nothing, ctx: ToolContext) -> ToolResult:
+        write(root / "a.txt", "before asking\n")
+        await ctx.ask("meddle", "*")
+        write(root / "c.txt", "after asking\n")
+        return ToolResult(title="", output="done")
+
+    tool = Tool(name="meddle", about="Change things.", takes=Nothing, run=meddle)
+    undoing = UndoSettings(base=str(tmp_path / "snapshots"), environ=os.environ)
+    async with open_engine(
+        [UseTool(tool="meddle")],
+        [Say(text="Done.")],
+        clock=HandClock(NOW),
+        tools=(tool,),
+        rules=ASK,
+        place=place(root),
+        undo=undoing,
+        permissions=PermissionSettings(terms=AskPolicy(answered=True)),
+    ) as engine:
+        api = engine.api
+        session = (await api.create_session(SessionInput(title="t"))).id
+        asked = api.events()
+        prompt = await api.submit(session, say("go"))
+        async for published in asked:
+            if published.event.type == "permission.asked":
+                write(root / "b.txt", "me\n")
+                (request,) = await api.list_permissions()
+                await api.reply_permission(request.id, "once")
+            if published.event.type == "session.idle":
+                break
+
+        done = await api.revert(session, prompt.info.id)
+
+        assert {Path(each.file).name: each.fate for each in done.files} == {
+            "a.txt": "restored",
+            "c.txt": "removed",
+        }
+        assert text(root / "a.txt") == "one\n"
+        assert text(root / "b.txt") == "me\n"
+
+
+def text(path: Path) -> str:
+    return path.read_text()

@@ -1,0 +1,104 @@
+"""The fold from events to updates: each piece once, whatever was missed on the way."""
+
+from acp.schema import AgentMessageChunk, AgentThoughtChunk, ToolCallProgress, ToolCallStart
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.acp.agent import paginate
+from weft.acp.updates import Update, UpdateStream
+from weft.model.event import Event, MessageUpdated, PartGrew, PartRemoved, PartUpdated
+from weft.model.ids import MessageID, PartID, SessionID
+from weft.model.message import AssistantMessage, AssistantTime, MessageWithParts
+from weft.model.part import PendingState, ReasoningPart, Span, TextPart, ToolPart
+from weft.model.session import Session, SessionTime
+
+PLACE = {"session_id": SessionID("ses_1"), "message_id": MessageID("msg_1")}
+ANSWER = AssistantMessage(id=MessageID("msg_1"), session_id=SessionID("ses_1"), time=AssistantTime(created=1))
+
+
+def text(words: str) -> TextPart:
+    return TextPart(id=PartID("prt_1"), **PLACE, text=words)
+
+
+def growth(pieces: list[str]) -> list[Event]:
+    """An answer as it is told while it is written."""
+    events: list[Event] = [MessageUpdated(info=ANSWER)]
+    so_far = ""
+    for piece in pieces:
+        if not so_far:
+            events.append(PartUpdated(part=text(piece), delta=piece))
+        else:
+            events.append(
+                PartGrew(**PLACE, part_id=PartID("prt_1"), field="text", delta=piece, offset=len(so_far))
+            )
+        so_far += piece
+    return [*events, PartUpdated(part=text(so_far))]
+
+
+def teller() -> UpdateStream:
+    return UpdateStream("/project", "/project", {})
+
+
+def words(updates: list[Update]) -> str:
+    return "".join(each.content.text for each in updates if isinstance(each, AgentMessageChunk))
+
+
+@given(st.lists(st.text(min_size=1), min_size=1), st.data())
+def test_whatever_events_are_missed_the_words_come_whole_and_once(
+    pieces: list[str], data: st.DataObject
+) -> None:
+    events, telling = growth(pieces), teller()
+    lost = data.draw(st.sets(st.integers(1, len(events) - 1)))
+    sent_updates = [
+        update for number, event in enumerate(events) if number not in lost for update in telling.feed(event)
+    ]
+    whole = MessageWithParts(info=ANSWER, parts=(text("".join(pieces)),))
+    sent_updates += telling.catch_up([whole])
+    assert words(sent_updates) == "".join(pieces)
+    assert list(telling.catch_up([whole])) == []
+
+
+def test_what_is_said_to_the_model_alone_is_a_thought() -> None:
+    telling = teller()
+    summary = AssistantMessage(
+        **{**{name: getattr(ANSWER, name) for name in ANSWER.__struct_fields__}, "summary": True}
+    )
+    telling.feed(MessageUpdated(info=summary))
+    [said] = telling.feed(PartUpdated(part=text("in short")))
+    assert isinstance(said, AgentThoughtChunk)
+    [grown] = telling.feed(PartGrew(**PLACE, part_id=PartID("prt_1"), field="text", delta="er", offset=8))
+    assert isinstance(grown, AgentThoughtChunk)
+
+
+def test_what_an_answer_was_begun_anew_without_is_taken_back() -> None:
+    telling = teller()
+    telling.feed(MessageUpdated(info=ANSWER))
+    call = ToolPart(
+        id=PartID("prt_2"), **PLACE, call_id="c", tool="read", state=PendingState(input={}, raw="")
+    )
+    [shown] = telling.feed(PartUpdated(part=call))
+    assert isinstance(shown, ToolCallStart)
+    [gone] = telling.feed(PartRemoved(**PLACE, part_id=call.id))
+    assert isinstance(gone, ToolCallProgress)
+    assert gone.status == "failed"
+    discarded = ReasoningPart(id=PartID("prt_3"), **PLACE, text="no", ignored=True, time=Span(start=1))
+    assert telling.feed(PartUpdated(part=discarded)) == []
+
+
+def test_prompts_are_not_told_back() -> None:
+    assert teller().feed(PartUpdated(part=text("what I typed"))) == []
+
+
+def test_sessions_come_in_pages_without_gap_or_repetition() -> None:
+    sessions = [
+        Session(id=SessionID(f"ses_{number:03}"), time=SessionTime(created=1, updated=5_000 - number // 3))
+        for number in range(250)
+    ]
+    seen: list[Session] = []
+    page, cursor = paginate(sessions, None)
+    while True:
+        seen += page
+        if cursor is None:
+            break
+        page, cursor = paginate(sessions, cursor)
+    assert seen == sessions

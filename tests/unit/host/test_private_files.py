@@ -1,0 +1,49 @@
+"""A scratch file is for its owner alone, and never stays behind."""
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from weft.host.private_files import open_temporary
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def looked_at(path: str) -> tuple[bytes, int]:
+    return Path(path).read_bytes(), Path(path).stat().st_mode & 0o777
+
+
+async def test_a_temporary_file_has_its_content_until_it_is_closed(place: Path) -> None:
+    async with open_temporary("x-", b"words") as path:
+        (name,) = os.listdir(place)
+        assert path == str(place / name)
+        assert name.startswith("x-")
+        assert looked_at(path) == (b"words", 0o600)
+    assert os.listdir(place) == []
+
+
+async def test_cancelling_the_write_leaves_no_file_behind(place: Path) -> None:
+    async def use() -> None:
+        async with open_temporary("x-", b"w" * 1_000_000):
+            raise AssertionError("cancelled before it was written")
+
+    using = asyncio.ensure_future(use())
+    await asyncio.sleep(0)  # it has begun to write
+    using.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await using
+    assert os.listdir(place) == []
+
+
+async def test_an_unwritable_file_is_an_error(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(place / "nowhere"))
+    with pytest.raises(FileNotFoundError):
+        async with open_temporary("x-", b"words"):
+            pass

@@ -1,0 +1,81 @@
+"""Texts with holes against rules; and programs of which nobody knows what they write."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from given.gate_harness import rules
+from weft.model.permission import mark_unknown
+from weft.permission.rules import ask_before_writers, evaluate, judge, matches, may_match, surely_matches
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "surely", "maybe"),
+    [
+        ("⟦x⟧", "*", True, True),
+        ("⟦x⟧", "ls *", False, True),
+        ("ls ⟦x⟧", "ls *", True, True),
+        ("ls ⟦x⟧", "ls ?", False, True),
+        ("ls ⟦x⟧", "cat *", False, False),
+        ("ls⟦ x⟧", "ls *", True, True),
+        ("ls⟦ x⟧", "ls", False, True),
+        ("ls⟦x⟧", "ls *", False, True),
+        ("ls⟦ x⟧ a⟦ y⟧", "ls *", True, True),
+        ("build/⟦x⟧", ".git/*", False, False),
+        ("build/⟦x⟧", "build/*", True, True),
+        ("build/⟦x⟧", "*/secret", False, True),
+        ("⟦x⟧", ".git/hooks/*", False, True),
+        ("a⟦never closed", "a*", True, True),
+        ("ls", "ls *", True, True),
+    ],
+)
+def test_a_hole_may_be_anything_and_only_a_star_takes_it_in(
+    text: str, pattern: str, surely: bool, maybe: bool
+) -> None:
+    assert (surely_matches(text, pattern), may_match(text, pattern)) == (surely, maybe)
+
+
+LETTERS = st.text(alphabet="ab ", max_size=4)
+PATTERNS = st.text(alphabet="ab *?", max_size=6)
+
+
+@settings(max_examples=300, deadline=None)
+@given(LETTERS, LETTERS, LETTERS, PATTERNS)
+def test_whatever_fills_a_hole_was_foreseen(before: str, inside: str, after: str, pattern: str) -> None:
+    text, filled = before + mark_unknown("x") + after, before + inside + after
+    if surely_matches(text, pattern):
+        assert matches(filled, pattern)
+    if matches(filled, pattern):
+        assert may_match(text, pattern)
+
+
+@settings(max_examples=300, deadline=None)
+@given(LETTERS, LETTERS, PATTERNS)
+def test_a_word_that_may_not_be_there_was_foreseen_both_ways(before: str, inside: str, pattern: str) -> None:
+    if surely_matches(f"{before}⟦ x⟧", pattern):
+        assert matches(before, pattern)
+        assert matches(f"{before} {inside}", pattern)
+
+
+def test_somebody_looks_where_a_stricter_rule_may_turn_out_to_fit() -> None:
+    ruleset = rules("bash:*:allow", "bash:cat *:deny")
+    assert evaluate("bash", "⟦$X⟧ a", ruleset).action == "ask"
+    assert evaluate("bash", "ls ⟦$X⟧", ruleset).action == "allow"
+    assert evaluate("bash", "cat ⟦$X⟧", ruleset).action == "deny"
+    assert evaluate("bash", "⟦$X⟧", rules("bash:*:deny", "bash:cat *:allow")).action == "deny"
+
+
+def test_without_write_permission_programs_that_may_write_need_permission() -> None:
+    reader = (rules("*:*:allow", "edit:*:deny"),)
+    watched = ask_before_writers(reader, "bash", ["make", "⟦$X⟧"])
+    assert judge("bash", "make", watched).action == "ask"
+    assert judge("bash", "⟦$X⟧", watched).action == "ask"
+    assert judge("bash", "ls", watched).action == "allow"
+
+
+def test_with_write_permission_or_a_rule_for_the_program_no_question_is_asked() -> None:
+    writer = (rules("*:*:allow"),)
+    assert ask_before_writers(writer, "bash", ["make"]) == writer
+    knower = (rules("*:*:allow", "edit:*:deny", "bash:make *:allow"),)
+    assert ask_before_writers(knower, "bash", ["make test"]) == knower
+    assert ask_before_writers(knower, "bash", []) == knower

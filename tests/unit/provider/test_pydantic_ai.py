@@ -1,0 +1,154 @@
+"""pydantic-ai as a way to providers: how it is configured, what is missing, and what goes through it."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+import pytest
+from msgspec.structs import replace
+
+from fake.openai import Manners, OpenAIChatDialect
+from given.model_requests import READ, request
+from given.models import GPT
+from weft.errors import InvalidInputError, ProviderAuthError
+from weft.model.part import ModelRef
+from weft.provider.catalog.models import Catalogue
+from weft.provider.catalog.offers import OfferSources, ProviderOffers
+from weft.provider.chunk import Finished, ReasoningEnd, ToolCall
+from weft.provider.contract import (
+    AssistantTurn,
+    CallContent,
+    Provider,
+    ReasoningContent,
+    ResultContent,
+    TextContent,
+    ToolTurn,
+    UserTurn,
+)
+from weft.provider.endpoint import ModelEndpoint
+from weft.provider.pydantic_ai.adapter import PydanticAiProvider
+from weft.provider.pydantic_ai.request import PydanticAiLibrary, to_messages, to_settings
+from weft.provider.registry import Registry
+from weft.provider.scripted import Say, Think, UseTool
+from weft.testing.provider_stand import asking, hear, open_stand
+
+PICTURE = "data:image/png;base64,iVBORw0KGgo="
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+def registry(said: Mapping[str, Any]) -> Registry:
+    sources = OfferSources(
+        catalogue=Catalogue(dict), warn=pytest.fail, configured={"tail": {"npm": "pydantic-ai", **said}}
+    )
+    return Registry(offers=ProviderOffers(sources))
+
+
+async def ask(said: Mapping[str, Any], model: str = "m") -> None:
+    models = registry({"models": {model: {}}, **said})
+    served = models.get(ModelRef(provider_id="tail", model_id=model))
+    try:
+        async for _ in served.provider.stream(asking(served.model)):
+            pass
+    finally:
+        await models.aclose()
+
+
+async def test_a_configured_provider_is_asked_through_it() -> None:
+    async with open_stand(OpenAIChatDialect(), PydanticAiProvider, GPT) as stand:
+        stand.play([Say(text="fine")], [Say(text="fine")])
+        options = {"baseURL": stand.server.url, "apiKey": "k", "model": "openai-chat:gpt-4.1"}
+        await ask({"options": options})
+        await ask({"options": {"baseURL": stand.server.url, "apiKey": "k"}}, "openai-chat:other")
+        assert [each.body["model"] for each in stand.server.requests] == ["gpt-4.1", "other"]
+
+
+async def test_without_a_key_the_variable_to_set_is_named() -> None:
+    with pytest.raises(ProviderAuthError, match="OPENAI_API_KEY"):
+        await ask({"options": {"model": "openai-chat:gpt-4.1"}})
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("nobody:m", "Unknown provider: nobody"),
+        ("m", "Unknown provider: tail"),
+        ("mistral:large", "needs another package"),
+    ],
+)
+async def test_what_it_cannot_reach_is_told(model: str, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said) as caught:
+        await ask({"options": {"model": model} if model != "m" else {}})
+    assert caught.value.field == "provider.tail.options.model"
+    assert model != "mistral:large" or "pydantic-ai-slim[mistral]" in caught.value.hint
+
+
+async def test_without_the_extra_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_ai.direct", None)
+    with pytest.raises(InvalidInputError, match="pydantic-ai is not installed") as caught:
+        await ask({"options": {"model": "openai-chat:gpt-4.1"}})
+    assert caught.value.hint == 'run: pip install "weft[pydantic-ai]"'
+
+
+def test_nothing_is_tried_again_underneath() -> None:
+    asked = request(
+        GPT,
+        tools=(READ,),
+        max_output=5,
+        temperature=0.5,
+        headers={"X-A": "1"},
+        options={"seed": 7, "top_a": 1},
+    )
+    assert to_settings(asked) == {
+        "max_tokens": 5,
+        "temperature": 0.5,
+        "extra_headers": {"X-A": "1"},
+        "tool_choice": "auto",
+        "seed": 7,
+        "extra_body": {"top_a": 1},
+        "max_retries": 0,
+    }
+
+
+def test_a_conversation_in_its_words() -> None:
+    ai = PydanticAiLibrary("tail")
+    kept = {"pydantic-ai": {"signature": "sig", "provider_name": "x", "tail": " \n"}}
+    files = UserTurn(content=(TextContent(text="see"), TextContent(text=" "), TextContent(text="this")))
+    call = CallContent(call_id="a", tool="read", input={"path": "a"})
+    turns = (
+        files,
+        AssistantTurn(content=(ReasoningContent(text="hm", metadata=kept), call)),
+        ToolTurn(content=(ResultContent(call_id="a", tool="read", output="", error=True),)),
+        UserTurn(content=(TextContent(text="go on"),)),
+    )
+    made = to_messages(request(GPT, *turns), ai)
+    parts = [[(part.part_kind, getattr(part, "content", None)) for part in message.parts] for message in made]
+    assert parts == [
+        [("system-prompt", "Be brief."), ("user-prompt", "see\n\nthis")],
+        [("thinking", "hm \n"), ("tool-call", None)],
+        [("tool-return", "(no output)"), ("user-prompt", "go on")],
+    ]
+    assert (made[1].parts[0].signature, made[2].parts[0].outcome) == ("sig", "failed")
+
+
+async def test_what_it_keeps_of_a_thought_goes_back_with_it() -> None:
+    def make(client: httpx2.AsyncClient, endpoint: ModelEndpoint) -> Provider:
+        return PydanticAiProvider(client, replace(endpoint, options={"model": "openai-chat:m"}))
+
+    manners = Manners(message_fields=frozenset({"reasoning_content"}))
+    async with open_stand(OpenAIChatDialect(manners), make, GPT) as stand:
+        stand.play([Think(text="hm"), UseTool(tool="read", input={"path": "a"})])
+        heard = await hear(stand.provider, asking(GPT))
+    [thought] = [chunk for chunk in heard.chunks if isinstance(chunk, ReasoningEnd)]
+    [call] = [chunk for chunk in heard.chunks if isinstance(chunk, ToolCall)]
+    finished = heard.finished()
+    assert thought.metadata == {"pydantic-ai": {"id": "reasoning_content", "provider_name": "openai"}}
+    assert (call.raw, isinstance(finished, Finished), finished.raw_reason) == (
+        '{"path":"a"}',
+        True,
+        "tool_calls",
+    )

@@ -1,0 +1,82 @@
+"""How often pages may be asked for, and what a door that is open to lookers lets through."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from weft.api import Api
+from weft.server.access import AccessPolicy
+from weft.server.http_server import HttpServer, ServerSetup
+from weft.server.share_pages import (
+    RateLimit,
+    ShareDataEndpoint,
+    ShareLiveEndpoint,
+    SharePageCache,
+    SharePageEndpoint,
+)
+
+HERE = {"host": "localhost"}
+DOOR = AccessPolicy(password="pw", open_to_all="/s/")
+
+
+def test_pages_are_rate_limited() -> None:
+    bucket = RateLimit(size=3, rate=2)
+    assert [bucket.take(10.0) for _ in range(4)] == [True, True, True, False]
+    assert [bucket.take(11.0) for _ in range(3)] == [True, True, False]
+
+
+def opened(directory: str) -> AbstractAsyncContextManager[Api]:
+    raise AssertionError(f"{directory} was opened")
+
+
+@pytest.mark.parametrize("kind", [SharePageEndpoint, ShareDataEndpoint, ShareLiveEndpoint])
+async def test_too_many_requests_are_told_to_wait_and_read_nothing(kind: Any) -> None:
+    def note(_: object) -> None:
+        pass
+
+    setup = ServerSetup(open=opened, here="/", access=DOOR, name="x", note=note, now=lambda: 0)
+    gallery = SharePageCache(HttpServer(setup, ()))
+    gallery.bucket = RateLimit(size=0, rate=0)
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    await kind(gallery)({"path_params": {"shareID": "0" * 40}, "headers": []}, receive, send)
+    assert sent[0]["status"] == 429
+    assert (b"retry-after", b"1") in sent[0]["headers"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/s/x", None),
+        ("HEAD", "/s/x/data", None),
+        ("POST", "/s/x", 401),
+        ("DELETE", "/s/x", 401),
+        ("GET", "/s", 401),
+        ("GET", "/session", 401),
+        ("GET", "/S/x", 401),
+        ("GET", "//s/x", 401),
+    ],
+)
+def test_public_pages_allow_reading_below_their_path_only(method: str, path: str, status: int | None) -> None:
+    refusal = DOOR.check(method, HERE, path)
+    assert (None if refusal is None else refusal.status) == status
+
+
+def test_access_requires_a_password_unless_it_was_switched_off() -> None:
+    refusal = AccessPolicy(password="pw").check("GET", HERE, "/s/x")
+    assert refusal is not None
+    assert refusal.status == 401
+
+
+def test_names_and_pages_of_others_are_turned_away_from_pages_too() -> None:
+    for headers in ({"host": "evil.test"}, {**HERE, "origin": "https://evil.test"}):
+        refusal = DOOR.check("GET", headers, "/s/x")
+        assert refusal is not None
+        assert refusal.status == 403

@@ -1,0 +1,82 @@
+"""Requests for screens, tickets, and keys for repeats."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from given.engine import open_engine, say
+from weft.errors import ConflictError, InvalidInputError
+from weft.model.ids import check_id
+from weft.model.input import SessionInput
+from weft.provider.scripted import Say
+from weft.server import state as controls
+from weft.server import state as tickets_module
+from weft.server.state import IdempotencyKeys, Tickets, TuiControl, TuiRequest, hash_to_letters
+
+NOW = 1_790_000_000_000
+
+
+async def test_a_screen_that_asks_is_given_what_comes_after_it_first_asked() -> None:
+    control = TuiControl(poll_seconds=0.001)
+    control.put("/work", TuiRequest(path="/tui/early"))
+    assert await control.next("/work") is None
+    control.put("/work", TuiRequest(path="/tui/open-help"))
+    control.put("/other", TuiRequest(path="/tui/elsewhere"))
+    assert await control.next("/work") == TuiRequest(path="/tui/open-help")
+    control.forget("/work")
+    control.put("/work", TuiRequest(path="/tui/late"))
+    assert await control.next("/work") is None
+
+
+async def test_requests_that_nobody_takes_do_not_pile_up() -> None:
+    control = TuiControl(poll_seconds=0.001)
+    await control.next("/work")
+    for number in range(controls.MAX_TUI_REQUESTS + 5):
+        control.put("/work", TuiRequest(path=str(number)))
+    assert await control.next("/work") == TuiRequest(path="5")
+
+
+async def test_a_ticket_is_good_once_and_for_one_address() -> None:
+    tickets = Tickets()
+    one, other = tickets.give("/pty/a/connect"), tickets.give("/pty/a/connect")
+    assert tickets.take(one, "/pty/a/connect") is True
+    assert tickets.take(one, "/pty/a/connect") is False
+    assert tickets.take(other, "/pty/b/connect") is False
+    assert tickets.take("", "/pty/a/connect") is False
+
+
+async def test_tickets_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tickets_module, "MAX_TICKETS", 3)
+    tickets = Tickets()
+    given = [tickets.give("/x") for _ in range(5)]
+    assert [tickets.take(ticket, "/x") for ticket in given] == [False, False, True, True, True]
+
+
+@given(st.binary())
+def test_letters_are_always_those_of_an_id(raw: bytes) -> None:
+    assert hash_to_letters(raw) == hash_to_letters(raw)
+    check_id("message", f"msg_000000000001{hash_to_letters(raw)}{hash_to_letters(raw)}")
+
+
+async def test_a_key_stands_for_one_prompt_in_one_session() -> None:
+    async with open_engine([Say(text="hello")]) as engine:
+        one = (await engine.api.create_session(SessionInput())).id
+        other = (await engine.api.create_session(SessionInput())).id
+        repeats = IdempotencyKeys(lambda: NOW)
+        first = await repeats.id_for(engine.api, one, "key", b"body")
+        again = await asyncio.gather(*(repeats.id_for(engine.api, one, "key", b"body") for _ in range(3)))
+        assert set(again) == {first}
+        assert await repeats.id_for(engine.api, other, "key", b"body") != first
+        assert await repeats.id_for(engine.api, one, "other", b"body") != first
+        with pytest.raises(ConflictError):
+            await repeats.id_for(engine.api, one, "key", b"another body")
+        with pytest.raises(InvalidInputError):
+            await repeats.id_for(engine.api, one, "", b"body")
+
+        await engine.api.prompt(one, say("hi", message_id=first))
+        restarted = IdempotencyKeys(lambda: NOW)
+        assert await restarted.id_for(engine.api, one, "key", b"body") == first
+        a_day_later = IdempotencyKeys(lambda: NOW + 25 * 60 * 60 * 1000)
+        assert await a_day_later.id_for(engine.api, one, "key", b"body") != first
